@@ -5,4 +5,5 @@ pub mod gate;
 pub mod object;
 pub mod output;
 pub mod policy;
+pub mod queue;
 pub mod verdict;
