@@ -1,0 +1,218 @@
+//! Builds the tools out of the Go modules in `tests/tools`, once per target folder.
+//!
+//! The invariant: a folder with a stamp that matches holds every binary of its module. The stamp is
+//! removed before a build and written after it, both under the module's lock.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::tools::say;
+
+/// A Go module of `tests/tools`.
+pub(crate) struct Module {
+    folder: &'static str,
+    /// The module path whose version names the build.
+    main: &'static str,
+    packages: &'static [Package],
+    /// Returns the linker flags that tell the binaries their version.
+    version_flags: fn(&str) -> String,
+}
+
+/// A main package and the name its binary gets.
+struct Package {
+    path: &'static str,
+    binary: &'static str,
+}
+
+/// The API server, etcd, the controller manager and kubectl.
+pub(crate) const KUBERNETES: Module = Module {
+    folder: "kubernetes",
+    main: "k8s.io/kubernetes",
+    packages: &[
+        Package { path: "k8s.io/kubernetes/cmd/kube-apiserver", binary: "kube-apiserver" },
+        Package { path: "go.etcd.io/etcd/server/v3", binary: "etcd" },
+        Package { path: "k8s.io/kubernetes/cmd/kube-controller-manager", binary: "kube-controller-manager" },
+        Package { path: "k8s.io/kubernetes/cmd/kubectl", binary: "kubectl" },
+    ],
+    version_flags: kubernetes_version,
+};
+
+/// The chart renderer.
+pub(crate) const HELM: Module = Module {
+    folder: "helm",
+    main: "helm.sh/helm/v4",
+    packages: &[Package { path: "helm.sh/helm/v4/cmd/helm", binary: "helm" }],
+    version_flags: |version| format!("-X helm.sh/helm/v4/internal/version.version={version}"),
+};
+
+/// The reference implementation of Rego.
+pub(crate) const OPA: Module = Module {
+    folder: "opa",
+    main: "github.com/open-policy-agent/opa",
+    packages: &[Package { path: "github.com/open-policy-agent/opa", binary: "opa" }],
+    version_flags: |_| String::new(),
+};
+
+/// Without these the server says v0.0.0, and clients that look at its version misbehave.
+fn kubernetes_version(version: &str) -> String {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let package = "k8s.io/component-base/version";
+    format!("-X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}")
+}
+
+impl Module {
+    /// Returns whether a build of just this version of the module is there.
+    pub(crate) fn is_built(&self) -> bool {
+        self.recipe().is_ok_and(|recipe| recipe.is_done())
+    }
+
+    /// Returns the folder with the module's binaries, after building them if need be.
+    pub(crate) fn build(&self) -> Result<PathBuf> {
+        let recipe = self.recipe()?;
+        if recipe.is_done() {
+            return Ok(recipe.output);
+        }
+        fs::create_dir_all(&recipe.output)?;
+        let lock = File::create(recipe.output.join("lock"))?;
+        lock.lock().context("waiting for another build of the same tools")?;
+        // Another process may have built them while we waited for the lock.
+        if !recipe.is_done() {
+            self.go_build(&recipe).with_context(|| format!("building tests/tools/{}", self.folder))?;
+        }
+        Ok(recipe.output)
+    }
+
+    fn go_build(&self, recipe: &Recipe) -> Result<()> {
+        let go = go().context("no go on PATH")?;
+        let begin = Instant::now();
+        say(&format!(
+            "Building {} {} with Go into {}, which takes minutes",
+            self.folder,
+            recipe.version,
+            recipe.output.display()
+        ));
+        let stamp = recipe.output.join("stamp");
+        if stamp.exists() {
+            fs::remove_file(&stamp)?;
+        }
+        let output = Command::new(go)
+            .current_dir(&recipe.source)
+            .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-trimpath -mod=readonly"), ("GOWORK", "off")])
+            .args(["build", "-ldflags", &recipe.linker_flags, "-o"])
+            .arg(recipe.output.join(""))
+            .args(self.packages.iter().map(|package| package.path))
+            .output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for package in self.packages {
+            let built = recipe.output.join(go_binary_name(package.path));
+            fs::rename(built, recipe.output.join(package.binary))?;
+        }
+        fs::write(&stamp, &recipe.stamp)?;
+        say(&format!("Built {} in {:.0?}", self.folder, begin.elapsed()));
+        Ok(())
+    }
+
+    fn recipe(&self) -> Result<Recipe> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools").join(self.folder).canonicalize()?;
+        let go_mod = fs::read_to_string(source.join("go.mod"))?;
+        let go_sum = fs::read_to_string(source.join("go.sum"))?;
+        let version = required_version(&go_mod, self.main)
+            .with_context(|| format!("{}/go.mod requires no {}", source.display(), self.main))?;
+        let linker_flags = format!("-s -w {}", (self.version_flags)(&version));
+        Ok(Recipe {
+            output: target_folder()?.join("tools").join(format!("{}-{version}", self.folder)),
+            stamp: format!("{linker_flags}\n{go_mod}\n{go_sum}"),
+            source,
+            version,
+            linker_flags,
+        })
+    }
+}
+
+/// All that decides what a build makes, and where.
+struct Recipe {
+    source: PathBuf,
+    output: PathBuf,
+    version: String,
+    linker_flags: String,
+    stamp: String,
+}
+
+impl Recipe {
+    fn is_done(&self) -> bool {
+        fs::read_to_string(self.output.join("stamp")).is_ok_and(|stamp| stamp == self.stamp)
+    }
+}
+
+/// Returns the version of module `path` that a go.mod requires.
+fn required_version(go_mod: &str, path: &str) -> Option<String> {
+    go_mod.lines().find_map(|line| {
+        let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+        (words.next()? == path).then(|| words.next().map(str::to_owned))?
+    })
+}
+
+/// Returns how Go names the binary of a package: by its last path element that is no version.
+fn go_binary_name(path: &str) -> &str {
+    path.rsplit('/').find(|part| part.strip_prefix('v').is_none_or(|rest| rest.parse::<u32>().is_err())).unwrap_or(path)
+}
+
+/// Returns the `go` command, if it is on the path.
+pub(crate) fn go() -> Option<PathBuf> {
+    find_on_path(&env::var_os("PATH")?, "go")
+}
+
+fn find_on_path(path: &OsString, name: &str) -> Option<PathBuf> {
+    env::split_paths(path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// Returns Cargo's target folder: as the environment says, else the one this binary lies in.
+fn target_folder() -> Result<PathBuf> {
+    if let Some(folder) = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from)
+        && folder.is_absolute()
+    {
+        return Ok(folder);
+    }
+    // Cargo marks its target folder for backup programs to skip it.
+    let binary = env::current_exe()?;
+    if let Some(folder) = binary.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()) {
+        return Ok(folder.to_owned());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if !root.is_dir() {
+        bail!("no target folder: set CARGO_TARGET_DIR");
+    }
+    Ok(root.join("target"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_is_named_after_its_last_element_that_is_no_version() {
+        assert_eq!(go_binary_name("go.etcd.io/etcd/server/v3"), "server");
+        assert_eq!(go_binary_name("k8s.io/kubernetes/cmd/kubectl"), "kubectl");
+        assert_eq!(go_binary_name("example.com/vault"), "vault");
+    }
+
+    #[test]
+    fn versions_come_from_the_modules() {
+        for module in [&KUBERNETES, &HELM, &OPA] {
+            let recipe = module.recipe().expect("a module that requires its tools");
+            assert!(recipe.version.starts_with('v'), "{}", recipe.version);
+        }
+    }
+
+    #[test]
+    fn kubernetes_learns_its_minor_version() {
+        assert!(kubernetes_version("v1.36.3").contains("gitMinor=36"));
+    }
+}

@@ -1,0 +1,93 @@
+//! What tests do with kubectl, and the namespaces they work in.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use http::Request;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use crate::plane::ControlPlane;
+use crate::server::random;
+use crate::tools::{Tool, tool};
+use crate::users::User;
+
+impl ControlPlane {
+    /// Runs kubectl as the user who may do everything and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// When kubectl fails, with what it said.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.run_kubectl(self.admin_user(), args, String::new()).await
+    }
+
+    /// Runs kubectl as `user` and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// When kubectl fails, with what it said.
+    pub async fn kubectl_as(&self, user: &User, args: &[&str]) -> Result<String> {
+        self.run_kubectl(user, args, String::new()).await
+    }
+
+    /// Applies the objects of a YAML text on the server's side.
+    ///
+    /// # Errors
+    ///
+    /// When an object is refused, or of a kind not yet served.
+    pub async fn apply(&self, yaml: &str) -> Result<()> {
+        let args = ["apply", "--server-side", "--force-conflicts", "--field-manager=kaudit-test", "-f", "-"];
+        self.run_kubectl(self.admin_user(), &args, yaml.to_owned()).await?;
+        Ok(())
+    }
+
+    /// Creates a namespace whose name begins with `prefix`, and returns the name.
+    ///
+    /// # Errors
+    ///
+    /// When the namespace is refused.
+    pub async fn temp_namespace(&self, prefix: &str) -> Result<String> {
+        let name = format!("{prefix}-{:010x}", random() >> 24);
+        let namespace = json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"kaudit-test": "true"}},
+        });
+        let request = Request::post("/api/v1/namespaces")
+            .header("content-type", "application/json")
+            .body(serde_json::to_vec(&namespace)?)?;
+        self.admin()?.request::<Value>(request).await.context("creating a namespace")?;
+        Ok(name)
+    }
+
+    async fn run_kubectl(&self, user: &User, args: &[&str], input: String) -> Result<String> {
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        let kubeconfig = user.kubeconfig_path().to_owned();
+        // Its usual place is shared, and goes by the port, which another plane had yesterday.
+        let cache = self.home().join("kubectl-cache");
+        spawn_blocking(move || {
+            let mut child = Command::new(tool(Tool::Kubectl)?)
+                .arg("--kubeconfig")
+                .arg(kubeconfig)
+                .args(&args)
+                .env("KUBECACHEDIR", cache)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            let mut stdin = child.stdin.take().context("kubectl has no input")?;
+            if !input.is_empty() {
+                stdin.write_all(input.as_bytes())?;
+            }
+            drop(stdin);
+            let output = child.wait_with_output()?;
+            let error = String::from_utf8_lossy(&output.stderr);
+            ensure!(output.status.success(), "kubectl {args:?}: {}", error.trim());
+            Ok(String::from_utf8(output.stdout)?)
+        })
+        .await?
+    }
+}

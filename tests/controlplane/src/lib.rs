@@ -1,0 +1,34 @@
+//! A real Kubernetes control plane for tests: etcd and kube-apiserver as child processes.
+//!
+//! ```text
+//! tools ──► go_build        which binary to run; builds it from tests/tools when nobody has it
+//!   │
+//! plane ──► certificates    own CA, serving and client certificates
+//!   │  └──► server          one supervised child process, dies with us
+//!   ├── faults              kill, pause and restart the servers, compact etcd
+//!   ├── users               ServiceAccount identities and their kubeconfig files
+//!   ├── kubectl             kubectl, apply, namespaces
+//!   └── audit               what the API server says it was asked
+//! shared                    one plane for a whole test process
+//! ```
+//!
+//! A test begins with [`require`], which skips it loudly when there is neither a control plane nor
+//! Go to build one with, and goes on with [`shared`] or, if it breaks things, with a
+//! [`ControlPlane`] of its own.
+
+mod audit;
+mod certificates;
+mod faults;
+mod go_build;
+mod kubectl;
+mod plane;
+mod server;
+mod shared;
+mod tools;
+mod users;
+
+pub use audit::{AuditPosition, AuditRecord};
+pub use plane::{ControlPlane, Options};
+pub use shared::shared;
+pub use tools::{Tool, available, require, require_tool, tool};
+pub use users::User;

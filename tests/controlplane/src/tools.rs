@@ -1,0 +1,136 @@
+//! Finds the binaries the tests run.
+//!
+//! Called by the control plane for its servers, and by tests for `helm` and `opa`. The first that
+//! exists wins: `TEST_ASSET_<NAME>`, `KUBEBUILDER_ASSETS`, our own build out of `tests/tools`.
+
+use std::env;
+use std::io::{Write as _, stderr};
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+use crate::go_build::{HELM, KUBERNETES, Module, OPA, go};
+use crate::shared::use_existing_cluster;
+
+/// A program that tests run and that Go can build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    /// The API server.
+    KubeApiserver,
+    /// The API server's database.
+    Etcd,
+    /// The garbage collector and the namespace controller, among others.
+    KubeControllerManager,
+    /// The command line client.
+    Kubectl,
+    /// The chart renderer.
+    Helm,
+    /// The reference implementation of Rego.
+    Opa,
+}
+
+impl Tool {
+    fn name(self) -> &'static str {
+        match self {
+            Self::KubeApiserver => "kube-apiserver",
+            Self::Etcd => "etcd",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::Kubectl => "kubectl",
+            Self::Helm => "helm",
+            Self::Opa => "opa",
+        }
+    }
+
+    fn module(self) -> &'static Module {
+        match self {
+            Self::Helm => &HELM,
+            Self::Opa => &OPA,
+            _ => &KUBERNETES,
+        }
+    }
+
+    /// Returns the binary the environment names, if it names one.
+    fn asset(self) -> Result<Option<PathBuf>> {
+        let variable = format!("TEST_ASSET_{}", self.name().to_uppercase().replace('-', "_"));
+        if let Some(path) = env::var_os(&variable).filter(|value| !value.is_empty()) {
+            let path = PathBuf::from(path);
+            ensure!(path.is_file(), "{variable} names {}, which is no file", path.display());
+            return Ok(Some(path));
+        }
+        // Such a folder holds some of the tools only; the others are built.
+        Ok(env::var_os("KUBEBUILDER_ASSETS")
+            .filter(|value| !value.is_empty())
+            .map(|folder| PathBuf::from(folder).join(self.name()))
+            .filter(|path| path.is_file()))
+    }
+
+    fn available(self) -> Result<(), String> {
+        match self.asset() {
+            Err(error) => Err(error.to_string()),
+            Ok(Some(_)) => Ok(()),
+            Ok(None) if self.module().is_built() || go().is_some() => Ok(()),
+            Ok(None) => Err(format!(
+                "no {}: set KUBEBUILDER_ASSETS to a folder that holds it, or install Go to build it",
+                self.name()
+            )),
+        }
+    }
+}
+
+/// Returns the path of `tool`, building it first if need be, which takes minutes.
+///
+/// # Errors
+///
+/// When the environment names a file that is not there, or when the build fails.
+pub fn tool(tool: Tool) -> Result<PathBuf> {
+    match tool.asset()? {
+        Some(path) => Ok(path),
+        None => Ok(tool.module().build()?.join(tool.name())),
+    }
+}
+
+/// Tells whether a control plane can be had: by name, built already, or with Go.
+///
+/// # Errors
+///
+/// With the reason, for people, when it cannot be had.
+pub fn available() -> Result<(), String> {
+    if use_existing_cluster() {
+        return Ok(());
+    }
+    [Tool::KubeApiserver, Tool::Etcd, Tool::Kubectl].into_iter().try_for_each(Tool::available)
+}
+
+/// Returns whether a test that needs a control plane shall run; says so loudly if not.
+///
+/// # Panics
+///
+/// When `CI` is set and there is no control plane, because a skipped test proves nothing there.
+#[must_use]
+pub fn require() -> bool {
+    decide(available())
+}
+
+/// Returns whether a test that needs `tool` shall run; the rule is that of [`require`].
+///
+/// # Panics
+///
+/// When `CI` is set and the tool cannot be had.
+#[must_use]
+pub fn require_tool(tool: Tool) -> bool {
+    decide(tool.available())
+}
+
+fn decide(available: Result<(), String>) -> bool {
+    let Err(reason) = available else { return true };
+    let in_ci = env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
+    assert!(!in_ci, "{reason}");
+    say(&format!("SKIPPED {}: {reason}", std::thread::current().name().unwrap_or("a test")));
+    false
+}
+
+/// Writes a line to the real standard error, which the test harness does not capture.
+pub(crate) fn say(line: &str) {
+    // Nothing is left to tell it to when standard error is closed.
+    drop(writeln!(stderr(), "{line}"));
+}
