@@ -1,0 +1,85 @@
+{{/* The part of names that does not depend on the release. */}}
+{{- define "kaudit.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 54 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The name of all objects; at most 54 characters, so that a suffix fits into a label. */}}
+{{- define "kaudit.fullname" -}}
+{{- $name := include "kaudit.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 54 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 54 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 54 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "kaudit.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "kaudit.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "kaudit.labels" -}}
+{{ include "kaudit.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: auditor
+app.kubernetes.io/part-of: kaudit
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "kaudit.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "kaudit.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- required "serviceAccount.name is needed when serviceAccount.create is false: the namespace's default account would share these rights with every pod" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "kaudit.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}
+{{- end }}
+
+{{- define "kaudit.inlineConfigMap" -}}
+{{ include "kaudit.fullname" . }}-policies
+{{- end }}
+
+{{/* The names of all ConfigMaps with policies, as a YAML list. */}}
+{{- define "kaudit.policyConfigMaps" -}}
+{{- $names := .Values.policies.configMaps }}
+{{- if .Values.policies.inline }}
+{{- $inline := include "kaudit.inlineConfigMap" . }}
+{{- if has $inline $names }}
+{{- fail (printf "policies.configMaps: %s is the name of the ConfigMap of policies.inline" $inline) }}
+{{- end }}
+{{- $names = prepend $names $inline }}
+{{- end }}
+{{- if not (or .Values.policies.bundled $names) }}
+{{- fail "there is nothing to judge by: set policies.bundled, policies.inline or policies.configMaps" }}
+{{- end }}
+{{- toYaml $names }}
+{{- end }}
+
+{{/* The rules for what is judged: reading it and telling Events about it. */}}
+{{- define "kaudit.judgedRules" -}}
+{{- range $index, $rule := .Values.rbac.readRules }}
+{{- if $index }}{{ "\n" }}{{ end -}}
+- apiGroups: {{ toJson $rule.apiGroups }}
+  resources: {{ toJson $rule.resources }}
+  verbs: {{ default (list "list" "watch") $rule.verbs | toJson }}
+{{- end }}
+{{- if has "events" .Values.record }}
+{{ include "kaudit.eventRule" . }}
+{{- end }}
+{{- end }}
+
+{{- define "kaudit.eventRule" -}}
+- apiGroups: ["events.k8s.io"]
+  resources: ["events"]
+  verbs: ["create"]
+{{- end }}
