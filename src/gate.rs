@@ -135,11 +135,11 @@ impl Gate {
         !std::mem::replace(&mut known.joined, true)
     }
 
-    /// Notes that `feed` cannot be read now; what is known of it stays.
-    pub fn unreadable(&mut self, feed: &Feed, why: Unreadable) {
-        if let Some(known) = self.feeds.get_mut(feed) {
-            (known.state, known.message) = (why.state, why.message);
-        }
+    /// Notes that `feed` cannot be read now; what is known of it stays. Returns whether that is new.
+    pub fn unreadable(&mut self, feed: &Feed, why: Unreadable) -> bool {
+        let Some(known) = self.feeds.get_mut(feed) else { return false };
+        known.message = why.message;
+        std::mem::replace(&mut known.state, why.state) != why.state
     }
 
     /// Notes an object that cannot be read.
@@ -200,7 +200,7 @@ impl Gate {
             let skipped = known.skipped.iter().map(|(name, why)| format!("{name} could not be read: {why}"));
             for message in Some(&known.message).filter(|text| !text.is_empty()).cloned().into_iter().chain(skipped) {
                 let separator = if entry.message.is_empty() { "" } else { "; " };
-                entry.message += &format!("{separator}{place}{message}");
+                entry.message.extend([separator, &place, &message]);
             }
         }
         let mut all: Vec<Coverage> = kinds.into_values().collect();

@@ -236,6 +236,11 @@ impl Received {
         self.meta.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
     }
 
+    /// Why it could not be read, if it could not.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
     /// `metadata.namespace`.
     pub fn namespace(&self) -> Option<&str> {
         self.meta.namespace.as_deref()
@@ -243,7 +248,7 @@ impl Received {
 
     fn take_apart(&mut self, json: &str) -> serde_json::Result<()> {
         self.fields.reserve(json.len());
-        for (key, value) in serde_json::from_str::<Fields<'_>>(json)?.0 {
+        for (key, value) in fields(json)? {
             match &*key {
                 "apiVersion" => self.api_version = text(value)?,
                 "kind" => self.kind = text(value)?,
@@ -257,7 +262,7 @@ impl Received {
     fn take_metadata(&mut self, metadata: &RawValue) -> serde_json::Result<()> {
         self.fields.extend_from_slice(b",\"metadata\":");
         let mut before = b'{';
-        for (key, value) in serde_json::from_str::<Fields<'_>>(metadata.get())?.0 {
+        for (key, value) in fields(metadata.get())? {
             match &*key {
                 "managedFields" => continue,
                 "name" => self.meta.name = text(value)?,
@@ -296,7 +301,11 @@ impl<'de> Deserialize<'de> for Received {
     }
 }
 
-/// The fields of a JSON object, values unread.
+/// Returns the fields of a JSON object in their order, values unread.
+pub(crate) fn fields(json: &str) -> serde_json::Result<Vec<(Cow<'_, str>, &RawValue)>> {
+    serde_json::from_str::<Fields<'_>>(json).map(|fields| fields.0)
+}
+
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {

@@ -46,6 +46,13 @@ impl Queue {
         }
     }
 
+    /// Lets several keys wait.
+    pub fn extend(&mut self, keys: impl IntoIterator<Item = ObjectKey>, lane: Lane, now: Instant) {
+        for key in keys {
+            self.push(key, lane, now);
+        }
+    }
+
     /// Takes the next key; it counts as being judged until [`Queue::done`].
     pub fn pop(&mut self) -> Option<ObjectKey> {
         loop {
@@ -74,7 +81,7 @@ impl Queue {
     }
 
     /// How many keys wait.
-    pub fn len(&self) -> usize {
+    pub fn length(&self) -> usize {
         self.waiting.len()
     }
 

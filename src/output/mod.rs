@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use crate::{
     gate::State,
-    object::Location,
-    verdict::{Outcome, Severity, Source},
+    object::{Location, ObjectKey},
+    policy::Policy,
+    verdict::{Finding, Outcome, Severity, Source},
 };
 
 /// Everything that is known at one moment; the contract of `-o json` and `/status`.
@@ -111,4 +112,47 @@ pub struct Resource {
     pub name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
+}
+
+impl Resource {
+    /// Names an object.
+    pub fn new(key: &ObjectKey, uid: &str) -> Self {
+        Self {
+            api_version: key.kind.api_version(),
+            kind: key.kind.kind.clone(),
+            namespace: key.namespace.as_deref().unwrap_or_default().to_owned(),
+            name: key.name.to_string(),
+            uid: uid.to_owned(),
+        }
+    }
+}
+
+impl Entry {
+    /// Makes a result of a finding.
+    pub fn new(finding: &Finding, resource: &Resource, location: Option<&Location>) -> Self {
+        Self {
+            policy: finding.policy.to_string(),
+            rule: finding.rule.to_string(),
+            result: finding.outcome,
+            severity: finding.severity,
+            message: finding.message.to_string(),
+            resource: resource.clone(),
+            details: finding.details.as_deref().cloned().unwrap_or_default(),
+            source: finding.source.clone(),
+            location: location.cloned(),
+        }
+    }
+}
+
+impl From<&Policy> for PolicySummary {
+    fn from(policy: &Policy) -> Self {
+        let mut rules: Vec<_> = policy.rules.iter().map(|rule| rule.name.to_string()).collect();
+        rules.sort();
+        Self {
+            name: policy.name.to_string(),
+            dialect: policy.dialect.as_str().to_owned(),
+            source: policy.source.to_string(),
+            rules,
+        }
+    }
 }

@@ -1,0 +1,333 @@
+//! Discovery: what kinds the cluster serves, and which of them are audited.
+//!
+//! In: the discovery documents of the API server and the user's selection. Out: kinds with list and watch, in one
+//! version each.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
+
+use futures::{StreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
+use kube::{Client, core::discovery::v2::APIGroupDiscovery};
+
+use crate::{gate::Unserved, object::Kind};
+
+/// What a pass of discovery found.
+#[derive(Debug, Clone, Default)]
+pub struct Served {
+    /// Kinds that can be listed and watched, sorted.
+    pub kinds: Vec<Arc<Kind>>,
+    /// Group versions that are announced, but that nobody answers for now.
+    pub stale: Vec<Unserved>,
+}
+
+/// Asks the API server what it serves: two requests on Kubernetes 1.27 and later, else one a group version.
+pub async fn discover(client: &Client) -> kube::Result<Served> {
+    let (core, groups) =
+        futures::try_join!(client.list_core_api_versions_aggregated(), client.list_api_groups_aggregated())?;
+    let groups: Vec<_> = core.items.into_iter().chain(groups.items).collect();
+    // A server that knows no aggregated discovery answers in the old form, which reads as an empty list.
+    if groups.is_empty() { discover_by_group(client).await } else { Ok(served(&groups)) }
+}
+
+/// Picks a version of each kind: the first, in the order of the group's preference, that can be listed and watched.
+fn served(groups: &[APIGroupDiscovery]) -> Served {
+    let mut found = Finder::default();
+    for group in groups {
+        let name = group.metadata.as_ref().and_then(|metadata| metadata.name.as_deref()).unwrap_or_default();
+        for version in &group.versions {
+            let Some(version_name) = &version.version else { continue };
+            if version.freshness.as_deref() == Some("Stale") {
+                found.stale(name, version_name, "the API server of this group does not answer".to_owned());
+            }
+            for resource in &version.resources {
+                let response = resource.response_kind.as_ref();
+                found.resource(
+                    &resource.verbs,
+                    Kind {
+                        group: name.to_owned(),
+                        version: version_name.clone(),
+                        plural: resource.resource.clone().unwrap_or_default(),
+                        kind: response.and_then(|response| response.kind.clone()).unwrap_or_default(),
+                        singular: resource.singular_resource.clone().unwrap_or_default(),
+                        short_names: resource.short_names.clone(),
+                        namespaced: resource.scope.as_deref() == Some("Namespaced"),
+                    },
+                );
+            }
+        }
+    }
+    found.done()
+}
+
+/// Asks for each group version by itself, for servers before 1.27; one that does not answer costs only its own kinds.
+pub async fn discover_by_group(client: &Client) -> kube::Result<Served> {
+    let (core, groups) = futures::try_join!(client.list_core_api_versions(), client.list_api_groups())?;
+    let mut asked: Vec<(String, String)> = core.versions.into_iter().map(|version| (String::new(), version)).collect();
+    for group in groups.groups {
+        let preferred = group.preferred_version.map(|version| version.version);
+        let mut versions: Vec<_> = group.versions.into_iter().map(|version| version.version).collect();
+        // The server sorts by preference but for this one.
+        versions.sort_by_key(|version| Some(version) != preferred.as_ref());
+        asked.extend(versions.into_iter().map(|version| (group.name.clone(), version)));
+    }
+    let answers: Vec<_> = stream::iter(asked)
+        .map(|(group, version)| async move {
+            let resources = if group.is_empty() {
+                client.list_core_api_resources(&version).await
+            } else {
+                client.list_api_group_resources(&format!("{group}/{version}")).await
+            };
+            (group, version, resources)
+        })
+        .buffered(8)
+        .collect()
+        .await;
+    let mut found = Finder::default();
+    for (group, version, resources) in answers {
+        match resources {
+            Ok(list) => {
+                for resource in list.resources {
+                    let verbs = resource.verbs.clone();
+                    found.resource(&verbs, old_style(&group, &version, resource));
+                }
+            }
+            Err(error) => found.stale(&group, &version, crate::informer::describe(&error)),
+        }
+    }
+    Ok(found.done())
+}
+
+fn old_style(group: &str, version: &str, resource: APIResource) -> Kind {
+    Kind {
+        group: resource.group.unwrap_or_else(|| group.to_owned()),
+        version: resource.version.unwrap_or_else(|| version.to_owned()),
+        plural: resource.name,
+        kind: resource.kind,
+        singular: resource.singular_name,
+        short_names: resource.short_names.unwrap_or_default(),
+        namespaced: resource.namespaced,
+    }
+}
+
+#[derive(Default)]
+struct Finder {
+    kinds: BTreeMap<(String, String), Kind>,
+    stale: Vec<Unserved>,
+}
+
+impl Finder {
+    fn resource(&mut self, verbs: &[String], kind: Kind) {
+        let has = |verb: &str| verbs.iter().any(|known| known == verb);
+        // Subresources are not kinds of their own.
+        if has("list") && has("watch") && !kind.plural.is_empty() && !kind.kind.is_empty() && !kind.plural.contains('/')
+        {
+            self.kinds.entry((kind.group.clone(), kind.plural.clone())).or_insert(kind);
+        }
+    }
+
+    fn stale(&mut self, group: &str, version: &str, message: String) {
+        self.stale.push(Unserved { group: group.to_owned(), version: version.to_owned(), message });
+    }
+
+    fn done(mut self) -> Served {
+        self.stale.sort();
+        Served { kinds: self.kinds.into_values().map(Arc::new).collect(), stale: self.stale }
+    }
+}
+
+/// Names kinds: plural, singular, kind or short name, each also with `.group`; `*.group`; `*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// Makes a pattern; every text is one, whether a kind has that name shows at discovery.
+    pub fn new(text: &str) -> Self {
+        Self(text.trim().to_lowercase())
+    }
+
+    /// Whether `kind` is meant.
+    pub fn matches(&self, kind: &Kind) -> bool {
+        if self.0 == "*" {
+            return true;
+        }
+        let (name, group) = self.0.split_once('.').map_or((self.0.as_str(), None), |(name, group)| (name, Some(group)));
+        group.is_none_or(|group| group == kind.group)
+            && (name == "*" && group.is_some() || names(kind).any(|known| known == name))
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn names(kind: &Kind) -> impl Iterator<Item = String> + '_ {
+    [kind.plural.clone(), kind.singular.clone(), kind.kind.to_lowercase()]
+        .into_iter()
+        .chain(kind.short_names.iter().cloned())
+        .filter(|name| !name.is_empty())
+}
+
+/// What of the served kinds is audited.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Only these namespaces; empty is the whole cluster.
+    pub namespaces: BTreeSet<String>,
+    /// Audited whatever else is said, but for kaudit's own output.
+    pub include: Vec<Pattern>,
+    /// Not audited, unless included.
+    pub exclude: Vec<Pattern>,
+}
+
+/// Written many times a minute by controllers, or a copy of something else, or made by auditors like this one.
+const NOISE: [(&str, &str); 7] = [
+    ("", "endpoints"),
+    ("", "events"),
+    ("events.k8s.io", "events"),
+    ("coordination.k8s.io", "leases"),
+    ("discovery.k8s.io", "endpointslices"),
+    ("openreports.io", "*"),
+    ("wgpolicyk8s.io", "*"),
+];
+
+/// API group of kaudit's own kinds; judging them would be a loop.
+pub const OWN_GROUP: &str = "kaudit.dev";
+
+impl Selection {
+    /// Returns why `kind` is not audited, or `None` if it is.
+    pub fn excludes(&self, kind: &Kind) -> Option<String> {
+        if kind.group == OWN_GROUP {
+            return Some("kaudit's own output".to_owned());
+        }
+        if !self.namespaces.is_empty() && !kind.namespaced {
+            return Some("cluster-scoped, not read with --namespace".to_owned());
+        }
+        match self.chooses(kind) {
+            Some(true) => return None,
+            Some(false) => return Some("--exclude".to_owned()),
+            None => {}
+        }
+        let noise = |(group, plural): &(&str, &str)| *group == kind.group && (*plural == kind.plural || *plural == "*");
+        NOISE.iter().any(noise).then(|| format!("by default (--include {kind} brings it back)"))
+    }
+
+    /// Returns what the user said of `kind`: audited, not audited, or nothing. `include` wins over `exclude`.
+    pub fn chooses(&self, kind: &Kind) -> Option<bool> {
+        let named = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(kind));
+        if named(&self.include) { Some(true) } else { named(&self.exclude).then_some(false) }
+    }
+
+    /// Checks that every name that the user gave is that of a kind.
+    ///
+    /// # Errors
+    /// Names the pattern and the nearest name there is.
+    pub fn check(&self, served: &Served) -> Result<(), String> {
+        for pattern in self.include.iter().chain(&self.exclude) {
+            if served.kinds.iter().any(|kind| pattern.matches(kind)) {
+                continue;
+            }
+            // The group's server may be down, and its kinds unknown for now.
+            if pattern.0.split_once('.').is_some_and(|(_, group)| served.stale.iter().any(|stale| stale.group == group))
+            {
+                continue;
+            }
+            let nearest = served
+                .kinds
+                .iter()
+                .flat_map(|kind| {
+                    let group = if kind.group.is_empty() { String::new() } else { format!(".{}", kind.group) };
+                    names(kind).flat_map(move |name| [format!("{name}{group}"), name])
+                })
+                .max_by(|a, b| strsim::jaro_winkler(a, &pattern.0).total_cmp(&strsim::jaro_winkler(b, &pattern.0)));
+            return Err(match nearest {
+                Some(name) => {
+                    format!("the cluster serves no kind {pattern:?}; the nearest is {name:?}", pattern = pattern.0)
+                }
+                None => "the cluster serves no kinds that can be listed and watched".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(group: &str, plural: &str, kind: &str, short: &str) -> Arc<Kind> {
+        Arc::new(Kind {
+            group: group.into(),
+            version: "v1".into(),
+            plural: plural.into(),
+            kind: kind.into(),
+            singular: kind.to_lowercase(),
+            short_names: vec![short.into()],
+            namespaced: true,
+        })
+    }
+
+    fn selection(include: &[&str], exclude: &[&str]) -> Selection {
+        let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text)).collect();
+        Selection { include: patterns(include), exclude: patterns(exclude), ..Selection::default() }
+    }
+
+    #[test]
+    fn a_kind_has_many_names() {
+        let deployments = kind("apps", "deployments", "Deployment", "deploy");
+        for name in ["deployments", "Deployment", "deploy", "deployments.apps", "deploy.apps", "*.apps", "*"] {
+            assert!(Pattern::new(name).matches(&deployments), "{name}");
+        }
+        for name in ["pods", "deployments.batch", "*.batch", "deployments.", ""] {
+            assert!(!Pattern::new(name).matches(&deployments), "{name}");
+        }
+    }
+
+    #[test]
+    fn include_wins_over_exclude_and_over_the_defaults_but_not_over_our_own() {
+        let pods = kind("", "pods", "Pod", "po");
+        let events = kind("", "events", "Event", "ev");
+        let audits = kind("kaudit.dev", "audits", "Audit", "audit");
+        assert_eq!(selection(&[], &[]).excludes(&pods), None);
+        assert!(selection(&[], &[]).excludes(&events).is_some());
+        assert_eq!(selection(&["events"], &[]).excludes(&events), None);
+        assert_eq!(selection(&["pods"], &["*"]).excludes(&pods), None);
+        assert!(selection(&["events"], &["*"]).excludes(&pods).is_some());
+        assert!(selection(&["*"], &[]).excludes(&audits).is_some());
+    }
+
+    #[test]
+    fn a_wrong_name_is_told_the_nearest() {
+        let served = Served {
+            kinds: vec![kind("", "pods", "Pod", "po"), kind("apps", "deployments", "Deployment", "deploy")],
+            stale: vec![Unserved { group: "down.example.com".into(), version: "v1".into(), message: String::new() }],
+        };
+        assert!(selection(&["deploy", "things.down.example.com"], &["*.apps"]).check(&served).is_ok());
+        let error = selection(&["deploymnets"], &[]).check(&served).unwrap_err();
+        assert!(error.contains("\"deployments\""), "{error}");
+    }
+
+    #[test]
+    fn a_kind_keeps_the_best_version_that_can_be_listed_and_watched() {
+        let document = serde_json::json!([{
+            "metadata": {"name": "shop.example.com"},
+            "versions": [
+                {"version": "v2", "freshness": "Current", "resources": [
+                    {"resource": "carts", "responseKind": {"kind": "Cart"}, "scope": "Namespaced", "verbs": ["list", "watch"]},
+                    {"resource": "quotes", "responseKind": {"kind": "Quote"}, "scope": "Cluster", "verbs": ["create"]}]},
+                {"version": "v1", "freshness": "Current", "resources": [
+                    {"resource": "carts", "responseKind": {"kind": "Cart"}, "scope": "Namespaced", "verbs": ["list", "watch"]},
+                    {"resource": "orders", "responseKind": {"kind": "Order"}, "scope": "Cluster", "verbs": ["list", "watch"]}]},
+                {"version": "v0", "freshness": "Stale", "resources": []}]
+        }]);
+        let groups: Vec<APIGroupDiscovery> = serde_json::from_value(document).unwrap();
+        let served = served(&groups);
+        let kinds: Vec<_> = served.kinds.iter().map(|kind| format!("{kind} {}", kind.version)).collect();
+        assert_eq!(kinds, ["carts.shop.example.com v2", "orders.shop.example.com v1"]);
+        assert_eq!(served.stale.len(), 1);
+    }
+}

@@ -1,0 +1,392 @@
+//! The dynamic informer: one list and watch for every kind in scope, coming and going with the kinds themselves.
+//!
+//! In: discovery and the API server's streams. Out: [`Change`]s, in order within a feed. Nothing is judged or kept
+//! here; each object goes from the response's bytes to its [`Object`] in one pass.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{Stream, StreamExt};
+use kube::{
+    Api,
+    runtime::watcher::{self, Event, watcher},
+};
+use tokio::{
+    sync::{Notify, Semaphore, mpsc},
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    cache::Feed,
+    client::Clients,
+    discovery::{Selection, Served, discover},
+    gate::{Discovered, State, Unreadable},
+    object::{Kind, Object, Received, Secrets},
+    pipeline::Change,
+};
+
+/// Initial lists under way at a time: more only makes the API server work on all of them at once.
+const LISTS_AT_A_TIME: usize = 8;
+/// The server ends a watch after this many seconds; what was revoked meanwhile shows at the next start.
+const WATCH_SECONDS: u32 = 120;
+/// Discovery is repeated this often although nothing says that a kind came or went.
+const REDISCOVER: Duration = Duration::from_secs(30);
+/// After a CRD or APIService changed; the later ones because an aggregated API answers some time after it is known.
+const REDISCOVER_SOON: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(2), Duration::from_secs(5)];
+/// A watch that was in trouble and is silent this long has been connected again: every failure shows within the
+/// connect timeout.
+const RECOVERED: Duration = Duration::from_secs(15);
+/// Failures in a row, other than clear refusals, after which a feed counts as failed.
+const FAILURES: u32 = 3;
+
+/// Reads a cluster.
+pub struct Informer {
+    shared: Arc<Shared>,
+    selection: Selection,
+    feeds: BTreeMap<Feed, AbortHandle>,
+    tasks: JoinSet<()>,
+}
+
+struct Shared {
+    clients: Clients,
+    secrets: Secrets,
+    /// Only the first lists: for `--once`.
+    once: bool,
+    changes: mpsc::Sender<Change>,
+    lists: Semaphore,
+    rediscover: Notify,
+}
+
+impl Informer {
+    /// Makes an informer that delivers into `changes`; with `once` it ends after each kind's first list.
+    pub fn new(
+        clients: Clients,
+        selection: Selection,
+        secrets: Secrets,
+        once: bool,
+        changes: mpsc::Sender<Change>,
+    ) -> Self {
+        let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
+        let shared = Arc::new(Shared { clients, secrets, once, changes, lists, rediscover });
+        Self { shared, selection, feeds: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// Reads until the receiver of the changes is gone, or with `once` until everything is read. `served` is a first
+    /// pass of discovery, so that the caller could already tell an unreachable cluster from an empty one.
+    pub async fn run(mut self, served: Served) {
+        self.follow_discovery(served).await;
+        if self.shared.once {
+            while self.tasks.join_next().await.is_some() {}
+            return;
+        }
+        let mut due: Vec<Instant> = Vec::new();
+        loop {
+            let next = due.first().copied().unwrap_or_else(|| Instant::now() + REDISCOVER);
+            tokio::select! {
+                () = self.shared.rediscover.notified() => {
+                    due = REDISCOVER_SOON.iter().map(|after| Instant::now() + *after).collect();
+                }
+                () = sleep_until(next) => {
+                    due.retain(|at| *at > next);
+                    match discover(&self.shared.clients.plain).await {
+                        Ok(served) => self.follow_discovery(served).await,
+                        Err(error) => warn!(error = describe(&error), "Discovery failed; the kinds known so far stay"),
+                    }
+                }
+                () = self.shared.changes.closed() => return,
+                // Ended feeds free their place in the set.
+                Some(_) = self.tasks.join_next() => {}
+            }
+        }
+    }
+
+    /// Starts what is new, ends what is gone.
+    async fn follow_discovery(&mut self, served: Served) {
+        let mut wanted = BTreeSet::new();
+        let mut excluded = Vec::new();
+        for kind in &served.kinds {
+            match self.selection.excludes(kind) {
+                Some(why) => excluded.push((kind.clone(), why)),
+                None => wanted.extend(self.feeds_of(kind)),
+            }
+        }
+        // While a group's server is down its kinds are not listed, but they are not gone.
+        let stale = |feed: &Feed| {
+            served.stale.iter().any(|stale| stale.group == feed.kind.group && stale.version == feed.kind.version)
+        };
+        let gone: Vec<_> = self.feeds.keys().filter(|feed| !wanted.contains(feed) && !stale(feed)).cloned().collect();
+        for feed in gone {
+            if let Some(task) = self.feeds.remove(&feed) {
+                task.abort();
+            }
+            info!(%feed, "No longer served");
+            self.shared.send(Change::Vanished(feed)).await;
+        }
+        let new: Vec<_> = wanted.into_iter().filter(|feed| !self.feeds.contains_key(feed)).collect();
+        for feed in &new {
+            self.shared.send(Change::Appeared(feed.clone())).await;
+        }
+        for feed in new {
+            debug!(%feed, "Reading");
+            let task = self.tasks.spawn(Box::pin(follow(self.shared.clone(), feed.clone())));
+            self.feeds.insert(feed, task);
+        }
+        let known = |group: &str| self.feeds.keys().any(|feed| feed.kind.group == group);
+        let unserved = served.stale.into_iter().filter(|stale| !known(&stale.group)).collect();
+        self.shared.send(Change::Discovered(Discovered { unserved, excluded })).await;
+    }
+
+    fn feeds_of(&self, kind: &Arc<Kind>) -> Vec<Feed> {
+        if self.selection.namespaces.is_empty() {
+            return vec![Feed { kind: kind.clone(), namespace: None }];
+        }
+        let namespaces = self.selection.namespaces.iter();
+        namespaces.map(|name| Feed { kind: kind.clone(), namespace: Some(name.as_str().into()) }).collect()
+    }
+}
+
+/// How a stream ended.
+enum End {
+    /// Everything wanted was read, or nobody listens any more.
+    Done,
+    /// It is to begin again from a new list after this long.
+    Again(Duration),
+}
+
+/// Lists and watches one feed for ever (or once).
+async fn follow(shared: Arc<Shared>, feed: Feed) {
+    let client = shared.clients.reading.clone();
+    let api: Api<Received> = match &feed.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &feed.kind),
+        None => Api::all_with(client, &feed.kind),
+    };
+    let mut follower = Follower { shared, feed, delay: Delay::default(), failures: 0, synced: false, troubled: false };
+    loop {
+        let config = watcher::Config::default().timeout(WATCH_SECONDS);
+        match follower.stream(watcher(api.clone(), config)).await {
+            End::Done => return,
+            End::Again(after) => sleep(after).await,
+        }
+    }
+}
+
+struct Follower {
+    shared: Arc<Shared>,
+    feed: Feed,
+    delay: Delay,
+    /// Failures since something last worked.
+    failures: u32,
+    /// A whole list was delivered, and nothing is known to be wrong with it.
+    synced: bool,
+    /// The watch failed, and has not shown since that it is back.
+    troubled: bool,
+}
+
+impl Follower {
+    async fn stream(&mut self, stream: impl Stream<Item = watcher::Result<Event<Received>>>) -> End {
+        let shared = self.shared.clone();
+        // Held for the list only. Not a reason to end: the semaphore is never closed.
+        let mut permit = shared.lists.acquire().await.ok();
+        let mut stream = pin!(stream);
+        loop {
+            let next = if self.troubled {
+                let Ok(next) = timeout(RECOVERED, stream.next()).await else {
+                    self.recovered().await;
+                    continue;
+                };
+                next
+            } else {
+                stream.next().await
+            };
+            if shared.changes.is_closed() {
+                return End::Done;
+            }
+            match next {
+                None => return End::Again(self.delay.next(false)),
+                Some(Ok(Event::Init)) => shared.send(Change::Listing(self.feed.clone())).await,
+                Some(Ok(Event::InitApply(received))) => self.seen(received).await,
+                Some(Ok(Event::InitDone)) => {
+                    permit = None;
+                    self.recovered().await;
+                    if shared.once {
+                        return End::Done;
+                    }
+                }
+                Some(Ok(Event::Apply(received))) => {
+                    self.delay = Delay::default();
+                    self.recovered().await;
+                    self.seen(received).await;
+                    self.announce();
+                }
+                Some(Ok(Event::Delete(received))) => {
+                    self.delay = Delay::default();
+                    self.gone(received).await;
+                    self.announce();
+                }
+                Some(Err(error)) => {
+                    if let Some(end) = self.failed(&error, permit.is_some()).await {
+                        return end;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes a failure; returns how to go on, unless the stream itself tries again.
+    async fn failed(&mut self, error: &watcher::Error, listing: bool) -> Option<End> {
+        let (code, reason) = classify(error);
+        let message = describe_watch(error);
+        debug!(feed = %self.feed, code, message, "Reading failed");
+        self.failures += 1;
+        let refused = matches!(code, 401 | 403 | 404 | 405);
+        // The list is too old: not a failure as long as it does not happen again and again.
+        let expired = code == 410;
+        if !expired && (refused || self.failures >= FAILURES) {
+            let state = if matches!(code, 401 | 403) { State::Forbidden } else { State::Failed };
+            self.synced = false;
+            self.shared.send(Change::Unreadable(self.feed.clone(), Unreadable { state, message })).await;
+            if self.shared.once {
+                return Some(End::Done);
+            }
+        }
+        self.shared.send(Change::Restarted(self.feed.clone(), reason)).await;
+        if code == 404 {
+            self.shared.rediscover.notify_one();
+        }
+        let after = if expired && self.failures == 1 { Duration::ZERO } else { self.delay.next(refused) };
+        let at_start_of_watch = matches!(error, watcher::Error::WatchStartFailed(_));
+        if listing || (expired && at_start_of_watch) {
+            // kube would ask for the same expired version for ever.
+            return Some(End::Again(after));
+        }
+        self.troubled = !expired;
+        sleep(after).await;
+        None
+    }
+
+    /// Notes that the feed is complete and watched.
+    async fn recovered(&mut self) {
+        self.failures = 0;
+        self.troubled = false;
+        if !std::mem::replace(&mut self.synced, true) {
+            self.shared.send(Change::Synced(self.feed.clone())).await;
+        }
+    }
+
+    async fn seen(&self, received: Received) {
+        let name = received.name();
+        let change = match Object::new(&self.feed.kind, received, self.shared.secrets, 0) {
+            Ok(object) if is_own_event(&object) => return,
+            Ok(object) => Change::Seen(self.feed.clone(), object),
+            Err(why) => Change::Skipped(self.feed.clone(), name, why),
+        };
+        self.shared.send(change).await;
+    }
+
+    async fn gone(&self, received: Received) {
+        if let Ok(object) = Object::new(&self.feed.kind, received, self.shared.secrets, 0) {
+            self.shared.send(Change::Gone(self.feed.clone(), object)).await;
+        }
+    }
+
+    /// Has discovery repeated when a kind may have come or gone.
+    fn announce(&self) {
+        let kind = &self.feed.kind;
+        if kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+            || kind.is("apiregistration.k8s.io", "APIService")
+        {
+            self.shared.rediscover.notify_one();
+        }
+    }
+}
+
+impl Shared {
+    async fn send(&self, change: Change) {
+        // Nobody listens any more when the pipeline has ended; the stream notices by itself.
+        let _ended = self.changes.send(change).await;
+    }
+}
+
+/// Whether an object is an Event that kaudit wrote, which only `--include events` brings here.
+fn is_own_event(object: &Object) -> bool {
+    object.key.kind.kind == "Event"
+        && object.body.json().is_ok_and(|json| {
+            serde_json::from_slice::<serde_json::Value>(&json).is_ok_and(|event| {
+                ["reportingController", "reportingComponent"]
+                    .iter()
+                    .any(|field| event[field] == crate::record::CONTROLLER)
+            })
+        })
+}
+
+/// A growing delay between attempts. kube's own starts anew with each attempt to list.
+#[derive(Debug, Default)]
+struct Delay {
+    attempts: u32,
+}
+
+impl Delay {
+    /// Half a second to half a minute for what may pass soon, five seconds to five minutes for a clear refusal.
+    fn next(&mut self, refused: bool) -> Duration {
+        let (first, last) = if refused { (5_000, 300_000) } else { (500, 30_000) };
+        let delay = Duration::from_millis((first << self.attempts.min(10)).min(last));
+        self.attempts += 1;
+        delay
+    }
+}
+
+/// Returns the HTTP code of an error (0 if there is none) and a word for metrics.
+fn classify(error: &watcher::Error) -> (u16, &'static str) {
+    let code = match error {
+        watcher::Error::WatchError(status) => status.code,
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => match error {
+            kube::Error::Api(status) => status.code,
+            _ => 0,
+        },
+        watcher::Error::NoResourceVersion => 0,
+    };
+    let reason = match code {
+        410 => "expired",
+        401 | 403 => "forbidden",
+        404 => "not_found",
+        429 => "throttled",
+        500.. => "server_error",
+        _ => "connection",
+    };
+    (code, reason)
+}
+
+fn describe_watch(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error) => describe(error),
+        watcher::Error::WatchStartFailed(error) => format!("watch: {}", describe(error)),
+        watcher::Error::WatchFailed(error) => format!("watch broken: {}", describe(error)),
+        watcher::Error::WatchError(status) => format!("watch: {} ({})", status.message, status.code),
+        watcher::Error::NoResourceVersion => "the server sends objects without resourceVersion".to_owned(),
+    }
+}
+
+/// Says in one line what went wrong, without repeating itself as nested errors do.
+pub fn describe(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        let message = status.message.trim();
+        return if message.is_empty() { format!("HTTP {}", status.code) } else { message.to_owned() };
+    }
+    let mut deepest: &dyn std::error::Error = error;
+    let mut parts: Vec<String> = Vec::new();
+    while let Some(source) = deepest.source() {
+        deepest = source;
+        let text = source.to_string();
+        parts.retain(|part| !part.contains(&text));
+        parts.push(text);
+    }
+    if parts.is_empty() { error.to_string() } else { parts.join(": ") }
+}

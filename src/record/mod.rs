@@ -1,0 +1,40 @@
+//! What is written into the cluster: Events and the `Audit` status.
+//!
+//! Recorders take deltas and overviews from the pipeline, at their own pace and within bounds: a slow or refusing API
+//! server costs records, which are counted, never judging.
+
+pub mod events;
+pub mod status;
+
+/// kaudit's name as an Event's reporting controller and as the field manager of its writes.
+pub const CONTROLLER: &str = "kaudit";
+
+/// What recorders have to say about themselves; empty while all is well. Shown as the condition `Recording`.
+pub type Health = tokio::sync::watch::Sender<String>;
+
+/// What to do about a write that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// It may work later.
+    Later,
+    /// It will not, and that is in order: the namespace or object is going away, or the record is there already.
+    Normal(&'static str),
+    /// It will not until somebody changes something.
+    Refused(&'static str),
+}
+
+fn failure(error: &kube::Error) -> Failure {
+    let kube::Error::Api(status) = error else { return Failure::Later };
+    let terminating = || {
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+    };
+    match status.code {
+        409 if status.reason == "AlreadyExists" => Failure::Normal("already_exists"),
+        403 if terminating() => Failure::Normal("namespace_terminating"),
+        404 => Failure::Normal("not_found"),
+        401 | 403 => Failure::Refused("forbidden"),
+        400 | 422 => Failure::Refused("invalid"),
+        _ => Failure::Later,
+    }
+}
