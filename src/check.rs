@@ -1,0 +1,350 @@
+//! `kaudit check`: wires source, pipeline and recorders together, in one of three ways.
+//!
+//! Files, a cluster once, and the long run differ only in the source and in what records; the middle is the same.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::{JoinSet, spawn_blocking},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    admin,
+    cli::{self, Check, Mode, Recorder},
+    client::{Access, Clients},
+    discovery::{OWN_GROUP, Selection, Served, discover},
+    informer::{Informer, describe},
+    ledger::Delta,
+    manifest,
+    metrics::Metrics,
+    object::Secrets,
+    output::{self, AuditResult, Entry, Event, Resource, Streams},
+    pipeline::{Change, Initial, Inputs, Outputs, Pipeline, Progress, Reload},
+    policy::{self, PolicySet},
+    progress,
+    record::{events, status},
+};
+
+/// How long the first answer of the API server may take; connecting alone may take ten of these seconds.
+const FIRST_ANSWER: Duration = Duration::from_secs(12);
+/// How often the policy directory is looked at.
+const POLICIES_EVERY: Duration = Duration::from_secs(1);
+/// How long pending records may take after a signal.
+const FLUSH: Duration = Duration::from_secs(10);
+/// Changes between a source and the pipeline; the source waits when they are not taken.
+const CHANGES: usize = 1_024;
+/// Lines of the result stream that wait for whoever reads standard output.
+const LINES: usize = 10_000;
+
+/// Runs `kaudit check`; returns the exit code.
+///
+/// # Errors
+/// When nothing could be judged, with what to do; the exit code is 2 then.
+pub async fn run(check: Check) -> anyhow::Result<u8> {
+    let policies = load(check.policies.paths.clone()).await?;
+    info!(rules = policies.rule_count(), policies = policies.policies.len(), "Policies loaded");
+    let stop = CancellationToken::new();
+    let mut helpers = JoinSet::new();
+    helpers.spawn(signals(stop.clone())?);
+    match check.mode() {
+        Mode::Files => files(&check, policies, stop).await,
+        Mode::Once => once(&check, policies, stop).await,
+        Mode::Watch => watch_cluster(&check, policies, stop).await,
+    }
+}
+
+async fn load(paths: Vec<PathBuf>) -> anyhow::Result<Arc<PolicySet>> {
+    Ok(Arc::new(spawn_blocking(move || PolicySet::load(&paths)).await.context("loading the policies")??))
+}
+
+async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
+    let files = manifest::files(&check.filename)?;
+    let (sender, changes) = mpsc::channel(CHANGES);
+    let (selection, secrets) = (selection(check), secrets(check));
+    let mut source = JoinSet::new();
+    source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &sender));
+    let ends = Ends::new(changes, stop.clone(), Box::new(|_| {}));
+    let result = pipeline(check, policies, ends.outputs).run(ends.inputs, true).await;
+    interrupted(&stop)?;
+    let readable = result.coverage.iter().any(|kind| kind.objects > 0);
+    if let Some(unreadable) = result.coverage.iter().find(|kind| kind.resource == "*").filter(|_| !readable) {
+        anyhow::bail!("nothing could be read, so nothing was judged: {}", unreadable.message);
+    }
+    finish(check, &result)
+}
+
+async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
+    let (clients, served) = connect(check).await?;
+    let (sender, changes) = mpsc::channel(CHANGES);
+    let metrics = Arc::new(Metrics::default());
+    let mut recorders = Recorders::start(check, &clients, &metrics);
+    let record = recorders.sink();
+    let mut ends = Ends::new(changes, stop.clone(), Box::new(move |delta| record.iter().for_each(|sink| sink.record(delta))));
+    ends.outputs.metrics = metrics;
+    let mut source = JoinSet::new();
+    source.spawn(recorders.status(ends.outputs.overview.subscribe()));
+    let progress = progress::show(ends.outputs.progress.subscribe());
+    source.spawn(Informer::new(clients, selection(check), secrets(check), true, sender).run(served));
+    source.spawn(progress);
+    let result = pipeline(check, policies, ends.outputs).run(ends.inputs, true).await;
+    interrupted(&stop)?;
+    recorders.flush(None).await;
+    let empty = check.scope.namespace.iter().filter(|name| !result.knows_namespace(name));
+    for namespace in empty {
+        warn!(namespace, "Nothing was found in this namespace; is the name right?");
+    }
+    finish(check, &result)
+}
+
+async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
+    let streams = Streams::open(&check.output, check.log.color)?;
+    let metrics = Arc::new(Metrics::default());
+    let (progress_sender, progress) = watch::channel(Progress::default());
+    let (questions, question_receiver) = mpsc::channel(16);
+    let mut helpers = JoinSet::new();
+    if let Some(address) = &check.listen {
+        let server = admin::bind(address).await?;
+        info!(address = %server.address(), "Serving /livez, /readyz, /metrics and /status");
+        helpers.spawn(server.serve(progress.clone(), metrics.clone(), questions, stop.clone()));
+    }
+    let (clients, served) = tokio::select! {
+        connected = connect(check) => connected?,
+        () = stop.cancelled() => return Ok(0),
+    };
+    info!(server = clients.url, "Connected");
+    let mut recorders = Recorders::start(check, &clients, &metrics);
+    let (sink, lines) = (recorders.sink(), stream_lines(streams, &mut helpers));
+    let record = move |delta: &Delta| {
+        sink.iter().for_each(|sink| sink.record(delta));
+        lines(delta);
+    };
+    let (sender, changes) = mpsc::channel(CHANGES);
+    let mut ends = Ends::new(changes, stop.clone(), Box::new(record));
+    (ends.outputs.metrics, ends.outputs.progress, ends.inputs.questions) = (metrics, progress_sender, question_receiver);
+    ends.inputs.reloads = reloads(check.policies.paths.clone(), policies.clone(), &mut helpers);
+    helpers.spawn(recorders.status(ends.outputs.overview.subscribe()));
+    helpers.spawn(Informer::new(clients, selection(check), secrets(check), false, sender).run(served));
+    pipeline(check, policies, ends.outputs).run(ends.inputs, false).await;
+    info!("Stopping: writing what is pending");
+    recorders.flush(Some(FLUSH)).await;
+    Ok(0)
+}
+
+fn pipeline(check: &Check, policies: Arc<PolicySet>, outputs: Outputs) -> Pipeline {
+    let initial = match check.initial {
+        cli::Initial::Judge => Initial::Judge,
+        cli::Initial::Skip => Initial::Skip,
+    };
+    Pipeline::new(policies, initial, check.sync_timeout, outputs)
+}
+
+fn finish(check: &Check, result: &AuditResult) -> anyhow::Result<u8> {
+    output::write_all(&check.output, result, check.log.color)?;
+    Ok(output::exit_code(result, check.fail_on))
+}
+
+fn interrupted(stop: &CancellationToken) -> anyhow::Result<()> {
+    anyhow::ensure!(!stop.is_cancelled(), "interrupted before everything was judged");
+    Ok(())
+}
+
+/// Connects, and makes sure that the cluster answers and serves what the user named.
+async fn connect(check: &Check) -> anyhow::Result<(Clients, Served)> {
+    let access = Access {
+        kubeconfig: check.cluster.kubeconfig.clone(),
+        context: check.cluster.context.clone(),
+        impersonate: check.cluster.user.clone(),
+    };
+    let clients = Clients::new(&access).await?;
+    let served = match timeout(FIRST_ANSWER, discover(&clients.plain)).await {
+        Ok(Ok(served)) => served,
+        Ok(Err(error)) => anyhow::bail!(
+            "the API server at {} does not answer as it should: {}\nCheck that the cluster runs, that the address and \
+             the credentials in the kubeconfig are right, and that a proxy in the environment is meant for it",
+            clients.url,
+            describe(&error)
+        ),
+        Err(_) => anyhow::bail!(
+            "the API server at {} did not answer within {} seconds\nCheck that the cluster runs and that its address \
+             can be reached from here",
+            clients.url,
+            FIRST_ANSWER.as_secs()
+        ),
+    };
+    selection(check).check(&served).map_err(anyhow::Error::msg)?;
+    Ok((clients, served))
+}
+
+fn selection(check: &Check) -> Selection {
+    Selection {
+        namespaces: check.scope.namespace.iter().cloned().collect(),
+        include: check.scope.include.clone(),
+        exclude: check.scope.exclude.clone(),
+    }
+}
+
+fn secrets(check: &Check) -> Secrets {
+    match check.secrets {
+        cli::Secrets::Redact => Secrets::Redact,
+        cli::Secrets::Full => Secrets::Full,
+    }
+}
+
+/// Both ends of a pipeline, with channels of which nobody listens where nothing else is put.
+struct Ends {
+    inputs: Inputs,
+    outputs: Outputs,
+}
+
+impl Ends {
+    fn new(changes: mpsc::Receiver<Change>, stop: CancellationToken, record: Box<dyn FnMut(&Delta) + Send>) -> Self {
+        let inputs = Inputs { changes, questions: mpsc::channel(1).1, reloads: mpsc::channel(1).1, stop };
+        let outputs = Outputs {
+            record,
+            progress: watch::channel(Progress::default()).0,
+            overview: watch::channel(None).0,
+            metrics: Arc::default(),
+        };
+        Self { inputs, outputs }
+    }
+}
+
+/// The recorders that were asked for, under way.
+struct Recorders {
+    sink: Option<events::EventSink>,
+    events: JoinSet<()>,
+    status: Option<status::Settings>,
+    status_done: Option<oneshot::Receiver<()>>,
+    trouble: watch::Receiver<String>,
+}
+
+impl Recorders {
+    fn start(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> Self {
+        let (client, namespace) = (clients.plain.clone(), clients.namespace().to_owned());
+        let (health, trouble) = watch::channel(String::new());
+        let mut this = Self { sink: None, events: JoinSet::new(), status: None, status_done: None, trouble };
+        if check.records(Recorder::Events) {
+            let own = ObjectReference {
+                api_version: Some(format!("{OWN_GROUP}/{}", status::AUDIT_VERSION)),
+                kind: Some("Audit".to_owned()),
+                name: Some(check.audit_name.clone()),
+                namespace: Some(namespace.clone()),
+                ..ObjectReference::default()
+            };
+            let per_second = f64::from(check.events_per_second);
+            let settings = events::Settings { client: client.clone(), per_second, own, metrics: metrics.clone(), health };
+            let (sink, recorder) = events::start(settings);
+            this.sink = Some(sink);
+            this.events.spawn(recorder);
+        }
+        if check.records(Recorder::Status) {
+            this.status = Some(status::Settings { client, namespace, name: check.audit_name.clone(), metrics: metrics.clone() });
+        }
+        this
+    }
+
+    /// Takes the one sink for Events; its end lets the recorder end.
+    fn sink(&mut self) -> Option<events::EventSink> {
+        self.sink.take()
+    }
+
+    /// Returns the status recorder, to be spawned.
+    fn status(&mut self, overview: watch::Receiver<Option<Arc<crate::pipeline::Overview>>>) -> impl Future<Output = ()> + use<> {
+        let (done, ended) = oneshot::channel();
+        self.status_done = Some(ended);
+        let (settings, trouble) = (self.status.take(), self.trouble.clone());
+        async move {
+            if let Some(settings) = settings {
+                status::run(settings, overview, trouble).await;
+            }
+            // Whoever waits for it may have given up.
+            let _unheard = done.send(());
+        }
+    }
+
+    /// Waits until everything is written, at most as long as `limit`.
+    async fn flush(mut self, limit: Option<Duration>) {
+        let all = async {
+            while self.events.join_next().await.is_some() {}
+            if let Some(done) = self.status_done.take() {
+                // An error says that it has ended already.
+                let _ended = done.await;
+            }
+        };
+        if timeout(limit.unwrap_or(Duration::MAX), all).await.is_err() {
+            warn!("Not everything could be recorded in time");
+        }
+    }
+}
+
+/// Writes what appears and is resolved to the outputs; returns what takes the deltas, and never blocks.
+fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Delta) + Send + use<> {
+    let (sender, mut lines) = mpsc::channel::<(Event, Entry, Timestamp)>(LINES);
+    helpers.spawn_blocking(move || {
+        while let Some((event, entry, time)) = lines.blocking_recv() {
+            match streams.line(event, &entry, time) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => warn!("Results cannot be written: {error:#}"),
+            }
+        }
+    });
+    move |delta| {
+        let (resource, now) = (Resource::new(&delta.object, &delta.uid), Timestamp::now());
+        let appeared = delta.appeared.iter().map(|violation| (Event::Appeared, violation));
+        let resolved = delta.resolved.iter().map(|violation| (Event::Resolved, violation));
+        for (event, violation) in appeared.chain(resolved) {
+            // Nobody reads, or not fast enough: the verdicts stand in /status all the same.
+            let _dropped = sender.try_send((event, Entry::new(&violation.finding, &resource, None), now));
+        }
+    }
+}
+
+/// Looks at the policy directory and loads it anew when it changed and has come to rest.
+fn reloads(paths: Vec<PathBuf>, policies: Arc<PolicySet>, helpers: &mut JoinSet<()>) -> mpsc::Receiver<Reload> {
+    let (sender, receiver) = mpsc::channel(1);
+    helpers.spawn(async move {
+        let look = || {
+            let paths = paths.clone();
+            async move { spawn_blocking(move || policy::fingerprint(&paths)).await.ok() }
+        };
+        let mut digest = policies.digest;
+        let mut loaded = look().await;
+        let mut before = loaded;
+        while !sender.is_closed() {
+            sleep(POLICIES_EVERY).await;
+            let now = look().await;
+            // Whoever writes files is given the time to finish.
+            let at_rest = std::mem::replace(&mut before, now) == now;
+            if now == loaded || !at_rest {
+                continue;
+            }
+            loaded = now;
+            let reload = load(paths.clone()).await.map_err(|error| format!("{error:#}"));
+            let same = reload.as_ref().is_ok_and(|policies| std::mem::replace(&mut digest, policies.digest) == policies.digest);
+            let _ended = if same { Ok(()) } else { sender.send(reload).await };
+        }
+    });
+    receiver
+}
+
+/// Turns SIGTERM and SIGINT into a request to stop.
+fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => info!("SIGTERM received"),
+            _ = interrupt.recv() => info!("SIGINT received"),
+        }
+        stop.cancel();
+    })
+}
