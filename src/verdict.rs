@@ -39,6 +39,26 @@ pub enum Severity {
     Info,
 }
 
+impl Severity {
+    /// Reads a severity as policies write it, in any case.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Critical, Self::High, Self::Medium, Self::Low, Self::Info]
+            .into_iter()
+            .find(|severity| severity.word().eq_ignore_ascii_case(word.trim()))
+    }
+
+    /// Returns it as reports write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Critical => "critical",
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+            Self::Info => "info",
+        }
+    }
+}
+
 /// Where a rule stands in a policy file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Source {

@@ -1,36 +1,141 @@
-//! stub
-use crate::verdict::Digest;
-use std::{path::PathBuf, sync::Arc};
+//! Policies: the files of a directory become a [`PolicySet`] that can judge.
+//!
+//! Files are read, modules parsed and checked, and what must not run is refused with its place and how to mend it; then
+//! the modules are prepared in one engine a unit, together with generated rules that ask for all results at once. A set
+//! never changes; a changed directory is loaded anew, and the old set works on if that fails.
+
+mod builtins;
+mod check;
+mod data;
+mod dialect;
+mod entries;
+mod files;
+mod graph;
+mod guard;
+mod load;
+mod metadata;
+mod parse;
+mod problem;
+mod references;
+pub(crate) mod unit;
+
+use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+
+use regorus::utils::limits::ExecutionTimerConfig;
+
+use self::unit::Unit;
+pub use self::{
+    dialect::Dialect,
+    files::{Fingerprint, fingerprint},
+    metadata::{Metadata, RelatedResource},
+    problem::{LoadError, Problem, ProblemSeverity},
+};
+use crate::verdict::{Digest, Outcome, Source};
+
+/// Everything that was loaded from the policy paths.
 #[derive(Debug)]
 pub struct PolicySet {
+    /// What it was loaded from.
     pub digest: Digest,
+    /// The policies, sorted by name.
     pub policies: Vec<Policy>,
+    /// What did not stop the load, but someone should know.
+    pub problems: Vec<Problem>,
+    /// What evaluation is bounded by.
+    pub limits: Limits,
+    pub(crate) units: Vec<Unit>,
 }
-#[derive(Debug)]
+
+/// One package with rules that judge.
+#[derive(Debug, Clone)]
 pub struct Policy {
+    /// The package without `data.`.
     pub name: Arc<str>,
+    /// How it is fed and read.
     pub dialect: Dialect,
+    /// The file that its first rule is in.
     pub source: Arc<str>,
+    /// What the package says of itself.
+    pub metadata: Metadata,
+    /// The rules that judge, sorted by name.
     pub rules: Vec<Rule>,
 }
-#[derive(Debug)]
+
+/// One rule that judges.
+#[derive(Debug, Clone)]
 pub struct Rule {
+    /// Its name, e.g. `deny_latest`.
     pub name: Arc<str>,
+    /// What its results count as.
+    pub outcome: Outcome,
+    /// What its first definition says of it, filled up from document and package.
+    pub metadata: Arc<Metadata>,
+    /// Where its first definition stands.
+    pub source: Source,
 }
-#[derive(Debug)]
-pub enum Dialect {
-    Conftest,
+
+/// What keeps one policy from doing harm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Time for one evaluation of one object, and for each rule of it when they are evaluated one by one.
+    pub evaluation: Duration,
+    /// Time for one object in all; what was not evaluated by then is an error.
+    pub object: Duration,
+    /// Largest policy or data file.
+    pub file_bytes: u64,
+    /// Longest line of a module.
+    pub columns: NonZeroU32,
+    /// Deepest nesting of brackets.
+    pub nesting: usize,
+    /// How often the parser may try a bracket; doubles with each level of brackets in brackets.
+    pub bracket_tries: u64,
+    /// Most operators in one expression.
+    pub chain: usize,
+    /// Most rules that refer to each other in a row.
+    pub depth: usize,
 }
-impl Dialect {
-    pub fn as_str(&self) -> &'static str {
-        "conftest"
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            evaluation: Duration::from_secs(1),
+            object: Duration::from_secs(5),
+            file_bytes: 1 << 20,
+            columns: NonZeroU32::new(20_000).unwrap_or(NonZeroU32::MAX),
+            nesting: 32,
+            bracket_tries: 100_000,
+            chain: 250,
+            depth: 100,
+        }
     }
 }
+
+impl Limits {
+    fn timer(&self) -> ExecutionTimerConfig {
+        // A look at the clock every 64 steps costs nothing that can be measured.
+        ExecutionTimerConfig { limit: self.evaluation, check_interval: NonZeroU32::new(64).unwrap_or(NonZeroU32::MIN) }
+    }
+}
+
 impl PolicySet {
-    pub fn load(_paths: &[PathBuf]) -> anyhow::Result<Self> {
-        anyhow::bail!("not written yet")
+    /// Loads all policies under `paths`, files or directories. Blocks.
+    ///
+    /// # Errors
+    /// Returns every problem of every file if one of them is refused, or if there is no rule to judge by.
+    pub fn load(paths: &[PathBuf]) -> Result<Self, LoadError> {
+        Self::load_with(paths, &Limits::default())
     }
-    pub fn rule_count(&self) -> usize {
-        self.policies.iter().map(|p| p.rules.len()).sum()
+
+    /// Loads all policies under `paths` with other limits.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_with(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
+        load::load(paths, limits)
+    }
+
+    /// Returns how many rules judge each object.
+    pub fn rules(&self) -> usize {
+        self.policies.iter().map(|policy| policy.rules.len()).sum()
     }
 }

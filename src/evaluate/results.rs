@@ -1,0 +1,154 @@
+//! From the value of a rule to findings.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use regorus::Value;
+use serde_json::Map;
+
+use super::items;
+use crate::{
+    policy::unit::{Definition, Entry, Shape},
+    verdict::{Finding, Severity, Source},
+};
+
+/// What one object has got so far.
+#[derive(Default)]
+pub(super) struct Results {
+    findings: Vec<Finding>,
+    passed: u32,
+}
+
+impl Results {
+    pub(super) fn push(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    pub(super) fn pass(&mut self) {
+        self.passed += 1;
+    }
+
+    /// Returns the findings sorted and without doubles, and the number of rules that passed.
+    pub(super) fn finish(mut self) -> (Vec<Finding>, u32) {
+        self.findings.sort_by(order);
+        self.findings.dedup();
+        (self.findings, self.passed)
+    }
+}
+
+fn order(a: &Finding, b: &Finding) -> Ordering {
+    let key = |finding: &Finding| {
+        let Finding { policy, rule, outcome, message, source, severity, .. } = finding;
+        (Arc::clone(policy), Arc::clone(rule), *outcome, Arc::clone(message), source.clone(), *severity)
+    };
+    // Details have no order of their own; their text is only made where everything else is equal.
+    let details = |finding: &Finding| finding.details.as_ref().map(|details| serde_json::to_string(&**details).ok());
+    key(a).cmp(&key(b)).then_with(|| details(a).cmp(&details(b)))
+}
+
+/// Returns what a rule's value says, the way conftest and OPA's tutorials read it.
+pub(super) fn findings(entry: &Entry, value: &Value) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    match (entry.shape, value) {
+        (_, Value::Undefined | Value::Null | Value::Bool(false)) => {}
+        // `default deny := ""` is how some say that nothing is wrong.
+        (Shape::Complete, Value::String(text)) if text.is_empty() => {}
+        (Shape::Object, Value::Object(fields)) => {
+            for (key, value) in fields.iter_sorted() {
+                match value {
+                    Value::Bool(false) => {}
+                    // `deny["message"] if …` is an object in Rego v1, which its author took for a set.
+                    Value::Bool(true) => findings.push(finding(entry, key)),
+                    Value::Set(_) | Value::Array(_) => findings.extend(items(value).map(|item| finding(entry, item))),
+                    value => findings.push(finding(entry, value)),
+                }
+            }
+        }
+        (_, Value::Set(_) | Value::Array(_)) => findings.extend(items(value).map(|item| finding(entry, item))),
+        (_, value) => findings.push(finding(entry, value)),
+    }
+    findings
+}
+
+/// Makes a finding of one result.
+fn finding(entry: &Entry, value: &Value) -> Finding {
+    let rule = &entry.rule;
+    let mut severity = None;
+    let mut details = None;
+    let message: Arc<str> = match value {
+        // Someone said that something is wrong, even if not what.
+        Value::Bool(true) => Arc::clone(&rule.name),
+        Value::String(text) if text.is_empty() => Arc::clone(&rule.name),
+        Value::String(text) => Arc::clone(text),
+        Value::Object(fields) => {
+            let word = fields.get(&Value::from("severity")).and_then(|word| word.as_string().ok());
+            severity = word.and_then(|word| Severity::from_word(word));
+            let known = |key: &str| key == "msg" || (key == "severity" && severity.is_some());
+            details = details_of(fields.iter_sorted().filter(|(key, _)| !key.as_string().is_ok_and(|key| known(key))));
+            match fields.get(&Value::from("msg")) {
+                Some(Value::String(text)) => Arc::clone(text),
+                Some(other) => json(other).to_string().into(),
+                None => format!("rule missing msg field: {}", json(value)).into(),
+            }
+        }
+        other => json(other).to_string().into(),
+    };
+    Finding {
+        policy: Arc::clone(&entry.policy),
+        rule: Arc::clone(&rule.name),
+        outcome: rule.outcome,
+        severity,
+        message,
+        details,
+        source: rule.source.clone(),
+    }
+}
+
+/// Returns what a result says beside its message. A single key `details` that holds an object is that object, which is
+/// how Gatekeeper's policies write it.
+fn details_of<'a>(fields: impl Iterator<Item = (&'a Value, &'a Value)>) -> Option<Arc<Map<String, serde_json::Value>>> {
+    let name = |key: &Value| key.as_string().map_or_else(|_| json(key).to_string(), ToString::to_string);
+    let mut details: Map<_, _> = fields.map(|(key, value)| (name(key), json(value))).collect();
+    if details.len() == 1
+        && let Some(serde_json::Value::Object(inner)) = details.get_mut("details")
+    {
+        details = std::mem::take(inner);
+    }
+    (!details.is_empty()).then(|| Arc::new(details))
+}
+
+/// Returns a value as JSON; sets become arrays.
+fn json(value: &Value) -> serde_json::Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+/// Gives each finding the place and the severity of the definition that it came from: `ask` returns what one definition
+/// alone says, for rules that have several.
+pub(super) fn attribute(findings: &mut [Finding], entry: &Entry, ask: impl Fn(&Definition) -> Option<Value>) {
+    if let [only] = entry.definitions.as_slice() {
+        return findings.iter_mut().for_each(|finding| stamp(finding, &only.source, only.metadata.severity));
+    }
+    let mut open: Vec<&mut Finding> = findings.iter_mut().collect();
+    for definition in &entry.definitions {
+        if open.is_empty() {
+            return;
+        }
+        let Some(value) = ask(definition) else { continue };
+        let own = self::findings(entry, &value);
+        open.retain_mut(|finding| {
+            let mine = own.iter().any(|own| own.message == finding.message && own.details == finding.details);
+            if mine {
+                stamp(finding, &definition.source, definition.metadata.severity);
+            }
+            !mine
+        });
+    }
+    for finding in open {
+        stamp(finding, &entry.rule.source, entry.rule.metadata.severity);
+    }
+}
+
+/// A result that names its own severity keeps it.
+fn stamp(finding: &mut Finding, source: &Source, severity: Option<Severity>) {
+    finding.severity = finding.severity.or(severity);
+    finding.source = source.clone();
+}

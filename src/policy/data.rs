@@ -1,0 +1,177 @@
+//! Data files become the `data` document, the way `opa -d` does it: the directories below the given path are the keys, the
+//! file's name counts for nothing.
+
+use std::{collections::HashMap, sync::Arc};
+
+use serde_json::{Map, Value, map::Entry};
+
+use super::{
+    files::{File, Form},
+    problem::Problem,
+};
+
+/// The data of all files, merged.
+#[derive(Debug, Default)]
+pub(crate) struct Data {
+    pub(crate) document: Map<String, Value>,
+    /// Which file each value came from, by path; to name both sides of a conflict.
+    origins: HashMap<Vec<String>, Arc<str>>,
+}
+
+/// What a data-like file turned out to be.
+enum Content {
+    Data(Value),
+    Kubernetes(Vec<Value>),
+}
+
+impl Data {
+    /// Adds one file, or says why it is none.
+    pub(crate) fn add(&mut self, file: &File, problems: &mut Vec<Problem>) {
+        match read(file) {
+            Err(problem) => problems.push(problem),
+            Ok(Content::Kubernetes(objects)) => {
+                problems.extend(objects.iter().filter_map(|object| kubernetes(file, object)))
+            }
+            Ok(Content::Data(value)) => {
+                if file.directories.is_empty() && !value.is_object() {
+                    let help = "put it into a directory, whose name becomes its key, or make it an object";
+                    problems.push(Problem::refused(&file.shown, "data at the top must be an object").help(help));
+                    return;
+                }
+                let value = file
+                    .directories
+                    .iter()
+                    .rev()
+                    .fold(value, |value, directory| Value::Object(Map::from_iter([(directory.clone(), value)])));
+                let Value::Object(values) = value else { return };
+                let mut path = Vec::new();
+                merge(&mut self.document, values, &mut path, file, &mut self.origins, problems);
+            }
+        }
+    }
+
+    /// Returns the file that put a value at this path or at a part of it, if the value is in the way of a rule there.
+    pub(crate) fn in_the_way(&self, path: &[String]) -> Option<&Arc<str>> {
+        let mut values = &self.document;
+        for (index, key) in path.iter().enumerate() {
+            match values.get(key)? {
+                Value::Object(inner) if index + 1 < path.len() => values = inner,
+                _ => {
+                    return (0..=index)
+                        .rev()
+                        .find_map(|last| self.origins.get(&path[..=last]))
+                        .or_else(|| self.below(path));
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns a file with a value below a path.
+    fn below(&self, path: &[String]) -> Option<&Arc<str>> {
+        self.origins.iter().filter(|(origin, _)| origin.starts_with(path)).map(|(_, file)| file).min()
+    }
+}
+
+/// Merges objects key by key; anything else at one path twice is a conflict.
+fn merge(
+    into: &mut Map<String, Value>,
+    values: Map<String, Value>,
+    path: &mut Vec<String>,
+    file: &File,
+    origins: &mut HashMap<Vec<String>, Arc<str>>,
+    problems: &mut Vec<Problem>,
+) {
+    for (key, value) in values {
+        path.push(key.clone());
+        match (into.entry(key), value) {
+            (Entry::Occupied(mut old), Value::Object(new)) if old.get().is_object() => {
+                if let Value::Object(old) = old.get_mut() {
+                    merge(old, new, path, file, origins, problems);
+                }
+            }
+            (Entry::Occupied(_), _) => {
+                let other = (0..path.len()).rev().find_map(|last| origins.get(&path[..=last]));
+                let other = other.map_or("another file", |file| file);
+                let message = format!("the value of data.{} is also given by {other}", path.join("."));
+                problems.push(Problem::refused(&file.shown, message).help("keep it in one of the two files"));
+            }
+            (Entry::Vacant(free), Value::Object(new)) => {
+                origins.insert(path.clone(), Arc::clone(&file.shown));
+                let Value::Object(empty) = free.insert(Value::Object(Map::new())) else { continue };
+                merge(empty, new, path, file, origins, problems);
+            }
+            (Entry::Vacant(free), value) => {
+                origins.insert(path.clone(), Arc::clone(&file.shown));
+                free.insert(value);
+            }
+        }
+        path.pop();
+    }
+}
+
+/// Reads a file and tells data from Kubernetes objects.
+fn read(file: &File) -> Result<Content, Problem> {
+    let mut documents = match file.form {
+        Form::Json => vec![serde_json::from_str::<Value>(&file.text).map_err(|why| {
+            let (line, column) = (why.line(), why.column());
+            let message = why.to_string();
+            let message = message.split(" at line ").next().unwrap_or_default();
+            Problem::refused(&file.shown, format!("not valid JSON: {message}")).at(
+                &file.text,
+                number(line),
+                number(column),
+            )
+        })?],
+        _ => serde_saphyr::from_multiple::<Value>(&file.text).map_err(|why| yaml_problem(file, &why))?,
+    };
+    documents.retain(|document| !document.is_null());
+    if !documents.is_empty() && documents.iter().all(is_kubernetes) {
+        return Ok(Content::Kubernetes(documents));
+    }
+    match documents.len() {
+        0 => Ok(Content::Data(Value::Object(Map::new()))),
+        1 => Ok(Content::Data(documents.remove(0))),
+        more => {
+            let message = format!("{more} documents in one data file");
+            Err(Problem::refused(&file.shown, message).help("give each a file of its own"))
+        }
+    }
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// Turns an error of the YAML reader into a problem with its place.
+pub(crate) fn yaml_problem(file: &File, why: &serde_saphyr::Error) -> Problem {
+    let text = why.to_string();
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let problem = Problem::refused(&file.shown, format!("not valid YAML: {}", first.trim_start_matches("error: ")));
+    match why.location() {
+        Some(place) => problem.at(&file.text, number(place.line() as usize), number(place.column() as usize)),
+        None => problem,
+    }
+}
+
+fn is_kubernetes(document: &Value) -> bool {
+    ["apiVersion", "kind"].iter().all(|key| document.get(key).is_some_and(Value::is_string))
+}
+
+/// Returns what to say of a Kubernetes object among the policies.
+fn kubernetes(file: &File, object: &Value) -> Option<Problem> {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (group, kind) = (text("apiVersion").split('/').next().unwrap_or_default(), text("kind"));
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    match group {
+        "templates.gatekeeper.sh" | "constraints.gatekeeper.sh" => {
+            let message = format!("{kind} {name}: Gatekeeper policies are not supported yet");
+            let help = "move it out of the policy paths, or write its Rego as a package with deny or violation rules";
+            Some(Problem::refused(&file.shown, message).help(help))
+        }
+        _ => {
+            let message = format!("{kind} {name}: a Kubernetes object is neither policy nor data; it is not used");
+            Some(Problem::warning(&file.shown, message).help("move it out of the policy paths"))
+        }
+    }
+}

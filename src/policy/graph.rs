@@ -1,0 +1,119 @@
+//! The references between rules: recursion, depth, and what can be reached from where.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
+
+use super::references::Node;
+
+/// Rules by path, and which paths each path refers to.
+pub(crate) struct Graph<'a> {
+    nodes: &'a [Node],
+    /// Rule definitions by path.
+    paths: BTreeMap<&'a [String], Vec<usize>>,
+    /// For each path, the paths that its rules refer to.
+    edges: BTreeMap<&'a [String], BTreeSet<&'a [String]>>,
+}
+
+impl<'a> Graph<'a> {
+    pub(crate) fn new(nodes: &'a [Node]) -> Self {
+        let mut paths: BTreeMap<&[String], Vec<usize>> = BTreeMap::new();
+        for (index, node) in nodes.iter().enumerate() {
+            paths.entry(&node.path).or_default().push(index);
+        }
+        let mut graph = Self { nodes, paths, edges: BTreeMap::new() };
+        for node in nodes {
+            let targets: Vec<&[String]> = node.uses.iter().flat_map(|path| graph.covered(path)).collect();
+            graph.edges.entry(&node.path).or_default().extend(targets);
+        }
+        graph
+    }
+
+    /// Returns the rules that a reference can mean: those at the path, those below it, and those that it looks into.
+    pub(crate) fn covered(&self, path: &[String]) -> Vec<&'a [String]> {
+        let above = (1..path.len()).filter_map(|length| Some(*self.paths.get_key_value(&path[..length])?.0));
+        let from: (Bound<&[String]>, Bound<&[String]>) = (Bound::Included(path), Bound::Unbounded);
+        let below = self.paths.range::<[String], _>(from).map(|(key, _)| *key).take_while(|key| key.starts_with(path));
+        above.chain(below).collect()
+    }
+
+    /// Returns the definitions of the rules at a path.
+    pub(crate) fn at(&self, path: &[String]) -> impl Iterator<Item = &'a Node> {
+        self.paths.get(path).into_iter().flatten().map(|index| &self.nodes[*index])
+    }
+
+    /// Returns every rule that can be needed for the rules at these paths, themselves included.
+    pub(crate) fn reachable<'p>(&self, from: impl IntoIterator<Item = &'p [String]>) -> BTreeSet<&'a [String]> {
+        let mut reached: BTreeSet<&'a [String]> = BTreeSet::new();
+        let mut next: Vec<&'a [String]> = from.into_iter().flat_map(|path| self.covered(path)).collect();
+        while let Some(path) = next.pop() {
+            if reached.insert(path) {
+                next.extend(self.edges.get(path).into_iter().flatten());
+            }
+        }
+        reached
+    }
+
+    /// Returns the longest chain of references as its length and its first rule, and every circle found.
+    ///
+    /// Each circle is its paths in order, beginning with the smallest. Rules of a circle count for no chain.
+    pub(crate) fn depth(&self) -> (usize, &'a [String], Vec<Vec<&'a [String]>>) {
+        let mut circles: Vec<Vec<&[String]>> = Vec::new();
+        loop {
+            let without: BTreeSet<&[String]> = circles.iter().flatten().copied().collect();
+            match self.chain(&without) {
+                Ok((depth, first)) => return (depth, first, circles),
+                Err(circle) => circles.push(circle),
+            }
+        }
+    }
+
+    /// Goes from the rules that refer to nothing upwards; what cannot be reached that way refers in a circle.
+    fn chain(&self, without: &BTreeSet<&[String]>) -> Result<(usize, &'a [String]), Vec<&'a [String]>> {
+        let mut open: BTreeMap<&'a [String], usize> = BTreeMap::new();
+        let mut users: BTreeMap<&'a [String], Vec<&'a [String]>> = BTreeMap::new();
+        for (path, targets) in self.edges.iter().filter(|(path, _)| !without.contains(*path)) {
+            let targets = targets.iter().filter(|target| !without.contains(*target));
+            open.insert(path, targets.clone().count());
+            targets.for_each(|target| users.entry(target).or_default().push(path));
+        }
+        let mut heights: BTreeMap<&[String], usize> = BTreeMap::new();
+        let mut ready: Vec<&'a [String]> =
+            open.iter().filter(|(_, count)| **count == 0).map(|(path, _)| *path).collect();
+        let mut deepest: (usize, &'a [String]) = (0, &[]);
+        while let Some(path) = ready.pop() {
+            open.remove(path);
+            let below = self.edges[path].iter().filter_map(|target| heights.get(target)).max();
+            let height = below.copied().unwrap_or(0) + 1;
+            heights.insert(path, height);
+            deepest = deepest.max((height, path));
+            for user in users.get(path).into_iter().flatten() {
+                if let Some(count) = open.get_mut(user) {
+                    *count -= 1;
+                    if *count == 0 {
+                        ready.push(user);
+                    }
+                }
+            }
+        }
+        if open.is_empty() { Ok(deepest) } else { Err(self.circle(&open)) }
+    }
+
+    /// Finds a circle among rules of which each refers to another one of them.
+    fn circle(&self, open: &BTreeMap<&'a [String], usize>) -> Vec<&'a [String]> {
+        let mut walked: Vec<&'a [String]> = Vec::new();
+        let mut at = open.keys().next().copied();
+        while let Some(path) = at {
+            if let Some(begin) = walked.iter().position(|before| *before == path) {
+                let mut circle = walked.split_off(begin);
+                let smallest = (0..circle.len()).min_by_key(|index| circle[*index]).unwrap_or(0);
+                circle.rotate_left(smallest);
+                return circle;
+            }
+            walked.push(path);
+            at = self.edges[path].iter().find(|target| open.contains_key(*target)).copied();
+        }
+        walked
+    }
+}

@@ -1,0 +1,139 @@
+//! What is wrong with a policy file, told so that its author can mend it.
+
+use std::{fmt, sync::Arc};
+
+/// What a problem means for loading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProblemSeverity {
+    /// Nothing is judged until it is mended.
+    Refused,
+    /// Judging goes on without the part it names.
+    Warning,
+}
+
+/// One thing that is wrong with one file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// The file, as the user named it.
+    pub file: Arc<str>,
+    /// Line, from 1; 0 when the whole file is meant.
+    pub line: u32,
+    /// Column, from 1; 0 when the whole line is meant.
+    pub column: u32,
+    /// Whether it stops the load.
+    pub severity: ProblemSeverity,
+    /// What is wrong.
+    pub message: String,
+    /// How to mend it; empty if the message says it all.
+    pub help: String,
+    /// The line it stands on; empty if there is none.
+    pub excerpt: String,
+}
+
+impl Problem {
+    /// Returns a problem of a whole file that stops the load.
+    pub(crate) fn refused(file: &Arc<str>, message: impl Into<String>) -> Self {
+        Self {
+            file: Arc::clone(file),
+            line: 0,
+            column: 0,
+            severity: ProblemSeverity::Refused,
+            message: message.into(),
+            help: String::new(),
+            excerpt: String::new(),
+        }
+    }
+
+    /// Returns a problem of a whole file that does not stop the load.
+    pub(crate) fn warning(file: &Arc<str>, message: impl Into<String>) -> Self {
+        Self { severity: ProblemSeverity::Warning, ..Self::refused(file, message) }
+    }
+
+    /// Adds how to mend it.
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = help.into();
+        self
+    }
+
+    /// Adds where it stands, with the line itself taken from `text`.
+    #[must_use]
+    pub(crate) fn at(mut self, text: &str, line: u32, column: u32) -> Self {
+        self.line = line;
+        self.column = column;
+        self.excerpt = excerpt(text, line);
+        self
+    }
+}
+
+/// Returns one line of a text without its end; lines too long to read are left out, since a caret below them points
+/// nowhere.
+fn excerpt(text: &str, line: u32) -> String {
+    let Some(index) = (line as usize).checked_sub(1) else { return String::new() };
+    let line = text.lines().nth(index).unwrap_or_default().trim_end();
+    if line.chars().count() > 160 { String::new() } else { line.to_owned() }
+}
+
+/// Shows `file:line:column: message`, the line with a caret, and `help: …`.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+            if self.column > 0 {
+                write!(f, ":{}", self.column)?;
+            }
+        }
+        let warning = if self.severity == ProblemSeverity::Warning { "warning: " } else { "" };
+        write!(f, ": {warning}{}", self.message)?;
+        if !self.excerpt.is_empty() {
+            let width = self.line.to_string().len();
+            // Tabs are one column for the evaluator but many on a screen.
+            write!(f, "\n  {} | {}", self.line, self.excerpt.replace('\t', " "))?;
+            if self.column > 0 {
+                write!(f, "\n  {:width$} | {:>column$}", "", "^", column = self.column as usize)?;
+            }
+        }
+        if self.help.is_empty() { Ok(()) } else { write!(f, "\n  help: {}", self.help) }
+    }
+}
+
+/// Why nothing was loaded: every problem of every file, so that one run is enough to find them all.
+#[derive(Debug, Clone, thiserror::Error)]
+pub struct LoadError {
+    /// What is wrong, sorted by file and line; never empty.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_where_and_how_to_mend_it() {
+        let problem = Problem::refused(&"p/a.rego".into(), "no such function")
+            .at("package a\n\tdeny contains nope(1)\n", 2, 16)
+            .help("write another");
+        assert_eq!(
+            problem.to_string(),
+            "p/a.rego:2:16: no such function\n  2 |  deny contains nope(1)\n    |                ^\n  help: write another"
+        );
+    }
+
+    #[test]
+    fn a_whole_file_has_no_line() {
+        assert_eq!(Problem::warning(&"a".into(), "empty").to_string(), "a: warning: empty");
+    }
+}

@@ -1,0 +1,212 @@
+//! A unit: modules that are evaluated together, with one engine, and the rules of them that judge.
+
+use std::{
+    fmt::{self, Write as _},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use anyhow::{Context, Result};
+use regorus::{
+    Engine, LimitError, Value,
+    unstable::{self, Module, Ref},
+};
+
+use super::{
+    Dialect, Metadata, Rule,
+    parse::{Told, told},
+    references::Path,
+};
+use crate::verdict::Source;
+
+/// The package of the generated rules. Nobody's policy is called that.
+pub(crate) const GENERATED: &str = "kaudit_generated";
+
+/// How a rule's value says that something is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// `deny contains x`: each element is a result.
+    Set,
+    /// `deny[key] := x`: each value is a result.
+    Object,
+    /// `deny := x`: the value is the result, or several.
+    Complete,
+}
+
+/// One rule that judges, with all its definitions.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    /// The package, as results name it.
+    pub(crate) policy: Arc<str>,
+    pub(crate) rule: Rule,
+    pub(crate) shape: Shape,
+    /// Keys from `data` on.
+    pub(crate) path: Path,
+    /// Index of the exceptions that may apply; the name behind `deny_` is what they list.
+    pub(crate) exception: Option<(usize, Value)>,
+    pub(crate) definitions: Vec<Definition>,
+}
+
+/// One definition of a rule that judges.
+#[derive(Clone)]
+pub(crate) struct Definition {
+    pub(crate) module: Ref<Module>,
+    pub(crate) rule: Ref<unstable::Rule>,
+    pub(crate) source: Source,
+    pub(crate) metadata: Arc<Metadata>,
+}
+
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.source.file, self.source.line)
+    }
+}
+
+/// The `exception` rule of one package.
+#[derive(Debug, Clone)]
+pub(crate) struct Exception {
+    pub(crate) policy: Arc<str>,
+    pub(crate) path: Path,
+    pub(crate) source: Source,
+}
+
+/// All rules of a unit that take the same input. They are asked for at once: the engine forgets everything between two
+/// questions, so that rules which share helpers would compute them again and again.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    pub(crate) dialect: Dialect,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) exceptions: Vec<Exception>,
+}
+
+impl Group {
+    /// The generated rule that asks for all at once.
+    pub(crate) fn all(&self) -> String {
+        format!("data.{GENERATED}.{}", self.dialect)
+    }
+
+    /// The generated rule that asks for one; exceptions are counted on behind the entries.
+    pub(crate) fn one(&self, index: usize) -> String {
+        format!("data.{GENERATED}.{}_{index}", self.dialect)
+    }
+
+    /// How many answers the question for all has.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() + self.exceptions.len()
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.entries.iter().map(|entry| &entry.path).chain(self.exceptions.iter().map(|exception| &exception.path))
+    }
+}
+
+/// Modules that are evaluated together.
+#[derive(Clone)]
+pub(crate) struct Unit {
+    engine: Engine,
+    pub(crate) groups: Vec<Group>,
+}
+
+impl fmt::Debug for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unit").field("groups", &self.groups).finish_non_exhaustive()
+    }
+}
+
+/// Why a question got no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The policy, or the evaluator, says why.
+    Told(Told),
+    /// The evaluator panicked.
+    Panicked,
+    /// It took longer than it may.
+    TimedOut,
+    /// The rules before it used up the object's time.
+    OutOfTime,
+}
+
+impl Unit {
+    /// Completes an engine that holds all modules and data with the rules that ask for the results.
+    ///
+    /// # Errors
+    /// Returns regorus' error about the modules: until here it has parsed them one by one, now it prepares them together.
+    pub(crate) fn new(mut engine: Engine, groups: Vec<Group>) -> Result<Self> {
+        engine.set_rego_v0(false);
+        engine.add_policy(format!("{GENERATED}.rego"), generated(&groups))?;
+        prepare(&mut engine)?;
+        Ok(Self { engine, groups })
+    }
+
+    /// Asks for one rule's value.
+    pub(crate) fn ask(&self, input: &Value, rule: &str) -> Result<Value, Failure> {
+        let mut engine = self.engine.clone();
+        engine.set_input(input.clone());
+        caught(|| engine.eval_rule(rule.to_owned()))
+    }
+
+    /// Asks for what one definition alone adds to its rule.
+    pub(crate) fn ask_definition(
+        &self,
+        input: &Value,
+        entry: &Entry,
+        definition: &Definition,
+    ) -> Result<Value, Failure> {
+        let mut engine = self.engine.clone();
+        engine.set_input(input.clone());
+        let data = caught(|| engine.eval_rule_in_module(&definition.module, &definition.rule, false))?;
+        Ok(entry.path.iter().fold(data, |value, key| value[key.as_str()].clone()))
+    }
+}
+
+/// Makes the engine look at all its modules together.
+pub(crate) fn prepare(engine: &mut Engine) -> Result<()> {
+    let prepared = catch_unwind(AssertUnwindSafe(|| engine.eval_rule(format!("data.{GENERATED}.ready"))));
+    prepared.ok().context("the evaluator failed on these modules")?.map(drop)
+}
+
+fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
+    // The engine is a clone that is dropped with whatever state the panic left in it.
+    match catch_unwind(AssertUnwindSafe(ask)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => {
+            let text = format!("{error:#}");
+            let limit = matches!(error.downcast_ref(), Some(LimitError::TimeLimitExceeded { .. }));
+            // Inside functions regorus keeps only the text of an error.
+            if limit || text.contains("execution exceeded time limit") {
+                Err(Failure::TimedOut)
+            } else {
+                Err(Failure::Told(told(&text)))
+            }
+        }
+        Err(_) => Err(Failure::Panicked),
+    }
+}
+
+/// Returns the module that asks for the results of all groups.
+fn generated(groups: &[Group]) -> String {
+    let mut text = format!("package {GENERATED}\n\nready := true\n");
+    for group in groups {
+        let mut all = String::new();
+        for (index, path) in group.paths().enumerate() {
+            let path = reference(path);
+            // A rule without a value must not take the others with it: its place stays empty.
+            let _ = writeln!(all, "\t[value | value := {path}],");
+            let _ = writeln!(text, "\n{}_{index} := {path}", group.dialect);
+        }
+        let _ = writeln!(text, "\n{} := [\n{all}]", group.dialect);
+    }
+    text
+}
+
+/// Writes a path below `data` as Rego.
+fn reference(path: &Path) -> String {
+    let mut text = String::from("data");
+    for key in path {
+        let plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let _ =
+            if plain { write!(text, ".{key}") } else { write!(text, "[{}]", serde_json::Value::from(key.as_str())) };
+    }
+    text
+}

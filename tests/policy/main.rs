@@ -1,0 +1,172 @@
+//! Runs the cases of the YAML files beside it: policies are written to a directory, loaded, and asked about objects.
+//!
+//! A result is written as `outcome policy/rule [severity] file:line: message {details}`.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use kaudit::{
+    cache::Body,
+    evaluate::{Job, evaluate},
+    object::{Kind, Object, ObjectKey},
+    policy::PolicySet,
+    verdict::{Finding, Verdict},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+mod files;
+mod guards;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    note: String,
+    #[serde(default)]
+    modules: BTreeMap<String, String>,
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+    #[serde(default)]
+    objects: Vec<Value>,
+    want: Want,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Want {
+    /// Problems as they are shown, all of them.
+    load_error: Option<String>,
+    /// Warnings of a set that loads, as they are shown.
+    warnings: Option<String>,
+    /// `name dialect: rules`.
+    policies: Option<Vec<String>>,
+    /// For each object.
+    verdicts: Vec<WantVerdict>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct WantVerdict {
+    passed: u32,
+    results: Vec<String>,
+}
+
+/// Returns an object as a source would deliver it.
+fn object(value: &Value) -> Object {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (group, version) = text("/apiVersion").split_once('/').map_or_else(
+        || (String::new(), text("/apiVersion")),
+        |(group, version)| (group.to_owned(), version.to_owned()),
+    );
+    let kind = Kind {
+        group,
+        version,
+        plural: format!("{}s", text("/kind").to_lowercase()),
+        kind: text("/kind"),
+        singular: String::new(),
+        short_names: Vec::new(),
+        namespaced: true,
+    };
+    let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str).map(Arc::from);
+    Object {
+        key: ObjectKey { kind: Arc::new(kind), namespace, name: text("/metadata/name").into(), copy: 0 },
+        uid: text("/metadata/uid").into(),
+        resource_version: "".into(),
+        body: Body::plain(value.to_string().as_bytes()),
+        location: None,
+    }
+}
+
+fn judge(policies: &Arc<PolicySet>, object: Object) -> Verdict {
+    evaluate(&Job { object, previous: None, policies: Arc::clone(policies) })
+}
+
+fn shown(finding: &Finding) -> String {
+    let Finding { policy, rule, outcome, severity, message, details, source } = finding;
+    let outcome = serde_json::to_value(outcome).unwrap();
+    let severity = severity.map(|severity| format!("[{}] ", severity.word())).unwrap_or_default();
+    let details = details.as_ref().map(|details| format!(" {}", serde_json::to_string(&**details).unwrap()));
+    let (outcome, file, line) = (outcome.as_str().unwrap(), &source.file, source.line);
+    format!("{outcome} {policy}/{rule} {severity}{file}:{line}: {message}{}", details.unwrap_or_default())
+}
+
+fn write(root: &Path, files: &BTreeMap<String, String>) {
+    for (name, text) in files {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+/// Runs one case; returns what is not as it should be.
+fn run(case: &Case) -> Vec<String> {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), &case.modules);
+    write(root.path(), &case.data);
+    let here = |text: String| {
+        let root = root.path().display().to_string();
+        text.replace(&format!("{root}/"), "").replace(&root, ".").trim_end().to_owned()
+    };
+    let mut wrong = Vec::new();
+    let mut compare = |what: &str, got: String, want: &str| {
+        if got != want.trim_end() {
+            wrong.push(format!("{what}:\n--- got\n{got}\n--- want\n{}", want.trim_end()));
+        }
+    };
+    let policies = match (PolicySet::load(&[root.path().to_owned()]), &case.want.load_error) {
+        (Err(why), want) => {
+            compare("load error", here(why.to_string()), want.as_deref().unwrap_or("no error"));
+            return wrong;
+        }
+        (Ok(_), Some(want)) => {
+            compare("load error", "no error".to_owned(), want);
+            return wrong;
+        }
+        (Ok(policies), None) => Arc::new(policies),
+    };
+    let warnings: Vec<String> = policies.problems.iter().map(ToString::to_string).collect();
+    compare("warnings", here(warnings.join("\n")), case.want.warnings.as_deref().unwrap_or_default());
+    if let Some(want) = &case.want.policies {
+        let policies = policies.policies.iter().map(|policy| {
+            let rules: Vec<&str> = policy.rules.iter().map(|rule| &*rule.name).collect();
+            format!("{} {}: {}", policy.name, policy.dialect, rules.join(" "))
+        });
+        compare("policies", policies.collect::<Vec<_>>().join("\n"), &want.join("\n"));
+    }
+    for (index, value) in case.objects.iter().enumerate() {
+        let verdict = judge(&policies, object(value));
+        let default = WantVerdict::default();
+        let want = case.want.verdicts.get(index).unwrap_or(&default);
+        let results: Vec<String> = verdict.results.iter().map(|finding| here(shown(finding))).collect();
+        compare(&format!("results of object {index}"), results.join("\n"), &want.results.join("\n"));
+        compare(&format!("passed of object {index}"), verdict.passed.to_string(), &want.passed.to_string());
+    }
+    wrong
+}
+
+#[test]
+fn cases() {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policy");
+    let mut files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut failed = Vec::new();
+    let mut count = 0;
+    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
+        let text = fs::read_to_string(file).unwrap();
+        let cases: Vec<Case> = serde_saphyr::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+        for case in &cases {
+            count += 1;
+            let wrong = run(case);
+            if !wrong.is_empty() {
+                let name = file.file_name().unwrap().to_string_lossy();
+                failed.push(format!("=== {name}: {}\n{}", case.note, wrong.join("\n")));
+            }
+        }
+    }
+    assert!(count > 0, "no cases");
+    assert!(failed.is_empty(), "{} of {count} cases failed\n{}", failed.len(), failed.join("\n\n"));
+}
