@@ -125,6 +125,39 @@ pub fn stream_line(
     }
 }
 
+/// Returns the name of `outcome` as results have it.
+pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Fail => "fail",
+        Outcome::Warn => "warn",
+        Outcome::Error => "error",
+        Outcome::Skip => "skip",
+    }
+}
+
+/// Returns the name of `severity` as results have it.
+pub(crate) fn severity_name(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Critical => "critical",
+        Severity::High => "high",
+        Severity::Medium => "medium",
+        Severity::Low => "low",
+        Severity::Info => "info",
+    }
+}
+
+/// Returns the name of `state` as results have it.
+pub(crate) fn state_name(state: State) -> &'static str {
+    match state {
+        State::Syncing => "syncing",
+        State::Synced => "synced",
+        State::Forbidden => "forbidden",
+        State::Failed => "failed",
+        State::TimedOut => "timedOut",
+        State::Excluded => "excluded",
+    }
+}
+
 /// Returns `time` in UTC, to the millisecond.
 fn shown_time(time: jiff::Timestamp) -> String {
     format!("{time:.3}")

@@ -11,12 +11,8 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 
-use super::{AuditResult, Coverage, Entry, Event, RenderOptions, Resource};
-use crate::{
-    gate::State,
-    object::Location,
-    verdict::{Outcome, Severity},
-};
+use super::{AuditResult, Coverage, Entry, Event, RenderOptions, Resource, outcome_name, severity_name};
+use crate::{gate::State, object::Location, verdict::Outcome};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -37,12 +33,12 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     }
     for ((resource, location), mut entries) in objects {
         let with_group = ambiguous.contains(resource.kind.as_str());
-        write!(out, "{}", paint.with(BOLD, &object_name(resource, with_group)))?;
+        write!(out, "{}", paint.with(BOLD, &no_command(object_name(resource, with_group))))?;
         if let Some(Location { file, line }) = location {
             write!(out, "  {}", paint.with(DIM, &format!("{}:{line}", shown_line(file))))?;
         }
         writeln!(out)?;
-        entries.sort_by_key(|entry| (entry.result, entry.severity.map_or(u8::MAX, |severity| severity as u8)));
+        entries.sort_by_key(|entry| (entry.result, entry.severity.is_none(), entry.severity));
         for entry in entries {
             out.write_all(columns.entry(entry, paint).as_bytes())?;
         }
@@ -64,7 +60,7 @@ pub(super) fn stream_line(
 ) -> io::Result<()> {
     let paint = Paint(options.color);
     let (word, style) = match event {
-        Event::Appeared => ("appeared", level(entry.result).1),
+        Event::Appeared => ("appeared", style_of(entry.result)),
         Event::Resolved => ("resolved", GREEN),
     };
     let severity = entry.severity.map_or(String::new(), |severity| format!(" {}", severity_name(severity)));
@@ -73,7 +69,7 @@ pub(super) fn stream_line(
         "{} {} {}{severity} {} {} {}",
         paint.with(DIM, &super::shown_time(time)),
         paint.with(style, word),
-        paint.with(style, level(entry.result).0),
+        paint.with(style, outcome_name(entry.result)),
         paint.with(BOLD, &object_name(&entry.resource, false)),
         paint.with(DIM, &rule_name(entry)),
         shown_line(&entry.message),
@@ -101,9 +97,10 @@ struct Columns {
 
 impl Columns {
     fn of(entries: &[Entry], width: usize) -> Self {
-        let widest = |wide: &dyn Fn(&Entry) -> usize| entries.iter().map(wide).max().unwrap_or(0);
-        let severity = widest(&|entry| entry.severity.map_or(0, |severity| severity_name(severity).len() + 2));
-        let rule = widest(&|entry| columns_of(&rule_name(entry))).min(WIDEST_RULE);
+        let severities = entries.iter().filter_map(|entry| entry.severity.map(severity_name));
+        let severity = severities.map(|name| name.len() + 2).max().unwrap_or(0);
+        let rules = entries.iter().map(|entry| columns_of(&rule_name(entry)));
+        let rule = rules.filter(|wide| *wide <= WIDEST_RULE).max().unwrap_or(0);
         let message =
             width.checked_sub(Self::before_rule(severity) + rule + 2).filter(|left| *left >= NARROWEST_MESSAGE);
         Self { severity, rule, message, width }
@@ -115,48 +112,35 @@ impl Columns {
     }
 
     fn entry(&self, entry: &Entry, paint: Paint) -> String {
-        let (word, style) = level(entry.result);
+        let (word, style) = (outcome_name(entry.result), style_of(entry.result));
         let severity = entry.severity.map_or("", severity_name);
         let rule = rule_name(entry);
         let mut text = format!("  {}{}", paint.with(style, word), " ".repeat(7 - word.len()));
         let _ = write!(text, "{severity:<0$}{1}", self.severity, paint.with(DIM, &rule));
         let beside = self.message.filter(|_| columns_of(&rule) <= self.rule);
-        let (indent, room) = match beside {
-            Some(room) => {
-                text.push_str(&" ".repeat(self.rule + 2 - columns_of(&rule)));
-                (Self::before_rule(self.severity) + self.rule + 2, room)
-            }
-            None => {
-                let indent = if self.message.is_some() { Self::before_rule(self.severity) } else { 4 };
-                text.push('\n');
-                text.push_str(&" ".repeat(indent));
-                (indent, self.width.saturating_sub(indent))
-            }
+        let (indent, room) = if let Some(room) = beside {
+            text.push_str(&" ".repeat(self.rule + 2 - columns_of(&rule)));
+            (Self::before_rule(self.severity) + self.rule + 2, room)
+        } else {
+            let indent = if self.message.is_some() { Self::before_rule(self.severity) } else { 4 };
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            (indent, self.width.saturating_sub(indent))
         };
         let message = if entry.message.trim().is_empty() { "(no message)".to_owned() } else { shown(&entry.message) };
-        let lines = wrap(message.trim_end(), room.max(1));
+        let lines: Vec<String> = wrap(message.trim_end(), room.max(1)).into_iter().map(no_command).collect();
         text.push_str(&lines.join(&format!("\n{}", " ".repeat(indent))));
         text.push('\n');
         text
     }
 }
 
-fn level(outcome: Outcome) -> (&'static str, Style) {
+fn style_of(outcome: Outcome) -> Style {
     match outcome {
-        Outcome::Fail => ("fail", AnsiColor::Red.on_default().bold()),
-        Outcome::Warn => ("warn", AnsiColor::Yellow.on_default()),
-        Outcome::Error => ("error", AnsiColor::Magenta.on_default()),
-        Outcome::Skip => ("skip", DIM),
-    }
-}
-
-fn severity_name(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Critical => "critical",
-        Severity::High => "high",
-        Severity::Medium => "medium",
-        Severity::Low => "low",
-        Severity::Info => "info",
+        Outcome::Fail => AnsiColor::Red.on_default().bold(),
+        Outcome::Warn => AnsiColor::Yellow.on_default(),
+        Outcome::Error => AnsiColor::Magenta.on_default(),
+        Outcome::Skip => DIM,
     }
 }
 
@@ -191,9 +175,9 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     let judged =
         format!("{} of {} judged by {}", count(summary.objects, "object"), count(kinds, "kind"), count(rules, "rule"));
     let parts = [
-        (summary.fail, "fail", level(Outcome::Fail).1),
-        (summary.warn, "warn", level(Outcome::Warn).1),
-        (summary.error, "error", level(Outcome::Error).1),
+        (summary.fail, "fail", style_of(Outcome::Fail)),
+        (summary.warn, "warn", style_of(Outcome::Warn)),
+        (summary.error, "error", style_of(Outcome::Error)),
         (summary.skip, "skipped", DIM),
     ];
     let mut counts: Vec<String> = parts
@@ -203,7 +187,7 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
         .collect();
     counts.push(format!("{} pass", summary.pass));
     let clean = result.complete && summary.fail + summary.warn + summary.error == 0;
-    let clean = if clean { format!("{}: ", paint.with(GREEN, "clean")) } else { String::new() };
+    let (clean, then) = if clean { (format!("{}: ", paint.with(GREEN, "clean")), ",") } else { (String::new(), ":") };
 
     let gaps: Vec<&Coverage> = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
     let mut lines: Vec<String> = gaps.iter().map(|gap| gap_line(gap, paint)).collect();
@@ -211,7 +195,7 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     if !lines.is_empty() {
         lines.push(String::new());
     }
-    lines.push(format!("{clean}{judged}: {}", counts.join(", ")));
+    lines.push(format!("{clean}{judged}{then} {}", counts.join(", ")));
     if !result.complete {
         lines.push(paint.with(AnsiColor::Yellow.on_default(), "incomplete: not everything was judged"));
     }
@@ -236,7 +220,7 @@ fn gap_line(gap: &Coverage, paint: Paint) -> String {
 
 /// Returns one line for each sort of gap, however many kinds it concerns.
 fn advice(gaps: &[&Coverage], errors: usize) -> Vec<String> {
-    let first = |state: State| gaps.iter().find(|gap| gap.state == state).map(|gap| shown_line(&gap.name()));
+    let first = |state: State| gaps.iter().find(|gap| gap.state == state).map(|gap| quoted(&gap.name()));
     let mut lines = Vec::new();
     if let Some(name) = first(State::Forbidden) {
         lines.push(format!("  Grant get, list and watch on what is forbidden, or leave it out: --exclude {name}"));
@@ -248,11 +232,14 @@ fn advice(gaps: &[&Coverage], errors: usize) -> Vec<String> {
         lines.push("  Give a large or slow cluster more time: --sync-timeout 5m".to_owned());
     }
     if errors > 0 {
-        lines.push(
-            "  A result error means that the policy itself failed, so that object was not judged by it".to_owned(),
-        );
+        lines.push("  Where a policy itself failed (error), it did not judge the object".to_owned());
     }
     lines
+}
+
+/// Quotes what a shell would expand.
+fn quoted(name: &str) -> String {
+    if name.contains('*') { format!("'{}'", shown_line(name)) } else { shown_line(name) }
 }
 
 /// Returns `text` with everything made visible that a terminal would act on or that would hide what is there:
@@ -275,6 +262,16 @@ fn shown(text: &str) -> String {
 /// As [`shown`], on one line.
 fn shown_line(text: &str) -> String {
     shown(text.trim_end()).replace('\n', "\\n")
+}
+
+/// Keeps a line from being a command to the log of a pipeline (`::error::`, `##[group]`), which several of them take
+/// from any line of output.
+fn no_command(line: String) -> String {
+    let text = line.trim_start();
+    if !text.starts_with("::") && !text.starts_with("##[") {
+        return line;
+    }
+    format!("{}\\{text}", &line[..line.len() - text.len()])
 }
 
 /// Joiners (U+200C, U+200D) are left alone: scripts and emoji need them.

@@ -67,13 +67,13 @@ fn replace_file(path: &Path, fill: impl Fn(&mut dyn io::Write) -> io::Result<()>
     // A link stays a link: what it points to is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let part = part_path(&target);
-    let Ok(file) = fs::File::create(&part) else {
+    let Ok(created) = fs::File::create(&part) else {
         return write_to(fs::File::create(path)?, &fill);
     };
     if let Ok(known) = known {
-        file.set_permissions(known.permissions())?;
+        created.set_permissions(known.permissions())?;
     }
-    if let Err(error) = write_to(file, &fill) {
+    if let Err(error) = write_to(created, &fill) {
         drop(fs::remove_file(&part));
         return Err(error);
     }
@@ -91,8 +91,8 @@ fn part_path(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-fn write_to(file: fs::File, fill: &impl Fn(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
-    let mut out = io::BufWriter::new(file);
+fn write_to(opened: fs::File, fill: &impl Fn(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = io::BufWriter::new(opened);
     fill(&mut out)?;
     out.flush()
 }
