@@ -262,6 +262,7 @@ pub struct Cluster {
 /// What to tell on standard error, and in which colours.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
+#[allow(clippy::doc_markdown, reason = "help is not Markdown")]
 pub struct Log {
     /// Log at this level, or by a filter such as info,kaudit::informer=debug [default: info when watching, else warn]
     #[arg(
