@@ -1,17 +1,46 @@
-//! kaudit: see the drawing (to be completed).
-pub mod cache;
+//! kaudit judges every object of a Kubernetes cluster by Rego policies, at each change, and tells what violates them.
+//!
+//! The walk of one object, which is also the order of the modules:
+//!
+//! ```text
+//!  discovery ── kinds ──▶ informer (one task a feed: list, then watch)  ┐
+//!                         manifest (files, standard input)             ├─ Change ─▶ pipeline, the one owner of state
+//!                                                                      ┘            cache   ▸ the latest of each object
+//!                                                                                   gate    ▸ shut until every kind is synced or given up on
+//!                                                                                   queue   ▸ keys to judge; the latest state wins
+//!                      evaluate (blocking threads; pure: policies × object → Verdict) ◀──┘
+//!                                                                                   ledger  ▸ Verdict → Delta (appeared, resolved)
+//!                      record: events · Audit status     output: text, json, ndjson     admin: health, metrics ◀──┘
+//! ```
+//!
+//! One task owns cache, gate, queue and ledger, so there is no lock around any of them. `check -f`, `check --once` and
+//! the long run differ only in the source and in what records.
+
+pub mod cli;
+pub mod config;
+
+pub mod check;
+pub mod pipeline;
+
 pub mod client;
 pub mod discovery;
-pub mod evaluate;
-pub mod gate;
 pub mod informer;
-pub mod ledger;
 pub mod manifest;
-pub mod metrics;
 pub mod object;
-pub mod output;
-pub mod pipeline;
-pub mod policy;
+
+pub mod cache;
+pub mod gate;
 pub mod queue;
-pub mod record;
+
+pub mod evaluate;
+pub mod policy;
 pub mod verdict;
+
+pub mod ledger;
+pub mod record;
+
+pub mod admin;
+pub mod metrics;
+pub mod output;
+pub mod progress;
+pub mod telemetry;

@@ -1,0 +1,360 @@
+//! The command line: every option once, with its help, its environment variable and its key in `kaudit.yaml`.
+//!
+//! This is the raw shape that clap fills. [`crate::config::load`] is the only way in: it adds the file below the
+//! environment and refuses combinations that make no sense, so whoever holds a [`Check`] can trust it.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use clap::{
+    Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum,
+    builder::{BoolishValueParser, NonEmptyStringValueParser},
+};
+
+use crate::output::{FailOn, Target};
+
+mod values;
+
+pub(crate) use values::nearest;
+pub use values::{KindPattern, Recorder};
+
+/// Audit Kubernetes objects of every kind by Rego policies
+#[derive(Debug, Parser)]
+#[command(name = "kaudit", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What kaudit can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Judge the objects of a cluster, continuously or once, or those in manifest files
+    #[command(after_help = CHECK_AFTER_HELP)]
+    Check(Box<Check>),
+    /// Write a completion script for a shell to standard output
+    Completions {
+        /// The shell to complete for
+        shell: clap_complete::Shell,
+    },
+}
+
+// Lines are short because clap does not indent what it wraps.
+const CHECK_AFTER_HELP: &str = "\
+KINDS:
+  deployments, Deployment or deploy   A kind by its plural, name or short name
+  deployments.apps, pods.core         The same with its group (core has no name)
+  *.apps                              All kinds of a group
+  *                                   All kinds
+
+SETTINGS:
+  Each option has an environment variable and a key in the --config file:
+    --fail-on warn    KAUDIT_FAIL_ON=warn    fail-on: warn
+    -n a -n b         KAUDIT_NAMESPACE=a,b   namespace: [a, b]
+    --log-level info  KAUDIT_LOG=info        log-level: info
+  The command line wins over the environment, the environment over the file
+
+EXIT CODES:
+  0  Clean
+  1  Violations at or above --fail-on
+  2  Usage, configuration, policy or connection error: nothing was judged
+  3  Incomplete: no violation found, but a kind could not be read,
+     a policy failed while running or the sync timed out
+
+EXAMPLES:
+  Watch the cluster and judge every change
+    kaudit check -p policies
+  Judge what is in two namespaces now, for a pipeline
+    kaudit check --once -n shop -n billing -o text -o json=audit.json
+  Judge rendered manifests, without a cluster
+    helm template chart | kaudit check -f -";
+
+/// Options of `kaudit check`.
+///
+/// The three ways to run are told apart by [`Check::mode`].
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Judge everything once and exit, instead of watching
+    #[arg(long, env = "KAUDIT_ONCE", value_parser = BoolishValueParser::new(), help_heading = "Source")]
+    pub once: bool,
+
+    /// Judge manifests instead of a cluster: a file, a directory (recursively) or - for standard input; repeatable
+    #[arg(short, long, value_name = "FILE|DIR|-", env = "KAUDIT_FILENAME", help_heading = "Source")]
+    pub filename: Vec<PathBuf>,
+
+    /// Which objects to judge.
+    #[command(flatten)]
+    pub scope: Scope,
+
+    /// Replace the values of Secrets before anything else sees them, or keep them for the policies
+    #[arg(
+        long,
+        env = "KAUDIT_SECRETS",
+        value_enum,
+        value_name = "HOW",
+        default_value_t = Secrets::Redact,
+        help_heading = "Source"
+    )]
+    pub secrets: Secrets,
+
+    /// Where the policies are.
+    #[command(flatten)]
+    pub policies: Policies,
+
+    /// Write results as text, json or ndjson to standard output or to a file; repeatable [default: text]
+    #[arg(
+        short,
+        long,
+        env = "KAUDIT_OUTPUT",
+        value_name = "FORMAT[=FILE]",
+        value_delimiter = ',',
+        value_parser = values::target,
+        help_heading = "Output"
+    )]
+    pub output: Vec<Target>,
+
+    /// Exit with 1 on this result or a worse one
+    #[arg(
+        long,
+        env = "KAUDIT_FAIL_ON",
+        value_enum,
+        value_name = "RESULT",
+        default_value_t = FailOn::Fail,
+        help_heading = "Output"
+    )]
+    pub fail_on: FailOn,
+
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub cluster: Cluster,
+
+    /// Write these into the cluster; repeatable [default: events,status when watching, none with --once or -f]
+    #[arg(
+        long,
+        env = "KAUDIT_RECORD",
+        value_enum,
+        value_name = "WHAT",
+        value_delimiter = ',',
+        help_heading = "Cluster"
+    )]
+    pub record: Vec<Recorder>,
+
+    /// Write the status to the Audit object of this name
+    #[arg(
+        long,
+        env = "KAUDIT_AUDIT_NAME",
+        value_name = "NAME",
+        default_value = "kaudit",
+        value_parser = values::subdomain,
+        help_heading = "Cluster"
+    )]
+    pub audit_name: String,
+
+    /// Write at most this many Events a second
+    #[arg(
+        long,
+        env = "KAUDIT_EVENTS_PER_SECOND",
+        value_name = "N",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(1..),
+        help_heading = "Cluster"
+    )]
+    pub events_per_second: u32,
+
+    /// Judge what is there at the start, or take it as the base line and judge later changes only
+    #[arg(
+        long,
+        env = "KAUDIT_INITIAL",
+        value_enum,
+        value_name = "HOW",
+        default_value_t = Initial::Judge,
+        help_heading = "Running"
+    )]
+    pub initial: Initial,
+
+    /// Wait this long for the first list of every kind, then judge without the missing ones (500ms, 60s, 2m, 1h)
+    #[arg(
+        long,
+        env = "KAUDIT_SYNC_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = values::duration,
+        help_heading = "Running"
+    )]
+    pub sync_timeout: Duration,
+
+    /// Serve /livez, /readyz, /metrics and /status at this address, such as 127.0.0.1:8080 or :8080 [default: off]
+    #[arg(
+        long,
+        env = "KAUDIT_LISTEN",
+        value_name = "ADDR",
+        value_parser = values::listen,
+        help_heading = "Running"
+    )]
+    pub listen: Option<String>,
+
+    /// Read settings from this YAML file
+    #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
+    pub config: Option<PathBuf>,
+
+    /// What to tell on standard error.
+    #[command(flatten)]
+    pub log: Log,
+}
+
+/// Which objects to judge.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct Scope {
+    /// Judge only objects in this namespace; repeatable [default: everything]
+    #[arg(
+        short,
+        long,
+        value_name = "NS",
+        env = "KAUDIT_NAMESPACE",
+        value_delimiter = ',',
+        value_parser = values::label
+    )]
+    pub namespace: Vec<String>,
+
+    /// Judge only these kinds, or bring back one that is left out by default; repeatable
+    #[arg(long, value_name = "KIND", env = "KAUDIT_INCLUDE", value_delimiter = ',')]
+    pub include: Vec<KindPattern>,
+
+    /// Leave these kinds out; repeatable
+    #[arg(long, value_name = "KIND", env = "KAUDIT_EXCLUDE", value_delimiter = ',')]
+    pub exclude: Vec<KindPattern>,
+}
+
+/// Where the policies are.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Policies")]
+pub struct Policies {
+    /// Load policies from this file or directory; repeatable
+    #[arg(
+        short = 'p',
+        long = "policies",
+        id = "policies",
+        value_name = "PATH",
+        env = "KAUDIT_POLICIES",
+        default_value = "policies"
+    )]
+    pub paths: Vec<PathBuf>,
+}
+
+/// How to reach the cluster.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct Cluster {
+    /// Use this kubeconfig [default: as kubectl: KUBECONFIG, ~/.kube/config, or the Pod's service account]
+    #[arg(long, value_name = "FILE", env = "KAUDIT_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Use this context of the kubeconfig [default: its current context]
+    #[arg(long, value_name = "NAME", env = "KAUDIT_CONTEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub context: Option<String>,
+
+    /// Impersonate this user
+    #[arg(long = "as", id = "as", value_name = "USER", env = "KAUDIT_AS", value_parser = NonEmptyStringValueParser::new())]
+    pub user: Option<String>,
+}
+
+/// What to tell on standard error, and in which colours.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Running")]
+#[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+pub struct Log {
+    /// Log at this level, or by a filter such as info,kaudit::informer=debug [default: info when watching, else warn]
+    #[arg(
+        long = "log-level",
+        id = "log-level",
+        value_name = "LEVEL",
+        env = "KAUDIT_LOG",
+        value_parser = crate::telemetry::check_filter
+    )]
+    pub level: Option<String>,
+
+    /// Write the log as lines for people or for programs
+    #[arg(
+        long = "log-format",
+        id = "log-format",
+        value_enum,
+        value_name = "FORMAT",
+        env = "KAUDIT_LOG_FORMAT",
+        default_value_t = LogFormat::Text
+    )]
+    pub format: LogFormat,
+
+    /// Colour the text output; auto looks at the terminal and NO_COLOR
+    #[arg(long, value_enum, value_name = "WHEN", env = "KAUDIT_COLOR", default_value_t = ColorChoice::Auto, help_heading = "Output")]
+    pub color: ColorChoice,
+}
+
+/// What happens to the values of Secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Secrets {
+    /// Only key names remain
+    Redact,
+    /// Policies see the values
+    Full,
+}
+
+/// What happens to the objects that are there at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Initial {
+    /// Judge them
+    Judge,
+    /// Judge only what changes later
+    Skip,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// The three ways to run `check`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Manifests, once, without a cluster.
+    Files,
+    /// A cluster, once.
+    Once,
+    /// A cluster, until it is told to stop.
+    Watch,
+}
+
+impl Check {
+    /// Returns how to run: `-f` wins over `--once`, which it implies.
+    pub fn mode(&self) -> Mode {
+        match (self.filename.is_empty(), self.once) {
+            (false, _) => Mode::Files,
+            (true, true) => Mode::Once,
+            (true, false) => Mode::Watch,
+        }
+    }
+
+    /// Whether `recorder` is wanted, the default of the mode included.
+    pub fn records(&self, recorder: Recorder) -> bool {
+        if self.record.is_empty() { self.mode() == Mode::Watch } else { self.record.contains(&recorder) }
+    }
+}
+
+/// Writes the completion script for `shell`.
+pub fn completions(shell: clap_complete::Shell, out: &mut dyn io::Write) -> io::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "kaudit", &mut script);
+    out.write_all(&script)
+}
+
+/// Returns the command as clap sees it.
+///
+/// The environment is hidden from the lists of options: one sentence tells the rule, and help does not depend on
+/// what is set.
+pub(crate) fn command() -> clap::Command {
+    Cli::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env(true)))
+}

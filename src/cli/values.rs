@@ -1,0 +1,244 @@
+//! Values of options: how they are written and what they mean.
+
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+
+use clap::ValueEnum;
+
+use crate::{
+    object::Kind,
+    output::{Format, Target},
+};
+
+/// What kaudit writes into the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Recorder {
+    /// A Kubernetes Event for each violation that appears or is resolved
+    Events,
+    /// The status of the Audit object
+    Status,
+    /// Nothing
+    None,
+}
+
+/// One KIND of `--include` and `--exclude`: a plural, singular, kind or short name, each with or without a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KindPattern {
+    /// Lower case; `None` is `*`.
+    name: Option<String>,
+    /// Lower case, empty for the core group; `None` is any.
+    group: Option<String>,
+    written: String,
+}
+
+impl KindPattern {
+    /// Whether `kind` is meant.
+    pub fn matches(&self, kind: &Kind) -> bool {
+        let group = self.group.as_ref().is_none_or(|group| group.eq_ignore_ascii_case(&kind.group));
+        let named = self.name.as_ref().is_none_or(|name| {
+            [&kind.plural, &kind.kind, &kind.singular]
+                .into_iter()
+                .chain(&kind.short_names)
+                .any(|own| own.eq_ignore_ascii_case(name))
+        });
+        group && named
+    }
+
+    /// Whether it is a bare `*`, which says nothing about any single kind.
+    pub fn is_everything(&self) -> bool {
+        self.name.is_none() && self.group.is_none()
+    }
+}
+
+impl FromStr for KindPattern {
+    type Err = String;
+
+    fn from_str(written: &str) -> Result<Self, String> {
+        let text = written.trim().to_ascii_lowercase();
+        let (name, group) = match text.split_once('.') {
+            Some((name, group)) => (name, Some(group)),
+            None => (text.as_str(), None),
+        };
+        let word =
+            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
+        if (name != "*" && !word(name)) || group.is_some_and(|group| !word(group)) {
+            return Err("expected a kind such as deployments, Deployment, deploy, deployments.apps, *.apps or *".into());
+        }
+        Ok(Self {
+            name: (name != "*").then(|| name.to_owned()),
+            group: group.map(|group| if group == "core" { String::new() } else { group.to_owned() }),
+            written: written.trim().to_owned(),
+        })
+    }
+}
+
+/// Shows it as it was written.
+impl fmt::Display for KindPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+/// Parses `FORMAT[=FILE]`; the file `-` is standard output.
+pub(super) fn target(text: &str) -> Result<Target, String> {
+    let (name, file) = match text.split_once('=') {
+        Some((name, file)) => (name, Some(file)),
+        None => (text, None),
+    };
+    let format = Format::from_str(name, true).map_err(|_| {
+        let names: Vec<&str> = Format::value_variants().iter().map(|format| format.name()).collect();
+        let hint =
+            nearest(name, names.iter().copied()).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        format!("unknown format (known: {}){hint}", names.join(", "))
+    })?;
+    match file {
+        Some("") => Err(format!("{name}= names no file")),
+        None | Some("-") => Ok(Target { format, file: None }),
+        Some(file) => Ok(Target { format, file: Some(PathBuf::from(file)) }),
+    }
+}
+
+/// Parses a duration with units that is longer than nothing.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let humane = "expected a duration such as 500ms, 60s, 2m or 1h";
+    if text.trim().chars().all(|c| c.is_ascii_digit() || c == '.') {
+        return Err(format!("a unit is missing: {humane}"));
+    }
+    let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| humane.to_owned())?;
+    match Duration::try_from(signed) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("must be longer than nothing".into()),
+    }
+}
+
+/// Parses an address to listen at: `HOST:PORT`, or `:PORT` for all addresses.
+pub(super) fn listen(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').and_then(|(host, port)| {
+        let bare_v6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
+        (!bare_v6 && !host.contains(char::is_whitespace)).then_some(port)
+    });
+    match port.map(str::parse::<u16>) {
+        Some(Ok(_)) => Ok(text.to_owned()),
+        _ => Err("expected HOST:PORT such as 127.0.0.1:8080 or [::]:8080, or :PORT for all addresses".into()),
+    }
+}
+
+/// Parses the name of a namespace.
+pub(super) fn label(text: &str) -> Result<String, String> {
+    if is_label(text) && text.len() <= 63 {
+        Ok(text.to_owned())
+    } else {
+        Err("not a name of a namespace (lower-case letters, digits and -, at most 63)".into())
+    }
+}
+
+/// Parses the name of an object of a custom resource.
+pub(super) fn subdomain(text: &str) -> Result<String, String> {
+    if text.len() <= 253 && text.split('.').all(is_label) {
+        Ok(text.to_owned())
+    } else {
+        Err("not a name of an object (lower-case letters, digits, - and .)".into())
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = |byte: Option<&u8>| byte.is_some_and(|byte| inner(*byte));
+    ends(text.as_bytes().first())
+        && ends(text.as_bytes().last())
+        && text.bytes().all(|byte| inner(byte) || byte == b'-')
+}
+
+/// Returns the candidate that `word` was probably meant to be; `None` if nothing comes near.
+pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Words that differ only in how they are joined (failOn, fail_on) are near whatever their length.
+    let plain =
+        |text: &str| -> String { text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase() };
+    let word = plain(word);
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(&word, &plain(candidate)), candidate))
+        .filter(|(near, _)| *near > 0.75)
+        .max_by(|left, right| left.0.total_cmp(&right.0))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deployments() -> Kind {
+        Kind {
+            group: "apps".into(),
+            version: "v1".into(),
+            plural: "deployments".into(),
+            kind: "Deployment".into(),
+            singular: "deployment".into(),
+            short_names: vec!["deploy".into()],
+            namespaced: true,
+        }
+    }
+
+    #[test]
+    fn kinds_are_found_by_every_name() {
+        for (pattern, found) in [
+            ("deployments", true),
+            ("Deployment", true),
+            ("DEPLOY", true),
+            ("deployments.apps", true),
+            ("deploy.apps", true),
+            ("*.apps", true),
+            ("*", true),
+            ("*.core", false),
+            ("*.batch", false),
+            ("deployments.extensions", false),
+            ("deployments.core", false),
+            ("pods", false),
+        ] {
+            assert_eq!(pattern.parse::<KindPattern>().unwrap().matches(&deployments()), found, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn kinds_must_be_words() {
+        for pattern in ["", " ", ".apps", "deployments.", "*.*", "a b", "dep*", "a/b", "*."] {
+            assert!(pattern.parse::<KindPattern>().is_err(), "{pattern:?}");
+        }
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        for (text, millis) in
+            [("500ms", 500), ("60s", 60_000), ("2m", 120_000), ("1h", 3_600_000), ("1h 30m", 5_400_000)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["60", "0s", "-1s", "", "soon", "1.5", "99999999999999999999s"] {
+            assert!(duration(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_have_a_port() {
+        for text in ["127.0.0.1:8080", "[::]:8080", "[::1]:0", ":8080", "localhost:8080"] {
+            assert_eq!(listen(text).as_deref(), Ok(text));
+        }
+        for text in ["8080", "localhost", "::1:8080", ":", ":99999", "a b:1", ""] {
+            assert!(listen(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn targets_name_the_nearest_format() {
+        assert_eq!(target("json=out.json"), Ok(Target { format: Format::Json, file: Some("out.json".into()) }));
+        assert_eq!(target("text=-"), Ok(Target { format: Format::Text, file: None }));
+        assert_eq!(target("jsno").unwrap_err(), "unknown format (known: text, json, ndjson); did you mean json?");
+        assert_eq!(target("zzz").unwrap_err(), "unknown format (known: text, json, ndjson)");
+        assert!(target("json=").is_err());
+    }
+
+    #[test]
+    fn names_follow_the_rules_of_the_server() {
+        assert!(label("shop-1").is_ok() && label("Shop").is_err() && label("-a").is_err() && label("").is_err());
+        assert!(subdomain("kaudit.prod").is_ok() && subdomain("a..b").is_err() && subdomain("ü").is_err());
+    }
+}

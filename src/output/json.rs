@@ -1,0 +1,63 @@
+//! Results for programs: `json`, one document, and `ndjson`, one line a result.
+//!
+//! `ndjson` of a finished audit is one [`Entry`] a line, each complete in itself, and a last line that has `kind:
+//! AuditResult`, the summary and the kinds that were not covered. A reader that has not seen the last line has not
+//! seen everything. In the long run there is no last line: each line is an `Entry` below `event` (`appeared` or
+//! `resolved`) and `time`.
+
+use std::io;
+
+use serde::Serialize;
+
+use super::{AuditResult, Coverage, Entry, Event, Summary};
+
+/// The last line of `ndjson`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct End<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    complete: bool,
+    summary: Summary,
+    coverage: Vec<&'a Coverage>,
+}
+
+/// One line of the long run.
+#[derive(Serialize)]
+struct Streamed<'a> {
+    event: Event,
+    time: String,
+    #[serde(flatten)]
+    entry: &'a Entry,
+}
+
+/// Writes one indented document and a newline.
+pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, result)?;
+    out.write_all(b"\n")
+}
+
+/// Writes one line a result, and the last line.
+pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+    for entry in &result.results {
+        line(entry, out)?;
+    }
+    let coverage = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
+    let AuditResult { api_version, kind, complete, summary, .. } = *result;
+    line(&End { api_version, kind, complete, summary, coverage }, out)
+}
+
+/// Writes what happened to one violation.
+pub(super) fn stream_line(
+    event: Event,
+    entry: &Entry,
+    time: jiff::Timestamp,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    line(&Streamed { event, time: super::shown_time(time), entry }, out)
+}
+
+fn line(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}

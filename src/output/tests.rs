@@ -1,0 +1,275 @@
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::*;
+
+fn resource(api_version: &str, kind: &str, namespace: &str, name: &str) -> Resource {
+    let (api_version, kind, namespace, name) = (api_version.into(), kind.into(), namespace.into(), name.into());
+    Resource { api_version, kind, namespace, name, uid: String::new() }
+}
+
+fn entry(resource: Resource, policy: &str, rule: &str, outcome: Outcome, message: &str) -> Entry {
+    Entry {
+        policy: policy.into(),
+        rule: rule.into(),
+        result: outcome,
+        severity: None,
+        message: message.into(),
+        resource,
+        details: serde_json::Map::new(),
+        source: Source { file: Arc::from("policies/image.rego"), line: 7 },
+        location: None,
+    }
+}
+
+fn coverage(group: &str, kind: &str, resource: &str, state: State, objects: usize, message: &str) -> Coverage {
+    Coverage {
+        group: group.into(),
+        version: "v1".into(),
+        kind: kind.into(),
+        resource: resource.into(),
+        state,
+        objects,
+        message: message.into(),
+    }
+}
+
+fn policy(name: &str, dialect: &str, rules: &[&str]) -> PolicySummary {
+    PolicySummary {
+        name: name.into(),
+        dialect: dialect.into(),
+        source: "policies/image.rego".into(),
+        rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
+    }
+}
+
+/// Counts the entries, so that a sample can't contradict itself.
+fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResult {
+    let of = |outcome| results.iter().filter(|entry| entry.result == outcome).count();
+    AuditResult {
+        api_version: "kaudit.dev/v1alpha1",
+        kind: "AuditResult",
+        complete: of(Outcome::Error) == 0 && !coverage.iter().any(Coverage::is_gap),
+        summary: Summary {
+            objects: coverage.iter().map(|kind| kind.objects).sum(),
+            pass,
+            fail: of(Outcome::Fail),
+            warn: of(Outcome::Warn),
+            error: of(Outcome::Error),
+            skip: of(Outcome::Skip),
+        },
+        coverage,
+        policies: vec![
+            policy("image", "conftest", &["deny_latest", "warn_size"]),
+            policy("K8sOwner", "gatekeeper", &["owner"]),
+        ],
+        results,
+    }
+}
+
+fn manifests() -> AuditResult {
+    let at = |line| Some(Location { file: Arc::from("examples/web.yaml"), line });
+    let web = resource("apps/v1", "Deployment", "shop", "web");
+    let mut latest = entry(
+        web.clone(),
+        "image",
+        "deny_latest",
+        Outcome::Fail,
+        "image \"nginx:latest\" has no fixed tag, so nobody can tell what runs after the next restart of the Pod",
+    );
+    latest.severity = Some(Severity::Critical);
+    latest.details.insert("container".into(), "web".into());
+    let mut size =
+        entry(web, "image", "warn_size", Outcome::Warn, "image is large:\n  - nginx: 1.2 GB\n  - side: 900 MB");
+    size.severity = Some(Severity::Low);
+    let claim = resource("v1", "PersistentVolumeClaim", "shop", "data");
+    let owner = entry(claim.clone(), "K8sOwner", "owner", Outcome::Error, "policies/owner.yaml:31: division by zero");
+    let skip = entry(claim, "image", "deny_latest", Outcome::Skip, "excepted by image.exception");
+    let namespace = resource("v1", "Namespace", "", "shop");
+    let long = "a_package.with.quite_a_long.path.of.its_own";
+    let namespaced = entry(namespace, long, "deny_without_labels", Outcome::Fail, "label owner is missing");
+    let mut results = vec![size, latest, owner, skip, namespaced];
+    for (entry, line) in results.iter_mut().zip([12, 12, 40, 40, 1]) {
+        entry.location = at(line);
+    }
+    let kinds = vec![
+        coverage("", "Namespace", "namespaces", State::Synced, 1, ""),
+        coverage("", "PersistentVolumeClaim", "persistentvolumeclaims", State::Synced, 1, ""),
+        coverage("apps", "Deployment", "deployments", State::Synced, 1, ""),
+    ];
+    audit(results, kinds, 120)
+}
+
+fn cluster_with_gaps() -> AuditResult {
+    let core = resource("v1", "Service", "shop", "web");
+    let knative = resource("serving.knative.dev/v1", "Service", "shop", "web");
+    let results = vec![
+        entry(core, "image", "deny_latest", Outcome::Fail, "one"),
+        entry(knative, "image", "deny_latest", Outcome::Fail, "two"),
+    ];
+    let kinds = vec![
+        coverage("", "Event", "events", State::Excluded, 0, ""),
+        coverage("", "Secret", "secrets", State::Forbidden, 0, "secrets is forbidden: User \"ci\" cannot list"),
+        coverage("", "Service", "services", State::Synced, 1, ""),
+        coverage("custom.metrics.k8s.io", "*", "*", State::Failed, 0, "the server is currently unable"),
+        coverage("example.com", "Widget", "widgets", State::TimedOut, 12, ""),
+        coverage("serving.knative.dev", "Service", "services", State::Synced, 1, ""),
+    ];
+    audit(results, kinds, 1)
+}
+
+/// What a policy or whoever may create objects could send to confuse a terminal or a reader.
+fn hostile() -> AuditResult {
+    let object = resource("v1", "ConfigMap", "shop", "a\u{1b}[2Jb\u{202e}c\nDeployment shop/innocent");
+    let messages = [
+        "\u{1b}]0;title\u{7} red: \u{1b}[31mtext\u{1b}[0m \u{9b}31m",
+        "turned: \u{202e}desrever\u{202c} \u{2066}x\u{2069} \u{200f}",
+        "line one\r\nline two\rover\tit\u{2028}",
+        "in\u{200b}vi\u{feff}si\u{e0041}ble",
+        "wide: 日本語のメッセージ and a family 👨‍👩‍👧",
+        "\u{0}",
+        "  \n ",
+        "a pipeline's log\n::error::is not\n  ##[group]to obey",
+    ];
+    let rules = messages.iter().map(|text| entry(object.clone(), "p\u{1b}[1m", "deny", Outcome::Fail, text));
+    audit(rules.collect(), vec![coverage("", "ConfigMap", "configmaps", State::Synced, 1, "")], 0)
+}
+
+fn empty() -> AuditResult {
+    audit(vec![], vec![coverage("", "Pod", "pods", State::Synced, 2, "")], 6)
+}
+
+fn shown(format: Format, result: &AuditResult, options: RenderOptions) -> String {
+    let mut out = Vec::new();
+    render(format, result, &options, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn text(result: &AuditResult, width: usize) -> String {
+    shown(Format::Text, result, RenderOptions { color: false, width })
+}
+
+#[test]
+fn text_is_for_people() {
+    insta::assert_snapshot!("text_unwrapped", text(&manifests(), usize::MAX));
+    insta::assert_snapshot!("text_100_columns", text(&manifests(), 100));
+    insta::assert_snapshot!("text_60_columns", text(&manifests(), 60));
+    insta::assert_snapshot!("text_gaps", text(&cluster_with_gaps(), 100));
+    insta::assert_snapshot!("text_clean", text(&empty(), 100));
+    // Whatever the width, it is still text.
+    for width in 0..20 {
+        text(&manifests(), width);
+    }
+}
+
+#[test]
+fn text_in_colour_says_the_same() {
+    let options = RenderOptions { color: true, width: 100 };
+    for result in [manifests(), cluster_with_gaps(), empty()] {
+        let colored = shown(Format::Text, &result, options);
+        assert_eq!(anstream::adapter::strip_str(&colored).to_string(), text(&result, 100));
+    }
+    insta::assert_snapshot!("text_colour", shown(Format::Text, &manifests(), options).replace('\u{1b}', "ESC"));
+}
+
+#[test]
+fn text_disarms_what_others_wrote() {
+    let text = text(&hostile(), 100);
+    let kept: BTreeSet<char> = text.chars().filter(|c| c.is_control()).collect();
+    assert_eq!(kept, BTreeSet::from(['\n']));
+    insta::assert_snapshot!("text_hostile", text);
+}
+
+#[test]
+fn programs_get_everything() {
+    for (name, result) in [("manifests", manifests()), ("gaps", cluster_with_gaps()), ("empty", empty())] {
+        insta::assert_snapshot!(format!("json_{name}"), shown(Format::Json, &result, RenderOptions::default()));
+        insta::assert_snapshot!(format!("ndjson_{name}"), shown(Format::Ndjson, &result, RenderOptions::default()));
+    }
+    for line in shown(Format::Ndjson, &hostile(), RenderOptions::default()).lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+}
+
+#[test]
+fn streams_have_one_line_for_each_change() {
+    let time: jiff::Timestamp = "2026-01-02T03:04:05.678901Z".parse().unwrap();
+    let mut out = Vec::new();
+    for (format, color) in [(Format::Text, false), (Format::Text, true), (Format::Ndjson, false), (Format::Json, false)]
+    {
+        let options = RenderOptions { color, width: 40 };
+        for (event, result) in
+            [(Event::Appeared, manifests()), (Event::Resolved, manifests()), (Event::Appeared, hostile())]
+        {
+            stream_line(format, event, &result.results[0], time, &options, &mut out).unwrap();
+        }
+    }
+    let out = String::from_utf8(out).unwrap();
+    assert_eq!(out.lines().count(), 9);
+    insta::assert_snapshot!(out.replace('\u{1b}', "ESC"));
+}
+
+#[test]
+fn exit_codes_follow_the_worst() {
+    let code = |(fail, warn, error, skip, complete), fail_on| {
+        let mut result = empty();
+        result.summary = Summary { fail, warn, error, skip, ..result.summary };
+        result.complete = complete;
+        exit_code(&result, fail_on)
+    };
+    for (counts, on_fail, on_warn, on_none) in [
+        ((0, 0, 0, 0, true), 0, 0, 0),
+        ((0, 0, 0, 5, true), 0, 0, 0),
+        ((1, 0, 0, 0, true), 1, 1, 0),
+        ((0, 1, 0, 0, true), 0, 1, 0),
+        ((1, 0, 1, 0, false), 1, 1, 3),
+        ((0, 1, 0, 0, false), 3, 1, 3),
+        ((0, 0, 1, 0, true), 3, 3, 3),
+        ((0, 0, 0, 0, false), 3, 3, 3),
+    ] {
+        let codes = [FailOn::Fail, FailOn::Warn, FailOn::None].map(|fail_on| code(counts, fail_on));
+        assert_eq!(codes, [on_fail, on_warn, on_none], "{counts:?}");
+    }
+}
+
+#[test]
+fn files_are_replaced_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.json");
+    let target = Target { format: Format::Json, file: Some(path.clone()) };
+    std::fs::write(&path, "old").unwrap();
+    write_all(std::slice::from_ref(&target), &empty(), clap::ColorChoice::Always).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), shown(Format::Json, &empty(), RenderOptions::default()));
+    let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["out.json"]);
+
+    let nowhere = Target { format: Format::Json, file: Some(folder.path().join("none/out.json")) };
+    let error = write_all(&[nowhere], &empty(), clap::ColorChoice::Auto).unwrap_err();
+    assert!(format!("{error:#}").contains("none/out.json: "), "{error:#}");
+}
+
+#[cfg(unix)]
+#[test]
+fn devices_and_links_stay_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+    std::fs::write(&file, "old").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let target = |path: &std::path::Path| Target { format: Format::Text, file: Some(path.to_owned()) };
+    let null = std::path::Path::new("/dev/null");
+    write_all(&[target(&link), target(null)], &empty(), clap::ColorChoice::Auto).unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(&file).unwrap().contains("clean"));
+    assert!(!std::fs::metadata(null).unwrap().is_file());
+}
+
+#[test]
+fn the_long_run_continues_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("violations.ndjson");
+    let targets = [Target { format: Format::Ndjson, file: Some(path.clone()) }];
+    for event in [Event::Appeared, Event::Resolved] {
+        let mut streams = Streams::open(&targets, clap::ColorChoice::Auto).unwrap();
+        assert!(streams.line(event, &manifests().results[0], jiff::Timestamp::UNIX_EPOCH).unwrap());
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+}

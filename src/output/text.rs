@@ -1,0 +1,348 @@
+//! Results for people: grouped by object, the worst first, and one line that sums up.
+//!
+//! Messages and names come from policies and from whoever may create objects, so nothing of them reaches a terminal
+//! that could move its cursor or turn its text around: see [`shown`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    io,
+};
+
+use anstyle::{AnsiColor, Style};
+
+use super::{AuditResult, Coverage, Entry, Event, RenderOptions, Resource, outcome_name, severity_name};
+use crate::{gate::State, object::Location, verdict::Outcome};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const GREEN: Style = AnsiColor::Green.on_default();
+/// Longer names of rules do not push the messages of all others to the right.
+const WIDEST_RULE: usize = 40;
+/// A message that has fewer columns than this goes below its rule.
+const NARROWEST_MESSAGE: usize = 30;
+
+/// Writes all results, the summary, and what to do about what was not judged.
+pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
+    let paint = Paint(options.color);
+    let columns = Columns::of(&result.results, options.width);
+    let ambiguous = ambiguous_kinds(&result.results);
+    let mut objects: BTreeMap<(&Resource, Option<&Location>), Vec<&Entry>> = BTreeMap::new();
+    for entry in &result.results {
+        objects.entry((&entry.resource, entry.location.as_ref())).or_default().push(entry);
+    }
+    for ((resource, location), mut entries) in objects {
+        let with_group = ambiguous.contains(resource.kind.as_str());
+        write!(out, "{}", paint.with(BOLD, &no_command(object_name(resource, with_group))))?;
+        if let Some(Location { file, line }) = location {
+            write!(out, "  {}", paint.with(DIM, &format!("{}:{line}", shown_line(file))))?;
+        }
+        writeln!(out)?;
+        entries.sort_by_key(|entry| (entry.result, entry.severity.is_none(), entry.severity));
+        for entry in entries {
+            out.write_all(columns.entry(entry, paint).as_bytes())?;
+        }
+        writeln!(out)?;
+    }
+    for line in closing_lines(result, paint) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// Writes one line about one violation; a message of several lines becomes one.
+pub(super) fn stream_line(
+    event: Event,
+    entry: &Entry,
+    time: jiff::Timestamp,
+    options: &RenderOptions,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    let paint = Paint(options.color);
+    let (word, style) = match event {
+        Event::Appeared => ("appeared", style_of(entry.result)),
+        Event::Resolved => ("resolved", GREEN),
+    };
+    let severity = entry.severity.map_or(String::new(), |severity| format!(" {}", severity_name(severity)));
+    writeln!(
+        out,
+        "{} {} {}{severity} {} {} {}",
+        paint.with(DIM, &super::shown_time(time)),
+        paint.with(style, word),
+        paint.with(style, outcome_name(entry.result)),
+        paint.with(BOLD, &object_name(&entry.resource, false)),
+        paint.with(DIM, &rule_name(entry)),
+        shown_line(&entry.message),
+    )
+}
+
+/// Colours, or does not.
+#[derive(Clone, Copy)]
+struct Paint(bool);
+
+impl Paint {
+    fn with(self, style: Style, text: &str) -> String {
+        if self.0 { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+}
+
+/// How the lines of all results are aligned.
+struct Columns {
+    severity: usize,
+    rule: usize,
+    /// Columns for a message beside its rule; `None` puts messages below.
+    message: Option<usize>,
+    width: usize,
+}
+
+impl Columns {
+    fn of(entries: &[Entry], width: usize) -> Self {
+        let severities = entries.iter().filter_map(|entry| entry.severity.map(severity_name));
+        let severity = severities.map(|name| name.len() + 2).max().unwrap_or(0);
+        let rules = entries.iter().map(|entry| columns_of(&rule_name(entry)));
+        let rule = rules.filter(|wide| *wide <= WIDEST_RULE).max().unwrap_or(0);
+        let message =
+            width.checked_sub(Self::before_rule(severity) + rule + 2).filter(|left| *left >= NARROWEST_MESSAGE);
+        Self { severity, rule, message, width }
+    }
+
+    /// Two to indent, the level, two of space and the severity.
+    fn before_rule(severity: usize) -> usize {
+        2 + 5 + 2 + severity
+    }
+
+    fn entry(&self, entry: &Entry, paint: Paint) -> String {
+        let (word, style) = (outcome_name(entry.result), style_of(entry.result));
+        let severity = entry.severity.map_or("", severity_name);
+        let rule = rule_name(entry);
+        let mut text = format!("  {}{}", paint.with(style, word), " ".repeat(7 - word.len()));
+        let _ = write!(text, "{severity:<0$}{1}", self.severity, paint.with(DIM, &rule));
+        let beside = self.message.filter(|_| columns_of(&rule) <= self.rule);
+        let (indent, room) = if let Some(room) = beside {
+            text.push_str(&" ".repeat(self.rule + 2 - columns_of(&rule)));
+            (Self::before_rule(self.severity) + self.rule + 2, room)
+        } else {
+            let indent = if self.message.is_some() { Self::before_rule(self.severity) } else { 4 };
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            (indent, self.width.saturating_sub(indent))
+        };
+        let message = if entry.message.trim().is_empty() { "(no message)".to_owned() } else { shown(&entry.message) };
+        let lines: Vec<String> = wrap(message.trim_end(), room.max(1)).into_iter().map(no_command).collect();
+        text.push_str(&lines.join(&format!("\n{}", " ".repeat(indent))));
+        text.push('\n');
+        text
+    }
+}
+
+fn style_of(outcome: Outcome) -> Style {
+    match outcome {
+        Outcome::Fail => AnsiColor::Red.on_default().bold(),
+        Outcome::Warn => AnsiColor::Yellow.on_default(),
+        Outcome::Error => AnsiColor::Magenta.on_default(),
+        Outcome::Skip => DIM,
+    }
+}
+
+fn rule_name(entry: &Entry) -> String {
+    shown_line(&format!("{}/{}", entry.policy, entry.rule))
+}
+
+fn object_name(resource: &Resource, with_group: bool) -> String {
+    let mut name = resource.kind.clone();
+    if with_group && let Some((group, _)) = resource.api_version.split_once('/') {
+        let _ = write!(name, ".{group}");
+    }
+    let slash = if resource.namespace.is_empty() { "" } else { "/" };
+    shown_line(&format!("{name} {}{slash}{}", resource.namespace, resource.name))
+}
+
+/// Returns the kinds that more than one group has, so that their name alone says too little.
+fn ambiguous_kinds(entries: &[Entry]) -> BTreeSet<&str> {
+    let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for Resource { kind, api_version, .. } in entries.iter().map(|entry| &entry.resource) {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        groups.entry(kind).or_default().insert(group);
+    }
+    groups.into_iter().filter(|(_, groups)| groups.len() > 1).map(|(kind, _)| kind).collect()
+}
+
+/// Returns the summary, every kind that was not judged, and what to do about it.
+fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
+    let summary = &result.summary;
+    let kinds = result.coverage.iter().filter(|kind| kind.objects > 0 && !kind.is_gap()).count();
+    let rules = result.policies.iter().map(|policy| policy.rules.len()).sum();
+    let judged =
+        format!("{} of {} judged by {}", count(summary.objects, "object"), count(kinds, "kind"), count(rules, "rule"));
+    let parts = [
+        (summary.fail, "fail", style_of(Outcome::Fail)),
+        (summary.warn, "warn", style_of(Outcome::Warn)),
+        (summary.error, "error", style_of(Outcome::Error)),
+        (summary.skip, "skipped", DIM),
+    ];
+    let mut counts: Vec<String> = parts
+        .into_iter()
+        .filter(|(number, ..)| *number > 0)
+        .map(|(number, word, style)| paint.with(style, &format!("{number} {word}")))
+        .collect();
+    counts.push(format!("{} pass", summary.pass));
+    let clean = result.complete && summary.fail + summary.warn + summary.error == 0;
+    let (clean, then) = if clean { (format!("{}: ", paint.with(GREEN, "clean")), ",") } else { (String::new(), ":") };
+
+    let gaps: Vec<&Coverage> = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
+    let mut lines: Vec<String> = gaps.iter().map(|gap| gap_line(gap, paint)).collect();
+    lines.extend(advice(&gaps, summary.error));
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
+    lines.push(format!("{clean}{judged}{then} {}", counts.join(", ")));
+    if !result.complete {
+        lines.push(paint.with(AnsiColor::Yellow.on_default(), "incomplete: not everything was judged"));
+    }
+    lines
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn gap_line(gap: &Coverage, paint: Paint) -> String {
+    let why = match gap.state {
+        State::Forbidden => "forbidden",
+        State::TimedOut => "timed out",
+        State::Syncing => "still syncing",
+        State::Failed | State::Synced | State::Excluded => "failed",
+    };
+    let colon = if gap.message.is_empty() { "" } else { ": " };
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged:");
+    format!("{words} {} ({why}{colon}{})", shown_line(&gap.name()), shown_line(&gap.message))
+}
+
+/// Returns one line for each sort of gap, however many kinds it concerns.
+fn advice(gaps: &[&Coverage], errors: usize) -> Vec<String> {
+    let first = |state: State| gaps.iter().find(|gap| gap.state == state).map(|gap| quoted(&gap.name()));
+    let mut lines = Vec::new();
+    if let Some(name) = first(State::Forbidden) {
+        lines.push(format!("  Grant get, list and watch on what is forbidden, or leave it out: --exclude {name}"));
+    }
+    if let Some(name) = first(State::Failed) {
+        lines.push(format!("  What failed is often an API whose server is down; to leave it out: --exclude {name}"));
+    }
+    if first(State::TimedOut).is_some() {
+        lines.push("  Give a large or slow cluster more time: --sync-timeout 5m".to_owned());
+    }
+    if errors > 0 {
+        lines.push("  Where a policy itself failed (error), it did not judge the object".to_owned());
+    }
+    lines
+}
+
+/// Quotes what a shell would expand.
+fn quoted(name: &str) -> String {
+    if name.contains('*') { format!("'{}'", shown_line(name)) } else { shown_line(name) }
+}
+
+/// Returns `text` with everything made visible that a terminal would act on or that would hide what is there:
+/// control and bidi characters, line separators, invisible marks. Line breaks stay, tabs become spaces.
+fn shown(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\n' => safe.push('\n'),
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\t' => safe.push_str("  "),
+            c if is_unsafe(c) => safe.extend(c.escape_unicode()),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// As [`shown`], on one line.
+fn shown_line(text: &str) -> String {
+    shown(text.trim_end()).replace('\n', "\\n")
+}
+
+/// Keeps a line from being a command to the log of a pipeline (`::error::`, `##[group]`), which several of them take
+/// from any line of output.
+fn no_command(line: String) -> String {
+    let text = line.trim_start();
+    if !text.starts_with("::") && !text.starts_with("##[") {
+        return line;
+    }
+    format!("{}\\{text}", &line[..line.len() - text.len()])
+}
+
+/// Joiners (U+200C, U+200D) are left alone: scripts and emoji need them.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Cuts `text` into lines of at most `width` columns, at spaces where it can.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.split('\n') {
+        let mut line = String::new();
+        let mut used = 0;
+        // Each word has its leading spaces with it, so that indented lists in messages stay indented.
+        for word in words(paragraph) {
+            let wide = columns_of(word);
+            if used + wide <= width {
+                line.push_str(word);
+                used += wide;
+                continue;
+            }
+            let word = if used > 0 { word.trim_start() } else { word };
+            if used > 0 {
+                lines.push(std::mem::take(&mut line));
+                used = 0;
+            }
+            for c in word.chars() {
+                let wide = char_columns(c);
+                if used + wide > width && used > 0 {
+                    lines.push(std::mem::take(&mut line));
+                    used = 0;
+                }
+                line.push(c);
+                used += wide;
+            }
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let begin = rest.find(|c| c != ' ')?;
+        let end = rest[begin..].find(' ').map_or(rest.len(), |length| begin + length);
+        let (word, after) = rest.split_at(end);
+        rest = after;
+        Some(word)
+    })
+}
+
+fn columns_of(text: &str) -> usize {
+    text.chars().map(char_columns).sum()
+}
+
+/// Near enough for alignment: wide scripts and emoji take two columns, combining marks none.
+fn char_columns(c: char) -> usize {
+    match c {
+        '\u{300}'..='\u{36f}' | '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{1f300}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}

@@ -1,0 +1,150 @@
+//! Where results go: standard output and files.
+
+use std::{
+    fs, io,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use clap::ColorChoice;
+
+use super::{AuditResult, Entry, Event, RenderOptions, Target, render, stream_line};
+
+/// Columns that are assumed where nothing tells the width of the terminal.
+const USUAL_WIDTH: usize = 100;
+
+impl RenderOptions {
+    /// Returns what standard output can show; text is wrapped only on a terminal.
+    pub fn for_stdout(color: ColorChoice) -> Self {
+        use io::IsTerminal as _;
+
+        let stdout = io::stdout();
+        let color = match color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            // Looks at the terminal, NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM.
+            ColorChoice::Auto => anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never,
+        };
+        Self { color, width: if stdout.is_terminal() { terminal_width() } else { usize::MAX } }
+    }
+}
+
+fn terminal_width() -> usize {
+    std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|c| *c > 0).unwrap_or(USUAL_WIDTH)
+}
+
+/// Writes `result` to every target, files first: a reader who waits for the end of standard output finds them there.
+///
+/// A reader that closes standard output early has seen enough, so that is no error.
+pub fn write_all(targets: &[Target], result: &AuditResult, color: ColorChoice) -> anyhow::Result<()> {
+    for target in targets {
+        if let Some(path) = &target.file {
+            replace_file(path, |out| render(target.format, result, &RenderOptions::default(), out))
+                .with_context(|| format!("writing {} to {}", target.format.name(), path.display()))?;
+        }
+    }
+    for target in targets.iter().filter(|target| target.file.is_none()) {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        match render(target.format, result, &RenderOptions::for_stdout(color), &mut out).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                // What is still buffered must not be tried again when the buffer is dropped.
+                drop(out.into_parts());
+            }
+            written => written.context("writing to standard output")?,
+        }
+    }
+    Ok(())
+}
+
+/// Fills a file next to `path` and moves it there, so that nobody reads half a result and a failure leaves the old
+/// one. What can't be replaced (a device, a pipe, a mounted file) is written to directly.
+fn replace_file(path: &Path, fill: impl Fn(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
+    let known = fs::metadata(path);
+    if known.as_ref().is_ok_and(|known| !known.is_file()) {
+        return write_to(fs::OpenOptions::new().write(true).open(path)?, &fill);
+    }
+    // A link stays a link: what it points to is replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let part = part_path(&target);
+    let Ok(created) = fs::File::create(&part) else {
+        return write_to(fs::File::create(path)?, &fill);
+    };
+    if let Ok(known) = known {
+        created.set_permissions(known.permissions())?;
+    }
+    if let Err(error) = write_to(created, &fill) {
+        drop(fs::remove_file(&part));
+        return Err(error);
+    }
+    if fs::rename(&part, &target).is_err() {
+        drop(fs::remove_file(&part));
+        return write_to(fs::File::create(path)?, &fill);
+    }
+    Ok(())
+}
+
+fn part_path(target: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(format!(".{}.part", std::process::id()));
+    target.with_file_name(name)
+}
+
+fn write_to(opened: fs::File, fill: &impl Fn(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = io::BufWriter::new(opened);
+    fill(&mut out)?;
+    out.flush()
+}
+
+/// The targets of the long run: each violation is written when it appears and when it is resolved.
+pub struct Streams {
+    sinks: Vec<Sink>,
+}
+
+struct Sink {
+    target: Target,
+    options: RenderOptions,
+    out: Box<dyn io::Write + Send>,
+}
+
+impl Streams {
+    /// Opens all targets; files are continued, not replaced.
+    pub fn open(targets: &[Target], color: ColorChoice) -> anyhow::Result<Self> {
+        let open = |target: &Target| -> anyhow::Result<Sink> {
+            let (out, options): (Box<dyn io::Write + Send>, _) = match &target.file {
+                None => (Box::new(io::stdout()), RenderOptions::for_stdout(color)),
+                Some(path) => {
+                    let file = fs::OpenOptions::new().create(true).append(true).open(path);
+                    (Box::new(file.with_context(|| format!("opening {}", path.display()))?), RenderOptions::default())
+                }
+            };
+            Ok(Sink { target: target.clone(), options, out })
+        };
+        Ok(Self { sinks: targets.iter().map(open).collect::<Result<_, _>>()? })
+    }
+
+    /// Writes one line to every target.
+    ///
+    /// Returns whether anyone still listens: a closed pipe is given up on without an error.
+    pub fn line(&mut self, event: Event, entry: &Entry, time: jiff::Timestamp) -> anyhow::Result<bool> {
+        let mut failure = None;
+        let mut line = Vec::new();
+        self.sinks.retain_mut(|sink| {
+            line.clear();
+            let written = stream_line(sink.target.format, event, entry, time, &sink.options, &mut line)
+                .and_then(|()| sink.out.write_all(&line))
+                .and_then(|()| sink.out.flush());
+            match written {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
+                Err(error) => {
+                    let place = sink.target.file.as_ref().map_or("standard output".into(), |f| f.display().to_string());
+                    failure = Some(anyhow::Error::new(error).context(format!("writing to {place}")));
+                    true
+                }
+            }
+        });
+        failure.map_or(Ok(!self.sinks.is_empty()), Err)
+    }
+}

@@ -1,0 +1,103 @@
+//! What kaudit tells about itself: log lines on standard error.
+//!
+//! Invariant: the clients below kaudit do not log below `error` unless asked by name. They put whole response bodies
+//! into their warnings, and a body may be a Secret.
+
+use std::io;
+
+use anyhow::Context as _;
+use clap::ColorChoice;
+use tracing_subscriber::{
+    EnvFilter, filter::LevelFilter, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
+
+use crate::cli::{Log, LogFormat, Mode};
+
+/// What is kept quiet, whatever the level; a directive that names one of them wins.
+const QUIET: &str = "kube=error,kube_client=error,kube_core=error,kube_runtime=error,hyper=error,hyper_util=error,\
+                     h2=error,rustls=error,tower=error,axum=error";
+
+/// Starts logging; to be called once.
+pub fn init(log: &Log, mode: Mode) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(directives(log, mode)).context("reading --log-level")?;
+    let registry = tracing_subscriber::registry().with(filter);
+    match log.format {
+        LogFormat::Json => registry.with(fmt::layer().json().flatten_event(true).with_writer(io::stderr)).try_init(),
+        // Somebody waits for the end and sees no other lines: neither the time nor the module helps.
+        LogFormat::Text if mode != Mode::Watch => registry
+            .with(fmt::layer().with_writer(io::stderr).with_ansi(colored(log.color)).with_target(false).without_time())
+            .try_init(),
+        LogFormat::Text => registry.with(fmt::layer().with_writer(io::stderr).with_ansi(colored(log.color))).try_init(),
+    }
+    .context("starting the log")
+}
+
+/// Checks a filter as far as it can be without starting to log.
+///
+/// # Errors
+///
+/// What is wrong, for the user.
+pub fn check_filter(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("expected a level (error, warn, info, debug, trace, off) or a filter such as kaudit=debug".into());
+    }
+    // The library takes a bare word for a target, so a misspelt level would silence everything.
+    let bare =
+        text.split(',').map(str::trim).find(|part| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err());
+    if let Some(word) = bare {
+        return Err(format!("{word:?} is no level (error, warn, info, debug, trace, off)"));
+    }
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Returns the whole filter: what is quiet, then the user's or the default of the mode.
+fn directives(log: &Log, mode: Mode) -> String {
+    let usual = if mode == Mode::Watch { "info" } else { "warn" };
+    match log.level.as_deref().unwrap_or(usual).trim() {
+        "off" => "off".to_owned(),
+        level => format!("{QUIET},{level}"),
+    }
+}
+
+fn colored(color: ColorChoice) -> bool {
+    match color {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(level: Option<&str>, mode: Mode) -> String {
+        let log = Log { level: level.map(str::to_owned), format: LogFormat::Text, color: ColorChoice::Never };
+        EnvFilter::try_new(directives(&log, mode)).unwrap().to_string()
+    }
+
+    #[test]
+    fn clients_stay_quiet_unless_named() {
+        assert!(shown(None, Mode::Watch).contains("kube_client=error"));
+        let debug = shown(Some("debug"), Mode::Watch);
+        assert!(debug.contains("kube_client=error") && debug.ends_with("debug"), "{debug}");
+        let named = shown(Some("info,kube_client=trace"), Mode::Once);
+        assert!(named.contains("kube_client=trace") && !named.contains("kube_client=error"), "{named}");
+    }
+
+    #[test]
+    fn short_runs_only_warn() {
+        assert!(shown(None, Mode::Watch).ends_with("info"));
+        assert!(shown(None, Mode::Once).ends_with("warn"));
+        assert!(shown(None, Mode::Files).ends_with("warn"));
+    }
+
+    #[test]
+    fn filters_are_checked_at_once() {
+        assert!(check_filter("info,kaudit::informer=debug").is_ok());
+        assert!(check_filter("kaudit=loud").is_err());
+        assert!(check_filter("inof").is_err());
+        assert_eq!(shown(Some("off"), Mode::Watch), "off");
+        assert!(check_filter(" ").is_err());
+    }
+}
