@@ -22,23 +22,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     metrics::{self, Metrics},
     output::AuditResult,
+    pipeline::Progress,
 };
 
 /// How long the pipeline may take to tell its state.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long open requests may take after the end was asked for.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// What has to be there before kaudit does its work.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Readiness {
-    /// Whether the gate is open.
-    pub gate_open: bool,
-    /// Whether policies are loaded.
-    pub policies_loaded: bool,
-    /// The kinds that the gate still waits for, as people name them; shown, not judged.
-    pub waiting_for: Vec<String>,
-}
 
 /// A request for the state; the answer goes into it.
 pub type StatusRequest = oneshot::Sender<AuditResult>;
@@ -47,7 +37,7 @@ pub type StatusRequest = oneshot::Sender<AuditResult>;
 #[derive(Debug, Clone)]
 pub struct Admin {
     /// Whether the pipeline is ready. When its sender is gone, so is the pipeline, and neither probe succeeds.
-    pub readiness: watch::Receiver<Readiness>,
+    pub progress: watch::Receiver<Progress>,
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// Whom `/status` asks.
@@ -121,20 +111,17 @@ async fn readyz(State(admin): State<Admin>) -> Response {
     if is_stopped(&admin) {
         return stopped();
     }
-    let readiness = admin.readiness.borrow().clone();
-    let waiting = if readiness.gate_open || readiness.waiting_for.is_empty() {
-        String::new()
+    let progress = admin.progress.borrow().clone();
+    let (code, body) = if progress.open {
+        (StatusCode::OK, "[+]policies loaded\n[+]initial sync\n".to_owned())
     } else {
-        format!(": waiting for {}", readiness.waiting_for.join(", "))
+        let Progress { feeds_done, feeds, waiting_for, .. } = progress;
+        let waiting =
+            if waiting_for.is_empty() { String::new() } else { format!(", waits for {}", waiting_for.join(", ")) };
+        let body = format!("[+]policies loaded\n[-]initial sync: {feeds_done} of {feeds} lists read{waiting}\n");
+        (StatusCode::SERVICE_UNAVAILABLE, body)
     };
-    let mark = |good: bool| if good { '+' } else { '-' };
-    let body = format!(
-        "[{}]policies loaded\n[{}]initial sync{waiting}\n",
-        mark(readiness.policies_loaded),
-        mark(readiness.gate_open)
-    );
-    let ready = readiness.policies_loaded && readiness.gate_open;
-    (if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, body).into_response()
+    (code, body).into_response()
 }
 
 async fn show_metrics(State(admin): State<Admin>) -> Response {
@@ -162,7 +149,7 @@ async fn ask(pipeline: &mpsc::Sender<StatusRequest>, patience: Duration) -> Opti
 }
 
 fn is_stopped(admin: &Admin) -> bool {
-    admin.readiness.has_changed().is_err()
+    admin.progress.has_changed().is_err()
 }
 
 fn stopped() -> Response {
@@ -183,7 +170,7 @@ mod tests {
 
     struct Running {
         address: SocketAddr,
-        readiness: watch::Sender<Readiness>,
+        progress: watch::Sender<Progress>,
         requests: mpsc::Receiver<StatusRequest>,
         shutdown: CancellationToken,
         task: JoinHandle<anyhow::Result<()>>,
@@ -192,12 +179,12 @@ mod tests {
     async fn start() -> Running {
         let server = bind("127.0.0.1:0").await.unwrap();
         let address = server.address();
-        let (readiness, receiver) = watch::channel(Readiness::default());
+        let (progress, receiver) = watch::channel(Progress::default());
         let (status, requests) = mpsc::channel(1);
-        let admin = Admin { readiness: receiver, metrics: Arc::new(Metrics::new()), status };
+        let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::new()), status };
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(server.serve(admin, shutdown.clone()));
-        Running { address, readiness, requests, shutdown, task }
+        Running { address, progress, requests, shutdown, task }
     }
 
     async fn get(address: SocketAddr, path: &'static str) -> String {
@@ -217,14 +204,14 @@ mod tests {
         let response = get(running.address, "/readyz").await;
         assert!(response.starts_with("HTTP/1.1 503"), "{response}");
         let waiting_for = vec!["pods".to_owned(), "deployments.apps".to_owned()];
-        running.readiness.send_replace(Readiness { gate_open: false, policies_loaded: true, waiting_for });
+        running.progress.send_replace(Progress { feeds: 9, feeds_done: 7, waiting_for, ..Progress::default() });
         let response = get(running.address, "/readyz").await;
-        let body = "[+]policies loaded\n[-]initial sync: waiting for pods, deployments.apps\n";
+        let body = "[+]policies loaded\n[-]initial sync: 7 of 9 lists read, waits for pods, deployments.apps\n";
         assert!(response.ends_with(body), "{response}");
-        running.readiness.send_replace(Readiness { gate_open: true, policies_loaded: true, waiting_for: vec![] });
+        running.progress.send_replace(Progress { open: true, ..Progress::default() });
         assert!(get(running.address, "/readyz").await.starts_with("HTTP/1.1 200"));
         assert!(get(running.address, "/livez").await.ends_with("ok\n"));
-        drop(running.readiness);
+        drop(running.progress);
         assert!(get(running.address, "/readyz").await.starts_with("HTTP/1.1 503"));
         assert!(get(running.address, "/livez").await.starts_with("HTTP/1.1 503"));
     }

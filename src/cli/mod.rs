@@ -10,12 +10,15 @@ use clap::{
     builder::{BoolishValueParser, NonEmptyStringValueParser},
 };
 
-use crate::output::{FailOn, Target};
+use crate::{
+    discovery::KindPattern,
+    output::{FailOn, Target},
+};
 
 mod values;
 
+pub use values::Recorder;
 pub(crate) use values::nearest;
-pub use values::{KindPattern, Recorder};
 
 /// Audit Kubernetes objects of every kind by Rego policies
 #[derive(Debug, Parser)]
@@ -66,6 +69,8 @@ EXAMPLES:
     kaudit check -p policies
   Judge what is in two namespaces now, for a pipeline
     kaudit check --once -n shop -n billing -o text -o json=audit.json
+  Judge Deployments and StatefulSets only
+    kaudit check --once --exclude '*' --include deploy,sts
   Judge rendered manifests, without a cluster
     helm template chart | kaudit check -f -";
 
@@ -217,7 +222,7 @@ pub struct Scope {
     )]
     pub namespace: Vec<String>,
 
-    /// Judge only these kinds, or bring back one that is left out by default; repeatable
+    /// Judge these kinds although they are left out, by default or by --exclude; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_INCLUDE", value_delimiter = ',')]
     pub include: Vec<KindPattern>,
 

@@ -1,13 +1,10 @@
 //! Values of options: how they are written and what they mean.
 
-use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 
-use crate::{
-    object::Kind,
-    output::{Format, Target},
-};
+use crate::output::{Format, Target};
 
 /// What kaudit writes into the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -18,64 +15,6 @@ pub enum Recorder {
     Status,
     /// Nothing
     None,
-}
-
-/// One KIND of `--include` and `--exclude`: a plural, singular, kind or short name, each with or without a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KindPattern {
-    /// Lower case; `None` is `*`.
-    name: Option<String>,
-    /// Lower case, empty for the core group; `None` is any.
-    group: Option<String>,
-    written: String,
-}
-
-impl KindPattern {
-    /// Whether `kind` is meant.
-    pub fn matches(&self, kind: &Kind) -> bool {
-        let group = self.group.as_ref().is_none_or(|group| group.eq_ignore_ascii_case(&kind.group));
-        let named = self.name.as_ref().is_none_or(|name| {
-            [&kind.plural, &kind.kind, &kind.singular]
-                .into_iter()
-                .chain(&kind.short_names)
-                .any(|own| own.eq_ignore_ascii_case(name))
-        });
-        group && named
-    }
-
-    /// Whether it is a bare `*`, which says nothing about any single kind.
-    pub fn is_everything(&self) -> bool {
-        self.name.is_none() && self.group.is_none()
-    }
-}
-
-impl FromStr for KindPattern {
-    type Err = String;
-
-    fn from_str(written: &str) -> Result<Self, String> {
-        let text = written.trim().to_ascii_lowercase();
-        let (name, group) = match text.split_once('.') {
-            Some((name, group)) => (name, Some(group)),
-            None => (text.as_str(), None),
-        };
-        let word =
-            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
-        if (name != "*" && !word(name)) || group.is_some_and(|group| !word(group)) {
-            return Err("expected a kind such as deployments, Deployment, deploy, deployments.apps, *.apps or *".into());
-        }
-        Ok(Self {
-            name: (name != "*").then(|| name.to_owned()),
-            group: group.map(|group| if group == "core" { String::new() } else { group.to_owned() }),
-            written: written.trim().to_owned(),
-        })
-    }
-}
-
-/// Shows it as it was written.
-impl fmt::Display for KindPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.written)
-    }
 }
 
 /// Parses `FORMAT[=FILE]`; the file `-` is standard output.
@@ -165,45 +104,6 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn deployments() -> Kind {
-        Kind {
-            group: "apps".into(),
-            version: "v1".into(),
-            plural: "deployments".into(),
-            kind: "Deployment".into(),
-            singular: "deployment".into(),
-            short_names: vec!["deploy".into()],
-            namespaced: true,
-        }
-    }
-
-    #[test]
-    fn kinds_are_found_by_every_name() {
-        for (pattern, found) in [
-            ("deployments", true),
-            ("Deployment", true),
-            ("DEPLOY", true),
-            ("deployments.apps", true),
-            ("deploy.apps", true),
-            ("*.apps", true),
-            ("*", true),
-            ("*.core", false),
-            ("*.batch", false),
-            ("deployments.extensions", false),
-            ("deployments.core", false),
-            ("pods", false),
-        ] {
-            assert_eq!(pattern.parse::<KindPattern>().unwrap().matches(&deployments()), found, "{pattern}");
-        }
-    }
-
-    #[test]
-    fn kinds_must_be_words() {
-        for pattern in ["", " ", ".apps", "deployments.", "*.*", "a b", "dep*", "a/b", "*."] {
-            assert!(pattern.parse::<KindPattern>().is_err(), "{pattern:?}");
-        }
-    }
 
     #[test]
     fn durations_need_a_unit() {

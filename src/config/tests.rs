@@ -1,10 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{
-    cli::{KindPattern, Secrets},
-    output::FailOn,
-};
+use crate::{cli::Secrets, discovery::KindPattern, output::FailOn};
 
 fn run(arguments: &[&str]) -> Result<Box<Check>, String> {
     let argv = ["kaudit", "check"].iter().chain(arguments).map(OsString::from);

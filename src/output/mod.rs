@@ -147,18 +147,6 @@ pub(crate) fn severity_name(severity: Severity) -> &'static str {
     }
 }
 
-/// Returns the name of `state` as results have it.
-pub(crate) fn state_name(state: State) -> &'static str {
-    match state {
-        State::Syncing => "syncing",
-        State::Synced => "synced",
-        State::Forbidden => "forbidden",
-        State::Failed => "failed",
-        State::TimedOut => "timedOut",
-        State::Excluded => "excluded",
-    }
-}
-
 /// Returns `time` in UTC, to the millisecond.
 fn shown_time(time: jiff::Timestamp) -> String {
     format!("{time:.3}")
@@ -335,7 +323,7 @@ impl From<&Policy> for PolicySummary {
         rules.sort();
         Self {
             name: policy.name.to_string(),
-            dialect: policy.dialect.as_str().to_owned(),
+            dialect: policy.dialect.to_string(),
             source: policy.source.to_string(),
             rules,
         }

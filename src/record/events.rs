@@ -109,7 +109,7 @@ impl EventSink {
             let telling = Telling { object, uid, violation: violation.clone(), resolved, at, queued };
             if self.queue.try_send(telling).is_err() {
                 self.overflow.fetch_add(1, Ordering::Relaxed);
-                self.metrics.recorder_drop("events", "overflow");
+                self.metrics.recorder_dropped("events", "overflow", 1);
             }
         }
     }
@@ -157,7 +157,7 @@ impl Recorder {
         });
         if budget.bucket.take(now, 1.0 / OBJECT_REFILL.as_secs_f64()).is_some() {
             budget.held_back += 1;
-            self.writer.metrics.recorder_drop("events", "object_rate");
+            self.writer.metrics.recorder_dropped("events", "object_rate", 1);
             return;
         }
         let name = name(&telling);
@@ -252,9 +252,9 @@ impl Writer {
         let mut answered = 0;
         loop {
             let Err(error) = api.create(&PostParams::default(), &event).await else {
-                self.metrics.recorder_write("events");
+                self.metrics.recorder_wrote("events");
                 if let Some(queued) = queued {
-                    self.metrics.event_latency(queued.elapsed());
+                    self.metrics.event_after(queued.elapsed());
                 }
                 self.health.send_if_modified(|trouble| !std::mem::take(trouble).is_empty());
                 return;
@@ -264,7 +264,7 @@ impl Writer {
                 Failure::Normal(reason) => {
                     debug!(namespace, reason, "Event not written");
                     if reason != "already_exists" {
-                        self.metrics.recorder_drop("events", reason);
+                        self.metrics.recorder_dropped("events", reason, 1);
                     }
                     return;
                 }
@@ -272,7 +272,7 @@ impl Writer {
                 Failure::Later | Failure::Refused(_) => {
                     self.trouble(&format!("Events cannot be written in namespace {namespace}: {}", describe(&error)));
                     let reason = if let Failure::Refused(reason) = failure(&error) { reason } else { "unavailable" };
-                    self.metrics.recorder_drop("events", reason);
+                    self.metrics.recorder_dropped("events", reason, 1);
                     return;
                 }
             }

@@ -178,7 +178,7 @@ impl Recorder {
         let summary = &overview.summary;
         let policies: Vec<Value> = overview.policies.policies.iter().map(|policy| {
             let [fail, warn, error] = overview.by_policy.get(&policy.name).copied().unwrap_or_default();
-            json!({"name": policy.name, "dialect": policy.dialect.as_str(), "source": policy.source, "rules": policy.rules.len(),
+            json!({"name": policy.name, "dialect": policy.dialect.to_string(), "source": policy.source, "rules": policy.rules.len(),
                 "fail": fail, "warn": warn, "error": error})
         }).collect();
         json!({
@@ -207,12 +207,12 @@ impl Recorder {
         self.last = Some(Instant::now());
         match timeout(Duration::from_secs(10), self.try_write(&mut status)).await {
             Ok(Ok(())) => {
-                self.settings.metrics.recorder_write("status");
+                self.settings.metrics.recorder_wrote("status");
                 (self.written, self.behind, self.refused_until) = (status, false, None);
                 self.told.clear();
             }
             Ok(Err(error)) => self.failed(&error),
-            Err(_) => self.settings.metrics.recorder_drop("status", "timeout"),
+            Err(_) => self.settings.metrics.recorder_dropped("status", "timeout", 1),
         }
     }
 
@@ -270,7 +270,7 @@ impl Recorder {
         if failure(error) != Failure::Later {
             self.refused_until = Some(Instant::now() + REFUSED);
         }
-        self.settings.metrics.recorder_drop("status", reason);
+        self.settings.metrics.recorder_dropped("status", reason, 1);
         if self.told != reason {
             reason.clone_into(&mut self.told);
             let audit = format!("{}/{}", self.settings.namespace, self.settings.name);
