@@ -1,0 +1,72 @@
+//! What a user sees of the command line itself: exit code, standard output and standard error of the real binary.
+//!
+//! What judging gives is tested where it is rendered; here is what only a process has: its environment and its code.
+
+use std::{fs, path::Path, process::Command};
+
+use insta_cmd::assert_cmd_snapshot;
+
+/// Returns `kaudit` in `folder`, with nothing of the environment that could change what it says.
+fn kaudit(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kaudit"));
+    command.env_clear().current_dir(folder).args(arguments);
+    command
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_cmd_snapshot!("help", kaudit(folder.path(), &["--help"]));
+    assert_cmd_snapshot!("help_check", kaudit(folder.path(), &["check", "--help"]));
+    let version = kaudit(folder.path(), &["--version"]).output().unwrap();
+    assert!(version.status.success());
+    assert_eq!(String::from_utf8_lossy(&version.stdout), concat!("kaudit ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn usage_errors_are_2() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_cmd_snapshot!("no_command", kaudit(folder.path(), &[]));
+    assert_cmd_snapshot!("unknown_command", kaudit(folder.path(), &["chek"]));
+    assert_cmd_snapshot!("unknown_format", kaudit(folder.path(), &["check", "--once", "-o", "jsno"]));
+    assert_cmd_snapshot!("files_and_context", kaudit(folder.path(), &["check", "-f", "a.yaml", "--context", "prod"]));
+}
+
+#[test]
+fn the_environment_is_checked_like_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut unknown = kaudit(folder.path(), &["check", "--once"]);
+    assert_cmd_snapshot!("environment_unknown_format", unknown.env("KAUDIT_OUTPUT", "text,jsno"));
+    let mut level = kaudit(folder.path(), &["check"]);
+    assert_cmd_snapshot!("environment_log_level", level.env("KAUDIT_LOG", "inof"));
+    let mut once = kaudit(folder.path(), &["check", "--initial", "skip"]);
+    assert_cmd_snapshot!("environment_once", once.env("KAUDIT_ONCE", "true"));
+    // A more direct flag wins over a file, and so does the environment.
+    fs::write(folder.path().join("kaudit.yaml"), "once: true\nfail-on: warn\n").unwrap();
+    let mut not_once = kaudit(folder.path(), &["check", "-o", "json"]);
+    not_once.envs([("KAUDIT_ONCE", "false"), ("KAUDIT_CONFIG", "kaudit.yaml")]);
+    assert_cmd_snapshot!("environment_over_file", not_once);
+    // Two paths, not one with a comma: the second standard input gives it away.
+    let mut lists = kaudit(folder.path(), &["check"]);
+    assert_cmd_snapshot!("environment_lists", lists.env("KAUDIT_FILENAME", "-,-"));
+}
+
+#[test]
+fn errors_in_the_file_name_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("kaudit.yaml"), "once: true\nfailOn: warn\n").unwrap();
+    assert_cmd_snapshot!("file_unknown_setting", kaudit(folder.path(), &["check", "--config", "kaudit.yaml"]));
+    fs::write(folder.path().join("kaudit.yaml"), "once: true\nfail-on: maybe\n").unwrap();
+    assert_cmd_snapshot!("file_wrong_value", kaudit(folder.path(), &["check", "--config", "kaudit.yaml"]));
+    assert_cmd_snapshot!("file_missing", kaudit(folder.path(), &["check", "--config", "nowhere.yaml"]));
+}
+
+#[test]
+fn completions_go_to_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = kaudit(folder.path(), &["completions", shell]).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{shell}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("sync-timeout"), "{shell}");
+    }
+}
