@@ -1,0 +1,58 @@
+# METADATA
+# title: Images
+# description: An image reference should name one image, today and tomorrow.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/containers/images/#image-names
+package images
+
+# METADATA
+# title: Tag latest or none
+# description: The tag latest, also where no tag stands, is another image after the next push.
+# custom:
+#   id: IMG-01
+#   severity: medium
+deny_latest_tag contains result if {
+	some container in data.lib.workload.containers
+	image := container.spec.image
+	is_latest(image)
+	result := data.lib.workload.flaw(
+		container, "image", image,
+		sprintf("runs the image \"%s\", which changes with every push: name a version or a digest", [image]),
+	)
+}
+
+# METADATA
+# title: No digest
+# description: A tag can be moved to another image; a digest can't.
+# custom:
+#   id: IMG-02
+#   severity: low
+warn_missing_digest contains result if {
+	some container in data.lib.workload.containers
+	image := container.spec.image
+	is_tagged(image)
+	result := data.lib.workload.flaw(
+		container, "image", image,
+		sprintf("runs the image \"%s\" by a tag, which can be moved: add the digest (@sha256:…)", [image]),
+	)
+}
+
+is_latest(image) if {
+	is_string(image)
+	image != ""
+	tag(image) == "latest"
+}
+
+is_tagged(image) if {
+	is_string(image)
+	not contains(image, "@")
+	tag(image) != "latest"
+}
+
+# METADATA
+# description: The tag, with the digest behind it if there is one. The colon of a registry's port stands before the last slash.
+tag(image) := found if {
+	segments := split(image, "/")
+	last := segments[count(segments) - 1]
+	found := split(last, ":")[1]
+} else := "latest"

@@ -1,0 +1,48 @@
+package images_test
+
+import data.lib.build_test as build
+
+digest := "sha256:9b2c5a1f0d3e4b6a7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80910213243"
+
+test_latest_or_no_tag if {
+	every image in ["web", "shop/web", "registry.example.com/web", "registry.example.com:5000/web", "web:latest", "registry.example.com:5000/shop/web:latest"] {
+		every workload in build.with_container({"image": image}) {
+			count(data.images.deny_latest_tag) == 1 with input as workload
+			count(data.images.warn_missing_digest) == 0 with input as workload
+		}
+	}
+}
+
+test_version_tag if {
+	every image in ["web:1.4", "registry.example.com:5000/shop/web:1.4.2", "web:latest-arm64"] {
+		every workload in build.with_container({"image": image}) {
+			count(data.images.deny_latest_tag) == 0 with input as workload
+			count(data.images.warn_missing_digest) == 1 with input as workload
+		}
+	}
+}
+
+test_digest if {
+	every name in ["web", "web:latest", "registry.example.com:5000/shop/web:1.4.2"] {
+		every workload in build.with_container({"image": sprintf("%s@%s", [name, digest])}) {
+			count(data.images.deny_latest_tag) == 0 with input as workload
+			count(data.images.warn_missing_digest) == 0 with input as workload
+		}
+	}
+}
+
+# A template may leave the image to whoever fills it in.
+test_no_image if {
+	every image in ["", null] {
+		count(data.images.deny_latest_tag) == 0 with input as build.pod_with_container({"image": image})
+		count(data.images.warn_missing_digest) == 0 with input as build.pod_with_container({"image": image})
+	}
+}
+
+test_messages if {
+	latest := data.images.deny_latest_tag with input as build.pod_with_container({"image": "web"})
+	build.messages(latest) == {"container \"web\" runs the image \"web\", which changes with every push: name a version or a digest"}
+	build.fields(latest) == {"spec.containers[0].image"}
+	tagged := data.images.warn_missing_digest with input as build.pod_with_container({"image": "web:1"})
+	build.messages(tagged) == {"container \"web\" runs the image \"web:1\" by a tag, which can be moved: add the digest (@sha256:…)"}
+}

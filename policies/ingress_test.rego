@@ -1,0 +1,55 @@
+package ingress_test
+
+import data.lib.build_test as build
+
+ingress(spec) := {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "shop"}, "spec": spec}
+
+for_host(host, tls) := ingress({"rules": [{"host": host, "http": {"paths": []}}], "tls": tls})
+
+test_no_tls if {
+	every spec in [
+		{"defaultBackend": {"service": {"name": "web"}}},
+		{"rules": [{"host": "shop.example.com"}]},
+		{"rules": [{"host": "shop.example.com"}], "tls": null},
+		{"rules": [{"host": "shop.example.com"}], "tls": []},
+	] {
+		count(data.ingress.deny_missing_tls) == 1 with input as ingress(spec)
+		count(data.ingress.warn_uncovered_host) == 0 with input as ingress(spec)
+	}
+}
+
+test_covered_hosts if {
+	every covered in [
+		for_host("shop.example.com", [{"hosts": ["shop.example.com"], "secretName": "a"}]),
+		for_host("shop.example.com", [{"hosts": ["a.example.com"]}, {"hosts": ["b.example.com", "shop.example.com"]}]),
+		for_host("shop.example.com", [{"hosts": ["*.example.com"], "secretName": "a"}]),
+		for_host("*.example.com", [{"hosts": ["*.example.com"], "secretName": "a"}]),
+		for_host("shop.example.com", [{"secretName": "for-all"}]),
+		for_host("shop.example.com", [{"hosts": null, "secretName": "for-all"}]),
+		ingress({"rules": [{"http": {"paths": []}}], "tls": [{"secretName": "for-all"}]}),
+		ingress({"defaultBackend": {"service": {"name": "web"}}, "tls": [{"hosts": ["shop.example.com"]}]}),
+	] {
+		count(data.ingress.deny_missing_tls) == 0 with input as covered
+		count(data.ingress.warn_uncovered_host) == 0 with input as covered
+	}
+}
+
+test_uncovered_hosts if {
+	every uncovered in [
+		for_host("shop.example.com", [{"hosts": ["www.example.com"]}]),
+		for_host("a.shop.example.com", [{"hosts": ["*.example.com"]}]),
+		for_host("example.com", [{"hosts": ["*.example.com"]}]),
+		for_host("*.example.com", [{"hosts": ["shop.example.com"]}]),
+		ingress({"rules": [{"http": {"paths": []}}], "tls": [{"hosts": ["shop.example.com"]}]}),
+	] {
+		count(data.ingress.deny_missing_tls) == 0 with input as uncovered
+		count(data.ingress.warn_uncovered_host) == 1 with input as uncovered
+	}
+}
+
+test_messages if {
+	named := data.ingress.warn_uncovered_host with input as for_host("shop.example.com", [{"hosts": ["www.example.com"]}])
+	build.messages(named) == {"ingress serves host \"shop.example.com\" without TLS: add the host to spec.tls"}
+	nameless := data.ingress.warn_uncovered_host with input as ingress({"rules": [{"http": {}}], "tls": [{"hosts": ["a.example.com"]}]})
+	build.messages(nameless) == {"ingress serves every other host without TLS: add the host to spec.tls"}
+}

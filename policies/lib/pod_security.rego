@@ -1,0 +1,32 @@
+# METADATA
+# title: What both levels of the Pod Security Standards read
+package lib.pod_security
+
+# METADATA
+# description: Capabilities that the baseline level lets a container add.
+added_capabilities := {
+	"AUDIT_WRITE",
+	"CHOWN",
+	"DAC_OVERRIDE",
+	"FOWNER",
+	"FSETID",
+	"KILL",
+	"MKNOD",
+	"NET_BIND_SERVICE",
+	"SETFCAP",
+	"SETGID",
+	"SETPCAP",
+	"SETUID",
+	"SYS_CHROOT",
+}
+
+# METADATA
+# description: The capabilities that a container adds.
+added(container) := {capability |
+	capability := container.securityContext.capabilities.add[_]
+	is_string(capability)
+}
+
+# METADATA
+# description: Values of `procMount` that keep the default masks; null is as good as unset.
+masked_proc_mounts := {null, "Default"}

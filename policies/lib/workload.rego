@@ -1,0 +1,93 @@
+# METADATA
+# title: The pod of a workload
+# description: |
+#   Finds the pod in a Pod or in any built-in kind that holds a pod template, and words results about it.
+#   Of other kinds `spec` and `owners` are undefined and `containers` is empty: a rule that starts from them ends at once.
+package lib.workload
+
+# Kinds whose template is `spec.template`. Custom kinds of the same name are not of these versions.
+template_kinds := {"DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
+
+# Versions that are gone from the server still stand in old manifests.
+versions := {"apps/v1", "apps/v1beta1", "apps/v1beta2", "batch/v1", "batch/v1beta1", "extensions/v1beta1", "v1"}
+
+# METADATA
+# description: What has the pod's metadata and spec, the object itself or its template.
+holder := input if {
+	input.kind == "Pod"
+	input.apiVersion == "v1"
+} else := input.spec.template if {
+	input.kind in template_kinds
+	input.apiVersion in versions
+} else := input.spec.jobTemplate.spec.template if {
+	input.kind == "CronJob"
+	input.apiVersion in versions
+} else := input.template if {
+	input.kind == "PodTemplate"
+	input.apiVersion == "v1"
+}
+
+spec := holder.spec if is_object(holder.spec)
+
+# METADATA
+# description: Every container with the list that names it, in the order init, main, ephemeral.
+containers := [owner |
+	some list in ["initContainers", "containers", "ephemeralContainers"]
+	container := spec[list][i]
+	is_object(container)
+	owner := {"list": list, "index": i, "name": name(container), "spec": container}
+]
+
+# METADATA
+# description: The pod (`list` is empty) and every container, for settings that both can make.
+owners := array.concat([{"list": "", "index": 0, "name": "", "spec": spec}], containers)
+
+# METADATA
+# description: The name of a container or volume; an incomplete manifest may have none.
+name(part) := object.get(part, "name", "")
+
+is_windows if spec.os.name == "windows"
+
+# METADATA
+# description: With `hostUsers` false, root of the container is nobody on the node.
+in_user_namespace if spec.hostUsers == false
+
+# METADATA
+# description: The result for one owner; `text` is what follows its name in the sentence.
+flaw(owner, field, value, text) := {
+	"msg": sprintf("%s %s", [label(owner), text]),
+	"details": {
+		"container": owner.name,
+		"field": sprintf("%s.%s", [path(owner), field]),
+		"value": value,
+	},
+}
+
+# METADATA
+# description: The result for something of the pod that is no container.
+pod_flaw(field, value, msg) := {
+	"msg": msg,
+	"details": {"field": sprintf("%s.%s", [spec_path, field]), "value": value},
+}
+
+label(owner) := "pod" if owner.list == ""
+
+label(owner) := sprintf("container \"%v\"", [owner.name]) if owner.list == "containers"
+
+label(owner) := sprintf("init container \"%v\"", [owner.name]) if owner.list == "initContainers"
+
+label(owner) := sprintf("ephemeral container \"%v\"", [owner.name]) if owner.list == "ephemeralContainers"
+
+path(owner) := spec_path if owner.list == ""
+
+path(owner) := sprintf("%s.%s[%d]", [spec_path, owner.list, owner.index]) if owner.list != ""
+
+spec_path := "spec" if {
+	input.kind == "Pod"
+} else := "template.spec" if {
+	input.kind == "PodTemplate"
+} else := "spec.jobTemplate.spec.template.spec" if {
+	input.kind == "CronJob"
+} else := "spec.template.spec"
+
+metadata_path := sprintf("%smetadata", [trim_suffix(spec_path, "spec")])

@@ -1,0 +1,100 @@
+package lib.workload_test
+
+import data.lib.build_test as build
+
+paths := [
+	"spec",
+	"spec.template.spec",
+	"spec.template.spec",
+	"spec.template.spec",
+	"spec.template.spec",
+	"spec.template.spec",
+	"spec.template.spec",
+	"spec.jobTemplate.spec.template.spec",
+	"template.spec",
+]
+
+test_pod_of_every_kind if {
+	workloads := build.workloads(build.spec)
+	count(workloads) == count(paths)
+	every i, workload in workloads {
+		data.lib.workload.spec == build.spec with input as workload
+		count(data.lib.workload.containers) == 1 with input as workload
+		data.lib.workload.spec_path == paths[i] with input as workload
+	}
+}
+
+test_kinds_without_pod if {
+	every workload in [
+		{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}},
+		{"apiVersion": "v1", "kind": "Service", "spec": {"template": {"spec": build.spec}}},
+		build.templated("serving.example.com/v1", "Deployment", build.spec),
+		{"apiVersion": "example.com/v1", "kind": "Pod", "spec": build.spec},
+		object.union(build.cron_job(build.spec), {"apiVersion": "batch.example.com/v1"}),
+		object.union(build.cron_job(build.spec), {"kind": "CronJobSet"}),
+		object.union(build.pod_template(build.spec), {"apiVersion": "example.com/v1"}),
+		object.union(build.pod_template(build.spec), {"kind": "PodPreset"}),
+		{"apiVersion": "apps/v1", "kind": "Deployment", "spec": {}},
+		{},
+	] {
+		data.lib.workload.containers == [] with input as workload
+		not data.lib.workload.holder with input as workload
+	}
+}
+
+test_versions_of_old_manifests if {
+	workload := build.templated("extensions/v1beta1", "Deployment", build.spec)
+	count(data.lib.workload.containers) == 1 with input as workload
+}
+
+test_containers_of_every_list if {
+	spec := {
+		"containers": [{"name": "a"}, {"name": "b"}],
+		"initContainers": [{"name": "c"}],
+		"ephemeralContainers": [{"name": "d"}],
+	}
+	labels := [data.lib.workload.label(owner) | some owner in data.lib.workload.owners] with input as build.pod(spec)
+	labels == [
+		"pod",
+		"init container \"c\"",
+		"container \"a\"",
+		"container \"b\"",
+		"ephemeral container \"d\"",
+	]
+}
+
+test_incomplete_containers if {
+	names := {owner.name | some owner in data.lib.workload.containers} with input as build.pod({
+		"containers": [{"image": "a"}, null],
+		"initContainers": null,
+	})
+	names == {""}
+}
+
+test_flaw_says_where if {
+	owners := data.lib.workload.owners with input as build.cron_job(build.spec)
+	result := data.lib.workload.flaw(owners[1], "image", "x", "is odd: change it") with input as build.cron_job(build.spec)
+	result == {
+		"msg": "container \"web\" is odd: change it",
+		"details": {
+			"container": "web",
+			"field": "spec.jobTemplate.spec.template.spec.containers[0].image",
+			"value": "x",
+		},
+	}
+	pod := data.lib.workload.flaw(owners[0], "os", "y", "is odd") with input as build.pod(build.spec)
+	pod == {"msg": "pod is odd", "details": {"container": "", "field": "spec.os", "value": "y"}}
+}
+
+test_windows if {
+	data.lib.workload.is_windows with input as build.pod({"os": {"name": "windows"}})
+	not data.lib.workload.is_windows with input as build.pod({"os": {"name": "linux"}})
+	not data.lib.workload.is_windows with input as build.pod({})
+}
+
+test_user_namespace if {
+	data.lib.workload.in_user_namespace with input as build.pod({"hostUsers": false})
+	not data.lib.workload.in_user_namespace with input as build.pod({"hostUsers": true})
+	not data.lib.workload.in_user_namespace with input as build.pod({"hostUsers": null})
+	not data.lib.workload.in_user_namespace with input as build.pod({})
+}

@@ -1,0 +1,186 @@
+# METADATA
+# title: Pod Security Standards, restricted
+# description: |
+#   What the restricted level of version 1.36 asks beyond baseline, one rule a control. A pod meets the restricted
+#   level when neither this package nor pod_security.baseline has a violation.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
+package pod_security.restricted
+
+# METADATA
+# title: Volume types
+# description: Only volume types that come from the cluster's own API; hostPath is baseline's.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/storage/volumes/
+# custom:
+#   id: KPS-R01
+#   severity: medium
+deny_volume_types contains result if {
+	volume := data.lib.workload.spec.volumes[i]
+	source := volume[type]
+	source != null
+	not type in volume_fields
+	result := data.lib.workload.pod_flaw(
+		sprintf("volumes[%d].%s", [i, type]), source,
+		sprintf("volume \"%v\" is of the type %s: use a persistentVolumeClaim or another API volume", [data.lib.workload.name(volume), type]),
+	)
+}
+
+volume_fields := {
+	"name",
+	"configMap",
+	"csi",
+	"downwardAPI",
+	"emptyDir",
+	"ephemeral",
+	"hostPath",
+	"image",
+	"persistentVolumeClaim",
+	"projected",
+	"secret",
+}
+
+# METADATA
+# title: Privilege escalation
+# description: No process may gain more rights than its parent, as by a setuid file.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
+# custom:
+#   id: KPS-R02
+#   severity: medium
+deny_privilege_escalation contains result if {
+	some container in data.lib.workload.containers
+	not container.spec.securityContext.allowPrivilegeEscalation == false
+	not data.lib.workload.is_windows
+	result := data.lib.workload.flaw(
+		container, "securityContext.allowPrivilegeEscalation", set_value(container, "allowPrivilegeEscalation"),
+		"may gain privileges: set securityContext.allowPrivilegeEscalation: false",
+	)
+}
+
+# METADATA
+# title: Running as non-root
+# description: The kubelet must refuse to start an image as root, unless root is of a user namespace.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
+# custom:
+#   id: KPS-R03
+#   severity: medium
+deny_run_as_root contains result if {
+	some owner in possible_roots
+	not data.lib.workload.in_user_namespace
+	result := data.lib.workload.flaw(
+		owner, "securityContext.runAsNonRoot", set_value(owner, "runAsNonRoot"),
+		"may run as root: set securityContext.runAsNonRoot: true",
+	)
+}
+
+possible_roots contains owner if {
+	some owner in data.lib.workload.owners
+	owner.spec.securityContext.runAsNonRoot == false
+}
+
+possible_roots contains container if {
+	some container in data.lib.workload.containers
+	not is_set(container.spec, "runAsNonRoot")
+	not is_set(data.lib.workload.spec, "runAsNonRoot")
+}
+
+# METADATA
+# title: Running as user 0
+# description: User 0 is root of the node too, unless the pod has a user namespace of its own.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
+# custom:
+#   id: KPS-R04
+#   severity: medium
+deny_root_user contains result if {
+	some owner in data.lib.workload.owners
+	owner.spec.securityContext.runAsUser == 0
+	not data.lib.workload.in_user_namespace
+	result := data.lib.workload.flaw(
+		owner, "securityContext.runAsUser", 0,
+		"runs as user 0: set securityContext.runAsUser to another, or remove it",
+	)
+}
+
+# METADATA
+# title: Seccomp
+# description: A seccomp profile must be set; one that is switched off is baseline's.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tutorials/security/seccomp/
+# custom:
+#   id: KPS-R05
+#   severity: medium
+deny_missing_seccomp contains result if {
+	some container in data.lib.workload.containers
+	not is_set(container.spec, "seccompProfile")
+	not is_set(data.lib.workload.spec, "seccompProfile")
+	not data.lib.workload.is_windows
+	result := data.lib.workload.flaw(
+		container, "securityContext.seccompProfile", null,
+		"has no seccomp profile: set securityContext.seccompProfile.type: RuntimeDefault",
+	)
+}
+
+# METADATA
+# title: Capabilities
+# description: All capabilities are dropped and only NET_BIND_SERVICE comes back.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#set-capabilities-for-a-container
+# custom:
+#   id: KPS-R06
+#   severity: medium
+deny_capabilities contains result if {
+	some result in capability_flaws
+	not data.lib.workload.is_windows
+}
+
+capability_flaws contains result if {
+	some container in data.lib.workload.containers
+	dropped := {capability | capability := container.spec.securityContext.capabilities.drop[_]}
+	not "ALL" in dropped
+	result := data.lib.workload.flaw(
+		container, "securityContext.capabilities.drop", sort(dropped),
+		"keeps capabilities: set securityContext.capabilities.drop: [ALL]",
+	)
+}
+
+capability_flaws contains result if {
+	some container in data.lib.workload.containers
+	added := data.lib.pod_security.added(container.spec)
+
+	# What is outside the default set is baseline's.
+	extra := (added & data.lib.pod_security.added_capabilities) - {"NET_BIND_SERVICE"}
+	count(extra) > 0
+	result := data.lib.workload.flaw(
+		container, "securityContext.capabilities.add", sort(extra),
+		sprintf("adds capabilities: remove %s", [concat(", ", sort(extra))]),
+	)
+}
+
+# METADATA
+# title: /proc mount type
+# description: The masks over /proc stay, with a user namespace too.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
+# custom:
+#   id: KPS-R07
+#   severity: medium
+deny_proc_mount contains result if {
+	data.lib.workload.in_user_namespace
+	some container in data.lib.workload.containers
+	value := container.spec.securityContext.procMount
+	not value in data.lib.pod_security.masked_proc_mounts
+	result := data.lib.workload.flaw(
+		container, "securityContext.procMount", value,
+		sprintf("mounts /proc as \"%v\": remove securityContext.procMount", [value]),
+	)
+}
+
+# Null is as good as unset.
+is_set(spec, setting) if spec.securityContext[setting] != null
+
+set_value(owner, setting) := owner.spec.securityContext[setting]
+
+set_value(owner, setting) := null if not is_set(owner.spec, setting)

@@ -1,0 +1,52 @@
+# METADATA
+# title: Probes
+# description: How the kubelet knows that a container which runs for ever still does its work.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/
+package probes
+
+# METADATA
+# title: Readiness probe
+# description: Without one, traffic and roll-outs go on before the container can answer.
+# custom:
+#   id: PRB-01
+#   severity: low
+warn_missing_readiness contains result if {
+	some container in lasting_containers
+	object.get(container.spec, "readinessProbe", null) == null
+	result := data.lib.workload.flaw(
+		container, "readinessProbe", null,
+		"has no readiness probe: set readinessProbe",
+	)
+}
+
+# METADATA
+# title: Liveness probe
+# description: Without one, a container that hangs is never restarted.
+# custom:
+#   id: PRB-02
+#   severity: info
+warn_missing_liveness contains result if {
+	some container in lasting_containers
+	object.get(container.spec, "livenessProbe", null) == null
+	result := data.lib.workload.flaw(
+		container, "livenessProbe", null,
+		"has no liveness probe: set livenessProbe",
+	)
+}
+
+lasting_containers := [container |
+	is_lasting
+	some container in data.lib.workload.containers
+	container.list == "containers"
+]
+
+lasting_kinds := {"DaemonSet", "Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"}
+
+is_lasting if input.kind in lasting_kinds
+
+# A pod that may end has another restart policy than the default.
+is_lasting if {
+	input.kind == "Pod"
+	object.get(input, ["spec", "restartPolicy"], "Always") == "Always"
+}

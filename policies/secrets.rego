@@ -1,0 +1,39 @@
+# METADATA
+# title: Secrets
+# description: Passwords, tokens and keys belong into Secrets, not into the objects that use them.
+# related_resources:
+# - ref: https://kubernetes.io/docs/concepts/configuration/secret/
+package secrets
+
+# METADATA
+# title: Secret in an environment variable
+# description: |
+#   Who may read the workload reads the value, and so does every place that keeps manifests. The value itself is not
+#   repeated in the result.
+# related_resources:
+# - ref: https://kubernetes.io/docs/tasks/inject-data-application/distribute-credentials-secure/
+# custom:
+#   id: SEC-01
+#   severity: high
+deny_literal_secret contains result if {
+	some container in data.lib.workload.containers
+	variable := container.spec.env[i]
+	is_literal(variable.value)
+	is_secret_name(variable.name)
+	result := data.lib.workload.flaw(
+		container, sprintf("env[%d].value", [i]), variable.name,
+		sprintf("has the secret %s as plain text: use valueFrom.secretKeyRef", [variable.name]),
+	)
+}
+
+is_secret_name(name) if {
+	is_string(name)
+	regex.match(`(password|passwd|passphrase|secret|token|credentials?|(api|access|private|secret|signing|encryption)[_.-]?key|secret_key_base|(^|[_.-])(pass|pwd))$`, lower(name))
+}
+
+# Neither a switch, as in ALLOW_EMPTY_PASSWORD=yes, nor a reference to another variable.
+is_literal(value) if {
+	is_string(value)
+	not lower(value) in {"", "false", "no", "off", "on", "true", "yes"}
+	not regex.match(`^\$\([^()]+\)$`, value)
+}

@@ -1,0 +1,71 @@
+package secrets_test
+
+import data.lib.build_test as build
+
+test_secret_names if {
+	every name in [
+		"PASSWORD",
+		"DB_PASSWORD",
+		"PGPASSWORD",
+		"db.password",
+		"dbPassword",
+		"DB_PASS",
+		"MYSQL_PWD",
+		"API_KEY",
+		"APIKEY",
+		"STRIPE_API_KEY",
+		"AWS_SECRET_ACCESS_KEY",
+		"SECRET_KEY_BASE",
+		"JWT_SECRET",
+		"GITHUB_TOKEN",
+		"SSH_PRIVATE_KEY",
+		"KEY_PASSPHRASE",
+		"REGISTRY_CREDENTIALS",
+	] {
+		every workload in build.with_container({"env": [{"name": name, "value": "hunter2"}]}) {
+			count(data.secrets.deny_literal_secret) == 1 with input as workload
+		}
+	}
+}
+
+test_other_names if {
+	every name in [
+		"PASSWORD_FILE",
+		"DB_PASSWORD_MIN_LENGTH",
+		"TOKEN_URL",
+		"TOKEN_TTL_SECONDS",
+		"MAX_TOKENS",
+		"SECRET_NAME",
+		"API_KEY_HEADER",
+		"BYPASS",
+		"PWD_HISTORY",
+		"CACHE_KEY",
+		"MONKEY",
+	] {
+		count(data.secrets.deny_literal_secret) == 0 with input as build.pod_with_container({"env": [{"name": name, "value": "hunter2"}]})
+	}
+}
+
+test_no_literals if {
+	every variable in [
+		{"name": "DB_PASSWORD"},
+		{"name": "DB_PASSWORD", "value": ""},
+		{"name": "DB_PASSWORD", "value": null},
+		{"name": "DB_PASSWORD", "value": "$(SHARED_PASSWORD)"},
+		{"name": "ALLOW_EMPTY_PASSWORD", "value": "yes"},
+		{"name": "REQUIRE_TOKEN", "value": "True"},
+		{"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}},
+	] {
+		count(data.secrets.deny_literal_secret) == 0 with input as build.pod_with_container({"env": [variable]})
+	}
+	count(data.secrets.deny_literal_secret) == 0 with input as build.pod_with_container({"env": null})
+}
+
+test_value_is_not_repeated if {
+	pod := build.pod_with_container({"env": [{"name": "A", "value": "a"}, {"name": "DB_PASSWORD", "value": "hunter2"}]})
+	results := data.secrets.deny_literal_secret with input as pod
+	results == {{
+		"msg": "container \"web\" has the secret DB_PASSWORD as plain text: use valueFrom.secretKeyRef",
+		"details": {"container": "web", "field": "spec.containers[0].env[1].value", "value": "DB_PASSWORD"},
+	}}
+}

@@ -1,0 +1,27 @@
+package services_test
+
+service(spec) := {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
+
+test_external_ips if {
+	results := data.services.deny_external_ips with input as service({"externalIPs": ["192.0.2.1", "192.0.2.2"]})
+	results == {{
+		"msg": "service claims the external addresses 192.0.2.1, 192.0.2.2: remove spec.externalIPs",
+		"details": {"field": "spec.externalIPs", "value": ["192.0.2.1", "192.0.2.2"]},
+	}}
+	every spec in [{}, {"externalIPs": null}, {"externalIPs": []}, {"type": "LoadBalancer"}] {
+		count(data.services.deny_external_ips) == 0 with input as service(spec)
+	}
+}
+
+test_node_port if {
+	count(data.services.warn_node_port) == 1 with input as service({"type": "NodePort"})
+	every spec in [{}, {"type": null}, {"type": "ClusterIP"}, {"type": "LoadBalancer"}, {"type": "ExternalName"}] {
+		count(data.services.warn_node_port) == 0 with input as service(spec)
+	}
+}
+
+test_other_apis if {
+	other := {"apiVersion": "serving.example.com/v1", "kind": "Service", "spec": {"type": "NodePort", "externalIPs": ["192.0.2.1"]}}
+	count(data.services.warn_node_port) == 0 with input as other
+	count(data.services.deny_external_ips) == 0 with input as other
+}
