@@ -61,8 +61,8 @@ pub async fn run(
         let Some(now) = now else { continue };
         let status = recorder.status(&now, &trouble.borrow_and_update());
         recorder.behind = status != recorder.written;
-        let turned = status.get("conditions") != recorder.written.get("conditions");
-        if recorder.behind && (recorder.is_due(turned) || !going_on) {
+        recorder.turned = status.get("conditions") != recorder.written.get("conditions");
+        if recorder.behind && (recorder.is_due() || !going_on) {
             recorder.write(status).await;
         }
     }
@@ -75,6 +75,8 @@ struct Recorder {
     written: Value,
     /// There is something that the server does not have yet.
     behind: bool,
+    /// A condition is among it.
+    turned: bool,
     created: bool,
     last: Option<Instant>,
     /// Nothing is tried before.
@@ -99,6 +101,7 @@ impl Recorder {
             settings,
             written: Value::Null,
             behind: false,
+            turned: false,
             created: false,
             last: None,
             refused_until: None,
@@ -107,14 +110,15 @@ impl Recorder {
         }
     }
 
-    fn is_due(&self, turned: bool) -> bool {
+    fn is_due(&self) -> bool {
         let now = Instant::now();
-        let rest = if turned { AT_LEAST } else { COUNTS_EVERY };
+        let rest = if self.turned { AT_LEAST } else { COUNTS_EVERY };
         self.last.is_none_or(|last| now >= last + rest) && self.refused_until.is_none_or(|until| now >= until)
     }
 
     fn pause(&self) -> Duration {
-        let until = self.refused_until.into_iter().chain(self.last.map(|last| last + COUNTS_EVERY)).max();
+        let rest = if self.turned { AT_LEAST } else { COUNTS_EVERY };
+        let until = self.refused_until.into_iter().chain(self.last.map(|last| last + rest)).max();
         until.map_or(AT_LEAST, |until| until.saturating_duration_since(Instant::now())).max(AT_LEAST)
     }
 

@@ -1,0 +1,53 @@
+//! The walk of one object: seen, judged, told, mended, deleted.
+
+use serde_json::Value;
+
+use crate::support::{PATIENCE, Running, policies, results_in, run, wait_for};
+
+/// Denies every ConfigMap labelled `bad`, with the label's value in the message.
+pub(crate) const BAD_LABEL: &str = r#"
+package demo
+deny contains msg if {
+    input.kind == "ConfigMap"
+    value := input.metadata.labels.bad
+    msg := sprintf("label bad is %v", [value])
+}
+"#;
+
+#[tokio::test]
+async fn a_violation_appears_and_is_resolved_once() {
+    if !kaudit_controlplane::require() {
+        return;
+    }
+    let plane = kaudit_controlplane::shared().await;
+    let namespace = plane.temp_namespace("walk").await.unwrap();
+    let directory = policies(&[("demo.rego", BAD_LABEL)]);
+    let paths = ["--policies", directory.path().to_str().unwrap()];
+    let kaudit = Running::start(&plane.kubeconfig(), &[paths[0], paths[1], "--record=events"]).await;
+    kaudit.ready().await;
+
+    plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
+    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", "bad=yes"]).await.unwrap();
+    wait_for("the violation", || async { (results_in(&kaudit.status(), &namespace).len() == 1).then_some(()) }).await;
+    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", "bad-"]).await.unwrap();
+    wait_for("its end", || async { results_in(&kaudit.status(), &namespace).is_empty().then_some(()) }).await;
+
+    let events = || async {
+        let list = plane.kubectl(&["-n", &namespace, "get", "events.events.k8s.io", "-o", "json"]).await.unwrap();
+        let list: Value = serde_json::from_str(&list).unwrap();
+        let mut reasons: Vec<String> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| event["reason"].as_str().unwrap().to_owned())
+            .collect();
+        reasons.sort();
+        (reasons.len() == 2).then_some(reasons)
+    };
+    assert_eq!(wait_for("two events", events).await, ["PolicyResolved", "PolicyViolation"]);
+
+    let once = run(&plane.kubeconfig(), &["check", "--once", "-o", "json", paths[0], paths[1], "-n", &namespace]).await;
+    assert_eq!(once.code, Some(0), "{once:?}");
+    assert!(results_in(&once.json(), &namespace).is_empty(), "{PATIENCE:?}");
+    assert_eq!(kaudit.stop().await, Some(0));
+}

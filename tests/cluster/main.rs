@@ -1,0 +1,7 @@
+//! kaudit on a real control plane: etcd and kube-apiserver, started once for all tests of this binary.
+//!
+//! The real binary runs as its users run it, mostly as the chart's ServiceAccount. Tests share the cluster, so each
+//! makes namespaces of its own and looks only at those; what needs a whole cluster starts one.
+
+mod basics;
+mod support;

@@ -1,0 +1,182 @@
+//! What the tests share: running the real binary, and waiting for conditions with a deadline.
+
+use std::{
+    future::Future,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// How long anything that a test waits for may take; generous, as machines are shared.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks again and again until `probe` gives something; fails with what it is, and what `context` shows, after
+/// [`PATIENCE`].
+pub(crate) async fn wait_for<T, F: Future<Output = Option<T>>>(what: &str, mut probe: impl FnMut() -> F) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = probe().await {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// What a finished kaudit left behind.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Exit code.
+    pub(crate) code: Option<i32>,
+    /// Standard output.
+    pub(crate) stdout: String,
+    /// Standard error.
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// Standard output as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// The binary with a kubeconfig and nothing of the test's own environment that it would read.
+pub(crate) fn kaudit(kubeconfig: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kaudit"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("KAUDIT_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(arguments).env("KUBECONFIG", kubeconfig).env("NO_COLOR", "1").current_dir(env!("CARGO_MANIFEST_DIR"));
+    command
+}
+
+/// Runs kaudit to its end.
+pub(crate) async fn run(kubeconfig: &Path, arguments: &[&str]) -> Ended {
+    let mut command = kaudit(kubeconfig, arguments);
+    let output = tokio::task::spawn_blocking(move || command.stdin(Stdio::null()).output()).await.unwrap().unwrap();
+    Ended {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A long run under way. Ends with the test, however that ends.
+pub(crate) struct Running {
+    child: Child,
+    address: SocketAddr,
+    log: Arc<Mutex<String>>,
+}
+
+impl Running {
+    /// Starts `kaudit check` with `arguments`, waits until it listens. Results go to standard output and are dropped.
+    pub(crate) async fn start(kubeconfig: &Path, arguments: &[&str]) -> Self {
+        let mut command = kaudit(kubeconfig, &["check", "--listen=127.0.0.1:0", "--log-format=json"]);
+        let mut child =
+            command.args(arguments).stdout(Stdio::null()).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (stderr, copy) = (child.stderr.take().unwrap(), log.clone());
+        // Also keeps the pipe from filling up.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut log = copy.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        let address = wait_for("kaudit to listen", || async {
+            log.lock().unwrap().lines().find_map(|line| {
+                let line: Value = serde_json::from_str(line).ok()?;
+                line["address"].as_str()?.parse().ok()
+            })
+        })
+        .await;
+        Self { child, address, log }
+    }
+
+    /// Gets a path of its server; `None` if it does not answer with 200.
+    pub(crate) fn get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: kaudit\r\n\r\n").ok()?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).ok()?;
+        let (head, body) = response.split_once("\r\n\r\n")?;
+        head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
+    }
+
+    /// Waits until the gate is open.
+    pub(crate) async fn ready(&self) {
+        wait_for(&format!("readiness; log:\n{}", self.log()), || async { self.get("/readyz") }).await;
+    }
+
+    /// `/status` as JSON.
+    pub(crate) fn status(&self) -> Value {
+        let body = self.get("/status").unwrap_or_else(|| panic!("no /status; log:\n{}", self.log()));
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// The value of a metric line that begins with `series`.
+    pub(crate) fn metric(&self, series: &str) -> Option<f64> {
+        let metrics = self.get("/metrics")?;
+        metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+    }
+
+    /// Everything logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub(crate) async fn stop(mut self) -> Option<i32> {
+        let sent = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status().unwrap();
+        assert!(sent.success());
+        wait_for("kaudit to stop", || {
+            let ended = self.child.try_wait().unwrap();
+            async move { ended }
+        })
+        .await
+        .code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if std::thread::panicking() {
+            eprintln!("--- log of kaudit ---\n{}", self.log());
+        }
+    }
+}
+
+/// The results that concern a namespace, sorted, without what differs between runs.
+pub(crate) fn results_in(result: &Value, namespace: &str) -> Vec<Value> {
+    let results = result["results"].as_array().unwrap_or_else(|| panic!("no results in {result}"));
+    results.iter().filter(|entry| entry["resource"]["namespace"] == namespace).cloned().collect()
+}
+
+/// A directory of policies for one test.
+pub(crate) fn policies(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path: PathBuf = directory.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    directory
+}
