@@ -75,10 +75,16 @@ async fn config(access: &Access) -> anyhow::Result<Config> {
         None => None,
     };
     let Some(kubeconfig) = kubeconfig else {
-        let mut config = Config::infer().await.context(
-            "no cluster is configured: give --kubeconfig FILE or set KUBECONFIG (or audit files with -f, which needs \
-             no cluster)",
-        )?;
+        let mut config = Config::infer().await.map_err(|error| {
+            let mut reason: &dyn std::error::Error = &error;
+            while let Some(source) = reason.source() {
+                reason = source;
+            }
+            anyhow::anyhow!(
+                "no cluster is configured ({reason})\nGive --kubeconfig FILE or set KUBECONFIG; or audit files with -f, \
+                 which needs no cluster"
+            )
+        })?;
         // In a Pod the API server is reached directly, whatever the proxy variables say.
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
             config.proxy_url = proxy(&config);

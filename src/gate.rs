@@ -11,7 +11,11 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{cache::Feed, object::Kind, output::Coverage};
+use crate::{
+    cache::Feed,
+    object::{Kind, ObjectKey},
+    output::Coverage,
+};
 
 /// How far a kind is covered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -146,6 +150,15 @@ impl Gate {
     pub fn skipped(&mut self, feed: &Feed, name: String, why: String) {
         if let Some(known) = self.feeds.get_mut(feed) {
             known.skipped.insert(name, why);
+        }
+    }
+
+    /// Notes that an object can be read (again).
+    pub fn read(&mut self, feed: &Feed, key: &ObjectKey) {
+        if let Some(known) = self.feeds.get_mut(feed).filter(|known| !known.skipped.is_empty()) {
+            let name =
+                key.namespace.as_ref().map_or(key.name.to_string(), |namespace| format!("{namespace}/{}", key.name));
+            known.skipped.remove(&name);
         }
     }
 
@@ -320,8 +333,12 @@ mod tests {
         gate.discovered(Discovered::default());
         gate.skipped(&feed("pods", None), "n/a".into(), "expected a string".into());
         assert!(!gate.is_complete());
+        let key = ObjectKey { kind: feed("pods", None).kind, namespace: Some("n".into()), name: "a".into(), copy: 0 };
+        gate.read(&feed("pods", None), &key);
+        assert!(gate.is_complete(), "it was mended");
+        gate.skipped(&feed("pods", None), "n/a".into(), "expected a string".into());
         gate.listing(&feed("pods", None));
-        assert!(gate.is_complete());
+        assert!(gate.is_complete(), "a new list will say");
         let unserved =
             vec![Unserved { group: "metrics.example.com".into(), version: "v1".into(), message: "down".into() }];
         gate.discovered(Discovered { unserved, excluded: vec![] });

@@ -113,6 +113,8 @@ impl Reader<'_> {
                         .split_once(": ")
                         .filter(|(at, _)| at.starts_with("line "))
                         .map_or(&*text, |(_, text)| text);
+                    // The parser counts lines from the document's first.
+                    let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
                     self.unreadable(file, at, text);
                 }
             }

@@ -267,7 +267,7 @@ impl Pipeline {
             Change::Synced(feed) => self.synced(&feed, now),
             Change::Unreadable(feed, why) => {
                 // Said at each attempt, but told when it is new.
-                if self.gate.unreadable(&feed, why.clone()) {
+                if self.gate.unreadable(&feed, why.clone()) && !why.message.is_empty() {
                     warn!(%feed, state = why.state.as_str(), why = why.message, "Cannot be read, and is not judged until it can");
                 }
             }
@@ -283,6 +283,7 @@ impl Pipeline {
         if effect == Effect::Same {
             return;
         }
+        self.gate.read(feed, &key);
         if effect == Effect::Replaced {
             self.forget(&key);
         }

@@ -207,7 +207,13 @@ pub struct Summary {
 impl Coverage {
     /// Whether objects of the kind may have gone unjudged. A kind that was left out on purpose is no gap.
     pub fn is_gap(&self) -> bool {
-        !matches!(self.state, State::Synced | State::Excluded)
+        // A kind that was read has a message when some of its objects could not be.
+        self.state != State::Excluded && (self.state != State::Synced || !self.message.is_empty())
+    }
+
+    /// Whether it stands for documents that could not be read, instead of for a kind.
+    pub fn is_documents(&self) -> bool {
+        self.resource == "*" && self.version.is_empty()
     }
 
     /// Returns `plural` or `plural.group`, the way kubectl names a resource and `--exclude` takes it.

@@ -207,6 +207,10 @@ fn count(number: usize, noun: &str) -> String {
 }
 
 fn gap_line(gap: &Coverage, paint: Paint) -> String {
+    if gap.is_documents() {
+        let words = paint.with(AnsiColor::Yellow.on_default(), "not read:");
+        return format!("{words} {}", shown_line(&gap.message));
+    }
     let why = match gap.state {
         State::Forbidden => "forbidden",
         State::TimedOut => "timed out",
@@ -220,10 +224,11 @@ fn gap_line(gap: &Coverage, paint: Paint) -> String {
 
 /// Returns one line for each sort of gap, however many kinds it concerns.
 fn advice(gaps: &[&Coverage], errors: usize) -> Vec<String> {
-    let first = |state: State| gaps.iter().find(|gap| gap.state == state).map(|gap| quoted(&gap.name()));
+    let first =
+        |state: State| gaps.iter().find(|gap| gap.state == state && !gap.is_documents()).map(|gap| quoted(&gap.name()));
     let mut lines = Vec::new();
     if let Some(name) = first(State::Forbidden) {
-        lines.push(format!("  Grant get, list and watch on what is forbidden, or leave it out: --exclude {name}"));
+        lines.push(format!("  Grant list and watch on what is forbidden, or leave it out: --exclude {name}"));
     }
     if let Some(name) = first(State::Failed) {
         lines.push(format!("  What failed is often an API whose server is down; to leave it out: --exclude {name}"));
