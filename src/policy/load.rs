@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use regorus::{
-    Engine, Value,
+    Engine,
     unstable::{Module, Ref, Source},
 };
 use sha2::{Digest as _, Sha256};
@@ -19,6 +19,7 @@ use super::{
     problem::{LoadError, Problem, ProblemSeverity},
     references,
     unit::Unit,
+    value,
 };
 use crate::verdict::Digest;
 
@@ -103,7 +104,7 @@ fn unit(
 fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
     let mut engine = parse::engine(limits);
     builtins::guard(&mut engine)?;
-    engine.add_data(Value::from(serde_json::Value::Object(data.document.clone())))?;
+    engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
     Ok(engine)
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use regorus::unstable::{Module, Token, TokenKind};
 use serde_json::{Map, Value};
 
-use super::{files::File, problem::Problem, references::head_path};
+use super::{data::yaml_reason, files::File, problem::Problem, references::head_path};
 use crate::verdict::Severity;
 
 /// What annotations say of one policy or rule.
@@ -88,8 +88,7 @@ pub(crate) fn read(
             }
             Err(why) => {
                 let line = why.location().and_then(|place| u32::try_from(place.line()).ok()).unwrap_or(0);
-                let why = why.to_string();
-                let message = format!("METADATA is not valid YAML: {}", why.lines().next().unwrap_or_default());
+                let message = format!("METADATA is not valid YAML: {}", yaml_reason(&why));
                 problems.push(Problem::warning(&file.shown, message).at(&file.text, block.first + line, 1));
                 continue;
             }

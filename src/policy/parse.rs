@@ -104,7 +104,7 @@ pub(crate) fn told(text: &str) -> Told {
         .or_else(|| text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("-->")))
         .unwrap_or("no reason given");
     // The dumps of internal state that follow some reasons help nobody.
-    let reason = reason.split(" (path [").next().unwrap_or(reason).trim();
+    let reason = reason.split(" (path [").next().unwrap_or(reason).trim().trim_end_matches('.');
     Told { place, reason: reason.to_owned() }
 }
 

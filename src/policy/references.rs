@@ -8,6 +8,8 @@ use regorus::{
     unstable::{AssignOp, Expr, Literal, Module, Query, Ref, Rule, RuleAssign, RuleHead, Span},
 };
 
+use super::stack;
+
 /// Keys from `data` or `input` on, as far as they are constant.
 pub(crate) type Path = Vec<String>;
 
@@ -36,6 +38,8 @@ pub(crate) struct Node {
     pub(crate) parameters: Option<usize>,
     pub(crate) line: u32,
     pub(crate) column: u32,
+    /// Bytes of stack that it needs by itself.
+    pub(crate) stack: usize,
     /// What it refers to below `data`.
     pub(crate) uses: BTreeSet<Path>,
     /// What it calls: functions of the policies, and builtins.
@@ -85,6 +89,14 @@ fn constant_path(mut expr: &Expr) -> (Path, bool) {
     (keys.into_iter().rev().map_while(|key| key).collect(), whole)
 }
 
+/// Returns the first name of a reference. The span of a whole one begins at its last part.
+fn begin(mut expr: &Expr) -> &Span {
+    while let Expr::RefDot { refr, .. } | Expr::RefBrack { refr, .. } = expr {
+        expr = refr;
+    }
+    expr.span()
+}
+
 fn constant_key(expr: &Expr) -> Option<String> {
     match expr {
         Expr::String { value: Value::String(text), .. } | Expr::RawString { value: Value::String(text), .. } => {
@@ -132,6 +144,7 @@ pub(crate) fn read(modules: &[Ref<Module>]) -> Vec<Node> {
                 parameters: head(rule).2,
                 line: span.line,
                 column: span.col,
+                stack: stack::rule(rule),
                 uses: BTreeSet::new(),
                 calls: Vec::new(),
                 inputs: BTreeSet::new(),
@@ -277,7 +290,7 @@ impl Reader<'_> {
                 self.comprehension(&[term], query);
             }
             Expr::ObjectCompr { key, value, query, .. } => self.comprehension(&[key, value], query),
-            Expr::Call { span, fcn, params, .. } => self.call(span, fcn, params),
+            Expr::Call { fcn, params, .. } => self.call(fcn, params),
             Expr::UnaryExpr { expr, .. } => self.expr(expr),
             Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
                 self.expr(lhs);
@@ -352,7 +365,8 @@ impl Reader<'_> {
         }
     }
 
-    fn call(&mut self, span: &Span, function: &Expr, arguments: &[Ref<Expr>]) {
+    fn call(&mut self, function: &Expr, arguments: &[Ref<Expr>]) {
+        let span = begin(function);
         let (name, _) = constant_path(function);
         let root = name.first().map(|first| self.root(first));
         let mut rule = None;
