@@ -25,15 +25,22 @@ const STUBS: &[(&str, &str)] = &[
     ("opa.runtime", "there is no OPA around a policy here; put what it needs into a data file"),
 ];
 
-/// Returns whether a function of this name can be called, and the number of its arguments if it is fixed.
-pub(crate) fn find(name: &str) -> Option<Option<u8>> {
+/// How many arguments a builtin takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arity {
+    Any,
+    Exactly(u8),
+}
+
+/// Returns what a builtin of this name takes, if there is one that can be called.
+pub(crate) fn find(name: &str) -> Option<Arity> {
     if name == "print" {
-        return Some(None);
+        return Some(Arity::Any);
     }
     if STUBS.iter().any(|(stub, _)| *stub == name) {
         return None;
     }
-    BUILTINS.get(name).map(|(_, arity)| Some(*arity))
+    BUILTINS.get(name).map(|(_, arity)| Arity::Exactly(*arity))
 }
 
 /// Returns why OPA's builtin of this name is not here, if OPA has one.
@@ -46,10 +53,7 @@ pub(crate) fn unsupported(name: &str) -> Option<String> {
         return Some("policies cannot reach the network; put what they need into a data file".to_owned());
     }
     let missing = |known: &&str| if known.ends_with(['.', '_']) { name.starts_with(*known) } else { name == *known };
-    NOT_HERE
-        .iter()
-        .any(|known| missing(&known))
-        .then(|| "OPA has it, kaudit does not; write the rule without it".to_owned())
+    NOT_HERE.iter().any(missing).then(|| "OPA has it, kaudit does not; write the rule without it".to_owned())
 }
 
 /// Returns the builtin whose name is nearest to a misspelt one.
@@ -237,6 +241,6 @@ mod tests {
         assert!(find("http.send").is_none() && unsupported("http.send").is_some_and(|why| why.contains("network")));
         assert!(find("io.jwt.decode").is_none() && unsupported("io.jwt.decode").is_some());
         assert!(find("nope").is_none() && unsupported("nope").is_none());
-        assert_eq!(find("sprintf"), Some(Some(2)));
+        assert_eq!(find("sprintf"), Some(Arity::Exactly(2)));
     }
 }

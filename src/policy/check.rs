@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use regorus::unstable::{Expr, Module, Ref};
 
 use super::{
-    Limits, builtins,
+    Limits,
+    builtins::{self, Arity},
     data::Data,
     files::File,
     graph::Graph,
@@ -88,11 +89,11 @@ impl Checked<'_> {
     /// Returns what is wrong with a call, how to mend it, and whether OPA would know the function.
     fn wrong_call(&self, call: &Call) -> Option<(String, String, bool)> {
         let functions = call.rule.iter().flat_map(|path| self.graph.at(path));
-        let arity = functions.filter_map(|node| node.parameters).next();
-        let arity = match (arity, builtins::find(&call.name)) {
+        let parameters = functions.filter_map(|node| node.parameters).min();
+        let arity = match (parameters, builtins::find(&call.name)) {
             (Some(arity), _) => arity,
-            (None, Some(Some(arity))) => usize::from(arity),
-            (None, Some(None)) => return None,
+            (None, Some(Arity::Exactly(arity))) => usize::from(arity),
+            (None, Some(Arity::Any)) => return None,
             (None, None) => return Some(missing(call)),
         };
         // One more than it takes is where its result goes: `count(xs, n)`.

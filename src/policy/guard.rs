@@ -153,9 +153,8 @@ pub(crate) fn needs_v1(tokens: &[Token]) -> bool {
     for (index, word) in words.iter().enumerate() {
         if *word == "import" {
             match words[index + 1..].iter().take(5).copied().collect::<Vec<_>>().as_slice() {
-                ["rego", ".", "v1", ..] => return false,
                 ["future", ".", "keywords", ".", keyword] => imported.push(keyword),
-                ["future", ".", "keywords", ..] => return false,
+                ["rego", ".", "v1", ..] | ["future", ".", "keywords", ..] => return false,
                 _ => {}
             }
         }

@@ -12,7 +12,7 @@ use super::{
     Dialect, Limits, PolicySet, builtins,
     check::Checked,
     data::Data,
-    entries::{Annotations, Modules},
+    entries::{Annotations, Reading},
     files::{self, File, Form},
     graph::Graph,
     guard, metadata, parse,
@@ -127,7 +127,7 @@ fn read(
         .collect();
     let nodes = references::read(modules);
     let graph = Graph::new(&nodes);
-    let read = Modules { files, modules, annotations: &annotations, nodes: &nodes, graph: &graph };
+    let read = Reading { files, modules, annotations: &annotations, nodes: &nodes, graph: &graph };
     let entries = read.entries().into_values().flatten().collect();
     let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, limits };
     problems.extend(checked.problems());

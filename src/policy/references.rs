@@ -198,7 +198,7 @@ impl Reader<'_> {
             Rule::Spec { head, bodies, .. } => {
                 let mut outer = BTreeSet::new();
                 if let RuleHead::Func { args, .. } = head {
-                    args.iter().for_each(|argument| pattern(argument, &mut outer));
+                    patterns(args, &mut outer);
                 }
                 // The head's key and value see the variables of the body.
                 for body in bodies {
@@ -212,7 +212,7 @@ impl Reader<'_> {
                     }
                     RuleHead::Set { key, .. } => key.iter().for_each(|key| self.value(key)),
                     RuleHead::Func { args, assign, .. } => {
-                        args.iter().for_each(|argument| self.expr(argument));
+                        self.exprs(args);
                         self.assigned(assign.as_ref());
                     }
                 }
@@ -239,9 +239,7 @@ impl Reader<'_> {
             match &statement.literal {
                 Literal::SomeVars { .. } => {}
                 Literal::SomeIn { key, value, collection, .. } => {
-                    key.iter().for_each(|key| self.expr(key));
-                    self.expr(value);
-                    self.expr(collection);
+                    self.exprs(key.iter().chain([value, collection]));
                 }
                 Literal::Expr { expr, .. } | Literal::NotExpr { expr, .. } => self.expr(expr),
                 Literal::Every { key, value, domain, query, .. } => {
@@ -273,6 +271,12 @@ impl Reader<'_> {
         self.expr(expr);
     }
 
+    fn exprs<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Ref<Expr>>) {
+        for expr in exprs {
+            self.expr(expr);
+        }
+    }
+
     fn expr(&mut self, expr: &Expr) {
         match expr {
             Expr::String { .. }
@@ -301,9 +305,7 @@ impl Reader<'_> {
                 self.value(rhs);
             }
             Expr::Membership { key, value, collection, .. } => {
-                key.iter().for_each(|key| self.expr(key));
-                self.expr(value);
-                self.expr(collection);
+                self.exprs(key.iter().chain([value, collection]));
             }
         }
     }
@@ -312,7 +314,9 @@ impl Reader<'_> {
         let mut scope = BTreeSet::new();
         declared(query, &mut scope);
         self.scopes.push(scope);
-        terms.iter().for_each(|term| self.value(term));
+        for term in terms {
+            self.value(term);
+        }
         self.query(query);
         self.scopes.pop();
     }
@@ -334,10 +338,10 @@ impl Reader<'_> {
 
     fn reference(&mut self, expr: &Expr) {
         self.indices(expr);
-        self.use_path(constant_path(expr).0);
+        self.use_path(&constant_path(expr).0);
     }
 
-    fn use_path(&mut self, path: Path) {
+    fn use_path(&mut self, path: &[String]) {
         let Some((first, rest)) = path.split_first() else { return };
         if let Root::Document(mut path) = self.root(first) {
             path.extend_from_slice(rest);
@@ -398,7 +402,7 @@ impl Reader<'_> {
         };
         if whole && !keys.is_empty() {
             path.extend(keys);
-            self.use_path(path);
+            self.use_path(&path);
         }
     }
 }
@@ -409,8 +413,7 @@ fn declared(query: &Query, names: &mut BTreeSet<String>) {
         match &statement.literal {
             Literal::SomeVars { vars, .. } => names.extend(vars.iter().map(|span| span.text().to_owned())),
             Literal::SomeIn { key, value, .. } => {
-                key.iter().for_each(|key| pattern(key, names));
-                pattern(value, names);
+                patterns(key.iter().chain([value]), names);
             }
             Literal::Expr { expr, .. } => {
                 if let Expr::AssignExpr { op: AssignOp::ColEq, lhs, .. } = expr.as_ref() {
@@ -419,6 +422,12 @@ fn declared(query: &Query, names: &mut BTreeSet<String>) {
             }
             Literal::NotExpr { .. } | Literal::Every { .. } => {}
         }
+    }
+}
+
+fn patterns<'e>(exprs: impl IntoIterator<Item = &'e Ref<Expr>>, names: &mut BTreeSet<String>) {
+    for expr in exprs {
+        pattern(expr, names);
     }
 }
 

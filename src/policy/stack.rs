@@ -70,7 +70,7 @@ fn looped(expr: &Expr) -> usize {
         Expr::Call { .. } => 1,
         _ => 0,
     };
-    own + children(expr).into_iter().map(|child| looped(child)).sum::<usize>()
+    own + children(expr).into_iter().map(looped).sum::<usize>()
 }
 
 fn expr(expr: &Expr) -> usize {
@@ -79,7 +79,7 @@ fn expr(expr: &Expr) -> usize {
             self::query(query) + self::expr(term)
         }
         Expr::ObjectCompr { key, value, query, .. } => self::query(query) + self::expr(key).max(self::expr(value)),
-        other => children(other).into_iter().map(|child| self::expr(child)).max().unwrap_or(0),
+        other => children(other).into_iter().map(self::expr).max().unwrap_or(0),
     };
     LEVEL + inner
 }

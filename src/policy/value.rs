@@ -69,7 +69,8 @@ impl<'de> Visitor<'de> for PlainVisitor {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::from(value))
+        // YAML has infinities; Rego has none.
+        if value.is_finite() { Ok(Value::from(value)) } else { Err(E::custom("number out of range")) }
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
@@ -119,6 +120,7 @@ mod tests {
         let value = from_json(json.as_bytes()).unwrap();
         assert_eq!(value, Value::from_json_str(json).unwrap());
         assert!(from_json(b"1e999").is_err());
+        assert!(from_yaml("a: .inf").is_err());
         assert!(from_json(&[b'['; 200]).is_err());
     }
 }
