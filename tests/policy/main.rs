@@ -2,6 +2,8 @@
 //!
 //! A result is written as `outcome policy/rule [severity] file:line: message {details}`.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must stop")]
+
 use std::{
     collections::BTreeMap,
     fs,
