@@ -11,7 +11,7 @@ use kaudit_controlplane::{ControlPlane, Options, Tool, tool};
 
 /// Where the chart is installed.
 const NAMESPACE: &str = "kaudit";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// In order; the demonstration makes it privileged first.
 const DEPLOYMENT: &str = r#"

@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn opens_once_when_every_feed_is_synced_or_given_up_on() {
-        let (mut gate, now) = (Gate::new(Duration::from_secs(60)), Instant::now());
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         assert!(!gate.try_open(now), "nothing was discovered yet");
         for plural in ["pods", "secrets", "nodes"] {
             gate.appeared(feed(plural, None), now);
@@ -283,7 +283,7 @@ mod tests {
         assert!(gate.synced(&feed("pods", None)));
         gate.unreadable(&feed("secrets", None), forbidden());
         assert!(!gate.try_open(now) && !gate.lets_through(&feed("pods", None)));
-        assert!(gate.try_open(now + Duration::from_secs(60)));
+        assert!(gate.try_open(now + Duration::from_mins(1)));
         assert!(!gate.try_open(now + Duration::from_secs(61)), "it opens once");
         assert!(gate.lets_through(&feed("pods", None)));
         assert!(!gate.lets_through(&feed("secrets", None)) && !gate.lets_through(&feed("nodes", None)));
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_was_given_up_on_joins_when_it_answers_and_stays_when_it_fails_later() {
-        let (mut gate, now) = (Gate::new(Duration::from_secs(60)), Instant::now());
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         gate.appeared(feed("secrets", None), now);
         gate.discovered(Discovered::default());
         gate.unreadable(&feed("secrets", None), forbidden());
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_as_good_as_its_worst_namespace() {
-        let (mut gate, now) = (Gate::new(Duration::from_secs(60)), Instant::now());
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         for namespace in ["a", "b"] {
             gate.appeared(feed("pods", Some(namespace)), now);
         }
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn an_unreadable_object_or_group_is_not_complete() {
-        let (mut gate, now) = (Gate::new(Duration::from_secs(60)), Instant::now());
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         gate.appeared(feed("pods", None), now);
         gate.synced(&feed("pods", None));
         gate.discovered(Discovered::default());
