@@ -13,4 +13,5 @@
 
 mod basics;
 mod convergence;
+mod relist;
 mod support;
