@@ -13,4 +13,6 @@
 
 mod basics;
 mod convergence;
+mod coverage;
+mod proxy;
 mod support;
