@@ -14,5 +14,6 @@
 mod basics;
 mod convergence;
 mod coverage;
+mod namespaced;
 mod proxy;
 mod support;
