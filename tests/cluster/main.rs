@@ -12,6 +12,7 @@
 )]
 
 mod basics;
+mod chart;
 mod convergence;
 mod coverage;
 mod namespaced;
