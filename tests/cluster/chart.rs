@@ -92,7 +92,12 @@ impl Rendered {
                     for resource in texts(&rule["resources"]) {
                         for verb in texts(&rule["verbs"]) {
                             let (group, resource) = (group.clone(), resource.clone());
-                            grants.push(Grant { namespace: text(&role["metadata"]["namespace"]), group, resource, verb });
+                            grants.push(Grant {
+                                namespace: text(&role["metadata"]["namespace"]),
+                                group,
+                                resource,
+                                verb,
+                            });
                         }
                     }
                 }

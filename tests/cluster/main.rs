@@ -15,6 +15,7 @@ mod basics;
 mod chart;
 mod convergence;
 mod coverage;
+mod kubectl;
 mod namespaced;
 mod proxy;
 mod support;
