@@ -141,7 +141,8 @@ impl Informer {
             self.feeds.insert(feed, task);
         }
         let known = |group: &str| self.feeds.keys().any(|feed| feed.kind.group == group);
-        let unserved = served.stale.into_iter().filter(|stale| !known(&stale.group)).collect();
+        let missing = |group: &str| !known(group) && self.selection.may_audit_group(group);
+        let unserved = served.stale.into_iter().filter(|stale| missing(&stale.group)).collect();
         self.shared.send(Change::Discovered(Discovered { unserved, excluded })).await;
     }
 

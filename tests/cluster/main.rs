@@ -12,6 +12,11 @@
 )]
 
 mod basics;
+mod chart;
 mod convergence;
+mod coverage;
+mod kubectl;
+mod namespaced;
+mod proxy;
 mod relist;
 mod support;
