@@ -4,4 +4,5 @@
 //! makes namespaces of its own and looks only at those; what needs a whole cluster starts one.
 
 mod basics;
+mod pod_security;
 mod support;
