@@ -305,7 +305,9 @@ async fn judge(manifests: &[Value]) -> Findings {
         let finding = Finding { rule: text("/rule"), severity: text("/severity"), message: text("/message") };
         findings.entry((text("/policy"), text("/resource/name"))).or_default().push(finding);
     }
-    findings.values_mut().for_each(|found| found.sort());
+    for found in findings.values_mut() {
+        found.sort();
+    }
     findings
 }
 
