@@ -18,9 +18,9 @@ use tracing::{info, warn};
 use crate::{
     admin,
     cli::{self, Check, Mode, Recorder},
-    client::{Access, Clients},
+    client::{Access, Clients, describe},
     discovery::{OWN_GROUP, Selection, Served, discover},
-    informer::{Informer, describe},
+    informer::Informer,
     ledger::Delta,
     manifest,
     metrics::Metrics,
@@ -61,7 +61,9 @@ pub async fn run(check: Check) -> anyhow::Result<u8> {
 }
 
 async fn load(paths: Vec<PathBuf>) -> anyhow::Result<Arc<PolicySet>> {
-    Ok(Arc::new(spawn_blocking(move || PolicySet::load(&paths)).await.context("loading the policies")??))
+    let policies = spawn_blocking(move || PolicySet::load(&paths)).await.context("loading the policies")??;
+    policies.problems.iter().for_each(|problem| warn!("{problem}"));
+    Ok(Arc::new(policies))
 }
 
 async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
@@ -127,7 +129,9 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     let mut recorders = Recorders::start(check, &clients, &metrics);
     let (sink, lines) = (recorders.sink(), stream_lines(streams, &mut helpers));
     let record = move |delta: &Delta| {
-        sink.iter().for_each(|sink| sink.record(delta));
+        if let Some(sink) = &sink {
+            sink.record(delta);
+        }
         lines(delta);
     };
     let (sender, changes) = mpsc::channel(CHANGES);

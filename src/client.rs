@@ -75,10 +75,16 @@ async fn config(access: &Access) -> anyhow::Result<Config> {
         None => None,
     };
     let Some(kubeconfig) = kubeconfig else {
-        let mut config = Config::infer().await.context(
-            "no cluster is configured: give --kubeconfig FILE or set KUBECONFIG (or audit files with -f, which needs \
-             no cluster)",
-        )?;
+        let mut config = Config::infer().await.map_err(|error| {
+            let mut reason: &dyn std::error::Error = &error;
+            while let Some(source) = reason.source() {
+                reason = source;
+            }
+            anyhow::anyhow!(
+                "no cluster is configured ({reason})\nGive --kubeconfig FILE or set KUBECONFIG; or audit files with -f, \
+                 which needs no cluster"
+            )
+        })?;
         // In a Pod the API server is reached directly, whatever the proxy variables say.
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
             config.proxy_url = proxy(&config);
@@ -110,4 +116,21 @@ fn proxy(config: &Config) -> Option<http::Uri> {
         return config.proxy_url.clone();
     }
     Matcher::from_env().intercept(&config.cluster_url).map(|found| found.uri().clone())
+}
+
+/// Says in one line what went wrong, without repeating itself as nested errors do.
+pub fn describe(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        let message = status.message.trim();
+        return if message.is_empty() { format!("HTTP {}", status.code) } else { message.to_owned() };
+    }
+    let mut deepest: &dyn std::error::Error = error;
+    let mut parts: Vec<String> = Vec::new();
+    while let Some(source) = deepest.source() {
+        deepest = source;
+        let text = source.to_string();
+        parts.retain(|part| !part.contains(&text));
+        parts.push(text);
+    }
+    if parts.is_empty() { error.to_string() } else { parts.join(": ") }
 }

@@ -11,7 +11,10 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{cache::Feed, object::Kind, output::Coverage};
+use crate::{
+    cache::Feed,
+    object::{Kind, ObjectKey},
+};
 
 /// How far a kind is covered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -42,6 +45,43 @@ impl State {
             Self::Failed => "failed",
             Self::Forbidden => "forbidden",
         }
+    }
+}
+
+/// How far one kind was covered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Kind; `*` where a whole group could not be read.
+    pub kind: String,
+    /// Plural name; `*` where a whole group could not be read.
+    pub resource: String,
+    /// How far it was covered.
+    pub state: State,
+    /// Objects of it that are known.
+    pub objects: usize,
+    /// Why it is not covered; empty if it is.
+    pub message: String,
+}
+
+impl Coverage {
+    /// Whether objects of the kind may have gone unjudged. A kind that was left out on purpose is no gap.
+    pub fn is_gap(&self) -> bool {
+        // A kind that was read has a message when some of its objects could not be.
+        self.state != State::Excluded && (self.state != State::Synced || !self.message.is_empty())
+    }
+
+    /// Whether it stands for documents that could not be read, instead of for a kind.
+    pub fn is_documents(&self) -> bool {
+        self.resource == "*" && self.version.is_empty()
+    }
+
+    /// Returns `plural` or `plural.group`, the way kubectl names a resource and `--exclude` takes it.
+    pub fn name(&self) -> String {
+        if self.group.is_empty() { self.resource.clone() } else { format!("{}.{}", self.resource, self.group) }
     }
 }
 
@@ -149,6 +189,15 @@ impl Gate {
         }
     }
 
+    /// Notes that an object can be read (again).
+    pub fn read(&mut self, feed: &Feed, key: &ObjectKey) {
+        if let Some(known) = self.feeds.get_mut(feed).filter(|known| !known.skipped.is_empty()) {
+            let name =
+                key.namespace.as_ref().map_or(key.name.to_string(), |namespace| format!("{namespace}/{}", key.name));
+            known.skipped.remove(&name);
+        }
+    }
+
     /// Gives up on feeds over their time, and opens the gate when every feed is complete or given up on. Returns
     /// whether it opened just now.
     pub fn try_open(&mut self, now: Instant) -> bool {
@@ -243,16 +292,8 @@ mod tests {
     use super::*;
 
     fn feed(plural: &str, namespace: Option<&str>) -> Feed {
-        let kind = Kind {
-            group: String::new(),
-            version: "v1".into(),
-            plural: plural.into(),
-            kind: plural.into(),
-            singular: String::new(),
-            short_names: vec![],
-            namespaced: true,
-        };
-        Feed { kind: Arc::new(kind), namespace: namespace.map(Into::into) }
+        let kind = Kind::sample("", plural, plural);
+        Feed { kind, namespace: namespace.map(Into::into) }
     }
 
     fn forbidden() -> Unreadable {
@@ -261,7 +302,7 @@ mod tests {
 
     #[test]
     fn opens_once_when_every_feed_is_synced_or_given_up_on() {
-        let (mut gate, now) = (Gate::new(Duration::from_secs(60)), Instant::now());
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         assert!(!gate.try_open(now), "nothing was discovered yet");
         for plural in ["pods", "secrets", "nodes"] {
             gate.appeared(feed(plural, None), now);
@@ -270,7 +311,7 @@ mod tests {
         assert!(gate.synced(&feed("pods", None)));
         gate.unreadable(&feed("secrets", None), forbidden());
         assert!(!gate.try_open(now) && !gate.lets_through(&feed("pods", None)));
-        assert!(gate.try_open(now + Duration::from_secs(60)));
+        assert!(gate.try_open(now + Duration::from_mins(1)));
         assert!(!gate.try_open(now + Duration::from_secs(61)), "it opens once");
         assert!(gate.lets_through(&feed("pods", None)));
         assert!(!gate.lets_through(&feed("secrets", None)) && !gate.lets_through(&feed("nodes", None)));
@@ -284,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_was_given_up_on_joins_when_it_answers_and_stays_when_it_fails_later() {
-        let (mut gate, now) = (Gate::new(Duration::from_secs(60)), Instant::now());
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         gate.appeared(feed("secrets", None), now);
         gate.discovered(Discovered::default());
         gate.unreadable(&feed("secrets", None), forbidden());
@@ -299,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_as_good_as_its_worst_namespace() {
-        let (mut gate, now) = (Gate::new(Duration::from_secs(60)), Instant::now());
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         for namespace in ["a", "b"] {
             gate.appeared(feed("pods", Some(namespace)), now);
         }
@@ -314,14 +355,18 @@ mod tests {
 
     #[test]
     fn an_unreadable_object_or_group_is_not_complete() {
-        let (mut gate, now) = (Gate::new(Duration::from_secs(60)), Instant::now());
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         gate.appeared(feed("pods", None), now);
         gate.synced(&feed("pods", None));
         gate.discovered(Discovered::default());
         gate.skipped(&feed("pods", None), "n/a".into(), "expected a string".into());
         assert!(!gate.is_complete());
+        let key = ObjectKey { kind: feed("pods", None).kind, namespace: Some("n".into()), name: "a".into(), copy: 0 };
+        gate.read(&feed("pods", None), &key);
+        assert!(gate.is_complete(), "it was mended");
+        gate.skipped(&feed("pods", None), "n/a".into(), "expected a string".into());
         gate.listing(&feed("pods", None));
-        assert!(gate.is_complete());
+        assert!(gate.is_complete(), "a new list will say");
         let unserved =
             vec![Unserved { group: "metrics.example.com".into(), version: "v1".into(), message: "down".into() }];
         gate.discovered(Discovered { unserved, excluded: vec![] });

@@ -24,7 +24,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     cache::Feed,
-    client::Clients,
+    client::{Clients, describe},
     discovery::{Selection, Served, discover},
     gate::{Discovered, State, Unreadable},
     object::{Kind, Object, Received, Secrets},
@@ -372,21 +372,4 @@ fn describe_watch(error: &watcher::Error) -> String {
         watcher::Error::WatchError(status) => format!("watch: {} ({})", status.message, status.code),
         watcher::Error::NoResourceVersion => "the server sends objects without resourceVersion".to_owned(),
     }
-}
-
-/// Says in one line what went wrong, without repeating itself as nested errors do.
-pub fn describe(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error {
-        let message = status.message.trim();
-        return if message.is_empty() { format!("HTTP {}", status.code) } else { message.to_owned() };
-    }
-    let mut deepest: &dyn std::error::Error = error;
-    let mut parts: Vec<String> = Vec::new();
-    while let Some(source) = deepest.source() {
-        deepest = source;
-        let text = source.to_string();
-        parts.retain(|part| !part.contains(&text));
-        parts.push(text);
-    }
-    if parts.is_empty() { error.to_string() } else { parts.join(": ") }
 }

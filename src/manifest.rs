@@ -113,6 +113,8 @@ impl Reader<'_> {
                         .split_once(": ")
                         .filter(|(at, _)| at.starts_with("line "))
                         .map_or(&*text, |(_, text)| text);
+                    // The parser counts lines from the document's first.
+                    let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
                     self.unreadable(file, at, text);
                 }
             }
@@ -336,9 +338,9 @@ mod tests {
     #[test]
     fn reads_streams_with_lines_and_goes_on_after_a_broken_document() {
         let (seen, skipped) = read_text(
-            "# a comment\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: n}\n---\na: [1\nb: 2\n---\n\n---\n# c\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: b\n--- # again\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: n}\n---\nreplicas: 3\n",
+            "# a comment\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: ns}\n---\na: [1\nb: 2\n---\n\n---\n# c\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: b\n--- # again\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: ns}\n---\nreplicas: 3\n",
         );
-        assert_eq!(seen, ["2 Pod n/a #0", "12 Deployment b #0", "17 Pod n/a #1"]);
+        assert_eq!(seen, ["2 Pod ns/a #0", "12 Deployment b #0", "17 Pod ns/a #1"]);
         assert_eq!(skipped.len(), 2, "{skipped:?}");
         assert!(skipped[0].starts_with("f:7 "), "{skipped:?}");
         assert_eq!(skipped[1], "f:21 not a Kubernetes object: apiVersion or kind is missing");

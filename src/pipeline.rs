@@ -21,7 +21,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     cache::{Cache, Effect, Feed},
     evaluate::{Job, evaluate},
-    gate::{Discovered, Gate, Unreadable},
+    gate::{Coverage, Discovered, Gate, Unreadable},
     ledger::{Delta, Ledger},
     metrics::Metrics,
     object::{Object, ObjectKey},
@@ -90,7 +90,7 @@ pub struct Overview {
     /// Counts.
     pub summary: Summary,
     /// What is covered.
-    pub coverage: Vec<crate::output::Coverage>,
+    pub coverage: Vec<Coverage>,
     /// The policies in force.
     pub policies: Arc<PolicySet>,
     /// Fail, warn and error of each policy.
@@ -267,7 +267,7 @@ impl Pipeline {
             Change::Synced(feed) => self.synced(&feed, now),
             Change::Unreadable(feed, why) => {
                 // Said at each attempt, but told when it is new.
-                if self.gate.unreadable(&feed, why.clone()) {
+                if self.gate.unreadable(&feed, why.clone()) && !why.message.is_empty() {
                     warn!(%feed, state = why.state.as_str(), why = why.message, "Cannot be read, and is not judged until it can");
                 }
             }
@@ -283,6 +283,7 @@ impl Pipeline {
         if effect == Effect::Same {
             return;
         }
+        self.gate.read(feed, &key);
         if effect == Effect::Replaced {
             self.forget(&key);
         }
@@ -425,7 +426,7 @@ impl Pipeline {
         self.outputs.overview.send_replace(Some(Arc::new(overview)));
     }
 
-    fn coverage(&self) -> Vec<crate::output::Coverage> {
+    fn coverage(&self) -> Vec<Coverage> {
         self.gate.coverage(|feed| self.cache.len(feed))
     }
 

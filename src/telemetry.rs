@@ -1,6 +1,6 @@
 //! What kaudit tells about itself: log lines on standard error.
 //!
-//! Invariant: the clients below kaudit do not log below `error` unless asked by name. They put whole response bodies
+//! Invariant: the clients below kaudit do not log unless asked by name. They put whole response bodies
 //! into their warnings, and a body may be a Secret.
 
 use std::io;
@@ -14,8 +14,8 @@ use tracing_subscriber::{
 use crate::cli::{Log, LogFormat, Mode};
 
 /// What is kept quiet, whatever the level; a directive that names one of them wins.
-const QUIET: &str = "kube=error,kube_client=error,kube_core=error,kube_runtime=error,hyper=error,hyper_util=error,\
-                     h2=error,rustls=error,tower=error,axum=error";
+const QUIET: &str = "kube=off,kube_client=off,kube_core=off,kube_runtime=off,hyper=off,hyper_util=off,h2=off,\
+                     rustls=off,tower=off,tower_http=off,axum=off";
 
 /// Starts logging; to be called once.
 pub fn init(log: &Log, mode: Mode) -> anyhow::Result<()> {
@@ -78,11 +78,11 @@ mod tests {
 
     #[test]
     fn clients_stay_quiet_unless_named() {
-        assert!(shown(None, Mode::Watch).contains("kube_client=error"));
+        assert!(shown(None, Mode::Watch).contains("kube_client=off"));
         let debug = shown(Some("debug"), Mode::Watch);
-        assert!(debug.contains("kube_client=error") && debug.ends_with("debug"), "{debug}");
+        assert!(debug.contains("kube_client=off") && debug.ends_with("debug"), "{debug}");
         let named = shown(Some("info,kube_client=trace"), Mode::Once);
-        assert!(named.contains("kube_client=trace") && !named.contains("kube_client=error"), "{named}");
+        assert!(named.contains("kube_client=trace") && !named.contains("kube_client=off"), "{named}");
     }
 
     #[test]

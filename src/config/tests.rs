@@ -42,7 +42,7 @@ fn defaults_depend_on_the_mode() {
     assert!(watch.records(Recorder::Events) && watch.records(Recorder::Status));
     assert_eq!(watch.policies.paths, [PathBuf::from("policies")]);
     assert_eq!(watch.output, [Target { format: Format::Text, file: None }]);
-    assert_eq!(watch.sync_timeout, Duration::from_secs(60));
+    assert_eq!(watch.sync_timeout, Duration::from_mins(1));
 
     for arguments in [&["--once"][..], &["-f", "a.yaml"], &["--once", "-f", "a.yaml"]] {
         assert!(!run(arguments).unwrap().records(Recorder::Events), "{arguments:?}");

@@ -36,10 +36,10 @@ impl Results {
 }
 
 fn order(a: &Finding, b: &Finding) -> Ordering {
-    let key = |finding: &Finding| {
+    fn key(finding: &Finding) -> impl Ord {
         let Finding { policy, rule, outcome, message, source, severity, .. } = finding;
-        (Arc::clone(policy), Arc::clone(rule), *outcome, Arc::clone(message), source.clone(), *severity)
-    };
+        (policy, rule, *outcome, message, source, *severity)
+    }
     // Details have no order of their own; their text is only made where everything else is equal.
     let details = |finding: &Finding| finding.details.as_ref().map(|details| serde_json::to_string(&**details).ok());
     key(a).cmp(&key(b)).then_with(|| details(a).cmp(&details(b)))

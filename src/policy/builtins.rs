@@ -6,6 +6,8 @@ use regorus::{
     unstable::{BUILTINS, Expr, Ref, Source, Span},
 };
 
+use super::value;
+
 /// The largest array that one builtin call may make.
 const LARGEST_ARRAY: u64 = 1_000_000;
 
@@ -14,21 +16,31 @@ const LARGEST_ARRAY: u64 = 1_000_000;
 const LONGEST_NUMBER: usize = 400;
 const LARGEST_EXPONENT: u32 = 400;
 
+/// The largest width in a format.
+const WIDEST: u32 = 10_000;
+
 /// Builtins that regorus answers without doing what they say.
 const STUBS: &[(&str, &str)] = &[
     ("http.send", "policies cannot reach the network; put what they need into a data file"),
     ("opa.runtime", "there is no OPA around a policy here; put what it needs into a data file"),
 ];
 
-/// Returns whether a function of this name can be called, and the number of its arguments if it is fixed.
-pub(crate) fn find(name: &str) -> Option<Option<u8>> {
+/// How many arguments a builtin takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arity {
+    Any,
+    Exactly(u8),
+}
+
+/// Returns what a builtin of this name takes, if there is one that can be called.
+pub(crate) fn find(name: &str) -> Option<Arity> {
     if name == "print" {
-        return Some(None);
+        return Some(Arity::Any);
     }
     if STUBS.iter().any(|(stub, _)| *stub == name) {
         return None;
     }
-    BUILTINS.get(name).map(|(_, arity)| Some(*arity))
+    BUILTINS.get(name).map(|(_, arity)| Arity::Exactly(*arity))
 }
 
 /// Returns why OPA's builtin of this name is not here, if OPA has one.
@@ -41,10 +53,7 @@ pub(crate) fn unsupported(name: &str) -> Option<String> {
         return Some("policies cannot reach the network; put what they need into a data file".to_owned());
     }
     let missing = |known: &&str| if known.ends_with(['.', '_']) { name.starts_with(*known) } else { name == *known };
-    NOT_HERE
-        .iter()
-        .any(|known| missing(&known))
-        .then(|| "OPA has it, kaudit does not; write the rule without it".to_owned())
+    NOT_HERE.iter().any(missing).then(|| "OPA has it, kaudit does not; write the rule without it".to_owned())
 }
 
 /// Returns the builtin whose name is nearest to a misspelt one.
@@ -61,6 +70,23 @@ pub(crate) fn guard(engine: &mut Engine) -> Result<()> {
             if as_text(&arguments[0]).is_some_and(too_large) { Ok(Some(Value::Undefined)) } else { Ok(None) }
         })?;
     }
+    // They read a key that stands for numbers of any size; see `value`.
+    wrap(engine, "json.unmarshal", 1, |arguments| {
+        Ok(as_text(&arguments[0]).map(|text| value::from_json(text.as_bytes()).unwrap_or(Value::Undefined)))
+    })?;
+    wrap(engine, "json.is_valid", 1, |arguments| {
+        Ok(as_text(&arguments[0]).map(|text| Value::from(value::from_json(text.as_bytes()).is_ok())))
+    })?;
+    wrap(engine, "yaml.unmarshal", 1, |arguments| {
+        Ok(as_text(&arguments[0]).map(|text| value::from_yaml(text).unwrap_or(Value::Undefined)))
+    })?;
+    wrap(engine, "yaml.is_valid", 1, |arguments| {
+        Ok(as_text(&arguments[0]).map(|text| Value::from(value::from_yaml(text).is_ok())))
+    })?;
+    wrap(engine, "sprintf", 2, |arguments| match as_text(&arguments[0]) {
+        Some(format) if too_wide(format) => bail!("sprintf: a width of more than {WIDEST} characters"),
+        _ => Ok(None),
+    })?;
     // The empty pattern: regorus cuts arrays into windows of no length, which panics.
     wrap(engine, "object.subset", 2, |arguments| match (&arguments[0], &arguments[1]) {
         (Value::Array(_), Value::Array(part)) if part.iter().next().is_none() => Ok(Some(Value::from(true))),
@@ -126,6 +152,15 @@ fn too_large(text: &str) -> bool {
     text.len() > LONGEST_NUMBER || exponent.is_some_and(|digits| digits.parse().unwrap_or(u32::MAX) > LARGEST_EXPONENT)
 }
 
+/// Whether a format pads something to an unreasonable width.
+fn too_wide(format: &str) -> bool {
+    let widths = format.split('%').skip(1).map(|verb| {
+        let flags = verb.trim_start_matches(['+', '-', '#', ' ', '0']);
+        flags.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default()
+    });
+    widths.filter(|width| !width.is_empty()).any(|width| width.parse::<u32>().map_or(true, |width| width > WIDEST))
+}
+
 fn range_size(from: &Value, to: &Value, step: u64) -> Result<Option<Value>> {
     let (Ok(from), Ok(to)) = (from.as_f64(), to.as_f64()) else { return Ok(None) };
     #[allow(clippy::cast_precision_loss, reason = "only the order of magnitude matters")]
@@ -171,6 +206,7 @@ const NOT_HERE: &[&str] = &[
     "or",
     "plus",
     "re_match",
+    "regex.",
     "rego.",
     "rem",
     "set_diff",
@@ -205,6 +241,6 @@ mod tests {
         assert!(find("http.send").is_none() && unsupported("http.send").is_some_and(|why| why.contains("network")));
         assert!(find("io.jwt.decode").is_none() && unsupported("io.jwt.decode").is_some());
         assert!(find("nope").is_none() && unsupported("nope").is_none());
-        assert_eq!(find("sprintf"), Some(Some(2)));
+        assert_eq!(find("sprintf"), Some(Arity::Exactly(2)));
     }
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use regorus::unstable::{Expr, Module, Ref};
 
 use super::{
-    Limits, builtins,
+    Limits,
+    builtins::{self, Arity},
     data::Data,
     files::File,
     graph::Graph,
@@ -46,7 +47,7 @@ impl Checked<'_> {
     fn imports(&self, problems: &mut Vec<Problem>) {
         for (file, module) in self.files.iter().zip(self.modules) {
             for import in &module.imports {
-                let span = import.refr.span();
+                let span = &import.span;
                 let path = path_text(&import.refr);
                 let known = ["contains", "every", "if", "in", "not"];
                 let wrong = match path.split_once('.') {
@@ -88,11 +89,11 @@ impl Checked<'_> {
     /// Returns what is wrong with a call, how to mend it, and whether OPA would know the function.
     fn wrong_call(&self, call: &Call) -> Option<(String, String, bool)> {
         let functions = call.rule.iter().flat_map(|path| self.graph.at(path));
-        let arity = functions.filter_map(|node| node.parameters).next();
-        let arity = match (arity, builtins::find(&call.name)) {
+        let parameters = functions.filter_map(|node| node.parameters).min();
+        let arity = match (parameters, builtins::find(&call.name)) {
             (Some(arity), _) => arity,
-            (None, Some(Some(arity))) => usize::from(arity),
-            (None, Some(None)) => return None,
+            (None, Some(Arity::Exactly(arity))) => usize::from(arity),
+            (None, Some(Arity::Any)) => return None,
             (None, None) => return Some(missing(call)),
         };
         // One more than it takes is where its result goes: `count(xs, n)`.
@@ -104,7 +105,7 @@ impl Checked<'_> {
     }
 
     fn recursion(&self, problems: &mut Vec<Problem>) {
-        let (depth, first, circles) = self.graph.depth();
+        let (stack, first, circles) = self.graph.depth();
         for circle in circles {
             let names: Vec<String> = circle.iter().chain(circle.first()).map(|path| name(path)).collect();
             let message = format!("rules may not refer to themselves: {}", names.join(" → "));
@@ -112,11 +113,15 @@ impl Checked<'_> {
             let node = circle.first().and_then(|path| self.graph.at(path).next());
             problems.extend(node.map(|node| self.at(node, message).help(help)));
         }
-        if depth > self.limits.depth
+        if stack > self.limits.stack
             && let Some(node) = self.graph.at(first).next()
         {
-            let message = format!("{} refers to rules {depth} deep, more than {}", name(first), self.limits.depth);
-            problems.push(self.at(node, message));
+            let (needed, limit) = (stack / 1024, self.limits.stack / 1024);
+            let message = format!("{} goes through too many rules, one in the other", name(first));
+            let help = format!(
+                "it would need {needed} KiB of stack, of {limit} that there are; make the chain of rules shorter"
+            );
+            problems.push(self.at(node, message).help(help));
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, map::Entry};
 use super::{
     files::{File, Form},
     problem::Problem,
+    value,
 };
 
 /// The data of all files, merged.
@@ -30,7 +31,7 @@ impl Data {
         match read(file) {
             Err(problem) => problems.push(problem),
             Ok(Content::Kubernetes(objects)) => {
-                problems.extend(objects.iter().filter_map(|object| kubernetes(file, object)))
+                problems.extend(objects.iter().map(|object| kubernetes(file, object)));
             }
             Ok(Content::Data(value)) => {
                 if file.directories.is_empty() && !value.is_object() {
@@ -123,7 +124,8 @@ fn read(file: &File) -> Result<Content, Problem> {
                 number(column),
             )
         })?],
-        _ => serde_saphyr::from_multiple::<Value>(&file.text).map_err(|why| yaml_problem(file, &why))?,
+        _ => serde_saphyr::from_multiple_with_options::<Value>(&file.text, value::yaml_options())
+            .map_err(|why| yaml_problem(file, &why))?,
     };
     documents.retain(|document| !document.is_null());
     if !documents.is_empty() && documents.iter().all(is_kubernetes) {
@@ -139,19 +141,26 @@ fn read(file: &File) -> Result<Content, Problem> {
     }
 }
 
-fn number(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
+fn number(n: impl TryInto<u32>) -> u32 {
+    n.try_into().unwrap_or(u32::MAX)
 }
 
 /// Turns an error of the YAML reader into a problem with its place.
-pub(crate) fn yaml_problem(file: &File, why: &serde_saphyr::Error) -> Problem {
-    let text = why.to_string();
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let problem = Problem::refused(&file.shown, format!("not valid YAML: {}", first.trim_start_matches("error: ")));
+fn yaml_problem(file: &File, why: &serde_saphyr::Error) -> Problem {
+    let problem = Problem::refused(&file.shown, format!("not valid YAML: {}", yaml_reason(why)));
     match why.location() {
-        Some(place) => problem.at(&file.text, number(place.line() as usize), number(place.column() as usize)),
+        Some(place) => problem.at(&file.text, number(place.line()), number(place.column())),
         None => problem,
     }
+}
+
+/// Returns what the YAML reader says, without the place that it begins with.
+pub(crate) fn yaml_reason(why: &serde_saphyr::Error) -> String {
+    let text = why.to_string();
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let first = first.trim_start_matches("error: ");
+    let reason = first.split_once(": ").filter(|(place, _)| place.starts_with("line "));
+    reason.map_or(first, |(_, reason)| reason).to_owned()
 }
 
 fn is_kubernetes(document: &Value) -> bool {
@@ -159,7 +168,7 @@ fn is_kubernetes(document: &Value) -> bool {
 }
 
 /// Returns what to say of a Kubernetes object among the policies.
-fn kubernetes(file: &File, object: &Value) -> Option<Problem> {
+fn kubernetes(file: &File, object: &Value) -> Problem {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let (group, kind) = (text("apiVersion").split('/').next().unwrap_or_default(), text("kind"));
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
@@ -167,11 +176,11 @@ fn kubernetes(file: &File, object: &Value) -> Option<Problem> {
         "templates.gatekeeper.sh" | "constraints.gatekeeper.sh" => {
             let message = format!("{kind} {name}: Gatekeeper policies are not supported yet");
             let help = "move it out of the policy paths, or write its Rego as a package with deny or violation rules";
-            Some(Problem::refused(&file.shown, message).help(help))
+            Problem::refused(&file.shown, message).help(help)
         }
         _ => {
             let message = format!("{kind} {name}: a Kubernetes object is neither policy nor data; it is not used");
-            Some(Problem::warning(&file.shown, message).help("move it out of the policy paths"))
+            Problem::warning(&file.shown, message).help("move it out of the policy paths")
         }
     }
 }

@@ -31,43 +31,35 @@ impl std::fmt::Display for Dialect {
 
 /// What some rules read of the input.
 #[derive(Default)]
-struct Reads {
-    request: bool,
-    review: bool,
-    parameters: bool,
-    /// Any other key.
-    other: bool,
+struct Reads<'a> {
+    keys: BTreeSet<&'a str>,
     /// The input as a whole under another name.
     whole: bool,
 }
 
-impl Reads {
-    fn of<'a>(nodes: impl Iterator<Item = &'a Node>) -> Self {
+impl<'a> Reads<'a> {
+    fn of(nodes: impl Iterator<Item = &'a Node>) -> Self {
         let mut reads = Self::default();
         for node in nodes {
             reads.whole |= node.whole_input;
-            for key in node.inputs.iter().filter_map(|path| path.first()) {
-                match key.as_str() {
-                    "request" => reads.request = true,
-                    "review" => reads.review = true,
-                    "parameters" => reads.parameters = true,
-                    _ => reads.other = true,
-                }
-            }
+            reads.keys.extend(node.inputs.iter().filter_map(|path| path.first()).map(String::as_str));
         }
         reads
     }
 
     /// Returns the dialect that these reads decide; `None` if they decide nothing.
     fn decide(&self) -> Option<Dialect> {
-        match self {
-            // Code that also takes the input as it is was written for both worlds.
-            Self { review: true, whole: false, .. } => Some(Dialect::Gatekeeper),
-            Self { request: true, .. } => Some(Dialect::Admission),
-            // `parameters` is also a field of StorageClass, next to `kind`.
-            Self { parameters: true, other: false, whole: false, .. } => Some(Dialect::Gatekeeper),
-            Self { other: true, .. } | Self { whole: true, .. } => Some(Dialect::Conftest),
-            _ => None,
+        let reads = |key| self.keys.contains(key);
+        // Code that also takes the input as it is was written for both worlds.
+        if reads("review") && !self.whole {
+            Some(Dialect::Gatekeeper)
+        } else if reads("request") {
+            Some(Dialect::Admission)
+        // `parameters` is also a field of StorageClass, next to `kind`.
+        } else if reads("parameters") && self.keys.len() == 1 && !self.whole {
+            Some(Dialect::Gatekeeper)
+        } else {
+            (!self.keys.is_empty() || self.whole).then_some(Dialect::Conftest)
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::verdict::{Outcome, Source};
 pub(crate) type Annotations = Vec<(Scope, Metadata)>;
 
 /// Everything that was read of the modules; all by the index of the module.
-pub(crate) struct Modules<'a> {
+pub(crate) struct Reading<'a> {
     pub(crate) files: &'a [&'a File],
     pub(crate) modules: &'a [Ref<Module>],
     pub(crate) annotations: &'a [Annotations],
@@ -48,7 +48,7 @@ pub(crate) fn judges(package: &Path) -> bool {
     !package.iter().any(|part| part == "lib") && !package.last().is_some_and(|name| name.ends_with("_test"))
 }
 
-impl Modules<'_> {
+impl Reading<'_> {
     /// Returns the paths of all rules that judge, by package.
     pub(crate) fn entries(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let mut entries: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
@@ -179,5 +179,28 @@ impl Modules<'_> {
     fn in_package(&self, path: &[String]) -> impl Iterator<Item = &(Scope, Metadata)> {
         let modules = self.modules.iter().zip(self.annotations);
         modules.filter(move |(module, _)| package(module) == path).flat_map(|(_, annotations)| annotations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_judge_by_name() {
+        for name in ["deny", "violation", "deny_a", "deny_a_B2", "violation_1"] {
+            assert_eq!(outcome(name), Some(Outcome::Fail), "{name}");
+        }
+        assert_eq!(outcome("warn_x"), Some(Outcome::Warn));
+        for name in ["denying", "deny_", "deny__x", "deny_x_", "warn-x", "not_deny", "warning", "DENY", ""] {
+            assert_eq!(outcome(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn libraries_and_tests_do_not_judge() {
+        let judges = |package: &str| judges(&package.split('.').map(str::to_owned).collect());
+        assert!(judges("main") && judges("library.a") && judges("a_test.b"));
+        assert!(!judges("lib") && !judges("lib.a") && !judges("a.lib.b") && !judges("main_test"));
     }
 }

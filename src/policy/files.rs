@@ -1,6 +1,6 @@
 //! The files below the policy paths: found, sorted, read, and watched for changes.
 //!
-//! Symbolic links are followed and names that begin with a dot are passed over, so that a mounted ConfigMap, where every
+//! Symbolic links are followed and names that begin with a dot are passed over, so that a mounted `ConfigMap`, where every
 //! file is a link into `..data`, reads like a plain directory.
 
 use std::{
@@ -53,7 +53,7 @@ impl File {
     /// The name below the given path, with `/` on every system.
     pub(crate) fn relative(&self) -> String {
         let name = Path::new(&*self.shown).file_name().unwrap_or_default().to_string_lossy();
-        self.directories.iter().map(|directory| format!("{directory}/")).collect::<String>() + &name
+        self.directories.iter().map(String::as_str).chain([&*name]).collect::<Vec<_>>().join("/")
     }
 
     /// Whether it belongs to `kaudit test` only.
@@ -214,7 +214,7 @@ pub fn fingerprint(paths: &[PathBuf]) -> Fingerprint {
     Fingerprint(hasher.finish())
 }
 
-/// Adds one file. Its real path is what a ConfigMap update changes: new contents come as a new directory behind `..data`,
+/// Adds one file. Its real path is what a `ConfigMap` update changes: new contents come as a new directory behind `..data`,
 /// possibly with equal lengths and times.
 fn stamp(path: &Path, hasher: &mut DefaultHasher) {
     path.hash(hasher);

@@ -55,7 +55,7 @@ impl<'a> Graph<'a> {
         reached
     }
 
-    /// Returns the longest chain of references as its length and its first rule, and every circle found.
+    /// Returns the most stack that a chain of references needs and the rule it begins with, and every circle found.
     ///
     /// Each circle is its paths in order, beginning with the smallest. Rules of a circle count for no chain.
     pub(crate) fn depth(&self) -> (usize, &'a [String], Vec<Vec<&'a [String]>>) {
@@ -85,7 +85,8 @@ impl<'a> Graph<'a> {
         while let Some(path) = ready.pop() {
             open.remove(path);
             let below = self.edges[path].iter().filter_map(|target| heights.get(target)).max();
-            let height = below.copied().unwrap_or(0) + 1;
+            let own = self.at(path).map(|node| node.stack).max().unwrap_or(0);
+            let height = below.copied().unwrap_or(0) + own;
             heights.insert(path, height);
             deepest = deepest.max((height, path));
             for user in users.get(path).into_iter().flatten() {

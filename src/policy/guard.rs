@@ -39,14 +39,22 @@ pub(crate) fn refuse(file: &File, tokens: &[Token], limits: &Limits) -> Option<P
 /// How deep and how long expressions are at one token.
 #[derive(Default)]
 struct Shape {
-    /// Open brackets; the length of the chain around each, and whether the parser tries it twice.
-    open: Vec<(usize, bool)>,
-    /// Operators and selectors since the expression began.
-    chain: usize,
+    /// What was going on around each open bracket.
+    open: Vec<Around>,
+    /// How high the tree of the expression so far is: operators and selectors in a row stack up.
+    height: usize,
+    /// The highest expression in this bracket.
+    highest: usize,
     /// Brackets that the parser tries twice, among the open ones.
     doubled: u32,
     /// How often the parser will try a bracket, summed over all.
     tries: u64,
+}
+
+struct Around {
+    height: usize,
+    highest: usize,
+    twice: bool,
 }
 
 impl Shape {
@@ -54,39 +62,48 @@ impl Shape {
     fn step(&mut self, previous: Option<&Token>, token: &Token, limits: &Limits) -> Option<String> {
         let text = text(token);
         let after_operand = previous.is_some_and(ends_operand);
-        let adjacent = previous.is_some_and(|previous| end(previous) == begin(token));
         match text {
             "[" | "{" | "(" | "set(" => {
+                let adjacent = previous.is_some_and(|previous| end(previous) == begin(token));
                 let selects = after_operand && adjacent && text != "{";
                 if after_operand && !selects {
-                    self.chain = 0;
+                    self.separate();
                 }
                 // A rule's own body is parsed once; literals and comprehensions are tried as one, then as the other.
                 let twice = matches!(text, "[" | "{") && !selects && !(text == "{" && self.open.is_empty());
-                self.open.push((self.chain + 1, twice));
+                self.open.push(Around { height: self.height, highest: self.highest, twice });
+                (self.height, self.highest) = (0, 0);
                 self.doubled += u32::from(twice);
-                self.chain = 0;
                 self.tries = self.tries.saturating_add(1_u64.checked_shl(self.doubled).unwrap_or(u64::MAX));
             }
             "]" | "}" | ")" => {
-                if let Some((chain, twice)) = self.open.pop() {
-                    self.chain = chain;
-                    self.doubled -= u32::from(twice);
+                if let Some(around) = self.open.pop() {
+                    let inner = self.height.max(self.highest) + 1;
+                    self.height = around.height.max(inner);
+                    self.highest = around.highest;
+                    self.doubled -= u32::from(around.twice);
                 }
             }
-            "," | ";" | ":" | ":=" | "=" | "if" | "else" | "contains" => self.chain = 0,
-            _ if is_operator(token) => self.chain += 1,
+            "," | ";" | ":" | ":=" | "=" | "if" | "else" | "contains" => self.separate(),
+            _ if is_operator(token) => self.height += 1,
             // Two operands side by side: a new statement.
-            _ if after_operand && !previous.is_some_and(|previous| self::text(previous) == ".") => self.chain = 0,
+            _ if after_operand => self.separate(),
             _ => {}
         }
         if self.open.len() > limits.nesting || self.tries > limits.bracket_tries {
+            let levels = self.open.len();
             return Some(format!(
-                "brackets are nested too deep to be parsed in reasonable time ({} levels here)",
-                self.open.len()
+                "brackets are nested too deep to be parsed in reasonable time ({levels} levels here)"
             ));
         }
-        (self.chain > limits.chain).then(|| format!("an expression of more than {} operators in a row", limits.chain))
+        (self.height > limits.height)
+            .then(|| format!("an expression of more than {} operations in a row", limits.height))
+    }
+
+    /// Another expression begins.
+    fn separate(&mut self) {
+        self.highest = self.highest.max(self.height);
+        self.height = 0;
     }
 }
 
@@ -136,9 +153,8 @@ pub(crate) fn needs_v1(tokens: &[Token]) -> bool {
     for (index, word) in words.iter().enumerate() {
         if *word == "import" {
             match words[index + 1..].iter().take(5).copied().collect::<Vec<_>>().as_slice() {
-                ["rego", ".", "v1", ..] => return false,
                 ["future", ".", "keywords", ".", keyword] => imported.push(keyword),
-                ["future", ".", "keywords", ..] => return false,
+                ["rego", ".", "v1", ..] | ["future", ".", "keywords", ..] => return false,
                 _ => {}
             }
         }
@@ -148,4 +164,61 @@ pub(crate) fn needs_v1(tokens: &[Token]) -> bool {
         .iter()
         .enumerate()
         .any(|(index, word)| matches!(*word, "if" | "in") && !knows(word) && (index == 0 || words[index - 1] != "."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> Option<String> {
+        let file = File {
+            shown: "a.rego".into(),
+            directories: Vec::new(),
+            form: super::super::files::Form::Rego,
+            text: text.to_owned(),
+        };
+        let source = Source::from_contents("a.rego".to_owned(), text.to_owned()).unwrap();
+        let limits = Limits::default();
+        refuse(&file, &tokens(&source, &limits), &limits).map(|problem| problem.message)
+    }
+
+    #[test]
+    fn nesting_is_counted_outside_of_strings_and_comments() {
+        let deep = format!("{}1{}", "[".repeat(24), "]".repeat(24));
+        assert!(refused(&format!("package a\nx := {deep}")).is_some_and(|why| why.contains("nested too deep")));
+        assert_eq!(refused(&format!("package a\nx := \"{deep}\" # {deep}\ny := `{deep}`")), None);
+    }
+
+    #[test]
+    fn what_stands_side_by_side_costs_nothing() {
+        let table = "{\"a\": [{\"b\": [1, 2, {\"c\": x[y[z[0]]]}]}]},\n".repeat(500);
+        assert_eq!(refused(&format!("package a\nx := [{table}]")), None);
+        let body = "\tx := input.a.b[_].c + f(g(h(1))) * 2\n\tnot x == y\n".repeat(500);
+        assert_eq!(refused(&format!("package a\ndeny if {{\n{body}}}")), None);
+    }
+
+    #[test]
+    fn long_expressions_are_trees_that_are_too_high() {
+        let sum = "1 + ".repeat(300) + "1";
+        let left = "(".repeat(20) + "1" + &" + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1)".repeat(20);
+        for text in [sum, left, format!("x{}", ".a".repeat(300)), "- ".repeat(300) + "1"] {
+            let why = refused(&format!("package a\ny := {text}"));
+            assert!(why.is_some_and(|why| why.contains("in a row")), "{text}");
+        }
+    }
+
+    #[test]
+    fn keywords_without_import_are_of_version_1() {
+        let needs = |text: &str| {
+            let source = Source::from_contents("a".to_owned(), format!("package a\n{text}")).unwrap();
+            needs_v1(&tokens(&source, &Limits::default()))
+        };
+        assert!(needs("deny if true"));
+        assert!(needs("import data.x\ndeny[x] { some x in y }"));
+        assert!(!needs("deny[x] { x := input.if.in }"));
+        assert!(!needs("import future.keywords.in\ndeny[x] { some x in y }"));
+        assert!(!needs("import future.keywords\ndeny if true"));
+        assert!(!needs("import rego.v1\ndeny if true"));
+        assert!(needs("import future.keywords.in\ndeny if true"));
+    }
 }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use regorus::{
-    Engine, Value,
+    Engine,
     unstable::{Module, Ref, Source},
 };
 use sha2::{Digest as _, Sha256};
@@ -12,13 +12,14 @@ use super::{
     Dialect, Limits, PolicySet, builtins,
     check::Checked,
     data::Data,
-    entries::{Annotations, Modules},
+    entries::{Annotations, Reading},
     files::{self, File, Form},
     graph::Graph,
     guard, metadata, parse,
     problem::{LoadError, Problem, ProblemSeverity},
     references,
     unit::Unit,
+    value,
 };
 use crate::verdict::Digest;
 
@@ -103,7 +104,7 @@ fn unit(
 fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
     let mut engine = parse::engine(limits);
     builtins::guard(&mut engine)?;
-    engine.add_data(Value::from(serde_json::Value::Object(data.document.clone())))?;
+    engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
     Ok(engine)
 }
 
@@ -126,7 +127,7 @@ fn read(
         .collect();
     let nodes = references::read(modules);
     let graph = Graph::new(&nodes);
-    let read = Modules { files, modules, annotations: &annotations, nodes: &nodes, graph: &graph };
+    let read = Reading { files, modules, annotations: &annotations, nodes: &nodes, graph: &graph };
     let entries = read.entries().into_values().flatten().collect();
     let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, limits };
     problems.extend(checked.problems());

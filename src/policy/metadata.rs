@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use regorus::unstable::{Module, Token, TokenKind};
 use serde_json::{Map, Value};
 
-use super::{files::File, problem::Problem, references::head_path};
+use super::{data::yaml_reason, files::File, problem::Problem, references::head_path};
 use crate::verdict::Severity;
 
 /// What annotations say of one policy or rule.
@@ -88,18 +88,17 @@ pub(crate) fn read(
             }
             Err(why) => {
                 let line = why.location().and_then(|place| u32::try_from(place.line()).ok()).unwrap_or(0);
-                let why = why.to_string();
-                let message = format!("METADATA is not valid YAML: {}", why.lines().next().unwrap_or_default());
+                let message = format!("METADATA is not valid YAML: {}", yaml_reason(&why));
                 problems.push(Problem::warning(&file.shown, message).at(&file.text, block.first + line, 1));
                 continue;
             }
         };
         let Some(scope) = scope(&value, module, block.last) else { continue };
-        let metadata = metadata(&value).unwrap_or_else(|(message, metadata)| {
-            let help = "use critical, high, medium, low or info";
-            problems.push(Problem::warning(&file.shown, message).at(&file.text, block.first, 1).help(help));
-            metadata
-        });
+        let (metadata, unknown) = metadata(&value);
+        if let Some(word) = unknown {
+            let problem = Problem::warning(&file.shown, format!("unknown severity {word:?}"));
+            problems.push(problem.at(&file.text, block.first, 1).help("use critical, high, medium, low or info"));
+        }
         annotations.push((scope, metadata));
     }
     annotations
@@ -127,7 +126,8 @@ fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut open: Option<Block> = None;
     for (number, line) in (1..).zip(text.lines()) {
-        let comment = line.trim_start().strip_prefix('#').filter(|_| !inside_strings.contains(&number));
+        // Only at the beginning of a line, as in OPA: what stands inside a body belongs to nothing.
+        let comment = line.strip_prefix('#').filter(|_| !inside_strings.contains(&number));
         match (comment, &mut open) {
             (Some(comment), _) if comment.trim() == "METADATA" => {
                 blocks.extend(open.replace(Block { first: number, last: number, yaml: String::new() }));
@@ -167,8 +167,8 @@ fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Option<Scope
     }
 }
 
-/// Reads the keys; an unknown severity comes back as a message beside all the rest.
-fn metadata(value: &Map<String, Value>) -> Result<Metadata, (String, Metadata)> {
+/// Reads the keys; a severity that is none comes back beside all the rest.
+fn metadata(value: &Map<String, Value>) -> (Metadata, Option<Arc<str>>) {
     let text = |value: Option<&Value>| match value? {
         Value::String(text) => Some(Arc::<str>::from(text.trim())),
         other => Some(other.to_string().into()),
@@ -196,8 +196,5 @@ fn metadata(value: &Map<String, Value>) -> Result<Metadata, (String, Metadata)> 
         entrypoint: value.get("entrypoint").and_then(Value::as_bool).unwrap_or(false),
         custom,
     };
-    match word {
-        Some(word) if severity.is_none() => Err((format!("unknown severity {word:?}"), metadata)),
-        _ => Ok(metadata),
-    }
+    (metadata, word.filter(|_| severity.is_none()))
 }

@@ -17,7 +17,9 @@ mod metadata;
 mod parse;
 mod problem;
 mod references;
+mod stack;
 pub(crate) mod unit;
+pub(crate) mod value;
 
 use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
@@ -89,10 +91,11 @@ pub struct Limits {
     pub nesting: usize,
     /// How often the parser may try a bracket; doubles with each level of brackets in brackets.
     pub bracket_tries: u64,
-    /// Most operators in one expression.
-    pub chain: usize,
-    /// Most rules that refer to each other in a row.
-    pub depth: usize,
+    /// Highest tree of operators and brackets in one expression.
+    pub height: usize,
+    /// Bytes of stack that evaluation may need, as estimated; threads that call [`crate::evaluate::evaluate`] must have
+    /// twice as much.
+    pub stack: usize,
 }
 
 impl Default for Limits {
@@ -103,9 +106,9 @@ impl Default for Limits {
             file_bytes: 1 << 20,
             columns: NonZeroU32::new(20_000).unwrap_or(NonZeroU32::MAX),
             nesting: 32,
-            bracket_tries: 100_000,
-            chain: 250,
-            depth: 100,
+            bracket_tries: 250_000,
+            height: 250,
+            stack: 1 << 20,
         }
     }
 }

@@ -104,7 +104,7 @@ pub(crate) fn told(text: &str) -> Told {
         .or_else(|| text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("-->")))
         .unwrap_or("no reason given");
     // The dumps of internal state that follow some reasons help nobody.
-    let reason = reason.split(" (path [").next().unwrap_or(reason).trim();
+    let reason = reason.split(" (path [").next().unwrap_or(reason).trim().trim_end_matches('.');
     Told { place, reason: reason.to_owned() }
 }
 
@@ -115,5 +115,32 @@ pub(crate) fn problem(file: &File, error: &anyhow::Error) -> Problem {
     match place {
         Some((_, line, column)) => problem.at(&file.text, line, column),
         None => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_place_and_the_first_reason() {
+        let text = "\n--> dir/a:b.rego:7:3\n  |\n7 | x\n  |   ^\nerror: var x is unsafe (path [\"a\"], scopes [])";
+        let place = Some(("dir/a:b.rego".to_owned(), 7, 3));
+        assert_eq!(told(text), Told { place: place.clone(), reason: "var x is unsafe".to_owned() });
+        let nested = format!("{text}\n--> b.rego:1:1\nerror: of another.");
+        assert_eq!(told(&nested).place, place);
+        assert_eq!(told("plain."), Told { place: None, reason: "plain".to_owned() });
+    }
+
+    #[test]
+    fn a_plain_import_of_input_is_blanked_and_nothing_else() {
+        let blank = |text: &str| {
+            let source = Source::from_contents("a".to_owned(), text.to_owned()).unwrap();
+            without_plain_input_import(text, &guard::tokens(&source, &Limits::default()))
+        };
+        assert_eq!(blank("package a\nimport input\nx := 1"), "package a\n            \nx := 1");
+        for text in ["import input as i\n", "import input.request\n", "x := \"import input\"\n", "# import input\n"] {
+            assert_eq!(blank(&format!("package a\n{text}")), format!("package a\n{text}"));
+        }
     }
 }

@@ -8,6 +8,8 @@ use regorus::{
     unstable::{AssignOp, Expr, Literal, Module, Query, Ref, Rule, RuleAssign, RuleHead, Span},
 };
 
+use super::stack;
+
 /// Keys from `data` or `input` on, as far as they are constant.
 pub(crate) type Path = Vec<String>;
 
@@ -36,6 +38,8 @@ pub(crate) struct Node {
     pub(crate) parameters: Option<usize>,
     pub(crate) line: u32,
     pub(crate) column: u32,
+    /// Bytes of stack that it needs by itself.
+    pub(crate) stack: usize,
     /// What it refers to below `data`.
     pub(crate) uses: BTreeSet<Path>,
     /// What it calls: functions of the policies, and builtins.
@@ -85,6 +89,14 @@ fn constant_path(mut expr: &Expr) -> (Path, bool) {
     (keys.into_iter().rev().map_while(|key| key).collect(), whole)
 }
 
+/// Returns the first name of a reference. The span of a whole one begins at its last part.
+fn begin(mut expr: &Expr) -> &Span {
+    while let Expr::RefDot { refr, .. } | Expr::RefBrack { refr, .. } = expr {
+        expr = refr;
+    }
+    expr.span()
+}
+
 fn constant_key(expr: &Expr) -> Option<String> {
     match expr {
         Expr::String { value: Value::String(text), .. } | Expr::RawString { value: Value::String(text), .. } => {
@@ -132,6 +144,7 @@ pub(crate) fn read(modules: &[Ref<Module>]) -> Vec<Node> {
                 parameters: head(rule).2,
                 line: span.line,
                 column: span.col,
+                stack: stack::rule(rule),
                 uses: BTreeSet::new(),
                 calls: Vec::new(),
                 inputs: BTreeSet::new(),
@@ -185,7 +198,7 @@ impl Reader<'_> {
             Rule::Spec { head, bodies, .. } => {
                 let mut outer = BTreeSet::new();
                 if let RuleHead::Func { args, .. } = head {
-                    args.iter().for_each(|argument| pattern(argument, &mut outer));
+                    patterns(args, &mut outer);
                 }
                 // The head's key and value see the variables of the body.
                 for body in bodies {
@@ -199,7 +212,7 @@ impl Reader<'_> {
                     }
                     RuleHead::Set { key, .. } => key.iter().for_each(|key| self.value(key)),
                     RuleHead::Func { args, assign, .. } => {
-                        args.iter().for_each(|argument| self.expr(argument));
+                        self.exprs(args);
                         self.assigned(assign.as_ref());
                     }
                 }
@@ -226,9 +239,7 @@ impl Reader<'_> {
             match &statement.literal {
                 Literal::SomeVars { .. } => {}
                 Literal::SomeIn { key, value, collection, .. } => {
-                    key.iter().for_each(|key| self.expr(key));
-                    self.expr(value);
-                    self.expr(collection);
+                    self.exprs(key.iter().chain([value, collection]));
                 }
                 Literal::Expr { expr, .. } | Literal::NotExpr { expr, .. } => self.expr(expr),
                 Literal::Every { key, value, domain, query, .. } => {
@@ -260,6 +271,12 @@ impl Reader<'_> {
         self.expr(expr);
     }
 
+    fn exprs<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Ref<Expr>>) {
+        for expr in exprs {
+            self.expr(expr);
+        }
+    }
+
     fn expr(&mut self, expr: &Expr) {
         match expr {
             Expr::String { .. }
@@ -277,7 +294,7 @@ impl Reader<'_> {
                 self.comprehension(&[term], query);
             }
             Expr::ObjectCompr { key, value, query, .. } => self.comprehension(&[key, value], query),
-            Expr::Call { span, fcn, params, .. } => self.call(span, fcn, params),
+            Expr::Call { fcn, params, .. } => self.call(fcn, params),
             Expr::UnaryExpr { expr, .. } => self.expr(expr),
             Expr::BinExpr { lhs, rhs, .. } | Expr::BoolExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
                 self.expr(lhs);
@@ -288,9 +305,7 @@ impl Reader<'_> {
                 self.value(rhs);
             }
             Expr::Membership { key, value, collection, .. } => {
-                key.iter().for_each(|key| self.expr(key));
-                self.expr(value);
-                self.expr(collection);
+                self.exprs(key.iter().chain([value, collection]));
             }
         }
     }
@@ -299,7 +314,9 @@ impl Reader<'_> {
         let mut scope = BTreeSet::new();
         declared(query, &mut scope);
         self.scopes.push(scope);
-        terms.iter().for_each(|term| self.value(term));
+        for term in terms {
+            self.value(term);
+        }
         self.query(query);
         self.scopes.pop();
     }
@@ -321,10 +338,10 @@ impl Reader<'_> {
 
     fn reference(&mut self, expr: &Expr) {
         self.indices(expr);
-        self.use_path(constant_path(expr).0);
+        self.use_path(&constant_path(expr).0);
     }
 
-    fn use_path(&mut self, path: Path) {
+    fn use_path(&mut self, path: &[String]) {
         let Some((first, rest)) = path.split_first() else { return };
         if let Root::Document(mut path) = self.root(first) {
             path.extend_from_slice(rest);
@@ -352,7 +369,8 @@ impl Reader<'_> {
         }
     }
 
-    fn call(&mut self, span: &Span, function: &Expr, arguments: &[Ref<Expr>]) {
+    fn call(&mut self, function: &Expr, arguments: &[Ref<Expr>]) {
+        let span = begin(function);
         let (name, _) = constant_path(function);
         let root = name.first().map(|first| self.root(first));
         let mut rule = None;
@@ -384,7 +402,7 @@ impl Reader<'_> {
         };
         if whole && !keys.is_empty() {
             path.extend(keys);
-            self.use_path(path);
+            self.use_path(&path);
         }
     }
 }
@@ -395,8 +413,7 @@ fn declared(query: &Query, names: &mut BTreeSet<String>) {
         match &statement.literal {
             Literal::SomeVars { vars, .. } => names.extend(vars.iter().map(|span| span.text().to_owned())),
             Literal::SomeIn { key, value, .. } => {
-                key.iter().for_each(|key| pattern(key, names));
-                pattern(value, names);
+                patterns(key.iter().chain([value]), names);
             }
             Literal::Expr { expr, .. } => {
                 if let Expr::AssignExpr { op: AssignOp::ColEq, lhs, .. } = expr.as_ref() {
@@ -405,6 +422,12 @@ fn declared(query: &Query, names: &mut BTreeSet<String>) {
             }
             Literal::NotExpr { .. } | Literal::Every { .. } => {}
         }
+    }
+}
+
+fn patterns<'e>(exprs: impl IntoIterator<Item = &'e Ref<Expr>>, names: &mut BTreeSet<String>) {
+    for expr in exprs {
+        pattern(expr, names);
     }
 }
 

@@ -190,8 +190,9 @@ fn generated(groups: &[Group]) -> String {
         let mut all = String::new();
         for (index, path) in group.paths().enumerate() {
             let path = reference(path);
-            // A rule without a value must not take the others with it: its place stays empty.
-            let _ = writeln!(all, "\t[value | value := {path}],");
+            // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
+            let set = group.entries.get(index).is_some_and(|entry| entry.shape == Shape::Set);
+            let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
             let _ = writeln!(text, "\n{}_{index} := {path}", group.dialect);
         }
         let _ = writeln!(text, "\n{} := [\n{all}]", group.dialect);

@@ -3,6 +3,15 @@
 //! The real binary runs as its users run it, mostly as the chart's ServiceAccount. Tests share the cluster, so each
 //! makes namespaces of its own and looks only at those; what needs a whole cluster starts one.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test says what failed"
+)]
+
 mod basics;
+mod convergence;
 mod pod_security;
 mod support;

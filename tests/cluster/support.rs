@@ -13,7 +13,7 @@ use std::{
 use serde_json::Value;
 
 /// How long anything that a test waits for may take; generous, as machines are shared.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Asks again and again until `probe` gives something; fails with what it is, and what `context` shows, after
 /// [`PATIENCE`].
@@ -133,11 +133,6 @@ impl Running {
     /// Everything logged so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
-    }
-
-    /// Process id.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// Sends SIGTERM and waits for the end.

@@ -1,1 +1,135 @@
+//! Paths: directories, single files, links, and whether a change is seen.
 
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use kaudit::policy::{PolicySet, fingerprint};
+
+use super::write;
+
+const DENY: &str = "package main\n\ndeny contains \"x\"\n";
+
+fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    write(
+        root.path(),
+        &files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect::<BTreeMap<_, _>>(),
+    );
+    root
+}
+
+fn rules(paths: &[&Path]) -> Result<usize, String> {
+    let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
+    PolicySet::load(&paths).map(|set| set.rules()).map_err(|why| why.to_string())
+}
+
+#[test]
+fn a_path_may_be_a_file_and_given_twice() {
+    let root = directory(&[("a.rego", DENY), ("sub/b.rego", "package b\n\nwarn contains \"x\"\n")]);
+    assert_eq!(rules(&[&root.path().join("a.rego")]), Ok(1));
+    assert_eq!(rules(&[root.path(), &root.path().join("sub"), &root.path().join("a.rego")]), Ok(2));
+}
+
+#[test]
+fn a_missing_path_and_a_strange_file_are_told() {
+    let root = directory(&[("a.rego", DENY), ("a.txt", "x")]);
+    let why = rules(&[root.path(), &root.path().join("nope")]).unwrap_err();
+    assert!(why.contains("nope: no such file or directory") && why.contains("help: name a directory"), "{why}");
+    let why = rules(&[&root.path().join("a.txt")]).unwrap_err();
+    assert!(why.contains("neither policy nor data by its name"), "{why}");
+    assert_eq!(rules(&[root.path()]), Ok(1), "other files in a directory are no concern of ours");
+}
+
+#[test]
+fn files_that_are_too_large_or_no_text_are_told() {
+    let root = directory(&[("a.rego", DENY), ("large.json", &" ".repeat(2 << 20))]);
+    fs::write(root.path().join("b.rego"), b"package b\n# \xff\xfe").unwrap();
+    let why = rules(&[root.path()]).unwrap_err();
+    assert!(why.contains("large.json: has 2097152 bytes, more than the 1048576"), "{why}");
+    assert!(why.contains("b.rego: is not UTF-8 text (byte 12)"), "{why}");
+}
+
+#[test]
+fn hidden_files_are_passed_over_and_the_digest_knows_names_and_contents() {
+    let digest = |files: &[(&str, &str)]| {
+        let root = directory(files);
+        PolicySet::load(&[root.path().to_owned()]).unwrap().digest
+    };
+    let one = digest(&[("a.rego", DENY)]);
+    assert_eq!(one, digest(&[("a.rego", DENY), (".hidden.rego", "nonsense"), (".git/b.rego", "nonsense")]));
+    assert_eq!(one, digest(&[("a.rego", DENY), ("a_test.rego", "nonsense")]));
+    assert_ne!(one, digest(&[("b.rego", DENY)]));
+    assert_ne!(one, digest(&[("a.rego", &format!("{DENY}# more"))]));
+    assert_ne!(one, digest(&[("a.rego", DENY), ("data.yaml", "a: 1")]));
+}
+
+/// Lays out a directory as kubelet mounts a `ConfigMap`: `a.rego → ..data/a.rego`, `..data → ..2024_…`.
+#[cfg(unix)]
+fn config_map(root: &Path, version: &str, text: &str) {
+    use std::os::unix::fs::symlink;
+    fs::create_dir(root.join(version)).unwrap();
+    fs::write(root.join(version).join("a.rego"), text).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    fs::File::open(root.join(version).join("a.rego")).unwrap().set_modified(time).unwrap();
+    symlink(version, root.join("..new")).unwrap();
+    fs::rename(root.join("..new"), root.join("..data")).unwrap();
+    if !root.join("a.rego").exists() {
+        symlink("..data/a.rego", root.join("a.rego")).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_mounted_config_map_is_a_directory_and_its_swap_is_a_change() {
+    let root = tempfile::tempdir().unwrap();
+    let paths = [root.path().to_owned()];
+    config_map(root.path(), "..2024_01_01", DENY);
+    let (before, first) = (fingerprint(&paths), PolicySet::load(&paths).unwrap());
+    assert_eq!(first.rules(), 1);
+    assert_eq!(before, fingerprint(&paths));
+    // Equal in length and time; only the link tells.
+    config_map(root.path(), "..2024_01_02", &DENY.replace('x', "y"));
+    assert_ne!(before, fingerprint(&paths));
+    assert_ne!(first.digest, PolicySet::load(&paths).unwrap().digest);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_in_a_circle_end() {
+    let root = directory(&[("sub/a.rego", DENY)]);
+    std::os::unix::fs::symlink(root.path(), root.path().join("sub/back")).unwrap();
+    let why = rules(&[root.path()]).unwrap_err();
+    assert!(why.contains("sub/back: cannot be read: a link that leads back to a directory above it"), "{why}");
+    fingerprint(&[root.path().to_owned()]);
+}
+
+#[test]
+fn edits_additions_and_deletions_change_the_fingerprint() {
+    let root = directory(&[("a.rego", DENY), ("sub/data.yaml", "a: 1")]);
+    let paths = [root.path().to_owned()];
+    let mut seen = vec![fingerprint(&paths)];
+    let mut changed = |what: &str| {
+        let now = fingerprint(&paths);
+        assert!(!seen.contains(&now), "{what}");
+        assert_eq!(now, fingerprint(&paths), "{what}: the same again");
+        seen.push(now);
+    };
+    fs::write(root.path().join("a.rego"), format!("{DENY}# longer")).unwrap();
+    changed("an edit");
+    let time = SystemTime::now() + Duration::from_secs(5);
+    fs::File::options().write(true).open(root.path().join("a.rego")).unwrap().set_modified(time).unwrap();
+    changed("another time");
+    fs::write(root.path().join("sub/b.rego"), "").unwrap();
+    changed("an addition");
+    fs::rename(root.path().join("sub/b.rego"), root.path().join("sub/c.rego")).unwrap();
+    changed("another name");
+    fs::remove_file(root.path().join("sub/c.rego")).unwrap();
+    fs::remove_file(root.path().join("sub/data.yaml")).unwrap();
+    changed("a deletion");
+    fs::remove_dir_all(root.path()).unwrap();
+    changed("no directory at all");
+}

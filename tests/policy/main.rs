@@ -2,6 +2,8 @@
 //!
 //! A result is written as `outcome policy/rule [severity] file:line: message {details}`.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must stop")]
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,7 +12,7 @@ use std::{
 };
 
 use kaudit::{
-    cache::Body,
+    body::Body,
     evaluate::{Job, evaluate},
     object::{Kind, Object, ObjectKey},
     policy::PolicySet,

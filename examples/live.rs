@@ -1,0 +1,144 @@
+//! kaudit on a real cluster, in a minute: `cargo run --release --example live`
+//!
+//! Starts etcd and kube-apiserver (built from Go modules the first time, which takes minutes), installs what the chart
+//! installs, applies `examples/manifests`, runs kaudit as the chart's ServiceAccount, and then makes a violation,
+//! mends it and deletes its object, showing with kubectl what a team sees of it. Needs Rust and Go, nothing else.
+
+use std::{ffi::OsString, future::Future, io::Write, path::Path, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use kaudit_controlplane::{ControlPlane, Options, Tool, tool};
+
+/// Where the chart is installed.
+const NAMESPACE: &str = "kaudit";
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// In order; the demonstration makes it privileged first.
+const DEPLOYMENT: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: debug, namespace: shop, labels: {app: debug}}
+spec:
+  selector: {matchLabels: {app: debug}}
+  template:
+    metadata: {labels: {app: debug}}
+    spec:
+      automountServiceAccountToken: false
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: shell
+        image: registry.example.com/tools/shell:2.1@sha256:7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730
+        resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 32Mi}}
+        readinessProbe: &probe {exec: {command: ["true"]}}
+        livenessProbe: *probe
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+"#;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    std::env::set_current_dir(root)?;
+    say("A control plane, the chart's objects and examples/manifests")?;
+    let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() }).await?;
+    plane.kubectl(&["create", "namespace", NAMESPACE]).await?;
+    plane.kubectl(&["apply", "-f", "charts/kaudit/crds"]).await?;
+    plane.kubectl(&["wait", "--for=condition=Established", "crd/audits.kaudit.dev", "--timeout=60s"]).await?;
+    plane.apply(&render_chart(root)?).await?;
+    plane.kubectl(&["apply", "-f", "examples/manifests/namespace.yaml"]).await?;
+    plane.kubectl(&["apply", "-f", "examples/manifests"]).await?;
+
+    let account = plane.service_account(NAMESPACE, "kaudit").await?;
+    let kubeconfig = account.kubeconfig_path().display().to_string();
+    say("kaudit check, as the chart's ServiceAccount; its lines on standard output begin with a time")?;
+    let arguments = ["kaudit", "check", "--log-level=error", "--kubeconfig", &kubeconfig].map(OsString::from);
+    let kaudit::cli::Command::Check(check) = kaudit::config::load(arguments)? else { bail!("not a check") };
+    let mut kaudit = tokio::task::JoinSet::new();
+    kaudit.spawn(Box::pin(kaudit::check::run(*check)));
+    plane.kubectl(&["-n", NAMESPACE, "wait", "--for=create", "audit/kaudit", "--timeout=60s"]).await?;
+    show(&plane, &["-n", NAMESPACE, "wait", "--for=condition=Synced", "audit/kaudit", "--timeout=60s"]).await?;
+    wait_for(|| async {
+        events(&plane, "role/worker").await.map(|events| events.matches("PolicyViolation").count() == 2)
+    })
+    .await?;
+    show(&plane, &["-n", "shop", "get", "events", "--field-selector=reason=PolicyViolation"]).await?;
+    wait_for(|| async { Ok(plane.kubectl(&["get", "audits", "-A"]).await?.contains(" 12 ")) }).await?;
+    show(&plane, &["get", "audits", "-A"]).await?;
+
+    let privileged = DEPLOYMENT.replace("allowPrivilegeEscalation: false", "privileged: true");
+    say("Somebody deploys a privileged container")?;
+    plane.apply(&privileged).await?;
+    wait_for(|| async { Ok(events(&plane, "deployment/debug").await?.contains("deny_privileged")) }).await?;
+    say("… mends it")?;
+    plane.apply(DEPLOYMENT).await?;
+    wait_for(|| async { Ok(events(&plane, "deployment/debug").await?.contains("PolicyResolved")) }).await?;
+    say("… and deletes the Service with the external address")?;
+    plane.kubectl(&["-n", "shop", "delete", "service", "api"]).await?;
+    wait_for(|| async { Ok(events(&plane, "service/api").await?.contains("PolicyResolved")) }).await?;
+    show(
+        &plane,
+        &[
+            "-n",
+            "shop",
+            "get",
+            "events",
+            "--sort-by=.metadata.creationTimestamp",
+            "--field-selector=involvedObject.name=debug",
+        ],
+    )
+    .await?;
+    show(
+        &plane,
+        &[
+            "-n",
+            "shop",
+            "get",
+            "events",
+            "--sort-by=.metadata.creationTimestamp",
+            "--field-selector=involvedObject.name=api,involvedObject.kind=Service",
+        ],
+    )
+    .await?;
+    wait_for(|| async { Ok(plane.kubectl(&["get", "audits", "-A"]).await?.contains(" 11 ")) }).await?;
+    show(&plane, &["get", "audits", "-A"]).await?;
+    kaudit.abort_all();
+    plane.stop().await
+}
+
+/// The chart's objects, less the Deployment: no node is here to run it.
+fn render_chart(root: &Path) -> Result<String> {
+    let output = std::process::Command::new(tool(Tool::Helm)?)
+        .args(["template", "kaudit"])
+        .arg(root.join("charts/kaudit"))
+        .args(["--namespace", NAMESPACE])
+        .output()?;
+    ensure!(output.status.success(), "helm: {}", String::from_utf8_lossy(&output.stderr));
+    let rendered = String::from_utf8(output.stdout)?;
+    let parts = rendered.split("\n---").filter(|part| !part.contains("kind: Deployment"));
+    Ok(parts.collect::<Vec<_>>().join("\n---"))
+}
+
+async fn events(plane: &ControlPlane, object: &str) -> Result<String> {
+    let all = plane.kubectl(&["-n", "shop", "get", "events"]).await?;
+    Ok(all.lines().filter(|line| line.contains(object)).collect::<Vec<_>>().join("\n"))
+}
+
+async fn show(plane: &ControlPlane, arguments: &[&str]) -> Result<()> {
+    let output = plane.kubectl(arguments).await?;
+    writeln!(std::io::stdout(), "\n$ kubectl {}\n{}", arguments.join(" "), output.trim_end())?;
+    Ok(())
+}
+
+fn say(what: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "\n# {what}")?;
+    Ok(())
+}
+
+async fn wait_for<F: Future<Output = Result<bool>>>(mut probe: impl FnMut() -> F) -> Result<()> {
+    let asking = async {
+        while !probe().await? {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    };
+    tokio::time::timeout(PATIENCE, asking).await.context("kaudit did not do its part in time")?
+}

@@ -1,0 +1,126 @@
+//! Texts as the evaluator's values.
+//!
+//! regorus reads JSON too, but gives a meaning to the key `$serde_json::private::Number`: a number of any size, whose
+//! digits it computes for hours if the exponent is large. Any object could carry it, so nothing is read by that way.
+
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
+use regorus::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, SeqAccess, Visitor},
+};
+
+/// Reads JSON.
+///
+/// # Errors
+/// Also for what is nested deeper than 127 levels, and for numbers beyond 64-bit floats.
+pub(crate) fn from_json(json: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::from_slice::<Plain>(json).map(|plain| plain.0)
+}
+
+/// Reads one YAML document.
+pub(crate) fn from_yaml(yaml: &str) -> Result<Value, serde_saphyr::Error> {
+    serde_saphyr::from_str_with_options::<Plain>(yaml, yaml_options()).map(|plain| plain.0)
+}
+
+/// What OPA's reader takes for a boolean and for an octal number: `yes` is a text, `010` is eight.
+pub(crate) fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! { strict_booleans: true, legacy_octal_numbers: true }
+}
+
+/// Turns a JSON tree into a value.
+pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Error> {
+    Plain::deserialize(tree).map(|plain| plain.0)
+}
+
+/// A value as the text says it.
+struct Plain(Value);
+
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PlainVisitor).map(Self)
+    }
+}
+
+struct PlainVisitor;
+
+impl<'de> Visitor<'de> for PlainVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        // YAML has infinities; Rego has none.
+        if value.is_finite() { Ok(Value::from(value)) } else { Err(E::custom("number out of range")) }
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::with_capacity(items.size_hint().unwrap_or(0));
+        while let Some(Plain(value)) = items.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::from(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut values = BTreeMap::new();
+        while let Some((key, Plain(value))) = entries.next_entry::<Cow<'de, str>, Plain>()? {
+            values.insert(Value::from(&*key), value);
+        }
+        Ok(Value::from(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_for_numbers_is_a_key_like_any_other() {
+        let json = r#"{"$serde_json::private::Number": "1e999999999"}"#;
+        let value = from_json(json.as_bytes()).unwrap();
+        assert_eq!(value["$serde_json::private::Number"], Value::from("1e999999999"));
+        assert_eq!(from_yaml(json).unwrap(), value);
+        assert_eq!(from_tree(serde_json::from_str(json).unwrap()).unwrap(), value);
+    }
+
+    #[test]
+    fn reads_yaml_as_opa_does() {
+        let value = from_yaml("a: [yes, no, true, 010, ~, 1.5, '1', 2024-01-01]\n1: x").unwrap();
+        let json = r#"{"a": ["yes", "no", true, 8, null, 1.5, "1", "2024-01-01"], "1": "x"}"#;
+        assert_eq!(value, from_json(json.as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn reads_what_json_can_say() {
+        let json = r#"{"a": [1, -2, 1.5, "\u00e4", true, null, {}], "b": 18446744073709551615}"#;
+        let value = from_json(json.as_bytes()).unwrap();
+        assert_eq!(value, Value::from_json_str(json).unwrap());
+        assert!(from_json(b"1e999").is_err());
+        assert!(from_yaml("a: .inf").is_err());
+        assert!(from_json(&[b'['; 200]).is_err());
+    }
+}
