@@ -11,8 +11,8 @@ use std::{
 use clap::CommandFactory;
 use kaudit::{
     cli::Cli,
-    gate::State,
-    output::{Coverage, Summary},
+    gate::{Coverage, State},
+    output::Summary,
 };
 use serde_json::Value;
 
