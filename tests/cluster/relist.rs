@@ -31,8 +31,11 @@ async fn what_vanished_behind_a_lost_watch_is_resolved() {
     };
     wait_for("the three violations", || async { (standing().len() == 3).then_some(()) }).await;
 
-    // Frozen, so that no watch event arrives; then the history that the watches would go on from is thrown away.
+    // Frozen and cut off, so that no watch event arrives, not even into a socket's buffer; then the history that the
+    // watches would go on from is thrown away.
     kaudit.signal("STOP");
+    plane.kill_apiserver().unwrap();
+    plane.start_apiserver().await.unwrap();
     plane.kubectl(&["delete", "configmap", "gone"]).await.unwrap();
     plane.kubectl(&["label", "configmap", "mended", "bad-"]).await.unwrap();
     plane.kubectl(&["create", "configmap", "new"]).await.unwrap();
