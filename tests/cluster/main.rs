@@ -18,4 +18,5 @@ mod coverage;
 mod kubectl;
 mod namespaced;
 mod proxy;
+mod reach;
 mod support;
