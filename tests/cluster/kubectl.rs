@@ -124,6 +124,61 @@ async fn events_about_cluster_scoped_objects_are_in_default_whatever_the_name() 
     assert_eq!(kaudit.stop().await, Some(0));
 }
 
+/// Enough to read and to write the status, but not to write Events.
+fn mute(namespace: &str) -> String {
+    format!(
+        r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: mute, namespace: {namespace}}}
+rules:
+  - {{apiGroups: ["*"], resources: ["*"], verbs: [list, watch]}}
+  - {{apiGroups: [kaudit.dev], resources: [audits, audits/status], verbs: [create, patch]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: mute, namespace: {namespace}}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: mute}}
+subjects: [{{kind: ServiceAccount, name: kaudit, namespace: {namespace}}}]
+"#
+    )
+}
+
+#[tokio::test]
+async fn events_that_are_refused_show_in_the_condition_recording_until_they_can_be_written() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    establish_audits(plane).await;
+    let namespace = plane.temp_namespace("mute").await.unwrap();
+    plane.apply(&mute(&namespace)).await.unwrap();
+    let user = plane.service_account(&namespace, "kaudit").await.unwrap();
+    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
+    let arguments = ["--policies", directory.path().to_str().unwrap(), "--namespace", &namespace];
+    let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
+    kaudit.ready().await;
+    until_condition(plane, &namespace, "Recording", "True").await;
+    plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
+    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}=yes")]).await.unwrap();
+    let condition = until_condition(plane, &namespace, "Recording", "False").await;
+    assert_eq!(condition["reason"], "WritesFail");
+    assert!(condition["message"].as_str().unwrap().contains("events.events.k8s.io is forbidden"), "{condition}");
+    let dropped = kaudit.metric(r#"kaudit_recorder_drops_total{recorder="events",reason="forbidden"}"#);
+    assert_eq!(dropped, Some(1.0));
+    assert_eq!(results_in(&kaudit.status(), &namespace).len(), 1, "judged all the same");
+
+    plane
+        .kubectl(&["-n", &namespace, "create", "role", "tell", "--verb=create", "--resource=events.events.k8s.io"])
+        .await
+        .unwrap();
+    let binding = ["-n", &namespace, "create", "rolebinding", "tell", "--role=tell"];
+    plane.kubectl(&[&binding[..], &[&format!("--serviceaccount={namespace}:kaudit")]].concat()).await.unwrap();
+    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}-")]).await.unwrap();
+    until_condition(plane, &namespace, "Recording", "True").await;
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
 /// Puts `policy` in force as the kubelet does for a mounted ConfigMap: a new directory, and one rename.
 fn swap(directory: &Path, version: &str, policy: &str) {
     let symlink = |to: &str, from: &str| std::os::unix::fs::symlink(to, directory.join(from)).unwrap();

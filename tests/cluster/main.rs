@@ -19,5 +19,6 @@ mod kubectl;
 mod namespaced;
 mod pod_security;
 mod proxy;
+mod reach;
 mod relist;
 mod support;

@@ -1,0 +1,65 @@
+//! What is said when there is nothing to judge: no cluster, or none of what was asked for.
+
+use std::{
+    io::Read as _,
+    net::TcpListener,
+    time::{Duration, Instant},
+};
+
+use kaudit_controlplane::{require, shared};
+
+use crate::{
+    proxy,
+    support::{denies_marked, policies, run},
+};
+
+#[tokio::test]
+async fn a_wrong_name_of_a_kind_or_context_is_answered_with_the_right_ones() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    let directory = policies(&[("marked.rego", &denies_marked("none"))]);
+    let policies = directory.path().to_str().unwrap();
+    let common = ["check", "--once", "--policies", policies];
+    for (argument, hint) in [
+        ("--include=deploymnets", "the nearest name is deployments"),
+        ("--exclude=secret.apps", "the cluster serves no kind secret.apps"),
+        ("--context=elsewhere", "cannot use the context \"elsewhere\" (contexts in the kubeconfig: test)"),
+    ] {
+        let ended = run(&plane.kubeconfig(), &[&common[..], &[argument]].concat()).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
+        assert!(ended.stderr.contains(hint), "{ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_cannot_be_reached_is_given_up_on_in_seconds() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_port = silent.local_addr().unwrap().port();
+    // Takes all that comes and never says anything.
+    std::thread::spawn(move || {
+        for mut stream in silent.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || stream.read_to_end(&mut Vec::new()));
+        }
+    });
+    let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let directory = policies(&[("marked.rego", &denies_marked("none"))]);
+    let policies = directory.path().to_str().unwrap();
+    let cases = [
+        (format!("https://127.0.0.1:{closed_port}"), "Check that the cluster runs, that the address"),
+        (format!("https://127.0.0.1:{silent_port}"), "Check that the cluster runs"),
+        (format!("http://127.0.0.1:{silent_port}"), "did not answer within"),
+    ];
+    let runs = cases.iter().flat_map(|case| [(case, "--once"), (case, "--listen=127.0.0.1:0")]);
+    let runs = runs.map(|((server, hint), mode)| async move {
+        let files = tempfile::tempdir().unwrap();
+        let kubeconfig = proxy::kubeconfig(files.path(), server);
+        let begin = Instant::now();
+        let ended = run(&kubeconfig, &["check", "--policies", policies, mode]).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
+        assert!(ended.stderr.contains(server) && ended.stderr.contains(hint), "{ended:?}");
+        assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    });
+    futures::future::join_all(runs).await;
+}
