@@ -242,6 +242,14 @@ impl Selection {
         NOISE.iter().any(noise).then(|| format!("by default (--include {kind} brings it back)"))
     }
 
+    /// Whether kinds of `group` may be audited, for a group whose kinds are not known for now.
+    pub fn may_audit_group(&self, group: &str) -> bool {
+        let names = |pattern: &KindPattern| {
+            pattern.group.as_ref().map_or(pattern.name.is_none(), |own| own.eq_ignore_ascii_case(group))
+        };
+        self.include.iter().any(names) || !self.exclude.iter().any(|pattern| pattern.name.is_none() && names(pattern))
+    }
+
     /// Returns what the user said of `kind`: audited, not audited, or nothing. `include` wins over `exclude`.
     pub fn chooses(&self, kind: &Kind) -> Option<bool> {
         let named = |patterns: &[KindPattern]| patterns.iter().any(|pattern| pattern.matches(kind));
@@ -314,6 +322,15 @@ mod tests {
         assert_eq!(selection(&["pods"], &["*"]).excludes(&pods), None);
         assert!(selection(&["events"], &["*"]).excludes(&pods).is_some());
         assert!(selection(&["*"], &[]).excludes(&audits).is_some());
+    }
+
+    #[test]
+    fn a_group_that_is_down_is_missed_unless_all_of_it_is_excluded() {
+        let missed =
+            |include: &[&str], exclude: &[&str]| selection(include, exclude).may_audit_group("down.example.com");
+        assert!(missed(&[], &[]) && missed(&[], &["*.apps", "things", "things.down.example.com"]));
+        assert!(!missed(&[], &["*.down.example.com"]) && !missed(&[], &["*"]) && !missed(&["pods"], &["*"]));
+        assert!(missed(&["*.down.example.com"], &["*"]) && missed(&["things.down.example.com"], &["*"]));
     }
 
     #[test]

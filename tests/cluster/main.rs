@@ -12,6 +12,12 @@
 )]
 
 mod basics;
+mod chart;
 mod convergence;
+mod coverage;
+mod kubectl;
+mod namespaced;
 mod pod_security;
+mod proxy;
+mod relist;
 mod support;

@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kaudit_controlplane::{ControlPlane, Options};
 use serde_json::Value;
+use tokio::sync::{MutexGuard, OnceCell};
 
 /// How long anything that a test waits for may take; generous, as machines are shared.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -58,10 +60,19 @@ pub(crate) fn kaudit(kubeconfig: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs kaudit to its end.
+/// Runs kaudit to its end, which must come within [`PATIENCE`].
 pub(crate) async fn run(kubeconfig: &Path, arguments: &[&str]) -> Ended {
     let mut command = kaudit(kubeconfig, arguments);
-    let output = tokio::task::spawn_blocking(move || command.stdin(Stdio::null()).output()).await.unwrap().unwrap();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let pid = child.id();
+    let waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
+    let Ok(output) = tokio::time::timeout(PATIENCE, waiting).await else {
+        // Still there, as nobody has waited for it: the id is its own.
+        drop(Command::new("kill").arg("-KILL").arg(pid.to_string()).status());
+        panic!("waited {PATIENCE:?} in vain for the end of kaudit {arguments:?}");
+    };
+    let output = output.unwrap().unwrap();
     Ended {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).unwrap(),
@@ -135,10 +146,15 @@ impl Running {
         self.log.lock().unwrap().clone()
     }
 
+    /// Sends a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
+        assert!(sent.success());
+    }
+
     /// Sends SIGTERM and waits for the end.
     pub(crate) async fn stop(mut self) -> Option<i32> {
-        let sent = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status().unwrap();
-        assert!(sent.success());
+        self.signal("TERM");
         wait_for("kaudit to stop", || {
             let ended = self.child.try_wait().unwrap();
             async move { ended }
@@ -163,6 +179,53 @@ impl Drop for Running {
 pub(crate) fn results_in(result: &Value, namespace: &str) -> Vec<Value> {
     let results = result["results"].as_array().unwrap_or_else(|| panic!("no results in {result}"));
     results.iter().filter(|entry| entry["resource"]["namespace"] == namespace).cloned().collect()
+}
+
+/// What the coverage says of a kind.
+pub(crate) fn coverage_of(result: &Value, group: &str, resource: &str) -> Option<Value> {
+    let coverage = result["coverage"].as_array().unwrap_or_else(|| panic!("no coverage in {result}"));
+    coverage.iter().find(|kind| kind["group"] == group && kind["resource"] == resource).cloned()
+}
+
+/// The state of a kind in the coverage; empty if it is not there.
+pub(crate) fn state_of(result: &Value, group: &str, resource: &str) -> String {
+    coverage_of(result, group, resource).map_or(String::new(), |kind| kind["state"].as_str().unwrap().to_owned())
+}
+
+/// A policy that denies every object, of whatever kind, that has the label `mark`, with its value in the message.
+/// With a mark of its own a test is not disturbed by others in the same cluster.
+pub(crate) fn denies_marked(mark: &str) -> String {
+    format!(
+        r#"
+package marked
+deny contains msg if {{
+    value := input.metadata.labels["{mark}"]
+    msg := sprintf("marked %v", [value])
+}}
+"#
+    )
+}
+
+/// A second control plane, without kaudit's CRD, for kinds and API groups that come and go; one test at a time.
+pub(crate) async fn bare_plane() -> MutexGuard<'static, ControlPlane> {
+    static PLANE: OnceCell<tokio::sync::Mutex<ControlPlane>> = OnceCell::const_new();
+    let start = || async { tokio::sync::Mutex::new(ControlPlane::start(Options::default()).await.unwrap()) };
+    PLANE.get_or_init(start).await.lock().await
+}
+
+/// Creates CRDs and waits until they are served.
+pub(crate) async fn establish(plane: &ControlPlane, crds: &str, names: &[&str]) {
+    plane.apply(crds).await.unwrap();
+    for name in names {
+        let crd = format!("crd/{name}");
+        plane.kubectl(&["wait", "--for=condition=Established", &crd, "--timeout=60s"]).await.unwrap();
+    }
+}
+
+/// The chart's CRD, established.
+pub(crate) async fn establish_audits(plane: &ControlPlane) {
+    let crd = include_str!("../../charts/kaudit/crds/audits.kaudit.dev.yaml");
+    establish(plane, crd, &["audits.kaudit.dev"]).await;
 }
 
 /// A directory of policies for one test.

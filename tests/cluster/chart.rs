@@ -1,0 +1,278 @@
+//! The chart: what it renders is right, and the rights it grants are those that are needed, no more and no fewer.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use kaudit_controlplane::{AuditRecord, ControlPlane, Tool, require, require_tool, shared, tool};
+use serde_json::Value;
+
+use crate::support::{Ended, Running, denies_marked, establish_audits, policies, results_in, run, wait_for};
+
+fn chart() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/kaudit")
+}
+
+/// Runs helm with nothing of the settings of whoever runs the tests.
+async fn helm(arguments: &[&str]) -> Ended {
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    let helm = move || {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = Command::new(tool(Tool::Helm).unwrap());
+        for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+            command.env(variable, home.path());
+        }
+        let output = command.args(arguments).output().unwrap();
+        Ended {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    };
+    tokio::task::spawn_blocking(helm).await.unwrap()
+}
+
+/// What a release renders.
+struct Rendered {
+    text: String,
+    objects: Vec<Value>,
+}
+
+async fn render(release: &str, settings: &[&str]) -> Rendered {
+    let chart = chart();
+    let base = ["template", release, chart.to_str().unwrap(), "--namespace", release];
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    let ended = helm(&base.into_iter().chain(settings).collect::<Vec<_>>()).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&ended.stdout).unwrap();
+    Rendered { text: ended.stdout, objects }
+}
+
+impl Rendered {
+    fn of_kinds(&self, kinds: &[&str]) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(move |object| kinds.iter().any(|kind| object["kind"] == *kind))
+    }
+
+    fn name(&self, kind: &str) -> &str {
+        self.of_kinds(&[kind]).next().unwrap()["metadata"]["name"].as_str().unwrap()
+    }
+
+    /// What the container is started with, but with policies and an address that this machine has.
+    fn arguments(&self, policies: &str) -> Vec<String> {
+        let deployment = self.of_kinds(&["Deployment"]).next().unwrap();
+        let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+        let mut arguments: Vec<_> = arguments.iter().map(|argument| argument.as_str().unwrap().to_owned()).collect();
+        assert_eq!(arguments[..3], ["check", "--listen=0.0.0.0:8080", "--policies=/policies"]);
+        arguments.drain(..3);
+        arguments.push(format!("--policies={policies}"));
+        arguments
+    }
+
+    /// Checks all of it with the server's schemas, and creates what gives rights.
+    async fn install(&self, plane: &ControlPlane) {
+        let files = tempfile::tempdir().unwrap();
+        let file = files.path().join("rendered.yaml");
+        std::fs::write(&file, &self.text).unwrap();
+        let dry = ["apply", "--dry-run=server", "--validate=strict", "-f", file.to_str().unwrap()];
+        plane.kubectl(&dry).await.unwrap();
+        let kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+        let objects: Vec<String> = self.of_kinds(&kinds).map(ToString::to_string).collect();
+        plane.apply(&objects.join("\n---\n")).await.unwrap();
+    }
+
+    /// Each single right.
+    fn grants(&self) -> Vec<Grant> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let texts = |value: &Value| value.as_array().unwrap().iter().map(text).collect::<Vec<_>>();
+        let mut grants = Vec::new();
+        for role in self.of_kinds(&["ClusterRole", "Role"]) {
+            for rule in role["rules"].as_array().unwrap() {
+                for group in texts(&rule["apiGroups"]) {
+                    for resource in texts(&rule["resources"]) {
+                        for verb in texts(&rule["verbs"]) {
+                            let (group, resource) = (group.clone(), resource.clone());
+                            grants.push(Grant {
+                                namespace: text(&role["metadata"]["namespace"]),
+                                group,
+                                resource,
+                                verb,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        grants
+    }
+}
+
+/// One right in one namespace, or in the cluster if that is empty.
+#[derive(Debug)]
+struct Grant {
+    namespace: String,
+    group: String,
+    resource: String,
+    verb: String,
+}
+
+impl Grant {
+    fn is_used_by(&self, record: &AuditRecord) -> bool {
+        let resource = match record.subresource.as_str() {
+            "" => record.resource.clone(),
+            subresource => format!("{}/{subresource}", record.resource),
+        };
+        // Who creates an object by a patch needs both rights; the log names only the patch.
+        let creates = self.verb == "create" && record.verb == "patch" && record.code == 201;
+        (self.namespace.is_empty() || self.namespace == record.namespace)
+            && (self.group == "*" || self.group == record.api_group)
+            && (self.resource == "*" || self.resource == resource)
+            && (self.verb == record.verb || creates)
+            && (200..300).contains(&record.code)
+    }
+}
+
+/// Checks that no request of `user` was refused and that each right was used.
+fn assert_rights_fit(requests: &[AuditRecord], user: &str, grants: &[Grant]) {
+    let own: Vec<_> = requests.iter().filter(|record| record.user == user).collect();
+    let refused: Vec<_> = own.iter().filter(|record| matches!(record.code, 401 | 403)).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+    assert!(!grants.is_empty());
+    let unused: Vec<_> = grants.iter().filter(|grant| !own.iter().any(|record| grant.is_used_by(record))).collect();
+    assert!(unused.is_empty(), "granted and never used: {unused:#?}");
+}
+
+async fn count_of_events(plane: &ControlPlane, namespace: &str, reason: &str) -> usize {
+    let selector = format!("reason={reason}");
+    let events = ["-n", namespace, "get", "events", "-o", "name", "--field-selector", &selector];
+    plane.kubectl(&events).await.unwrap().lines().count()
+}
+
+/// Makes a violation in `namespace` and mends it, and waits until both are told.
+async fn violate_and_mend(plane: &ControlPlane, kaudit: &Running, namespace: &str, mark: &str) {
+    plane.kubectl(&["-n", namespace, "create", "configmap", "one"]).await.unwrap();
+    for (label, violations) in [(format!("{mark}=yes"), 1), (format!("{mark}-"), 0)] {
+        plane.kubectl(&["-n", namespace, "label", "configmap", "one", &label]).await.unwrap();
+        let seen = || async { (results_in(&kaudit.status(), namespace).len() == violations).then_some(()) };
+        wait_for(&format!("{violations} violations in {namespace}"), seen).await;
+    }
+    let told = || async { (count_of_events(plane, namespace, "PolicyResolved").await == 1).then_some(()) };
+    wait_for("the Event of the end", told).await;
+    assert_eq!(count_of_events(plane, namespace, "PolicyViolation").await, 1);
+}
+
+async fn until_status_is_written(plane: &ControlPlane, namespace: &str) {
+    let condition = ["-n", namespace, "wait", "--for=condition=Complete", "audit/kaudit", "--timeout=30s"];
+    wait_for("the status", || async { plane.kubectl(&condition).await.ok() }).await;
+}
+
+#[tokio::test]
+async fn the_rights_of_the_chart_are_enough_for_the_whole_cluster_and_all_are_used() {
+    if !require() || !require_tool(Tool::Helm) {
+        return;
+    }
+    let plane = shared().await;
+    establish_audits(plane).await;
+    let release = plane.temp_namespace("kaudit").await.unwrap();
+    let shop = plane.temp_namespace("shop").await.unwrap();
+    let rendered = render(&release, &[]).await;
+    rendered.install(plane).await;
+    let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
+    let directory = policies(&[("marked.rego", &denies_marked(&shop))]);
+    let arguments = rendered.arguments(directory.path().to_str().unwrap());
+
+    let position = plane.audit_position().unwrap();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
+    kaudit.ready().await;
+    violate_and_mend(plane, &kaudit, &shop, &shop).await;
+    until_status_is_written(plane, &release).await;
+    let status = kaudit.status();
+    assert_eq!(status["complete"], true, "{}", status["coverage"]);
+    assert_eq!(kaudit.stop().await, Some(0));
+    assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &rendered.grants());
+}
+
+/// More violations of one object than Events can wait to be written.
+fn flood(mark: &str) -> String {
+    format!(
+        r#"
+package flood
+deny contains sprintf("number %v", [number]) if {{
+    input.metadata.labels["{mark}"] == "flood"
+    some number in numbers.range(1, 10200)
+}}
+"#
+    )
+}
+
+#[tokio::test]
+async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used() {
+    if !require() || !require_tool(Tool::Helm) {
+        return;
+    }
+    let plane = shared().await;
+    establish_audits(plane).await;
+    let release = plane.temp_namespace("kaudit").await.unwrap();
+    let (shop, bank) = (plane.temp_namespace("shop").await.unwrap(), plane.temp_namespace("bank").await.unwrap());
+    let namespaces = format!("namespaces={{{shop},{bank}}}");
+    // Slow enough that Events wait.
+    let rendered = render(&release, &[&namespaces, "extraArgs={--events-per-second=5}"]).await;
+    assert_eq!(rendered.of_kinds(&["ClusterRole", "ClusterRoleBinding"]).count(), 0);
+    rendered.install(plane).await;
+    let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
+    let directory = policies(&[("marked.rego", &denies_marked(&shop)), ("flood.rego", &flood(&release))]);
+    let arguments = rendered.arguments(directory.path().to_str().unwrap());
+
+    let position = plane.audit_position().unwrap();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
+    kaudit.ready().await;
+    for namespace in [&shop, &bank] {
+        violate_and_mend(plane, &kaudit, namespace, &shop).await;
+    }
+    until_status_is_written(plane, &release).await;
+    let status = kaudit.status();
+    assert_eq!(status["complete"], true, "{}", status["coverage"]);
+    // What is held back is summed up in one Event about kaudit itself, in its own namespace.
+    plane.kubectl(&["-n", &shop, "label", "configmap", "one", &format!("{release}=flood")]).await.unwrap();
+    let overflow = r#"kaudit_recorder_drops_total{recorder="events",reason="overflow"}"#;
+    wait_for("more Events than can wait", || async { kaudit.metric(overflow) }).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    assert_eq!(count_of_events(plane, &release, "EventsHeldBack").await, 1);
+    assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &rendered.grants());
+}
+
+#[tokio::test]
+async fn the_chart_is_clean_and_refuses_unknown_values() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let chart = chart();
+    let chart = chart.to_str().unwrap();
+    let linted = helm(&["lint", "--strict", chart]).await;
+    assert_eq!(linted.code, Some(0), "{linted:?}");
+    for (setting, named) in [("imagee.tag=1", "imagee"), ("record={nothing}", "record"), ("listen.port=80", "port")] {
+        let refused = helm(&["template", "kaudit", chart, "--set", setting]).await;
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
+        assert!(refused.stderr.contains("schema") && refused.stderr.contains(named), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_chart_renders_passes_the_policies_that_come_with_kaudit() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let all = ["serviceMonitor.enabled=true", "networkPolicy.enabled=true"];
+    for settings in [&[][..], &["namespaces={shop,bank}"], &all] {
+        let rendered = render("kaudit", settings).await;
+        let files = tempfile::tempdir().unwrap();
+        let file = files.path().join("rendered.yaml");
+        std::fs::write(&file, &rendered.text).unwrap();
+        let arguments = ["check", "-o", "json", "-p", "policies", "-f", file.to_str().unwrap()];
+        let ended = run(Path::new("none"), &arguments).await;
+        assert_eq!(ended.code, Some(0), "{settings:?}: {:#} {}", ended.json()["results"], ended.stderr);
+        assert!(ended.json()["summary"]["pass"].as_u64().unwrap() > 20, "{}", ended.stdout);
+    }
+}

@@ -1,0 +1,225 @@
+//! What people see: Events, the `Audit` object and its conditions, all through kubectl.
+
+use std::path::Path;
+
+use kaudit_controlplane::{ControlPlane, User, require, shared};
+use serde_json::Value;
+
+use crate::support::{Running, bare_plane, denies_marked, establish_audits, policies, results_in, wait_for};
+
+/// A user of `namespace` who may do everything, so that kaudit's own objects are there and not in `default`.
+async fn operator(plane: &ControlPlane, namespace: &str) -> User {
+    let account = format!("--serviceaccount={namespace}:kaudit");
+    plane.kubectl(&["create", "clusterrolebinding", namespace, "--clusterrole=cluster-admin", &account]).await.unwrap();
+    plane.service_account(namespace, "kaudit").await.unwrap()
+}
+
+async fn condition(plane: &ControlPlane, namespace: &str, kind: &str) -> Option<Value> {
+    let audit = plane.kubectl(&["-n", namespace, "get", "audit", "kaudit", "-o", "json"]).await.ok()?;
+    let audit: Value = serde_json::from_str(&audit).unwrap();
+    audit["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind).cloned()
+}
+
+async fn until_condition(plane: &ControlPlane, namespace: &str, kind: &str, status: &str) -> Value {
+    let found = || async { condition(plane, namespace, kind).await.filter(|found| found["status"] == status) };
+    wait_for(&format!("{kind} to be {status}"), found).await
+}
+
+/// The columns of a table's first line with content, by the names in its head.
+fn row(table: &str) -> Vec<(String, String)> {
+    let mut lines = table.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    let (head, row) = (lines.next().unwrap(), lines.next().unwrap());
+    assert_eq!(head.len(), row.len(), "{table}");
+    head.into_iter().zip(row).collect()
+}
+
+#[tokio::test]
+async fn a_violation_shows_in_get_events_and_describe_and_counts_in_get_audits() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    establish_audits(plane).await;
+    let namespace = plane.temp_namespace("people").await.unwrap();
+    let user = operator(plane, &namespace).await;
+    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
+    let kaudit = Running::start(user.kubeconfig_path(), &["--policies", directory.path().to_str().unwrap()]).await;
+    let kubectl = async |arguments: &[&str]| plane.kubectl(&[&["-n", &namespace], arguments].concat()).await;
+    let there = || async { kubectl(&["get", "audit/kaudit"]).await.ok() };
+    wait_for("the Audit", there).await;
+    kubectl(&["wait", "--for=condition=Synced", "audit/kaudit", "--timeout=60s"]).await.unwrap();
+
+    kubectl(&["create", "configmap", "with.dots.in-it"]).await.unwrap();
+    kubectl(&["label", "configmap", "with.dots.in-it", &format!("{namespace}=yes")]).await.unwrap();
+    let events = || async {
+        let events = kubectl(&["get", "events"]).await.unwrap();
+        events.lines().find(|line| line.contains("PolicyViolation")).map(str::to_owned)
+    };
+    let event = wait_for("the Event", events).await;
+    for part in ["Warning", "configmap/with.dots.in-it", "marked/deny: marked yes"] {
+        assert!(event.contains(part), "no {part:?} in {event}");
+    }
+    let described = kubectl(&["describe", "configmap", "with.dots.in-it"]).await.unwrap();
+    assert!(described.contains("PolicyViolation"), "{described}");
+    let event = kubectl(&["get", "events.events.k8s.io", "-o", "json"]).await.unwrap();
+    let event = &serde_json::from_str::<Value>(&event).unwrap()["items"][0];
+    let object = kubectl(&["get", "configmap", "with.dots.in-it", "-o", "json"]).await.unwrap();
+    let object: Value = serde_json::from_str(&object).unwrap();
+    assert_eq!(
+        event["regarding"],
+        serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": namespace,
+            "name": "with.dots.in-it", "uid": object["metadata"]["uid"]})
+    );
+    assert_eq!(
+        (&event["action"], &event["reportingController"]),
+        (&Value::from("Audit"), &Value::from("kaudit")),
+        "{event}"
+    );
+
+    let counted = || async {
+        let audits = kubectl(&["get", "audits"]).await.unwrap();
+        let row = row(&audits);
+        row.iter().any(|(column, cell)| column == "FAIL" && cell == "1").then_some(row)
+    };
+    let row = wait_for("the count in the status", counted).await;
+    let columns: Vec<_> = row.iter().map(|(column, _)| column.as_str()).collect();
+    assert_eq!(columns, ["NAME", "SYNCED", "KINDS", "OBJECTS", "FAIL", "WARN", "ERROR", "AGE"]);
+    assert_eq!((row[1].1.as_str(), row[5].1.as_str(), row[6].1.as_str()), ("True", "0", "0"), "{row:?}");
+    for (kind, reason) in
+        [("Synced", "GateOpen"), ("PoliciesLoaded", "Loaded"), ("Complete", "AllRead"), ("Recording", "Recording")]
+    {
+        let condition = until_condition(plane, &namespace, kind, "True").await;
+        assert_eq!(condition["reason"], reason, "{condition}");
+    }
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test]
+async fn events_about_cluster_scoped_objects_are_in_default_whatever_the_name() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    let mark = plane.temp_namespace("wide").await.unwrap();
+    let directory = policies(&[("marked.rego", &denies_marked(&mark))]);
+    let arguments = ["--policies", directory.path().to_str().unwrap(), "--record=events"];
+    let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+    kaudit.ready().await;
+    let name = format!("system:{mark}:Some_Role");
+    plane.kubectl(&["create", "clusterrole", &name, "--verb=get", "--resource=pods"]).await.unwrap();
+    plane.kubectl(&["label", "clusterrole", &name, &format!("{mark}=yes")]).await.unwrap();
+    let selector = format!("involvedObject.name={name}");
+    let events = ["-n", "default", "get", "events", "-o", "json", "--field-selector", &selector];
+    let event = || async {
+        let events: Value = serde_json::from_str(&plane.kubectl(&events).await.unwrap()).unwrap();
+        events["items"].get(0).cloned()
+    };
+    let event = wait_for("the Event", event).await;
+    assert_eq!(event["reason"], "PolicyViolation");
+    let about = &event["involvedObject"];
+    assert_eq!((&about["kind"], about.get("namespace")), (&Value::from("ClusterRole"), None), "{event}");
+    let failed = kaudit.metric(r#"kaudit_recorder_drops_total{recorder="events",reason="invalid"}"#);
+    assert_eq!(failed, None);
+    plane.kubectl(&["delete", "clusterrole", &name]).await.unwrap();
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+/// Puts `policy` in force as the kubelet does for a mounted ConfigMap: a new directory, and one rename.
+fn swap(directory: &Path, version: &str, policy: &str) {
+    let symlink = |to: &str, from: &str| std::os::unix::fs::symlink(to, directory.join(from)).unwrap();
+    std::fs::create_dir(directory.join(version)).unwrap();
+    std::fs::write(directory.join(version).join("marked.rego"), policy).unwrap();
+    symlink(version, "..data_tmp");
+    std::fs::rename(directory.join("..data_tmp"), directory.join("..data")).unwrap();
+    if !directory.join("marked.rego").exists() {
+        symlink("..data/marked.rego", "marked.rego");
+    }
+}
+
+#[tokio::test]
+async fn policies_are_loaded_anew_and_broken_ones_leave_the_last_good_in_force() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    establish_audits(plane).await;
+    let namespace = plane.temp_namespace("reload").await.unwrap();
+    let user = operator(plane, &namespace).await;
+    let directory = policies(&[]);
+    swap(directory.path(), "..1", &denies_marked(&namespace));
+    let kaudit = Running::start(user.kubeconfig_path(), &["--policies", directory.path().to_str().unwrap()]).await;
+    kaudit.ready().await;
+    plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
+    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}=yes")]).await.unwrap();
+    let message = async |message: &str| {
+        let found = || async {
+            let results = results_in(&kaudit.status(), &namespace);
+            (results.len() == 1 && results[0]["message"] == message).then_some(())
+        };
+        wait_for(message, found).await;
+    };
+    message("marked yes").await;
+    until_condition(plane, &namespace, "PoliciesLoaded", "True").await;
+
+    swap(directory.path(), "..2", &denies_marked(&namespace).replace("marked %v", "now %v"));
+    message("now yes").await;
+    swap(directory.path(), "..3", "package marked\ndeny contains msg if {");
+    let condition = until_condition(plane, &namespace, "PoliciesLoaded", "False").await;
+    assert_eq!(condition["reason"], "LoadFailed");
+    assert!(condition["message"].as_str().unwrap().contains("marked.rego:2"), "{condition}");
+    let failures = kaudit.metric(r#"kaudit_policy_reloads_total{result="failure"}"#);
+    assert_eq!(failures, Some(1.0));
+    plane
+        .kubectl(&["-n", &namespace, "label", "configmap", "one", "--overwrite", &format!("{namespace}=still")])
+        .await
+        .unwrap();
+    message("now still").await;
+
+    swap(directory.path(), "..4", &denies_marked(&namespace).replace("marked %v", "again %v"));
+    message("again still").await;
+    until_condition(plane, &namespace, "PoliciesLoaded", "True").await;
+    // A plain edit of a file, too.
+    let file = directory.path().join("..4/marked.rego");
+    std::fs::write(file, denies_marked(&namespace).replace("marked %v", "edited %v")).unwrap();
+    message("edited still").await;
+    // Each time one Event of the end and one of the new violation, and nothing for the broken state.
+    let reasons = ["-n", &namespace, "get", "events", "-o", "jsonpath={.items[*].reason}"];
+    let told = || async {
+        let reasons = plane.kubectl(&reasons).await.unwrap();
+        let count = |reason| reasons.split(' ').filter(|other| *other == reason).count();
+        (count("PolicyViolation") == 5 && count("PolicyResolved") == 4).then_some(())
+    };
+    wait_for("five Events of violations and four of ends", told).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test]
+async fn without_the_crd_kaudit_goes_on_and_says_so_once() {
+    if !require() {
+        return;
+    }
+    let plane = bare_plane().await;
+    let namespace = plane.temp_namespace("bare").await.unwrap();
+    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
+    let user = operator(&plane, &namespace).await;
+    let kaudit = Running::start(user.kubeconfig_path(), &["--policies", directory.path().to_str().unwrap()]).await;
+    kaudit.ready().await;
+    let dropped = || async { kaudit.metric(r#"kaudit_recorder_drops_total{recorder="status",reason="not_found"}"#) };
+    wait_for("the status to be in vain", dropped).await;
+    plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
+    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}=yes")]).await.unwrap();
+    let told = || async {
+        let events = plane.kubectl(&["-n", &namespace, "get", "events"]).await.unwrap();
+        events.contains("PolicyViolation").then_some(())
+    };
+    wait_for("the Event", told).await;
+
+    // It is written as soon as it can be, without a restart.
+    establish_audits(&plane).await;
+    until_condition(&plane, &namespace, "Synced", "True").await;
+    let log = kaudit.log();
+    assert_eq!(log.matches("No status is written").count(), 1, "{log}");
+    assert!(!log.contains(r#""level":"WARN""#), "{log}");
+    assert_eq!(kaudit.stop().await, Some(0));
+    plane.kubectl(&["delete", "crd", "audits.kaudit.dev"]).await.unwrap();
+}
