@@ -79,6 +79,10 @@ async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken)
     if let Some(unreadable) = result.coverage.iter().find(|kind| kind.resource == "*").filter(|_| !readable) {
         anyhow::bail!("nothing could be read, so nothing was judged: {}", unreadable.message);
     }
+    if !readable {
+        // As when what was to fill a pipe failed.
+        warn!("No object was found, so nothing was judged");
+    }
     finish(check, &result)
 }
 

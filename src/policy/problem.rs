@@ -56,21 +56,40 @@ impl Problem {
         self
     }
 
-    /// Adds where it stands, with the line itself taken from `text`.
+    /// Adds where it stands, with the line itself taken from `text`. The column is as the evaluator counts.
     #[must_use]
     pub(crate) fn at(mut self, text: &str, line: u32, column: u32) -> Self {
         self.line = line;
-        self.column = column;
+        self.column = character(line_of(text, line), column);
         self.excerpt = excerpt(text, line);
         self
     }
 }
 
+/// Columns of a tab, for the evaluator; one for editors and for `opa`.
+const TAB: u32 = 4;
+
+/// Returns which character of a line, from 1, stands at a column of the evaluator.
+fn character(line: &str, column: u32) -> u32 {
+    // The column at which a character begins less its number.
+    let mut surplus = 0;
+    for (number, character) in (1..).zip(line.chars()) {
+        if number + surplus >= column {
+            break;
+        }
+        surplus += if character == '\t' { TAB - 1 } else { 0 };
+    }
+    column.saturating_sub(surplus).max(column.min(1))
+}
+
+fn line_of(text: &str, line: u32) -> &str {
+    (line as usize).checked_sub(1).and_then(|index| text.lines().nth(index)).unwrap_or_default()
+}
+
 /// Returns one line of a text without its end; lines too long to read are left out, since a caret below them points
 /// nowhere.
 fn excerpt(text: &str, line: u32) -> String {
-    let Some(index) = (line as usize).checked_sub(1) else { return String::new() };
-    let line = text.lines().nth(index).unwrap_or_default().trim_end();
+    let line = line_of(text, line).trim_end();
     if line.chars().count() > 160 { String::new() } else { line.to_owned() }
 }
 
@@ -88,7 +107,7 @@ impl fmt::Display for Problem {
         write!(f, ": {warning}{}", self.message)?;
         if !self.excerpt.is_empty() {
             let width = self.line.to_string().len();
-            // Tabs are one column for the evaluator but many on a screen.
+            // A tab is one character but many on a screen.
             write!(f, "\n  {} | {}", self.line, self.excerpt.replace('\t', " "))?;
             if self.column > 0 {
                 write!(f, "\n  {:width$} | {:>column$}", "", "^", column = self.column as usize)?;
@@ -124,12 +143,31 @@ mod tests {
     #[test]
     fn shows_where_and_how_to_mend_it() {
         let problem = Problem::refused(&"p/a.rego".into(), "no such function")
-            .at("package a\n\tdeny contains nope(1)\n", 2, 16)
+            .at("package a\n\tdeny contains nope(1)\n", 2, 19)
             .help("write another");
         assert_eq!(
             problem.to_string(),
             "p/a.rego:2:16: no such function\n  2 |  deny contains nope(1)\n    |                ^\n  help: write another"
         );
+    }
+
+    #[test]
+    fn a_column_is_a_character_whatever_the_tabs() {
+        for (line, column, want) in [
+            ("abc", 0, 0),
+            ("abc", 1, 1),
+            ("abc", 3, 3),
+            ("abc", 6, 6),
+            ("\tabc", 1, 1),
+            ("\tabc", 3, 1),
+            ("\tabc", 5, 2),
+            ("\t\tabc", 9, 3),
+            ("é\tabc", 6, 3),
+            ("\t", 7, 4),
+            ("", 1, 1),
+        ] {
+            assert_eq!(character(line, column), want, "{line:?} {column}");
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! What judging gives is tested where it is rendered; here is what only a process has: its environment and its code.
 
+#![allow(clippy::unwrap_used, reason = "a test says what failed")]
+
 use std::{fs, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;

@@ -79,26 +79,26 @@ fn probes() -> Vec<Probe> {
     assert_eq!(plan.bases.keys().map(String::as_str).collect::<BTreeSet<_>>(), BTreeSet::from(NAMES));
     let mut probes: Vec<Probe> = Vec::new();
     for (name, base) in &plan.bases {
-        let mut plain = base.clone();
-        plain["spec"].as_object_mut().unwrap().remove(EPHEMERAL).unwrap();
+        let mut usual = base.clone();
+        usual["spec"].as_object_mut().unwrap().remove(EPHEMERAL).unwrap();
         let mut add = |pod: &Value, change: String| {
             let number = probes.len();
             probes.push(Probe::new(name, change, pod.clone(), number));
         };
-        add(&plain, "unchanged".to_owned());
+        add(&usual, "unchanged".to_owned());
         add(base, "unchanged, with an ephemeral container".to_owned());
         for Variation { at, path, values } in &plan.variations {
             let values = values.iter().map(|value| (value.to_string(), Some(value.clone())));
             let values = values.chain([("removed".to_owned(), None), ("null".to_owned(), Some(Value::Null))]);
             for (shown, value) in values {
                 if *at == At::Pod {
-                    let mut pod = plain.clone();
+                    let mut pod = usual.clone();
                     set(&mut pod, path, value.clone());
                     add(&pod, format!("{path} {shown}"));
                     continue;
                 }
                 for list in LISTS {
-                    let mut pod = if list == EPHEMERAL { base.clone() } else { plain.clone() };
+                    let mut pod = if list == EPHEMERAL { base.clone() } else { usual.clone() };
                     for container in pod["spec"][list].as_array_mut().unwrap() {
                         set(container, path, value.clone());
                     }
