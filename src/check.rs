@@ -75,13 +75,10 @@ async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken)
     let ends = Ends::new(changes, stop.clone(), Box::new(|_| {}));
     let result = pipeline(check, policies, ends.outputs).run(ends.inputs, true).await;
     interrupted(&stop)?;
-    let readable = result.coverage.iter().any(|kind| kind.objects > 0);
-    if let Some(unreadable) = result.coverage.iter().find(|kind| kind.resource == "*").filter(|_| !readable) {
-        anyhow::bail!("nothing could be read, so nothing was judged: {}", unreadable.message);
-    }
-    if !readable {
-        // As when what was to fill a pipe failed.
-        warn!("No object was found, so nothing was judged");
+    if result.coverage.iter().all(|kind| kind.objects == 0) {
+        // Also when what was to fill a pipe failed: nothing judged is not clean.
+        let why = result.coverage.first().map_or("there is no object in what was given", |kind| &kind.message);
+        anyhow::bail!("nothing was judged: {why}");
     }
     finish(check, &result)
 }

@@ -88,7 +88,7 @@ impl Reader<'_> {
         };
         match text {
             Ok(text) => self.documents(&name, &text),
-            Err(error) => self.unreadable(&name, 1, &error.to_string()),
+            Err(error) => self.unreadable(&name, &error.to_string()),
         }
     }
 
@@ -106,16 +106,14 @@ impl Reader<'_> {
                     self.value(file, &value.to_string(), &|_| line + leading_lines(document));
                 }
                 Err(error) => {
-                    let at =
-                        error.location().map_or(line, |at| line + usize::try_from(at.line()).unwrap_or(1).max(1) - 1);
                     let text = error.without_snippet().to_string();
-                    let text = text
-                        .split_once(": ")
-                        .filter(|(at, _)| at.starts_with("line "))
-                        .map_or(&*text, |(_, text)| text);
-                    // The parser counts lines from the document's first.
+                    let (row, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
+                    // The parser counts lines from the document's first, and says it in the text, at either end.
+                    let text =
+                        text.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map_or(&*text, |it| it.1);
                     let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
-                    self.unreadable(file, at, text);
+                    let row = line + usize::try_from(row).unwrap_or(1).max(1) - 1;
+                    self.unreadable(&format!("{file}:{row}:{column}"), text);
                 }
             }
         }
@@ -141,7 +139,8 @@ impl Reader<'_> {
                 }
                 Err(_) if !any => return false,
                 Err(error) => {
-                    self.unreadable(file, first_line + error.line().max(1) - 1, &error.to_string());
+                    let row = first_line + error.line().max(1) - 1;
+                    self.unreadable(&format!("{file}:{row}:{}", error.column()), &error.to_string());
                     break;
                 }
             }
@@ -154,7 +153,7 @@ impl Reader<'_> {
         if json.starts_with('[') {
             match serde_json::from_str::<Vec<&RawValue>>(json) {
                 Ok(items) => items.iter().for_each(|item| self.value(file, item.get(), line)),
-                Err(error) => self.unreadable(file, line(json), &error.to_string()),
+                Err(error) => self.unreadable(&format!("{file}:{}", line(json)), &error.to_string()),
             }
             return;
         }
@@ -173,7 +172,7 @@ impl Reader<'_> {
                     self.object(file, item, line(part.get()));
                 }
             }
-            Err(why) => self.unreadable(file, line(json), &why),
+            Err(why) => self.unreadable(&format!("{file}:{}", line(json)), &why),
         }
     }
 
@@ -203,7 +202,7 @@ impl Reader<'_> {
                 || "not a Kubernetes object: apiVersion or kind is missing".to_owned(),
                 |problem| format!("not a Kubernetes object: {problem}"),
             );
-            return self.unreadable(file, line, &why);
+            return self.unreadable(&format!("{file}:{line}"), &why);
         };
         let kind = Arc::new(kind_of(&api_version, &kind));
         let wanted = &self.selection.namespaces;
@@ -214,7 +213,7 @@ impl Reader<'_> {
         }
         let mut object = match Object::new(&kind, received, self.secrets, 0) {
             Ok(object) => object,
-            Err(why) => return self.unreadable(file, line, &why),
+            Err(why) => return self.unreadable(&format!("{file}:{line}"), &why),
         };
         let copies = self.copies.entry(object.key.clone()).or_default();
         object.key.copy = *copies;
@@ -227,15 +226,15 @@ impl Reader<'_> {
         self.send(Change::Seen(feed, object));
     }
 
-    /// Notes a document that cannot be read; it stands in the coverage as the kind `*`.
-    fn unreadable(&mut self, file: &str, line: usize, why: &str) {
+    /// Notes a document that cannot be read, and where it stands; in the coverage it is of the kind `*`.
+    fn unreadable(&mut self, at: &str, why: &str) {
         let mut kind = kind_of("", "*");
         kind.plural.clone_from(&kind.kind);
         let feed = Feed { kind: Arc::new(kind), namespace: None };
         if self.feeds.insert(feed.clone()) {
             self.send(Change::Appeared(feed.clone()));
         }
-        self.send(Change::Skipped(feed, format!("{file}:{line}"), why.to_owned()));
+        self.send(Change::Skipped(feed, at.to_owned(), why.to_owned()));
     }
 
     fn done(self) {
@@ -342,7 +341,7 @@ mod tests {
         );
         assert_eq!(seen, ["2 Pod ns/a #0", "12 Deployment b #0", "17 Pod ns/a #1"]);
         assert_eq!(skipped.len(), 2, "{skipped:?}");
-        assert!(skipped[0].starts_with("f:7 "), "{skipped:?}");
+        assert!(skipped[0].starts_with("f:7:2 "), "{skipped:?}");
         assert_eq!(skipped[1], "f:21 not a Kubernetes object: apiVersion or kind is missing");
     }
 

@@ -260,7 +260,10 @@ impl Pipeline {
                 }
             }
             Change::Skipped(feed, name, why) => {
-                warn!(%feed, name, why, "An object cannot be read and is not judged");
+                match &*feed.kind.plural {
+                    "*" => warn!("{name} cannot be read and is not judged: {why}"),
+                    kind => warn!(kind, name, why, "An object cannot be read and is not judged"),
+                }
                 self.outputs.metrics.object_unreadable(&feed.kind.group, &feed.kind.plural);
                 self.gate.skipped(&feed, name, why);
             }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::{AuditResult, Entry, Event, RenderOptions, Resource};
 use crate::{
@@ -311,7 +312,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
                 used = 0;
             }
             for c in word.chars() {
-                let wide = char_columns(c);
+                let wide = c.width().unwrap_or(0);
                 if used + wide > width && used > 0 {
                     lines.push(std::mem::take(&mut line));
                     used = 0;
@@ -337,21 +338,5 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn columns_of(text: &str) -> usize {
-    text.chars().map(char_columns).sum()
-}
-
-/// Near enough for alignment: wide scripts and emoji take two columns, combining marks none.
-fn char_columns(c: char) -> usize {
-    match c {
-        '\u{300}'..='\u{36f}' | '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{1f300}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
+    text.width()
 }

@@ -31,7 +31,7 @@ impl RenderOptions {
 }
 
 fn terminal_width() -> usize {
-    std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|c| *c > 0).unwrap_or(USUAL_WIDTH)
+    terminal_size::terminal_size().map_or(USUAL_WIDTH, |(width, _)| usize::from(width.0))
 }
 
 /// Writes `result` to every target, files first: a reader who waits for the end of standard output finds them there.

@@ -109,7 +109,7 @@ fn without_anything_to_judge_it_is_2() {
     assert_cmd_snapshot!("no_text", check(folder.path(), &["-f", "binary.yaml"]));
     assert_cmd_snapshot!("missing_file", check(folder.path(), &["-f", "nowhere.yaml"]));
     assert_cmd_snapshot!("no_manifests", check(folder.path(), &["-f", "nothing"]));
-    // Rendered charts may well be empty; that is told, and no error.
+    // A pipe that was to be filled by something that failed must not pass for clean.
     assert_cmd_snapshot!("empty_file", check(folder.path(), &["-f", "empty.yaml"]));
 }
 
