@@ -3,21 +3,18 @@
 //! In: objects from the sources, a relist as a listing that is compared. Out: what really changed, and the object of
 //! a key when it is to be judged. Only the pipeline owns a cache; bodies are shared with the judges.
 
-use std::{borrow::Cow, cell::RefCell, collections::HashMap, fmt, io, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
-use tracing::debug;
-use zstd::{
-    dict::{DecoderDictionary, EncoderDictionary},
-    zstd_safe::{CCtx, DCtx},
+use crate::{
+    body::{Body, Packer},
+    object::{Kind, Location, Object, ObjectKey},
 };
-
-use crate::object::{Location, Object, ObjectKey};
 
 /// One list and watch: a kind, in one namespace or in all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Feed {
     /// What is read.
-    pub kind: Arc<crate::object::Kind>,
+    pub kind: Arc<Kind>,
     /// Where it is read; `None` is the whole cluster.
     pub namespace: Option<Arc<str>>,
 }
@@ -177,7 +174,7 @@ impl Cache {
 
     /// Makes the dictionary out of what came so far, and packs that with it.
     fn train(&mut self) {
-        let plain = || self.feeds.values().flat_map(|entries| entries.objects.values()).map(|entry| &*entry.body.bytes);
+        let plain = || self.feeds.values().flat_map(|entries| entries.objects.values()).map(|entry| entry.body.bytes());
         self.packer.train(plain());
         for entry in self.feeds.values_mut().flat_map(|entries| entries.objects.values_mut()) {
             entry.body = self.packer.pack(entry.body.clone());
@@ -185,122 +182,13 @@ impl Cache {
     }
 }
 
-/// The JSON of one object, plain or compressed with the dictionary of its cache.
-#[derive(Clone)]
-pub struct Body {
-    bytes: Arc<[u8]>,
-    dictionary: Option<Arc<DecoderDictionary<'static>>>,
-}
-
-impl Body {
-    /// Wraps JSON as it is.
-    pub fn plain(json: &[u8]) -> Self {
-        Self { bytes: json.into(), dictionary: None }
-    }
-
-    /// Returns the JSON text.
-    ///
-    /// # Errors
-    /// When the bytes cannot be decompressed, which only damaged memory can cause.
-    pub fn json(&self) -> io::Result<Cow<'_, [u8]>> {
-        thread_local! {
-            // A context is some 100 KB; judges unpack thousands of objects a second.
-            static CONTEXT: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
-        }
-        let Some(dictionary) = &self.dictionary else { return Ok(Cow::Borrowed(&self.bytes)) };
-        let size = zstd::bulk::Decompressor::upper_bound(&self.bytes)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "compressed object without a size"))?;
-        let mut json = Vec::with_capacity(size);
-        CONTEXT
-            .with_borrow_mut(|context| context.decompress_using_ddict(&mut json, &self.bytes, dictionary.as_ddict()))
-            .map_err(|code| io::Error::new(io::ErrorKind::InvalidData, zstd::zstd_safe::get_error_name(code)))?;
-        Ok(Cow::Owned(json))
-    }
-}
-
-impl fmt::Debug for Body {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Body({} bytes{})", self.bytes.len(), if self.dictionary.is_some() { ", packed" } else { "" })
-    }
-}
-
-/// Compresses bodies with a dictionary trained on the first of them.
-///
-/// Objects of a cluster resemble each other far more than the inside of one resembles itself: without a dictionary
-/// they take two and a half times the room.
-#[derive(Default)]
-struct Packer {
-    /// Plain bodies so far; nothing is packed before the dictionary is there.
-    seen: usize,
-    trained: bool,
-    dictionary: Option<(EncoderDictionary<'static>, Arc<DecoderDictionary<'static>>)>,
-    context: Option<CCtx<'static>>,
-}
-
-/// Objects that the dictionary is trained on; fewer stay plain, as they take no room worth saving.
-const TRAINING_OBJECTS: usize = 1_000;
-/// One huge object (a CRD, a ConfigMap with a binary) must not fill the samples.
-const TRAINING_SAMPLE_BYTES: usize = 8 * 1024;
-const DICTIONARY_BYTES: usize = 64 * 1024;
-const LEVEL: i32 = 1;
-
-impl Packer {
-    fn ready_to_train(&self) -> bool {
-        !self.trained && self.seen >= TRAINING_OBJECTS
-    }
-
-    fn train<'a>(&mut self, bodies: impl Iterator<Item = &'a [u8]>) {
-        self.trained = true;
-        let samples: Vec<&[u8]> = bodies.map(|body| &body[..body.len().min(TRAINING_SAMPLE_BYTES)]).collect();
-        match zstd::dict::from_samples(&samples, DICTIONARY_BYTES).and_then(|dictionary| {
-            Ok((EncoderDictionary::try_copy(&dictionary, LEVEL)?, DecoderDictionary::try_copy(&dictionary)?))
-        }) {
-            Ok((encoder, decoder)) => {
-                self.context = Some(CCtx::create());
-                self.dictionary = Some((encoder, Arc::new(decoder)));
-            }
-            Err(error) => debug!(%error, "No dictionary for the cache; objects stay plain"),
-        }
-    }
-
-    fn pack(&mut self, body: Body) -> Body {
-        self.seen += 1;
-        let (Some((encoder, decoder)), Some(context)) = (&self.dictionary, &mut self.context) else { return body };
-        if body.dictionary.is_some() {
-            return body;
-        }
-        let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(body.bytes.len()));
-        match context.compress_using_cdict(&mut packed, &body.bytes, encoder.as_cdict()) {
-            Ok(_) if packed.len() < body.bytes.len() => {
-                Body { bytes: packed.into(), dictionary: Some(decoder.clone()) }
-            }
-            _ => body,
-        }
-    }
-}
-
-impl fmt::Debug for Packer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Packer({} seen, trained: {})", self.seen, self.trained)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Kind, Received, Secrets};
+    use crate::object::{Received, Secrets};
 
     fn feed() -> Feed {
-        let kind = Kind {
-            group: String::new(),
-            version: "v1".into(),
-            plural: "pods".into(),
-            kind: "Pod".into(),
-            singular: String::new(),
-            short_names: vec![],
-            namespaced: true,
-        };
-        Feed { kind: Arc::new(kind), namespace: None }
+        Feed { kind: Kind::sample("", "pods", "Pod"), namespace: None }
     }
 
     fn pod(name: &str, uid: &str, version: u32) -> Object {
@@ -355,7 +243,7 @@ mod tests {
         }
         for object in &objects {
             let held = cache.object(&object.key).unwrap();
-            assert!(held.body.dictionary.is_some(), "{:?}", held.body);
+            assert!(held.body.is_packed(), "{:?}", held.body);
             assert_eq!(held.body.json().unwrap(), object.body.json().unwrap());
         }
     }

@@ -18,9 +18,9 @@ use tracing::{info, warn};
 use crate::{
     admin,
     cli::{self, Check, Mode, Recorder},
-    client::{Access, Clients},
+    client::{Access, Clients, describe},
     discovery::{OWN_GROUP, Selection, Served, discover},
-    informer::{Informer, describe},
+    informer::Informer,
     ledger::Delta,
     manifest,
     metrics::Metrics,

@@ -117,3 +117,20 @@ fn proxy(config: &Config) -> Option<http::Uri> {
     }
     Matcher::from_env().intercept(&config.cluster_url).map(|found| found.uri().clone())
 }
+
+/// Says in one line what went wrong, without repeating itself as nested errors do.
+pub fn describe(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        let message = status.message.trim();
+        return if message.is_empty() { format!("HTTP {}", status.code) } else { message.to_owned() };
+    }
+    let mut deepest: &dyn std::error::Error = error;
+    let mut parts: Vec<String> = Vec::new();
+    while let Some(source) = deepest.source() {
+        deepest = source;
+        let text = source.to_string();
+        parts.retain(|part| !part.contains(&text));
+        parts.push(text);
+    }
+    if parts.is_empty() { error.to_string() } else { parts.join(": ") }
+}

@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, core::discovery::v2::APIGroupDiscovery};
 
-use crate::{gate::Unserved, object::Kind};
+use crate::{client::describe, gate::Unserved, object::Kind};
 
 /// What a pass of discovery found.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +96,7 @@ pub async fn discover_by_group(client: &Client) -> kube::Result<Served> {
                     found.resource(&verbs, old_style(&group, &version, resource));
                 }
             }
-            Err(error) => found.stale(&group, &version, crate::informer::describe(&error)),
+            Err(error) => found.stale(&group, &version, describe(&error)),
         }
     }
     Ok(found.done())
@@ -290,15 +290,9 @@ mod tests {
     use super::*;
 
     fn kind(group: &str, plural: &str, kind: &str, short: &str) -> Arc<Kind> {
-        Arc::new(Kind {
-            group: group.into(),
-            version: "v1".into(),
-            plural: plural.into(),
-            kind: kind.into(),
-            singular: kind.to_lowercase(),
-            short_names: vec![short.into()],
-            namespaced: true,
-        })
+        let mut kind = Kind::sample(group, plural, kind);
+        Arc::make_mut(&mut kind).short_names.push(short.into());
+        kind
     }
 
     fn selection(include: &[&str], exclude: &[&str]) -> Selection {

@@ -14,7 +14,6 @@ use serde::Serialize;
 use crate::{
     cache::Feed,
     object::{Kind, ObjectKey},
-    output::Coverage,
 };
 
 /// How far a kind is covered.
@@ -46,6 +45,43 @@ impl State {
             Self::Failed => "failed",
             Self::Forbidden => "forbidden",
         }
+    }
+}
+
+/// How far one kind was covered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Kind; `*` where a whole group could not be read.
+    pub kind: String,
+    /// Plural name; `*` where a whole group could not be read.
+    pub resource: String,
+    /// How far it was covered.
+    pub state: State,
+    /// Objects of it that are known.
+    pub objects: usize,
+    /// Why it is not covered; empty if it is.
+    pub message: String,
+}
+
+impl Coverage {
+    /// Whether objects of the kind may have gone unjudged. A kind that was left out on purpose is no gap.
+    pub fn is_gap(&self) -> bool {
+        // A kind that was read has a message when some of its objects could not be.
+        self.state != State::Excluded && (self.state != State::Synced || !self.message.is_empty())
+    }
+
+    /// Whether it stands for documents that could not be read, instead of for a kind.
+    pub fn is_documents(&self) -> bool {
+        self.resource == "*" && self.version.is_empty()
+    }
+
+    /// Returns `plural` or `plural.group`, the way kubectl names a resource and `--exclude` takes it.
+    pub fn name(&self) -> String {
+        if self.group.is_empty() { self.resource.clone() } else { format!("{}.{}", self.resource, self.group) }
     }
 }
 
@@ -256,16 +292,8 @@ mod tests {
     use super::*;
 
     fn feed(plural: &str, namespace: Option<&str>) -> Feed {
-        let kind = Kind {
-            group: String::new(),
-            version: "v1".into(),
-            plural: plural.into(),
-            kind: plural.into(),
-            singular: String::new(),
-            short_names: vec![],
-            namespaced: true,
-        };
-        Feed { kind: Arc::new(kind), namespace: namespace.map(Into::into) }
+        let kind = Kind::sample("", plural, plural);
+        Feed { kind, namespace: namespace.map(Into::into) }
     }
 
     fn forbidden() -> Unreadable {

@@ -24,7 +24,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     cache::Feed,
-    client::Clients,
+    client::{Clients, describe},
     discovery::{Selection, Served, discover},
     gate::{Discovered, State, Unreadable},
     object::{Kind, Object, Received, Secrets},
@@ -37,6 +37,8 @@ const LISTS_AT_A_TIME: usize = 8;
 const WATCH_SECONDS: u32 = 120;
 /// Discovery is repeated this often although nothing says that a kind came or went.
 const REDISCOVER: Duration = Duration::from_secs(30);
+/// The same where CRDs are not read, and so cannot say it.
+const REDISCOVER_BLIND: Duration = Duration::from_secs(4);
 /// After a CRD or APIService changed; the later ones because an aggregated API answers some time after it is known.
 const REDISCOVER_SOON: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(2), Duration::from_secs(5)];
 /// A watch that was in trouble and is silent this long has been connected again: every failure shows within the
@@ -87,7 +89,8 @@ impl Informer {
         }
         let mut due: Vec<Instant> = Vec::new();
         loop {
-            let next = due.first().copied().unwrap_or_else(|| Instant::now() + REDISCOVER);
+            let usual = if self.feeds.keys().any(announces) { REDISCOVER } else { REDISCOVER_BLIND };
+            let next = due.first().copied().unwrap_or_else(|| Instant::now() + usual);
             tokio::select! {
                 () = self.shared.rediscover.notified() => {
                     due = REDISCOVER_SOON.iter().map(|after| Instant::now() + *after).collect();
@@ -153,6 +156,7 @@ impl Informer {
 }
 
 /// How a stream ended.
+#[derive(Debug)]
 enum End {
     /// Everything wanted was read, or nobody listens any more.
     Done,
@@ -167,7 +171,7 @@ async fn follow(shared: Arc<Shared>, feed: Feed) {
         Some(namespace) => Api::namespaced_with(client, namespace, &feed.kind),
         None => Api::all_with(client, &feed.kind),
     };
-    let mut follower = Follower { shared, feed, delay: Delay::default(), failures: 0, synced: false, troubled: false };
+    let mut follower = Follower::new(shared, feed);
     loop {
         let config = watcher::Config::default().timeout(WATCH_SECONDS);
         match follower.stream(watcher(api.clone(), config)).await {
@@ -183,20 +187,27 @@ struct Follower {
     delay: Delay,
     /// Failures since something last worked.
     failures: u32,
-    /// A whole list was delivered, and nothing is known to be wrong with it.
+    /// A list is under way.
+    listing: bool,
+    /// What was said last is that everything is known.
     synced: bool,
     /// The watch failed, and has not shown since that it is back.
     troubled: bool,
 }
 
 impl Follower {
+    fn new(shared: Arc<Shared>, feed: Feed) -> Self {
+        Self { shared, feed, delay: Delay::default(), failures: 0, listing: true, synced: false, troubled: false }
+    }
+
     async fn stream(&mut self, stream: impl Stream<Item = watcher::Result<Event<Received>>>) -> End {
         let shared = self.shared.clone();
         // Held for the list only. Not a reason to end: the semaphore is never closed.
         let mut permit = shared.lists.acquire().await.ok();
         let mut stream = pin!(stream);
+        self.listing = true;
         loop {
-            let next = if self.troubled {
+            let next = if self.troubled && !self.listing {
                 let Ok(next) = timeout(RECOVERED, stream.next()).await else {
                     self.recovered().await;
                     continue;
@@ -210,10 +221,15 @@ impl Follower {
             }
             match next {
                 None => return End::Again(self.delay.next(false)),
-                Some(Ok(Event::Init)) => shared.send(Change::Listing(self.feed.clone())).await,
+                Some(Ok(Event::Init)) => {
+                    // What the list does not name is gone, which only its end can tell.
+                    (self.listing, self.synced) = (true, false);
+                    shared.send(Change::Listing(self.feed.clone())).await;
+                }
                 Some(Ok(Event::InitApply(received))) => self.seen(received).await,
                 Some(Ok(Event::InitDone)) => {
-                    permit = None;
+                    drop(permit.take());
+                    self.listing = false;
                     self.recovered().await;
                     if shared.once {
                         return End::Done;
@@ -227,11 +243,12 @@ impl Follower {
                 }
                 Some(Ok(Event::Delete(received))) => {
                     self.delay = Delay::default();
+                    self.recovered().await;
                     self.gone(received).await;
                     self.announce();
                 }
                 Some(Err(error)) => {
-                    if let Some(end) = self.failed(&error, permit.is_some()).await {
+                    if let Some(end) = self.failed(&error).await {
                         return end;
                     }
                 }
@@ -240,7 +257,7 @@ impl Follower {
     }
 
     /// Notes a failure; returns how to go on, unless the stream itself tries again.
-    async fn failed(&mut self, error: &watcher::Error, listing: bool) -> Option<End> {
+    async fn failed(&mut self, error: &watcher::Error) -> Option<End> {
         let (code, reason) = classify(error);
         let message = describe_watch(error);
         debug!(feed = %self.feed, code, message, "Reading failed");
@@ -262,7 +279,7 @@ impl Follower {
         }
         let after = if expired && self.failures == 1 { Duration::ZERO } else { self.delay.next(refused) };
         let at_start_of_watch = matches!(error, watcher::Error::WatchStartFailed(_));
-        if listing || (expired && at_start_of_watch) {
+        if self.listing || (expired && at_start_of_watch) {
             // kube would ask for the same expired version for ever.
             return Some(End::Again(after));
         }
@@ -298,13 +315,16 @@ impl Follower {
 
     /// Has discovery repeated when a kind may have come or gone.
     fn announce(&self) {
-        let kind = &self.feed.kind;
-        if kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
-            || kind.is("apiregistration.k8s.io", "APIService")
-        {
+        if announces(&self.feed) {
             self.shared.rediscover.notify_one();
         }
     }
+}
+
+/// Whether changes of a feed may mean that kinds come or go.
+fn announces(feed: &Feed) -> bool {
+    feed.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+        || feed.kind.is("apiregistration.k8s.io", "APIService")
 }
 
 impl Shared {
@@ -375,19 +395,125 @@ fn describe_watch(error: &watcher::Error) -> String {
     }
 }
 
-/// Says in one line what went wrong, without repeating itself as nested errors do.
-pub fn describe(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error {
-        let message = status.message.trim();
-        return if message.is_empty() { format!("HTTP {}", status.code) } else { message.to_owned() };
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use kube::{Client, core::Status};
+
+    use super::*;
+
+    fn received(name: &str) -> Received {
+        Received::read(&format!(r#"{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"1"}}}}"#))
     }
-    let mut deepest: &dyn std::error::Error = error;
-    let mut parts: Vec<String> = Vec::new();
-    while let Some(source) = deepest.source() {
-        deepest = source;
-        let text = source.to_string();
-        parts.retain(|part| !part.contains(&text));
-        parts.push(text);
+
+    fn status(code: u16) -> Status {
+        Status { code, message: format!("code {code}"), ..Status::default() }
     }
-    if parts.is_empty() { error.to_string() } else { parts.join(": ") }
+
+    fn api_error(code: u16) -> kube::Error {
+        kube::Error::Api(status(code).boxed())
+    }
+
+    /// Plays a stream to a follower; returns how it ended and what it said.
+    async fn play(once: bool, events: Vec<watcher::Result<Event<Received>>>) -> (End, Vec<String>) {
+        let (sender, mut receiver) = mpsc::channel(100);
+        let client = Client::new(
+            tower::service_fn(|_: http::Request<kube::client::Body>| async {
+                Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is there"))
+            }),
+            "default",
+        );
+        let clients = Clients { reading: client.clone(), plain: client, url: String::new() };
+        let informer = Informer::new(clients, Selection::default(), Secrets::Redact, once, sender);
+        let feed = Feed { kind: Kind::sample("", "pods", "Pod"), namespace: None };
+        let mut follower = Follower::new(informer.shared, feed);
+        let end = follower.stream(stream::iter(events)).await;
+        drop(follower);
+        let mut said = Vec::new();
+        while let Some(change) = receiver.recv().await {
+            said.push(match change {
+                Change::Listing(_) => "listing".to_owned(),
+                Change::Seen(_, object) => format!("seen {}", object.key.name),
+                Change::Gone(_, object) => format!("gone {}", object.key.name),
+                Change::Skipped(_, name, _) => format!("skipped {name}"),
+                Change::Synced(_) => "synced".to_owned(),
+                Change::Unreadable(_, why) => format!("{} {}", why.state.as_str(), why.message),
+                Change::Restarted(_, why) => format!("restarted {why}"),
+                other => format!("{other:?}"),
+            });
+        }
+        (end, said)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_relist_is_compared_and_ends_synced() {
+        let events = vec![
+            Ok(Event::Init),
+            Ok(Event::InitApply(received("a"))),
+            Ok(Event::InitApply(received("b"))),
+            Ok(Event::InitDone),
+            Ok(Event::Apply(received("c"))),
+            Err(watcher::Error::WatchError(status(410).boxed())),
+            Ok(Event::Init),
+            Ok(Event::InitApply(received("a"))),
+            Ok(Event::InitDone),
+        ];
+        let (_, said) = play(false, events).await;
+        let wanted =
+            ["listing", "seen a", "seen b", "synced", "seen c", "restarted expired", "listing", "seen a", "synced"];
+        assert_eq!(said, wanted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_in_trouble_is_told_and_so_is_its_recovery() {
+        let broken = || Err(watcher::Error::WatchStartFailed(api_error(500)));
+        let events = vec![
+            Ok(Event::Init),
+            Ok(Event::InitDone),
+            broken(),
+            broken(),
+            broken(),
+            Ok(Event::Delete(received("a"))),
+            Ok(Event::Apply(received("b"))),
+        ];
+        let (_, said) = play(false, events).await;
+        let restarted = "restarted server_error";
+        let wanted = [
+            "listing",
+            "synced",
+            restarted,
+            restarted,
+            "failed watch: code 500",
+            restarted,
+            "synced",
+            "gone a",
+            "seen b",
+        ];
+        assert_eq!(said, wanted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_is_said_at_once_and_tried_again_later() {
+        let events = || vec![Ok(Event::Init), Err(watcher::Error::InitialListFailed(api_error(403)))];
+        let (end, said) = play(false, events()).await;
+        assert!(matches!(end, End::Again(after) if after >= Duration::from_secs(5)), "{end:?}");
+        assert_eq!(said, ["listing", "forbidden code 403", "restarted forbidden"]);
+        let (end, said) = play(true, events()).await;
+        assert!(matches!(end, End::Done), "{end:?}");
+        assert_eq!(said, ["listing", "forbidden code 403"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_expired_before_the_watch_is_listed_anew() {
+        let events = vec![Ok(Event::Init), Ok(Event::InitDone), Err(watcher::Error::WatchStartFailed(api_error(410)))];
+        let (end, _) = play(false, events).await;
+        assert!(matches!(end, End::Again(Duration::ZERO)), "{end:?}");
+    }
+
+    #[test]
+    fn delays_grow_and_are_never_nothing() {
+        let mut delay = Delay::default();
+        let seconds: Vec<_> = (0..9).map(|_| delay.next(false).as_secs_f64()).collect();
+        assert_eq!(seconds, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]);
+    }
 }

@@ -165,17 +165,9 @@ mod tests {
     }
 
     fn verdict(messages: &[&str]) -> Verdict {
-        let kind = Kind {
-            group: String::new(),
-            version: "v1".into(),
-            plural: "pods".into(),
-            kind: "Pod".into(),
-            singular: String::new(),
-            short_names: vec![],
-            namespaced: true,
-        };
+        let kind = Kind::sample("", "pods", "Pod");
         Verdict {
-            key: ObjectKey { kind: Arc::new(kind), namespace: Some("n".into()), name: "a".into(), copy: 0 },
+            key: ObjectKey { kind, namespace: Some("n".into()), name: "a".into(), copy: 0 },
             uid: "u".into(),
             results: messages.iter().map(|message| finding(message, Outcome::Fail)).collect(),
             passed: 2,

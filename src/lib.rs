@@ -28,6 +28,7 @@ pub mod informer;
 pub mod manifest;
 pub mod object;
 
+pub mod body;
 pub mod cache;
 pub mod gate;
 pub mod queue;

@@ -15,8 +15,7 @@ use prometheus_client::{
 };
 
 use crate::{
-    gate::State,
-    output::{Coverage, outcome_name, severity_name},
+    gate::{Coverage, State},
     verdict::{Outcome, Severity},
 };
 
@@ -303,8 +302,8 @@ fn restart(group: &str, resource: &str, reason: &'static str) -> RestartLabels {
 }
 
 fn violation(policy: &str, severity: Option<Severity>, result: Outcome) -> ViolationLabels {
-    let severity = severity.map_or("", severity_name);
-    ViolationLabels { policy: policy.to_owned(), severity, result: outcome_name(result) }
+    let severity = severity.map_or("", Severity::word);
+    ViolationLabels { policy: policy.to_owned(), severity, result: result.word() }
 }
 
 fn gauge_value(number: usize) -> i64 {

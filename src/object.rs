@@ -12,7 +12,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::cache::Body;
+use crate::body::Body;
 
 /// One (group, version, plural) that is served with list and watch, or met in a manifest.
 ///
@@ -45,6 +45,20 @@ impl Kind {
     /// Whether this is the kind `kind` of `group`, in any version.
     pub fn is(&self, group: &str, kind: &str) -> bool {
         self.group == group && self.kind == kind
+    }
+
+    /// A namespaced kind `v1`, for tests.
+    #[cfg(test)]
+    pub(crate) fn sample(group: &str, plural: &str, kind: &str) -> Arc<Self> {
+        Arc::new(Self {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            plural: plural.to_owned(),
+            kind: kind.to_owned(),
+            singular: kind.to_lowercase(),
+            short_names: Vec::new(),
+            namespaced: true,
+        })
     }
 
     fn identity(&self) -> (&str, &str, &str, bool) {
@@ -370,15 +384,7 @@ mod tests {
     use super::*;
 
     fn secret() -> Arc<Kind> {
-        Arc::new(Kind {
-            group: String::new(),
-            version: "v1".into(),
-            plural: "secrets".into(),
-            kind: "Secret".into(),
-            singular: "secret".into(),
-            short_names: vec![],
-            namespaced: true,
-        })
+        Kind::sample("", "secrets", "Secret")
     }
 
     fn json(object: &Object) -> serde_json::Value {

@@ -21,7 +21,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     cache::{Cache, Effect, Feed},
     evaluate::{Job, evaluate},
-    gate::{Discovered, Gate, Unreadable},
+    gate::{Coverage, Discovered, Gate, Unreadable},
     ledger::{Delta, Ledger},
     metrics::Metrics,
     object::{Object, ObjectKey},
@@ -90,7 +90,7 @@ pub struct Overview {
     /// Counts.
     pub summary: Summary,
     /// What is covered.
-    pub coverage: Vec<crate::output::Coverage>,
+    pub coverage: Vec<Coverage>,
     /// The policies in force.
     pub policies: Arc<PolicySet>,
     /// Fail, warn and error of each policy.
@@ -426,7 +426,7 @@ impl Pipeline {
         self.outputs.overview.send_replace(Some(Arc::new(overview)));
     }
 
-    fn coverage(&self) -> Vec<crate::output::Coverage> {
+    fn coverage(&self) -> Vec<Coverage> {
         self.gate.coverage(|feed| self.cache.len(feed))
     }
 

@@ -93,22 +93,12 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::object::Kind;
 
     fn key(name: &str) -> ObjectKey {
-        let kind = Kind {
-            group: String::new(),
-            version: "v1".into(),
-            plural: "pods".into(),
-            kind: "Pod".into(),
-            singular: String::new(),
-            short_names: vec![],
-            namespaced: true,
-        };
-        ObjectKey { kind: Arc::new(kind), namespace: None, name: name.into(), copy: 0 }
+        let kind = Kind::sample("", "pods", "Pod");
+        ObjectKey { kind, namespace: None, name: name.into(), copy: 0 }
     }
 
     #[test]

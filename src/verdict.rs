@@ -21,6 +21,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The word that stands for it in results.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::Warn => "warn",
+            Self::Error => "error",
+            Self::Skip => "skip",
+        }
+    }
+
     /// Whether it counts as a violation.
     pub fn is_violation(self) -> bool {
         matches!(self, Self::Fail | Self::Warn)

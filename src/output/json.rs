@@ -9,7 +9,8 @@ use std::io;
 
 use serde::Serialize;
 
-use super::{AuditResult, Coverage, Entry, Event, Summary};
+use super::{AuditResult, Entry, Event, Summary};
+use crate::gate::Coverage;
 
 /// The last line of `ndjson`.
 #[derive(Serialize)]

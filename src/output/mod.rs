@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    gate::State,
+    gate::Coverage,
     object::{Location, ObjectKey},
     policy::Policy,
     verdict::{Finding, Outcome, Severity, Source},
@@ -126,27 +126,6 @@ pub fn stream_line(
     }
 }
 
-/// Returns the name of `outcome` as results have it.
-pub(crate) fn outcome_name(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Fail => "fail",
-        Outcome::Warn => "warn",
-        Outcome::Error => "error",
-        Outcome::Skip => "skip",
-    }
-}
-
-/// Returns the name of `severity` as results have it.
-pub(crate) fn severity_name(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Critical => "critical",
-        Severity::High => "high",
-        Severity::Medium => "medium",
-        Severity::Low => "low",
-        Severity::Info => "info",
-    }
-}
-
 /// Returns `time` in UTC, to the millisecond.
 fn shown_time(time: jiff::Timestamp) -> String {
     format!("{time:.3}")
@@ -202,43 +181,6 @@ pub struct Summary {
     pub warn: usize,
     pub error: usize,
     pub skip: usize,
-}
-
-impl Coverage {
-    /// Whether objects of the kind may have gone unjudged. A kind that was left out on purpose is no gap.
-    pub fn is_gap(&self) -> bool {
-        // A kind that was read has a message when some of its objects could not be.
-        self.state != State::Excluded && (self.state != State::Synced || !self.message.is_empty())
-    }
-
-    /// Whether it stands for documents that could not be read, instead of for a kind.
-    pub fn is_documents(&self) -> bool {
-        self.resource == "*" && self.version.is_empty()
-    }
-
-    /// Returns `plural` or `plural.group`, the way kubectl names a resource and `--exclude` takes it.
-    pub fn name(&self) -> String {
-        if self.group.is_empty() { self.resource.clone() } else { format!("{}.{}", self.resource, self.group) }
-    }
-}
-
-/// How far one kind was covered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Coverage {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// API version.
-    pub version: String,
-    /// Kind; `*` where a whole group could not be read.
-    pub kind: String,
-    /// Plural name; `*` where a whole group could not be read.
-    pub resource: String,
-    /// How far it was covered.
-    pub state: State,
-    /// Objects of it that are known.
-    pub objects: usize,
-    /// Why it is not covered; empty if it is.
-    pub message: String,
 }
 
 /// One policy that took part.

@@ -1,6 +1,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::*;
+use crate::gate::State;
 
 fn resource(api_version: &str, kind: &str, namespace: &str, name: &str) -> Resource {
     let (api_version, kind, namespace, name) = (api_version.into(), kind.into(), namespace.into(), name.into());

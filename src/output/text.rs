@@ -11,8 +11,12 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 
-use super::{AuditResult, Coverage, Entry, Event, RenderOptions, Resource, outcome_name, severity_name};
-use crate::{gate::State, object::Location, verdict::Outcome};
+use super::{AuditResult, Entry, Event, RenderOptions, Resource};
+use crate::{
+    gate::{Coverage, State},
+    object::Location,
+    verdict::{Outcome, Severity},
+};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -63,13 +67,13 @@ pub(super) fn stream_line(
         Event::Appeared => ("appeared", style_of(entry.result)),
         Event::Resolved => ("resolved", GREEN),
     };
-    let severity = entry.severity.map_or(String::new(), |severity| format!(" {}", severity_name(severity)));
+    let severity = entry.severity.map_or(String::new(), |severity| format!(" {}", severity.word()));
     writeln!(
         out,
         "{} {} {}{severity} {} {} {}",
         paint.with(DIM, &super::shown_time(time)),
         paint.with(style, word),
-        paint.with(style, outcome_name(entry.result)),
+        paint.with(style, entry.result.word()),
         paint.with(BOLD, &object_name(&entry.resource, false)),
         paint.with(DIM, &rule_name(entry)),
         shown_line(&entry.message),
@@ -97,7 +101,7 @@ struct Columns {
 
 impl Columns {
     fn of(entries: &[Entry], width: usize) -> Self {
-        let severities = entries.iter().filter_map(|entry| entry.severity.map(severity_name));
+        let severities = entries.iter().filter_map(|entry| entry.severity.map(Severity::word));
         let severity = severities.map(|name| name.len() + 2).max().unwrap_or(0);
         let rules = entries.iter().map(|entry| columns_of(&rule_name(entry)));
         let rule = rules.filter(|wide| *wide <= WIDEST_RULE).max().unwrap_or(0);
@@ -112,8 +116,8 @@ impl Columns {
     }
 
     fn entry(&self, entry: &Entry, paint: Paint) -> String {
-        let (word, style) = (outcome_name(entry.result), style_of(entry.result));
-        let severity = entry.severity.map_or("", severity_name);
+        let (word, style) = (entry.result.word(), style_of(entry.result));
+        let severity = entry.severity.map_or("", Severity::word);
         let rule = rule_name(entry);
         let mut text = format!("  {}{}", paint.with(style, word), " ".repeat(7 - word.len()));
         let _ = write!(text, "{severity:<0$}{1}", self.severity, paint.with(DIM, &rule));

@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 
 use super::{CONTROLLER, Failure, Health, failure};
 use crate::{
-    informer::describe,
+    client::describe,
     ledger::{Delta, Violation},
     metrics::Metrics,
     object::ObjectKey,

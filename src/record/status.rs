@@ -19,7 +19,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{CONTROLLER, Failure, failure};
-use crate::{discovery::OWN_GROUP, gate::State, informer::describe, metrics::Metrics, pipeline::Overview};
+use crate::{client::describe, discovery::OWN_GROUP, gate::State, metrics::Metrics, pipeline::Overview};
 
 /// API version of the `Audit` kind, below `audits.kaudit.dev`.
 pub const AUDIT_VERSION: &str = "v1alpha1";

@@ -6,6 +6,8 @@ use std::{fs, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
 
+mod check;
+
 /// Returns `kaudit` in `folder`, with nothing of the environment that could change what it says.
 fn kaudit(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kaudit"));

@@ -17,6 +17,8 @@ mod convergence;
 mod coverage;
 mod kubectl;
 mod namespaced;
+mod pod_security;
 mod proxy;
 mod reach;
+mod relist;
 mod support;

@@ -146,10 +146,15 @@ impl Running {
         self.log.lock().unwrap().clone()
     }
 
+    /// Sends a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
+        assert!(sent.success());
+    }
+
     /// Sends SIGTERM and waits for the end.
     pub(crate) async fn stop(mut self) -> Option<i32> {
-        let sent = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status().unwrap();
-        assert!(sent.success());
+        self.signal("TERM");
         wait_for("kaudit to stop", || {
             let ended = self.child.try_wait().unwrap();
             async move { ended }

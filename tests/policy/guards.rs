@@ -8,7 +8,7 @@ use std::{
 };
 
 use kaudit::{
-    cache::Body,
+    body::Body,
     policy::{Limits, PolicySet},
     verdict::Outcome,
 };

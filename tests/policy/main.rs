@@ -12,7 +12,7 @@ use std::{
 };
 
 use kaudit::{
-    cache::Body,
+    body::Body,
     evaluate::{Job, evaluate},
     object::{Kind, Object, ObjectKey},
     policy::PolicySet,

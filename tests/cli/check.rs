@@ -1,0 +1,217 @@
+//! Judging manifests: what people meet first.
+
+use std::{fs, path::Path, process::Command};
+
+use insta_cmd::assert_cmd_snapshot;
+
+use crate::kaudit;
+
+/// Refuses images by the tag latest, and warns of images of another registry.
+const IMAGES: &str = r#"# METADATA
+# title: Images
+package images
+
+# METADATA
+# title: Tag latest
+# custom:
+#   severity: high
+deny_latest contains {"msg": msg, "details": {"container": container.name}} if {
+	some container in input.spec.containers
+	endswith(container.image, ":latest")
+	msg := sprintf("container %s runs %s: name a version", [container.name, container.image])
+}
+
+warn_registry contains msg if {
+	some container in input.spec.containers
+	not startswith(container.image, "registry.example.com/")
+	msg := sprintf("container %s comes from elsewhere", [container.name])
+}
+"#;
+
+/// Contradicts itself about Pods on two networks.
+const CONTRADICTION: &str = r#"package network
+
+deny_network contains msg if {
+	network == "host"
+	msg := "pod is in the host's network"
+}
+
+network := "host" if input.spec.hostNetwork
+
+network := "pod" if input.metadata.labels.network == "pod"
+"#;
+
+/// Makes a manifest of a Pod.
+fn pod(name: &str, image: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\n  namespace: shop\nspec:\n  containers:\n  - name: web\n    image: {image}\n"
+    )
+}
+
+fn good() -> String {
+    pod("good", "registry.example.com/web:1")
+}
+
+fn bad() -> String {
+    pod("bad", "registry.example.com/web:latest")
+}
+
+fn foreign() -> String {
+    pod("foreign", "elsewhere.example.com/web:1")
+}
+
+/// A folder with `policies/images.rego` and other files.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("policies/images.rego", IMAGES)].iter().chain(files) {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+/// `kaudit check` in a folder, so that it shows paths as the user names them.
+fn check(folder: &Path, arguments: &[&str]) -> Command {
+    kaudit(folder, &[&["check"], arguments].concat())
+}
+
+#[test]
+fn clean_is_0_and_violations_are_1() {
+    let folder = folder(&[("good.yaml", &good()), ("all/bad.yaml", &bad()), ("all/more/foreign.yml", &foreign())]);
+    assert_cmd_snapshot!("clean", check(folder.path(), &["-f", "good.yaml"]));
+    assert_cmd_snapshot!("violations", check(folder.path(), &["-f", "good.yaml", "-f", "all"]));
+}
+
+#[test]
+fn fail_on_decides_what_counts() {
+    let folder = folder(&[("foreign.yaml", &foreign()), ("bad.yaml", &bad())]);
+    assert_cmd_snapshot!("warning", check(folder.path(), &["-f", "foreign.yaml"]));
+    assert_cmd_snapshot!("fail_on_warn", check(folder.path(), &["-f", "foreign.yaml", "--fail-on", "warn"]));
+    assert_cmd_snapshot!("fail_on_none", check(folder.path(), &["-f", "bad.yaml", "--fail-on", "none"]));
+}
+
+#[test]
+fn a_broken_document_costs_itself_alone() {
+    let broken = format!("{}---\nkind: Pod\nmetadata: [\n---\nreplicas: 3\n---\n{}", good(), foreign());
+    let folder = folder(&[("broken.yaml", &broken), ("bad.yaml", &bad())]);
+    assert_cmd_snapshot!("broken_document", check(folder.path(), &["-f", "broken.yaml"]));
+    assert_cmd_snapshot!("broken_document_json", check(folder.path(), &["-f", "broken.yaml", "-o", "json"]));
+    assert_cmd_snapshot!("broken_document_and_violation", check(folder.path(), &["-f", "."]));
+}
+
+#[test]
+fn without_anything_to_judge_it_is_2() {
+    let folder = folder(&[("broken.yaml", "kind: Pod\nmetadata: [\n"), ("empty.yaml", "# Nothing.\n---\n")]);
+    fs::create_dir(folder.path().join("nothing")).unwrap();
+    fs::write(folder.path().join("binary.yaml"), [0xff, 0xfe, 0x00]).unwrap();
+    assert_cmd_snapshot!("nothing_readable", check(folder.path(), &["-f", "broken.yaml"]));
+    assert_cmd_snapshot!("no_text", check(folder.path(), &["-f", "binary.yaml"]));
+    assert_cmd_snapshot!("missing_file", check(folder.path(), &["-f", "nowhere.yaml"]));
+    assert_cmd_snapshot!("no_manifests", check(folder.path(), &["-f", "nothing"]));
+    // Rendered charts may well be empty; that is told, and no error.
+    assert_cmd_snapshot!("empty_file", check(folder.path(), &["-f", "empty.yaml"]));
+}
+
+#[test]
+fn policies_that_do_not_load_are_2() {
+    let folder = folder(&[
+        ("good.yaml", &good()),
+        ("broken/images.rego", &IMAGES.replace("endswith(container.image, \":latest\")", "endswith(container.image")),
+        ("unknown/images.rego", &IMAGES.replace("endswith", "ends_with")),
+        ("library/lib.rego", "package helpers\n\nis_pod if input.kind == \"Pod\"\n"),
+    ]);
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    let with = |policies: &str| check(folder.path(), &["-f", "good.yaml", "-p", policies]);
+    assert_cmd_snapshot!("policies_missing", with("nowhere"));
+    assert_cmd_snapshot!("policies_empty", with("empty"));
+    assert_cmd_snapshot!("policies_broken", with("broken"));
+    assert_cmd_snapshot!("policies_unknown_function", with("unknown"));
+    assert_cmd_snapshot!("policies_without_rules", with("library"));
+    let elsewhere = tempfile::tempdir().unwrap();
+    assert_cmd_snapshot!("policies_default_missing", check(elsewhere.path(), &["-f", "good.yaml"]));
+}
+
+#[test]
+fn programs_get_json() {
+    let folder = folder(&[("all.yaml", &[good(), bad(), foreign()].join("---\n"))]);
+    assert_cmd_snapshot!("json", check(folder.path(), &["-f", "all.yaml", "-o", "json"]));
+    assert_cmd_snapshot!("ndjson", check(folder.path(), &["-f", "all.yaml", "-o", "ndjson"]));
+}
+
+#[test]
+fn several_outputs_at_once_are_the_same_as_each_alone() {
+    let folder = folder(&[("bad.yaml", &bad())]);
+    let all = ["-f", "bad.yaml", "-o", "text", "-o", "json=out.json,ndjson=out.ndjson"];
+    assert_cmd_snapshot!("several_outputs", check(folder.path(), &all));
+    for format in ["json", "ndjson"] {
+        let alone = check(folder.path(), &["-f", "bad.yaml", "-o", format]).output().unwrap();
+        let file = fs::read(folder.path().join(format!("out.{format}"))).unwrap();
+        assert_eq!(String::from_utf8(file).unwrap(), String::from_utf8(alone.stdout).unwrap());
+    }
+    let nowhere = ["-f", "bad.yaml", "-o", "json=nowhere/out.json"];
+    assert_cmd_snapshot!("output_to_nowhere", check(folder.path(), &nowhere));
+}
+
+#[test]
+fn standard_input_is_read() {
+    let folder = folder(&[]);
+    let mut piped = check(folder.path(), &["-f", "-"]);
+    assert_cmd_snapshot!("stdin", piped.pass_stdin([good(), bad()].join("---\n")));
+    let mut broken = check(folder.path(), &["-f", "-"]);
+    assert_cmd_snapshot!("stdin_broken", broken.pass_stdin("kind: [\n"));
+    let mut empty = check(folder.path(), &["-f", "-"]);
+    assert_cmd_snapshot!("stdin_empty", empty.pass_stdin(""));
+}
+
+#[test]
+fn lists_and_reviews_are_opened() {
+    let item = |manifest: &str| manifest.replace('\n', "\n  ").trim_end().to_owned();
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n- {}\n- {}\n", item(&good()), item(&bad()));
+    let review = r#"{
+  "apiVersion": "admission.k8s.io/v1",
+  "kind": "AdmissionReview",
+  "request": {
+    "uid": "1",
+    "operation": "CREATE",
+    "object": {
+      "apiVersion": "v1",
+      "kind": "Pod",
+      "metadata": {"name": "reviewed", "namespace": "shop"},
+      "spec": {"containers": [{"name": "web", "image": "registry.example.com/web:latest"}]}
+    }
+  }
+}
+"#;
+    let folder = folder(&[("list.yaml", &list), ("review.json", review)]);
+    assert_cmd_snapshot!("list", check(folder.path(), &["-f", "list.yaml"]));
+    assert_cmd_snapshot!("review", check(folder.path(), &["-f", "review.json"]));
+}
+
+#[test]
+fn a_policy_that_fails_while_running_is_3() {
+    let both = good().replace("spec:\n", "  labels: {network: pod}\nspec:\n  hostNetwork: true\n");
+    let folder = folder(&[("policies/network.rego", CONTRADICTION), ("both.yaml", &both), ("bad.yaml", &bad())]);
+    assert_cmd_snapshot!("policy_error", check(folder.path(), &["-f", "both.yaml"]));
+    assert_cmd_snapshot!("policy_error_json", check(folder.path(), &["-f", "both.yaml", "-o", "json"]));
+    // The other rules, and the other objects, are judged all the same.
+    assert_cmd_snapshot!("policy_error_and_violation", check(folder.path(), &["-f", "both.yaml", "-f", "bad.yaml"]));
+}
+
+#[test]
+fn an_exception_is_a_skip() {
+    let exception = "package images\n\nexception contains [\"latest\"] if input.metadata.name == \"bad\"\n";
+    let folder = folder(&[("policies/exceptions.rego", exception), ("bad.yaml", &bad())]);
+    assert_cmd_snapshot!("exception", check(folder.path(), &["-f", "bad.yaml"]));
+    assert_cmd_snapshot!("exception_json", check(folder.path(), &["-f", "bad.yaml", "-o", "json"]));
+}
+
+#[test]
+fn scope_narrows_what_is_judged() {
+    let other = bad().replace("namespace: shop", "namespace: other");
+    let service = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  namespace: shop\n";
+    let folder = folder(&[("all.yaml", &[bad(), other, service.to_owned()].join("---\n"))]);
+    assert_cmd_snapshot!("one_namespace", check(folder.path(), &["-f", "all.yaml", "-n", "other"]));
+    assert_cmd_snapshot!("no_such_namespace", check(folder.path(), &["-f", "all.yaml", "-n", "nowhere"]));
+    assert_cmd_snapshot!("excluded_kind", check(folder.path(), &["-f", "all.yaml", "--exclude", "pods"]));
+}

@@ -1,0 +1,356 @@
+//! What is shipped fits together: the Dockerfile, what Docker gets to see, the chart, its CRD, and the binary.
+//!
+//! By reading only; nothing is built.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::CommandFactory;
+use kaudit::{
+    cli::Cli,
+    gate::{Coverage, State},
+    output::Summary,
+};
+use serde_json::Value;
+
+const DOCKERFILE: &str = include_str!("../Dockerfile");
+const CARGO_TOML: &str = include_str!("../Cargo.toml");
+const DEPLOYMENT: &str = include_str!("../charts/kaudit/templates/deployment.yaml");
+const VALUES: &str = include_str!("../charts/kaudit/values.yaml");
+
+fn root() -> PathBuf {
+    env!("CARGO_MANIFEST_DIR").into()
+}
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+/// One stage of the Dockerfile: what it starts from and its instructions, each as words.
+struct Stage {
+    from: String,
+    instructions: Vec<Vec<String>>,
+}
+
+impl Stage {
+    fn all(instruction: &str) -> impl Fn(&&Vec<String>) -> bool {
+        move |words| words[0] == instruction
+    }
+
+    /// The words after the only instruction of a name.
+    fn only(&self, instruction: &str) -> &[String] {
+        let found: Vec<_> = self.instructions.iter().filter(Self::all(instruction)).collect();
+        let [one] = found[..] else { panic!("{instruction}: {found:?}") };
+        &one[1..]
+    }
+
+    /// What is copied from the context, and where to.
+    fn copied(&self) -> impl Iterator<Item = (&str, &str)> {
+        let copies = self.instructions.iter().filter(Self::all("COPY")).filter(|words| !words[1].starts_with("--from"));
+        copies.flat_map(|words| {
+            let (to, from) = words[1..].split_last().unwrap();
+            from.iter().map(|from| (from.as_str(), to.as_str()))
+        })
+    }
+}
+
+fn stages() -> Vec<Stage> {
+    let text = DOCKERFILE.replace("\\\n", " ");
+    let mut stages: Vec<Stage> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        if words[0] == "FROM" {
+            stages.push(Stage { from: words[1].clone(), instructions: Vec::new() });
+        } else {
+            stages.last_mut().unwrap().instructions.push(words);
+        }
+    }
+    let [_, _] = stages[..] else { panic!("not a stage that builds and one that runs") };
+    stages
+}
+
+/// Whether a pattern of `.dockerignore` matches a path or a folder above it.
+fn matches(pattern: &str, path: &str) -> bool {
+    fn parts(pattern: &[&str], path: &[&str]) -> bool {
+        match (pattern, path) {
+            ([], _) => true,
+            (["**", rest @ ..], _) => (0..=path.len()).any(|skipped| parts(rest, &path[skipped..])),
+            ([first, rest @ ..], [name, below @ ..]) => glob(first, name) && parts(rest, below),
+            (_, []) => false,
+        }
+    }
+    fn glob(pattern: &str, name: &str) -> bool {
+        match pattern.split_once('*') {
+            None => pattern == name,
+            Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+                let starts = rest.char_indices().map(|(start, _)| start).chain([rest.len()]);
+                starts.into_iter().any(|start| glob(tail, &rest[start..]))
+            }),
+        }
+    }
+    parts(&pattern.split('/').collect::<Vec<_>>(), &path.split('/').collect::<Vec<_>>())
+}
+
+/// Whether Docker gets to see a file: the last pattern that matches decides.
+fn in_context(path: &str) -> bool {
+    let patterns = include_str!("../.dockerignore").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut seen = true;
+    for pattern in patterns {
+        let (shown, pattern) = pattern.strip_prefix('!').map_or((false, pattern), |pattern| (true, pattern));
+        if matches(pattern, path) {
+            seen = shown;
+        }
+    }
+    seen
+}
+
+/// The files at or below a path of the repository, as paths in it.
+fn files(path: &str) -> Vec<String> {
+    let full = root().join(path);
+    if full.is_file() {
+        return vec![path.to_owned()];
+    }
+    let entries = fs::read_dir(&full).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names.iter().flat_map(|name| files(&format!("{path}/{name}"))).collect()
+}
+
+#[test]
+fn ignore_patterns_are_read_as_docker_does() {
+    for (pattern, path, want) in [
+        ("*", "a", true),
+        ("*", "a/b", true),
+        ("src", "src/a.rs", true),
+        ("src", "tests/src", false),
+        ("a/b.toml", "a/b.toml", true),
+        ("a/b.toml", "a", false),
+        ("p/**/*_test.rego", "p/a_test.rego", true),
+        ("p/**/*_test.rego", "p/q/r/a_test.rego", true),
+        ("p/**/*_test.rego", "p/q/a.rego", false),
+    ] {
+        assert_eq!(matches(pattern, path), want, "{pattern} {path}");
+    }
+}
+
+#[test]
+fn docker_sees_what_it_copies_and_nothing_else() {
+    let stages = stages();
+    let copied: Vec<&str> = stages.iter().flat_map(Stage::copied).map(|(from, _)| from).collect();
+    for path in &copied {
+        let files = files(path);
+        assert!(!files.is_empty(), "{path} is empty");
+        for file in files {
+            // They test, and are of no use in the image.
+            let wanted = !file.ends_with("_test.rego");
+            assert_eq!(in_context(&file), wanted, "{file}");
+        }
+    }
+    for entry in fs::read_dir(root()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let used = copied.iter().any(|path| path.split('/').next() == Some(&name));
+        assert!(used || !in_context(&name), "{name} is sent to Docker, but not copied");
+    }
+    assert!(!in_context("tests/controlplane/src/lib.rs") && !in_context("tests/tools/opa/go.mod"));
+}
+
+#[test]
+fn the_build_stage_has_what_cargo_needs() {
+    let stages = stages();
+    let build = &stages[0];
+    let version = |text: &str| {
+        let mut numbers = text.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or_default());
+        (numbers.next().unwrap(), numbers.next().unwrap())
+    };
+    let oldest = CARGO_TOML.lines().find_map(|line| line.strip_prefix("rust-version = \"")).unwrap();
+    assert!(version(build.from.strip_prefix("rust:").unwrap()) >= version(oldest.trim_end_matches('"')));
+
+    let copied: BTreeSet<&str> = build.copied().map(|(from, _)| from).collect();
+    for path in ["Cargo.toml", "Cargo.lock", "src"] {
+        assert!(copied.contains(path), "{path}");
+    }
+    let members = CARGO_TOML.lines().find_map(|line| line.strip_prefix("members = [")?.strip_suffix(']')).unwrap();
+    for member in members.split(',').map(|member| member.trim().trim_matches('"')) {
+        assert!(copied.contains(&*format!("{member}/Cargo.toml")), "{member}");
+        // Its code is not there, so an empty crate stands in.
+        let touched = build.instructions.iter().flatten().any(|word| *word == format!("{member}/src/lib.rs"));
+        assert!(touched, "{member}");
+    }
+    // What else a manifest may name, cargo looks for.
+    for path in CARGO_TOML.split("path = \"").skip(1).filter_map(|rest| rest.split('"').next()) {
+        let there = copied.contains(&*format!("{path}/Cargo.toml")) || copied.iter().any(|copy| path.starts_with(copy));
+        assert!(there, "{path}");
+    }
+    assert!(!root().join("build.rs").exists() || copied.contains("build.rs"));
+    for file in files("src") {
+        let text = fs::read_to_string(root().join(&file)).unwrap();
+        for include in ["include_str!(\"", "include_bytes!(\"", "include!(\""] {
+            for target in text.split(include).skip(1).filter_map(|rest| rest.split('"').next()) {
+                let path = Path::new(&file).parent().unwrap().join(target);
+                assert!(!target.contains("../") && root().join(path).exists(), "{file} includes {target}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_image_holds_kaudit_and_its_policies_alone() {
+    let stages = stages();
+    let image = &stages[1];
+    assert!(image.from == "scratch" || image.from.contains("distroless"), "{}", image.from);
+    assert!(!image.instructions.iter().any(|words| words[0] == "RUN"), "there is nothing to run it with");
+    let policies = image.copied().find(|(from, _)| *from == "policies").unwrap().1;
+    assert_eq!(policies, "/policies");
+    // Both the chart and, from the image's root, the binary's own default name it.
+    assert!(DEPLOYMENT.contains("- --policies=/policies\n"));
+    assert_eq!(arguments().find("policies").get_default_values(), ["policies"]);
+    assert!(!image.instructions.iter().any(|words| words[0] == "WORKDIR"));
+
+    let from_build = image.instructions.iter().filter(|words| words[0] == "COPY" && words[1].starts_with("--from"));
+    let binary = from_build.map(|words| words.last().unwrap()).find(|to| to.ends_with("kaudit")).unwrap();
+    assert_eq!(image.only("ENTRYPOINT"), [format!("[\"{binary}\"]")]);
+    assert_eq!(image.only("CMD"), ["[\"check\"]"]);
+    let [user] = image.only("USER") else { panic!() };
+    let (user, group) = user.split_once(':').unwrap();
+    let [user, group] = [user, group].map(|id| id.parse::<u64>().unwrap());
+    assert!(user > 0 && group > 0);
+    let context = &yaml(VALUES)["podSecurityContext"];
+    assert_eq!((&context["runAsUser"], &context["runAsGroup"]), (&user.into(), &group.into()));
+}
+
+#[test]
+fn there_is_one_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(yaml(include_str!("../charts/kaudit/Chart.yaml"))["appVersion"], version);
+    assert!(stages()[1].instructions.contains(&vec!["ARG".to_owned(), format!("VERSION={version}")]));
+}
+
+/// The options of `kaudit check`.
+struct Arguments(clap::Command);
+
+fn arguments() -> Arguments {
+    Arguments(Cli::command().find_subcommand("check").unwrap().clone())
+}
+
+impl Arguments {
+    fn find(&self, long: &str) -> &clap::Arg {
+        let found = self.0.get_arguments().find(|argument| argument.get_long() == Some(long));
+        found.unwrap_or_else(|| panic!("there is no --{long}"))
+    }
+
+    fn has_environment(&self, name: &str) -> bool {
+        self.0.get_arguments().any(|argument| argument.get_env().is_some_and(|env| env == name))
+    }
+}
+
+/// Words that follow a mark in a text, as long as they are made of certain characters.
+fn words<'t>(text: &'t str, mark: &'t str, letter: fn(char) -> bool) -> impl Iterator<Item = &'t str> {
+    text.split(mark).skip(1).map(move |rest| &rest[..rest.find(|other| !letter(other)).unwrap_or(rest.len())])
+}
+
+#[test]
+fn the_chart_uses_options_that_exist() {
+    let arguments = arguments();
+    let options = |text: &'static str| {
+        let found = words(text, "--", |letter| letter.is_ascii_lowercase() || letter == '-');
+        found.filter(|option| option.starts_with(|letter: char| letter.is_ascii_lowercase())).collect::<BTreeSet<_>>()
+    };
+    let used = options(DEPLOYMENT);
+    assert!(used.is_superset(&["listen", "namespace", "policies", "record"].into()), "{used:?}");
+    for option in used.iter().chain(&options(VALUES)) {
+        arguments.find(option);
+    }
+    for file in files("charts").into_iter().chain(["Dockerfile".to_owned()]) {
+        let text = fs::read_to_string(root().join(&file)).unwrap();
+        for name in words(&text, "KAUDIT_", |letter| letter.is_ascii_uppercase() || letter == '_') {
+            assert!(arguments.has_environment(&format!("KAUDIT_{name}")), "{file}: KAUDIT_{name}");
+        }
+    }
+    let record = arguments.find("record").get_possible_values();
+    for word in yaml(VALUES)["record"].as_array().unwrap() {
+        assert!(record.iter().any(|value| value.get_name() == word), "{word}");
+    }
+    let audit = arguments.find("audit-name").get_default_values();
+    assert_eq!(audit, [yaml(VALUES)["auditName"].as_str().unwrap()]);
+}
+
+/// The one version of the CRD.
+fn audits() -> Value {
+    let crd = yaml(include_str!("../charts/kaudit/crds/audits.kaudit.dev.yaml"));
+    let [version] = crd["spec"]["versions"].as_array().unwrap().as_slice() else { panic!("{crd}") };
+    assert_eq!(version["name"], kaudit::record::status::AUDIT_VERSION);
+    version.clone()
+}
+
+/// What the CRD knows at a path of the status, `[]` being the items of a list.
+fn properties(path: &str) -> Value {
+    let mut schema = audits()["schema"]["openAPIV3Schema"]["properties"]["status"].clone();
+    for step in path.split('/').filter(|step| !step.is_empty()) {
+        schema = if step == "[]" { schema["items"].clone() } else { schema["properties"][step].clone() };
+    }
+    schema["properties"].clone()
+}
+
+#[test]
+fn kubectl_shows_the_columns() {
+    let columns = audits()["additionalPrinterColumns"].clone();
+    let columns = columns.as_array().unwrap();
+    let names: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["Synced", "Kinds", "Objects", "Fail", "Warn", "Error", "Age"]);
+    // A column whose path leads nowhere stays empty.
+    for column in columns {
+        let path = column["jsonPath"].as_str().unwrap();
+        if let Some(count) = path.strip_prefix(".status.summary.") {
+            assert_eq!(properties("summary")[count]["type"], column["type"], "{column}");
+        }
+    }
+}
+
+#[test]
+fn the_status_fits_the_schema() {
+    // A new state has to be listed here.
+    let states = [State::Synced, State::Excluded, State::Syncing, State::TimedOut, State::Failed, State::Forbidden];
+    for state in states {
+        match state {
+            State::Synced | State::Excluded | State::Syncing | State::TimedOut | State::Failed | State::Forbidden => {}
+        }
+        assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+    }
+    let known = properties("coverage/[]")["state"]["enum"].clone();
+    let known: BTreeSet<_> = known.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    assert_eq!(known, states.iter().map(|state| state.as_str()).collect());
+
+    let coverage = Coverage {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        resource: "pods".to_owned(),
+        state: State::Synced,
+        objects: 1,
+        message: String::new(),
+    };
+    for (path, written) in [
+        ("coverage/[]", serde_json::to_value(coverage).unwrap()),
+        ("summary", serde_json::to_value(Summary::default()).unwrap()),
+    ] {
+        for key in written.as_object().unwrap().keys() {
+            // What a schema does not know the server throws away.
+            assert!(properties(path).get(key).is_some(), "{path}/{key}");
+        }
+    }
+}
+
+#[test]
+fn the_conditions_are_those_that_are_promised() {
+    let described = properties("")["conditions"]["description"].clone();
+    let described = described.as_str().unwrap().trim_end_matches('.');
+    let conditions = ["Synced", "PoliciesLoaded", "Complete", "Recording"];
+    assert_eq!(described.split(", ").collect::<Vec<_>>(), conditions);
+    let recorder = include_str!("../src/record/status.rs");
+    for condition in conditions {
+        assert!(recorder.contains(&format!("\"{condition}\"")), "{condition}");
+    }
+}

@@ -1,0 +1,174 @@
+//! The shipped policies: their own tests, what they say of themselves, and what they find in the example manifests,
+//! by the real `opa` and by kaudit.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use insta_cmd::assert_cmd_snapshot;
+use kaudit::policy::{PolicySet, Rule};
+use kaudit_controlplane::{Tool, require_tool, tool};
+use serde_json::Value;
+
+/// Runs a program from the root, as the documentation does; returns its standard output if it succeeds with `codes`.
+fn run(program: &Path, arguments: &[&str], codes: &[i32]) -> String {
+    let output =
+        Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let code = output.status.code();
+    assert!(code.is_some_and(|code| codes.contains(&code)), "{arguments:?}: {code:?}\n{stdout}{stderr}");
+    stdout
+}
+
+/// Loads the library; what it has to say about it fails.
+fn library() -> PolicySet {
+    let set = PolicySet::load(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("policies")]).unwrap();
+    assert!(set.problems.is_empty(), "{:?}", set.problems);
+    set
+}
+
+/// Returns the names of all policies and their rules.
+fn rules(set: &PolicySet) -> impl Iterator<Item = (&str, &Rule)> {
+    set.policies.iter().flat_map(|policy| policy.rules.iter().map(|rule| (&*policy.name, rule)))
+}
+
+#[test]
+fn opa_finds_nothing_to_mend() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let opa = tool(Tool::Opa).unwrap();
+    let passed = run(&opa, &["test", "policies"], &[0]);
+    let count = |part: &str| part.parse::<usize>().unwrap();
+    let (all, of) = passed.trim().rsplit_once("PASS: ").and_then(|(_, counts)| counts.split_once('/')).unwrap();
+    assert!(count(all) >= 50 && count(all) == count(of), "{passed}");
+    run(&opa, &["check", "--strict", "policies"], &[0]);
+    run(&opa, &["fmt", "--diff", "--fail", "policies"], &[0]);
+}
+
+#[test]
+fn every_rule_says_what_it_is() {
+    let set = library();
+    let mut ids = BTreeMap::new();
+    for policy in &set.policies {
+        let package = &policy.metadata;
+        assert!(package.title.is_some() && package.description.is_some(), "package {}", policy.name);
+        for rule in &policy.rules {
+            let (metadata, name) = (&rule.metadata, format!("{}/{}", policy.name, rule.name));
+            // What a rule does not say it has from its package.
+            assert!(metadata.title.is_some() && metadata.title != package.title, "title of {name}");
+            assert!(
+                metadata.description.is_some() && metadata.description != package.description,
+                "description of {name}"
+            );
+            assert!(metadata.severity.is_some(), "severity of {name}");
+            assert!(!metadata.related_resources.is_empty(), "related resources of {name}");
+            let id = metadata.id.clone().unwrap_or_else(|| panic!("id of {name}"));
+            if let Some(other) = ids.insert(id.clone(), name.clone()) {
+                panic!("{id} is both {other} and {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_readme_lists_every_rule() {
+    let set = library();
+    let loaded: BTreeSet<[String; 4]> = rules(&set)
+        .map(|(policy, rule)| {
+            let severity = rule.metadata.severity.map_or("", kaudit::verdict::Severity::word);
+            [policy, rule.metadata.id.as_deref().unwrap_or_default(), &rule.name, severity].map(str::to_owned)
+        })
+        .collect();
+    let readme = include_str!("../../policies/README.md");
+    let mut listed = BTreeSet::new();
+    let mut package = "";
+    for row in readme.lines().filter(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [id, name, severity, what] = cells[..] else { panic!("{row}") };
+        if let Some(name) = name.strip_prefix("**").and_then(|name| name.strip_suffix("**")) {
+            package = name;
+        } else if let Some(name) = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')) {
+            assert!(!what.is_empty(), "{row}");
+            assert!(listed.insert([package, id, name, severity].map(str::to_owned)), "{row} is there twice");
+        }
+    }
+    assert_eq!(listed, loaded);
+}
+
+/// Results of one rule for one object: policy, rule, message and details as JSON.
+type Found = BTreeSet<(String, String, String, String)>;
+
+/// What kaudit finds in the example manifests, by object.
+fn by_kaudit() -> BTreeMap<String, Found> {
+    let kaudit = Path::new(env!("CARGO_BIN_EXE_kaudit"));
+    let result: Value =
+        serde_json::from_str(&run(kaudit, &["check", "-f", "examples/manifests", "-o", "json"], &[1])).unwrap();
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    for entry in result["results"].as_array().unwrap() {
+        let [policy, rule, message] = ["policy", "rule", "message"].map(|key| entry[key].as_str().unwrap().to_owned());
+        let resource = &entry["resource"];
+        let name = object_name(&resource["kind"], &resource["namespace"], &resource["name"]);
+        assert!(found.entry(name).or_default().insert((policy, rule, message, entry["details"].to_string())));
+    }
+    found
+}
+
+/// What opa finds in them, rule by rule.
+fn by_opa(set: &PolicySet) -> BTreeMap<String, Found> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/manifests");
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let read = |file: &PathBuf| serde_saphyr::from_multiple::<Value>(&fs::read_to_string(file).unwrap()).unwrap();
+    let objects: Vec<Value> = files.iter().flat_map(read).collect();
+    assert!(objects.len() >= 10, "{}", objects.len());
+    let asked: Vec<String> =
+        rules(set).map(|(policy, rule)| format!("[\"{policy}\", \"{0}\", data.{policy}.{0}]", rule.name)).collect();
+    let query =
+        format!("answers := [answer | some object in input; answer := [{}] with input as object]", asked.join(", "));
+    let inputs = tempfile::tempdir().unwrap();
+    let input = inputs.path().join("objects.json");
+    fs::write(&input, serde_json::to_vec(&objects).unwrap()).unwrap();
+    let arguments = ["eval", "--data", "policies", "--input", input.to_str().unwrap(), "--fail", &query];
+    let output: Value = serde_json::from_str(&run(&tool(Tool::Opa).unwrap(), &arguments, &[0])).unwrap();
+    let answers = output["result"][0]["bindings"]["answers"].as_array().unwrap();
+    assert_eq!(answers.len(), objects.len());
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    for (object, answers) in objects.iter().zip(answers) {
+        let metadata = &object["metadata"];
+        let name = object_name(&object["kind"], &metadata["namespace"], &metadata["name"]);
+        for answer in answers.as_array().unwrap() {
+            let [policy, rule] = [0, 1].map(|index| answer[index].as_str().unwrap().to_owned());
+            for result in answer[2].as_array().unwrap() {
+                let message = result["msg"].as_str().unwrap().to_owned();
+                let one = (policy.clone(), rule.clone(), message, result["details"].to_string());
+                assert!(found.entry(name.clone()).or_default().insert(one));
+            }
+        }
+    }
+    found
+}
+
+fn object_name(kind: &Value, namespace: &Value, name: &Value) -> String {
+    [kind, namespace, name].map(|part| part.as_str().unwrap_or_default()).join("/")
+}
+
+#[test]
+fn opa_finds_the_same_in_the_examples() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let opa = by_opa(&library());
+    assert!(opa.len() >= 5, "{opa:?}");
+    assert_eq!(by_kaudit(), opa);
+}
+
+#[test]
+fn the_examples_look_like_this() {
+    let mut kaudit = Command::new(env!("CARGO_BIN_EXE_kaudit"));
+    kaudit.env_clear().current_dir(env!("CARGO_MANIFEST_DIR")).args(["check", "-f", "examples/manifests"]);
+    assert_cmd_snapshot!("examples", kaudit);
+}
