@@ -4,43 +4,12 @@ use std::time::{Duration, Instant};
 
 use kaudit::client::{Access, Clients};
 use kaudit_controlplane::{ControlPlane, require, shared};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{
-    proxy::Proxy,
-    support::{
-        Running, bare_plane, coverage_of, denies_marked, establish, policies, results_in, run, state_of, wait_for,
-    },
+use crate::support::{
+    Running, bare_plane, coverage_of, crd, denies_marked, establish, marked, policies, results_in, run, state_of,
+    until_violations, wait_for,
 };
-
-/// A CRD without a schema.
-fn crd(group: &str, plural: &str, kind: &str, version: &str) -> String {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let names = json!({"plural": plural, "singular": kind.to_lowercase(), "kind": kind});
-    let crd = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {"group": group, "scope": "Namespaced", "names": names,
-            "versions": [{"name": version, "served": true, "storage": true, "schema": schema}]},
-    });
-    format!("---\n{crd}\n")
-}
-
-/// A marked object.
-fn marked(api_version: &str, kind: &str, namespace: &str, name: &str, mark: &str) -> String {
-    let labels = json!({mark: "yes"});
-    let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
-    format!("---\n{}\n", json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}))
-}
-
-async fn until_violations(kaudit: &Running, namespace: &str, number: usize) -> Vec<Value> {
-    wait_for(&format!("{number} violations"), || async {
-        let results = results_in(&kaudit.status(), namespace);
-        (results.len() == number).then_some(results)
-    })
-    .await
-}
 
 async fn until_state(kaudit: &Running, (group, resource): (&str, &str), state: &str) {
     wait_for(&format!("{resource} to be {state:?}"), || async {
@@ -232,100 +201,6 @@ async fn a_kind_is_read_in_a_version_its_group_does_not_prefer_and_both_ways_of_
     assert_eq!(groups(&aggregated), groups(&by_group));
     plane.kubectl(&["delete", "apiservice", "v1.down.example.com"]).await.unwrap();
     plane.kubectl(&["delete", "crd", names[0], names[1]]).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_over_the_sync_timeout_is_left_out_and_joins_later() {
-    if !require() {
-        return;
-    }
-    let plane = shared().await;
-    let namespace = plane.temp_namespace("slow").await.unwrap();
-    let objects = marked("v1", "Secret", &namespace, "late", &namespace);
-    plane.apply(&objects).await.unwrap();
-    let proxy = Proxy::holding(plane, "/api/v1/secrets").await;
-    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
-    let policies = directory.path().to_str().unwrap();
-    let scope = ["--policies", policies, "--exclude=*", "--include=cm,secrets", "--sync-timeout=2s"];
-
-    let ended = run(proxy.kubeconfig(), &[&["check", "--once", "-o", "json"], &scope[..]].concat()).await;
-    assert_eq!(ended.code, Some(3), "{ended:?}");
-    let result = ended.json();
-    assert_eq!(state_of(&result, "", "secrets"), "timedOut");
-    assert!(coverage_of(&result, "", "configmaps").unwrap()["objects"].as_u64().unwrap() > 0, "{result}");
-
-    let kaudit = Running::start(proxy.kubeconfig(), &[&["--record=none"], &scope[..]].concat()).await;
-    kaudit.ready().await;
-    assert_eq!(state_of(&kaudit.status(), "", "secrets"), "timedOut");
-    plane.apply(&marked("v1", "ConfigMap", &namespace, "early", &namespace)).await.unwrap();
-    until_violations(&kaudit, &namespace, 1).await;
-    proxy.release();
-    until_violations(&kaudit, &namespace, 2).await;
-    assert_eq!(kaudit.status()["complete"], true);
-    assert_eq!(kaudit.stop().await, Some(0));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_that_cannot_be_read_is_named_and_costs_no_other() {
-    if !require() {
-        return;
-    }
-    let plane = shared().await;
-    let good = json!({"metadata": {"name": "good", "namespace": "default", "uid": "g", "labels": {"odd": "yes"}}});
-    let odd = json!({"metadata": {"name": 7, "namespace": "default", "uid": "o", "labels": {"odd": "yes"}}});
-    let list = |items: Value| {
-        let metadata = json!({"resourceVersion": "1"});
-        json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items}).to_string()
-    };
-    let directory = policies(&[("marked.rego", &denies_marked("odd"))]);
-    let policies = directory.path().to_str().unwrap();
-    let arguments =
-        ["check", "--once", "-o", "json", "--policies", policies, "--exclude=*", "--include=configmaps,secrets"];
-    for (items, code) in [(json!([odd]), 3), (json!([odd, good]), 1)] {
-        let proxy = Proxy::answering(plane, "/api/v1/configmaps", list(items)).await;
-        let ended = run(proxy.kubeconfig(), &arguments).await;
-        assert_eq!(ended.code, Some(code), "{ended:?}");
-        let result = ended.json();
-        let configmaps = coverage_of(&result, "", "configmaps").unwrap();
-        assert!(configmaps["message"].as_str().unwrap().contains("could not be read"), "{configmaps}");
-        assert_eq!(result["complete"], false);
-    }
-}
-
-#[tokio::test]
-async fn an_object_nested_too_deep_to_judge_is_an_error_of_its_own() {
-    if !require() {
-        return;
-    }
-    let plane = bare_plane().await;
-    let namespace = plane.temp_namespace("deep").await.unwrap();
-    establish(&plane, &crd("deep.example.com", "wells", "Well", "v1"), &["wells.deep.example.com"]).await;
-    let good = marked("deep.example.com/v1", "Well", &namespace, "shallow", &namespace);
-    let depth = 300;
-    let spec = format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
-    let deep = marked("deep.example.com/v1", "Well", &namespace, "deep", &namespace);
-    let deep = deep.trim_end().trim_end_matches('}').to_owned() + &format!("}},\"spec\":{spec}}}\n");
-    let files = tempfile::tempdir().unwrap();
-    let file = files.path().join("wells.yaml");
-    std::fs::write(&file, deep + &good).unwrap();
-    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
-    let policies = directory.path().to_str().unwrap();
-    let kaudit = Running::start(&plane.kubeconfig(), &["--policies", policies, "--record=none"]).await;
-    kaudit.ready().await;
-    plane.kubectl(&["create", "-f", file.to_str().unwrap()]).await.unwrap();
-
-    let ended = run(&plane.kubeconfig(), &["check", "--once", "-o", "json", "--policies", policies]).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let result = ended.json();
-    let results = results_in(&result, &namespace);
-    let named: Vec<_> =
-        results.iter().map(|entry| (entry["resource"]["name"].as_str(), entry["result"].as_str())).collect();
-    assert_eq!(named, [(Some("deep"), Some("error")), (Some("shallow"), Some("fail"))], "{results:#?}");
-    assert_eq!(result["complete"], false);
-    // As a list has it, so has a watch.
-    assert_eq!(until_violations(&kaudit, &namespace, 2).await, results);
-    assert_eq!(kaudit.stop().await, Some(0));
-    plane.kubectl(&["delete", "crd", "wells.deep.example.com"]).await.unwrap();
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ mod convergence;
 mod coverage;
 mod kubectl;
 mod namespaced;
+mod odd;
 mod pod_security;
 mod proxy;
 mod reach;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use kaudit_controlplane::{ControlPlane, Options};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OnceCell};
 
 /// How long anything that a test waits for may take; generous, as machines are shared.
@@ -211,6 +211,36 @@ pub(crate) async fn bare_plane() -> MutexGuard<'static, ControlPlane> {
     static PLANE: OnceCell<tokio::sync::Mutex<ControlPlane>> = OnceCell::const_new();
     let start = || async { tokio::sync::Mutex::new(ControlPlane::start(Options::default()).await.unwrap()) };
     PLANE.get_or_init(start).await.lock().await
+}
+
+/// A CRD without a schema.
+pub(crate) fn crd(group: &str, plural: &str, kind: &str, version: &str) -> String {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let names = json!({"plural": plural, "singular": kind.to_lowercase(), "kind": kind});
+    let crd = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {"group": group, "scope": "Namespaced", "names": names,
+            "versions": [{"name": version, "served": true, "storage": true, "schema": schema}]},
+    });
+    format!("---\n{crd}\n")
+}
+
+/// A marked object.
+pub(crate) fn marked(api_version: &str, kind: &str, namespace: &str, name: &str, mark: &str) -> String {
+    let labels = json!({mark: "yes"});
+    let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
+    format!("---\n{}\n", json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}))
+}
+
+/// Waits until `number` results stand in `namespace`, and returns them.
+pub(crate) async fn until_violations(kaudit: &Running, namespace: &str, number: usize) -> Vec<Value> {
+    wait_for(&format!("{number} violations"), || async {
+        let results = results_in(&kaudit.status(), namespace);
+        (results.len() == number).then_some(results)
+    })
+    .await
 }
 
 /// Creates CRDs and waits until they are served.
