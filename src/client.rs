@@ -76,13 +76,10 @@ async fn config(access: &Access) -> anyhow::Result<Config> {
     };
     let Some(kubeconfig) = kubeconfig else {
         let mut config = Config::infer().await.map_err(|error| {
-            let mut reason: &dyn std::error::Error = &error;
-            while let Some(source) = reason.source() {
-                reason = source;
-            }
             anyhow::anyhow!(
-                "no cluster is configured ({reason})\nGive --kubeconfig FILE or set KUBECONFIG; or audit files with -f, \
-                 which needs no cluster"
+                "no cluster is configured ({})\nGive --kubeconfig FILE or set KUBECONFIG; or audit files with -f, which \
+                 needs no cluster",
+                reasons(&error)
             )
         })?;
         // In a Pod the API server is reached directly, whatever the proxy variables say.
@@ -124,7 +121,12 @@ pub fn describe(error: &kube::Error) -> String {
         let message = status.message.trim();
         return if message.is_empty() { format!("HTTP {}", status.code) } else { message.to_owned() };
     }
-    let mut deepest: &dyn std::error::Error = error;
+    reasons(error)
+}
+
+/// The reasons behind an error, each once.
+fn reasons(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
     let mut parts: Vec<String> = Vec::new();
     while let Some(source) = deepest.source() {
         deepest = source;

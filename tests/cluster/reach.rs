@@ -10,7 +10,7 @@ use kaudit_controlplane::{require, shared};
 
 use crate::{
     proxy,
-    support::{denies_marked, policies, run},
+    support::{denies_marked, kaudit, policies, run},
 };
 
 #[tokio::test]
@@ -62,4 +62,22 @@ async fn a_cluster_that_cannot_be_reached_is_given_up_on_in_seconds() {
         assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
     });
     futures::future::join_all(runs).await;
+}
+
+#[tokio::test]
+async fn a_proxy_is_used_unless_no_proxy_names_the_cluster() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let directory = policies(&[("marked.rego", &denies_marked("none"))]);
+    for (no_proxy, code) in [("", 2), ("elsewhere.example.com", 2), ("127.0.0.0/8", 0), ("localhost,127.0.0.1", 0)] {
+        let policies = directory.path().to_str().unwrap();
+        let mut command =
+            kaudit(&plane.kubeconfig(), &["check", "--once", "--exclude=*", "--include=nodes", "-p", policies]);
+        command.env("HTTPS_PROXY", format!("http://127.0.0.1:{closed_port}")).env("NO_PROXY", no_proxy);
+        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+        assert_eq!(output.status.code(), Some(code), "NO_PROXY={no_proxy}: {output:?}");
+    }
 }
