@@ -122,7 +122,7 @@ pub(crate) async fn run(client: &Client, kaudit: &Running, rate: u32, seconds: u
         let owner = if (number / pods.len()).is_multiple_of(2) { Value::Null } else { "bench".into() };
         patches.spawn(patch(client.clone(), uid, path, owner));
         if number % 10 == 0 {
-            probes.spawn(probe(client.clone(), number));
+            probes.spawn(probe(client.clone(), format!("{PROBE}-{}-{number}", kaudit.pid())));
         }
     }
     let mut changes = Vec::with_capacity(total);
@@ -175,8 +175,7 @@ async fn patch(client: Client, uid: String, path: String, owner: Value) -> Resul
 }
 
 /// Writes an Event as kaudit does, to know what that costs by itself.
-async fn probe(client: Client, number: usize) -> Result<(String, Instant)> {
-    let name = format!("{PROBE}-{number}");
+async fn probe(client: Client, name: String) -> Result<(String, Instant)> {
     let event = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
         "eventTime": format!("{:.6}", jiff::Timestamp::now()), "type": "Normal", "reason": "Probe", "action": "Probe",
