@@ -70,8 +70,10 @@ pub struct Packer {
     context: Option<CCtx<'static>>,
 }
 
-/// Objects that the dictionary is trained on; fewer stay plain, as they take no room worth saving.
+/// Objects after which the dictionary is trained; fewer stay plain, as they take no room worth saving.
 const TRAINING_OBJECTS: usize = 1_000;
+/// As many of them are taken: more make the dictionary no better, but training longer, and everything waits for it.
+const TRAINING_SAMPLES: usize = 250;
 /// One huge object (a CRD, a ConfigMap with a binary) must not fill the samples.
 const TRAINING_SAMPLE_BYTES: usize = 8 * 1024;
 const DICTIONARY_BYTES: usize = 64 * 1024;
@@ -86,7 +88,8 @@ impl Packer {
     /// Makes the dictionary out of plain bodies.
     pub fn train<'a>(&mut self, bodies: impl Iterator<Item = &'a [u8]>) {
         self.trained = true;
-        let samples: Vec<&[u8]> = bodies.map(|body| &body[..body.len().min(TRAINING_SAMPLE_BYTES)]).collect();
+        let spread = bodies.step_by(TRAINING_OBJECTS / TRAINING_SAMPLES);
+        let samples: Vec<&[u8]> = spread.map(|body| &body[..body.len().min(TRAINING_SAMPLE_BYTES)]).collect();
         match zstd::dict::from_samples(&samples, DICTIONARY_BYTES).and_then(|dictionary| {
             Ok((EncoderDictionary::try_copy(&dictionary, LEVEL)?, DecoderDictionary::try_copy(&dictionary)?))
         }) {

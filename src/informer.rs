@@ -33,6 +33,8 @@ use crate::{
 
 /// Initial lists under way at a time: more only makes the API server work on all of them at once.
 const LISTS_AT_A_TIME: usize = 8;
+/// Objects that are asked for at a time. A page is held as a whole, and more at once is not faster.
+const PAGE: u32 = 200;
 /// The server ends a watch after this many seconds; what was revoked meanwhile shows at the next start.
 const WATCH_SECONDS: u32 = 120;
 /// Discovery is repeated this often although nothing says that a kind came or went.
@@ -173,7 +175,7 @@ async fn follow(shared: Arc<Shared>, feed: Feed) {
     };
     let mut follower = Follower::new(shared, feed);
     loop {
-        let config = watcher::Config::default().timeout(WATCH_SECONDS);
+        let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
         match follower.stream(watcher(api.clone(), config)).await {
             End::Done => return,
             End::Again(after) => sleep(after).await,

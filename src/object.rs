@@ -261,23 +261,28 @@ impl Received {
     }
 
     fn take_apart(&mut self, json: &str) -> serde_json::Result<()> {
-        self.fields.reserve(json.len());
-        for (key, value) in fields(json)? {
+        let all = fields(json)?;
+        let metadata = all.iter().find(|(key, _)| key == "metadata").map(|(_, value)| fields(value.get()));
+        let metadata = metadata.transpose()?.unwrap_or_default();
+        // A third of what a server sends, for which no room is taken: a page of a list is held as a whole.
+        let managed = metadata.iter().find(|(key, _)| key == "managedFields").map_or(0, |(_, value)| value.get().len());
+        self.fields.reserve_exact(json.len() - managed);
+        for (key, value) in all {
             match &*key {
                 "apiVersion" => self.api_version = text(value)?,
                 "kind" => self.kind = text(value)?,
-                "metadata" => self.take_metadata(value)?,
+                "metadata" => self.take_metadata(&metadata)?,
                 _ => write_field(&mut self.fields, b',', &key, value),
             }
         }
         Ok(())
     }
 
-    fn take_metadata(&mut self, metadata: &RawValue) -> serde_json::Result<()> {
+    fn take_metadata(&mut self, metadata: &[(Cow<'_, str>, &RawValue)]) -> serde_json::Result<()> {
         self.fields.extend_from_slice(b",\"metadata\":");
         let mut before = b'{';
-        for (key, value) in fields(metadata.get())? {
-            match &*key {
+        for (key, value) in metadata {
+            match &**key {
                 "managedFields" => continue,
                 "name" => self.meta.name = text(value)?,
                 "namespace" => self.meta.namespace = text(value)?,
@@ -286,7 +291,7 @@ impl Received {
                 "generateName" => self.meta.generate_name = text(value)?,
                 _ => {}
             }
-            write_field(&mut self.fields, before, &key, value);
+            write_field(&mut self.fields, before, key, value);
             before = b',';
         }
         if before == b'{' {

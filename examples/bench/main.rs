@@ -1,0 +1,392 @@
+//! Measures kaudit on a real control plane: how fast it audits a full cluster, what memory that takes, and how long a
+//! change takes to its verdict and its Event.
+//!
+//! ```text
+//! cargo run --release --example bench -- --objects 20000 --changes-per-second 100 --seconds 30
+//! ```
+//!
+//! It starts etcd and kube-apiserver (found or built as for the tests), makes Pods and Deployments of about 6 KB each
+//! (9 KB as the server sends them), and prints Markdown tables. The policies are twelve simple denies, in
+//! `examples/bench/policies`. What is compared is measured in the same run, in turn: speed of machines and of servers
+//! differs, ratios last.
+//!
+//! - The limit is a plain download: the same lists, read by the same client and thrown away, over one connection and
+//!   over eight.
+//! - With several `--kaudit PATH` each of these binaries is measured, e.g. before and after an improvement; without,
+//!   the one of this source, which is built first.
+//! - "Own share" is what kaudit adds: from when a raw watch shows the change to when kaudit's verdict is on standard
+//!   output, or its Event in a raw watch, the latter without what an Event costs that this benchmark writes itself.
+//!
+//! All times include what the API server does on the same machine.
+
+mod changes;
+mod download;
+mod objects;
+mod process;
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use futures::{StreamExt, TryStreamExt, stream};
+use http::Request;
+use kaudit_controlplane::{ControlPlane, Options as PlaneOptions};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::{
+    changes::quantile,
+    download::download,
+    process::{Kaudit, Running, cpu, memory_kb},
+};
+
+/// Measure kaudit on a real control plane
+#[derive(Debug, Parser)]
+struct Options {
+    /// Pods and Deployments to create
+    #[arg(long, default_value_t = 20_000)]
+    objects: usize,
+    /// Changes a second that break or mend a policy
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    changes_per_second: u32,
+    /// How long to change; 0 leaves the changes out
+    #[arg(long, default_value_t = 30)]
+    seconds: u32,
+    /// Repeat each measure of the audit; the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Measure this binary instead of the one of this source; repeatable
+    #[arg(long = "kaudit", value_name = "PATH")]
+    programs: Vec<PathBuf>,
+    /// Measure nothing: print the kubeconfig of the full cluster and keep it until interrupted, e.g. to profile kaudit
+    #[arg(long)]
+    hold: bool,
+}
+
+/// Requests under way at a time while the cluster is filled.
+const WRITERS: usize = 32;
+/// How long a process is left alone before its steady memory is read.
+const REST: Duration = Duration::from_secs(10);
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let runtime = tokio::runtime::Runtime::new()?;
+    // Whatever ends this first, all children end with what is dropped then.
+    runtime.block_on(async {
+        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        tokio::select! {
+            done = Box::pin(bench(&options)) => done,
+            stopped = tokio::signal::ctrl_c() => { stopped?; Err(anyhow::anyhow!("interrupted")) }
+            _ = terminate.recv() => Err(anyhow::anyhow!("terminated")),
+        }
+    })
+}
+
+async fn bench(options: &Options) -> Result<()> {
+    let programs = if options.programs.is_empty() { vec![build()?] } else { options.programs.clone() };
+    let folder = tempfile::tempdir()?;
+    note("Starting the control plane");
+    let plane = ControlPlane::start(PlaneOptions {
+        // Events and objects are written as fast as they can be, by a user whom nothing holds back.
+        apiserver_args: vec!["--enable-priority-and-fairness=false".to_owned()],
+        ..PlaneOptions::default()
+    })
+    .await?;
+    let mut config = plane.admin_config();
+    // On one machine compression costs more than it saves.
+    config.disable_compression = true;
+    let client = Client::try_from(config)?;
+    let kaudits: Vec<_> = programs
+        .iter()
+        .map(|program| Kaudit {
+            program: program.clone(),
+            kubeconfig: plane.kubeconfig(),
+            policies: Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/bench/policies"),
+        })
+        .collect();
+    print(&machine(&client, &kaudits[0].program).await?)?;
+
+    note("An almost empty cluster");
+    let mut empty = Vec::new();
+    for kaudit in &kaudits {
+        empty.push(long_run(kaudit, folder.path()).await?);
+    }
+    let filled = fill(&client, options.objects).await?;
+    let size = object_size(&client).await?;
+    print(&format!(
+        "- {} objects made in {:.0} s ({:.0} a second); a Pod is {:.1} KB of JSON, {:.1} KB with managedFields",
+        options.objects,
+        filled.as_secs_f64(),
+        options.objects as f64 / filled.as_secs_f64(),
+        size.1 / 1e3,
+        size.0 / 1e3,
+    ))?;
+    if options.hold {
+        print(&format!("- KUBECONFIG={}", plane.kubeconfig().display()))?;
+        std::future::pending::<()>().await;
+    }
+    audit(options, &client, &plane, &kaudits, folder.path()).await?;
+    first_verdict(options, &kaudits, &empty, folder.path()).await?;
+    for kaudit in kaudits.iter().filter(|_| options.seconds > 0) {
+        latency(options, &client, kaudit, folder.path()).await?;
+    }
+    plane.stop().await
+}
+
+/// Builds the binary of this source; returns its path, beside the folder of this one.
+fn build() -> Result<PathBuf> {
+    note("Building kaudit");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--bin", "kaudit", "--manifest-path"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+        .status()?;
+    ensure!(built.success(), "kaudit cannot be built");
+    let own = std::env::current_exe()?;
+    let target = own.ancestors().nth(3).context("this is not in a target folder")?;
+    Ok(target.join("release/kaudit"))
+}
+
+/// Creates namespaces and objects; returns how long the objects took.
+async fn fill(client: &Client, objects: usize) -> Result<Duration> {
+    note(&format!("Making {objects} objects"));
+    let namespaces = (0..objects::NAMESPACES).map(|number| {
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": objects::namespace(number)}});
+        create(client, "/api/v1/namespaces".to_owned(), body)
+    });
+    stream::iter(namespaces).buffer_unordered(WRITERS).try_collect::<()>().await?;
+    let began = Instant::now();
+    let requests = (0..objects).map(|number| {
+        let (kind, object) = objects::object(number);
+        create(client, kind.path(Some(&objects::namespace(number))), object)
+    });
+    stream::iter(requests).buffer_unordered(WRITERS).try_collect::<()>().await?;
+    Ok(began.elapsed())
+}
+
+async fn create(client: &Client, path: String, object: Value) -> Result<()> {
+    let request = Request::post(format!("{path}?fieldManager=bench"))
+        .header("Content-Type", "application/json")
+        .body(serde_json::to_vec(&object)?)?;
+    client.request_text(request).await.with_context(|| format!("creating in {path}"))?;
+    Ok(())
+}
+
+/// Returns the bytes of a Pod as the server sends it, on average, and without managedFields.
+async fn object_size(client: &Client) -> Result<(f64, f64)> {
+    let request = Request::get(format!("{}?limit=100", objects::Kind::Pod.path(None))).body(Vec::new())?;
+    let mut list: Value = client.request(request).await?;
+    let pods = list["items"].as_array_mut().context("no list")?;
+    let (count, mut sent, mut bare) = (pods.len().max(1) as f64, 0, 0);
+    for pod in pods {
+        sent += serde_json::to_vec(pod)?.len();
+        if let Some(metadata) = pod["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        bare += serde_json::to_vec(pod)?.len();
+    }
+    Ok((sent as f64 / count, bare as f64 / count))
+}
+
+/// One row of the audit's table, of several runs.
+#[derive(Default)]
+struct Row {
+    name: String,
+    wall: Vec<f64>,
+    cpu: Vec<f64>,
+    server: Vec<f64>,
+    peak_mb: Vec<f64>,
+}
+
+impl Row {
+    fn named(name: String) -> Self {
+        Self { name, ..Self::default() }
+    }
+}
+
+/// Compares `check --once` with the plain download.
+async fn audit(
+    options: &Options,
+    client: &Client,
+    plane: &ControlPlane,
+    kaudits: &[Kaudit],
+    folder: &Path,
+) -> Result<()> {
+    let server_cpu = || plane.pids().into_iter().map(cpu).sum::<Result<Duration>>().map(|time| time.as_secs_f64());
+    let connections = [1, 2, 8];
+    let mut downloads = connections.map(|count| Row::named(format!("download only, {count} at a time")));
+    let mut audits: Vec<_> =
+        kaudits.iter().map(|kaudit| Row::named(format!("`{} check --once`", label(kaudit)))).collect();
+    // The first reader pays for what the server then keeps.
+    let (mut bytes, mut found) = (download(client, 1).await?.bytes, Value::Null);
+    for round in 1..=options.repeat {
+        note(&format!("Audit, round {round} of {}", options.repeat));
+        for (row, count) in downloads.iter_mut().zip(connections) {
+            let before = server_cpu()?;
+            let took = download(client, count).await?;
+            row.wall.push(took.wall.as_secs_f64());
+            row.cpu.push(took.cpu.as_secs_f64());
+            row.server.push(server_cpu()? - before);
+            bytes = bytes.max(took.bytes);
+        }
+        for (row, kaudit) in audits.iter_mut().zip(kaudits) {
+            let before = server_cpu()?;
+            let (took, result) = kaudit.once(folder).await?;
+            row.wall.push(took.wall.as_secs_f64());
+            row.cpu.push(took.cpu.as_secs_f64());
+            row.server.push(server_cpu()? - before);
+            row.peak_mb.push(took.peak_kb as f64 / 1_024.0);
+            ensure!(result["complete"] == true, "the audit is not complete: {}", result["coverage"]);
+            ensure!(found.is_null() || found == result["summary"], "{found} became {}", result["summary"]);
+            found = result["summary"].clone();
+        }
+    }
+    let limit = downloads.iter_mut().map(|row| median(&mut row.wall)).fold(f64::INFINITY, f64::min);
+    let mut table = format!(
+        "\n### Audit of a full cluster\n\n{:.0} MB of JSON; found: {found}. Median (and range) of {} rounds.\n\n\
+         | work | wall s | ratio | own CPU s | server CPU s | peak MB |\n|---|---|---|---|---|---|\n",
+        bytes as f64 / 1e6,
+        options.repeat,
+    );
+    for row in downloads.iter_mut().chain(&mut audits) {
+        let wall = median(&mut row.wall);
+        table += &format!(
+            "| {} | {wall:.2} ({:.2}–{:.2}) | {:.2} | {:.2} | {:.2} | {} |\n",
+            row.name,
+            quantile(&row.wall, 0.0),
+            quantile(&row.wall, 1.0),
+            wall / limit,
+            median(&mut row.cpu),
+            median(&mut row.server),
+            if row.peak_mb.is_empty() { String::new() } else { format!("{:.0}", median(&mut row.peak_mb)) },
+        );
+    }
+    table += "\nGoal: at most twice the fastest download, at most 100 MB.";
+    print(&table)
+}
+
+/// What a long run showed of itself.
+struct LongRun {
+    open: Duration,
+    judged: Duration,
+    peak_kb: u64,
+    steady_kb: u64,
+}
+
+async fn long_run(kaudit: &Kaudit, folder: &Path) -> Result<LongRun> {
+    let running = kaudit.start(folder, &["--record=none"]).await?;
+    let (open, judged) = (running.open().await?, running.judged().await?);
+    let memory = |field| memory_kb(running.pid(), field).context("kaudit has ended");
+    // There is nothing to wait for: it is to be seen what a process gives back by itself.
+    tokio::time::sleep(REST).await;
+    Ok(LongRun { open, judged, peak_kb: memory("VmHWM")?, steady_kb: memory("VmRSS")? })
+}
+
+async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[LongRun], folder: &Path) -> Result<()> {
+    note("The long run's start");
+    let mut table = "\n### Long run: start to the first whole verdict\n\n\
+        | binary | gate open s | everything judged s | peak MB | steady MB | empty cluster MB | KB for each object |\n\
+        |---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for (kaudit, empty) in kaudits.iter().zip(empty) {
+        let full = long_run(kaudit, folder).await?;
+        table += &format!(
+            "| {} | {:.2} | {:.2} | {:.0} | {:.0} | {:.0} | {:.2} |\n",
+            label(kaudit),
+            full.open.as_secs_f64(),
+            full.judged.as_secs_f64(),
+            full.peak_kb as f64 / 1_024.0,
+            full.steady_kb as f64 / 1_024.0,
+            empty.steady_kb as f64 / 1_024.0,
+            (full.steady_kb as f64 - empty.steady_kb as f64) / options.objects as f64,
+        );
+    }
+    table += "\nGoal: at most 1.5 KB for each further object.";
+    print(&table)
+}
+
+/// Changes Pods and measures how long it takes until that shows.
+async fn latency(options: &Options, client: &Client, kaudit: &Kaudit, folder: &Path) -> Result<()> {
+    note("Changes");
+    // What stands already is the base line, so that nothing else is written meanwhile.
+    let arguments = ["--record=events", "--events-per-second=10000", "--initial=skip"];
+    let running: Running = kaudit.start(folder, &arguments).await?;
+    running.open().await?;
+    let before = running.metrics();
+    let cpu_before = cpu(running.pid())?;
+    let seen = changes::run(client, &running, options.changes_per_second, options.seconds).await?;
+    let cpu = cpu(running.pid())? - cpu_before;
+    let metrics = running.metrics();
+    let mut table = format!(
+        "\n### From a change to its verdict and its Event: {}\n\n{} changes in {:.1} s ({:.0} a second), {} verdicts and {} \
+         Events missing, {:.2} ms of CPU for each.\n\n| milliseconds | p50 | p99 |\n|---|---|---|\n",
+        label(kaudit),
+        seen.changes,
+        seen.seconds,
+        seen.changes as f64 / seen.seconds,
+        seen.verdicts_missing,
+        seen.events_missing,
+        cpu.as_secs_f64() * 1e3 / seen.changes as f64,
+    );
+    for (name, times) in [
+        ("patch answered → seen by a raw watch", &seen.watch),
+        ("patch answered → verdict on standard output", &seen.verdict),
+        ("patch answered → Event seen by a raw watch", &seen.event),
+        ("**own share to the verdict**: raw watch → standard output", &seen.own_verdict),
+        ("raw watch of the change → raw watch of its Event", &seen.own_event),
+        ("an Event written by the benchmark itself → raw watch", &seen.post),
+    ] {
+        table += &format!("| {name} | {:.2} | {:.2} |\n", quantile(times, 0.5), quantile(times, 0.99));
+    }
+    let own = |share: f64| quantile(&seen.own_event, share) - quantile(&seen.post, share);
+    table += &format!("| **own share to the Event**: difference of the two | {:.2} | {:.2} |\n", own(0.5), own(0.99));
+    for name in ["kaudit_verdict_latency_seconds", "kaudit_event_latency_seconds"] {
+        let estimate = |share| metrics.quantile(name, &before, share) * 1e3;
+        table += &format!("| `{name}`, estimated | {:.2} | {:.2} |\n", estimate(0.5), estimate(0.99));
+    }
+    table += "\nGoal: own share p50 at most 1 ms, p99 at most 5 ms, nothing missing.";
+    print(&table)
+}
+
+fn label(kaudit: &Kaudit) -> String {
+    kaudit.program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    quantile(values, 0.5)
+}
+
+/// Says on what this runs.
+async fn machine(client: &Client, kaudit: &Path) -> Result<String> {
+    let info = |file: &str, field: &str| -> Option<String> {
+        let text = fs::read_to_string(file).ok()?;
+        let line = text.lines().find(|line| line.starts_with(field))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let memory = info("/proc/meminfo", "MemTotal").and_then(|size| size.split(' ').next()?.parse::<f64>().ok());
+    let version = Command::new(kaudit).arg("--version").output()?.stdout;
+    Ok(format!(
+        "- {} cores, {:.0} GB of memory, {}\n- {}, kube-apiserver {}",
+        std::thread::available_parallelism()?,
+        memory.unwrap_or_default() / 1e6,
+        info("/proc/cpuinfo", "model name").unwrap_or_default(),
+        String::from_utf8_lossy(&version).trim(),
+        client.apiserver_version().await?.git_version,
+    ))
+}
+
+fn print(text: &str) -> Result<()> {
+    Ok(writeln!(std::io::stdout().lock(), "{text}")?)
+}
+
+/// Says what is under way.
+fn note(text: &str) {
+    // Nothing is left to tell it to when standard error is closed.
+    drop(writeln!(std::io::stderr(), "{text}"));
+}

@@ -1,0 +1,225 @@
+//! kaudit as a child process: what it takes, and what it says of itself.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{Receiver, channel},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use tokio::time::sleep;
+
+/// The unit of processor times in `/proc`, the same on every Linux.
+const TICK: Duration = Duration::from_millis(10);
+/// How often memory is looked at. The kernel keeps the peak, so only what comes after the last look is missed.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// What a process took from its start to its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Usage {
+    pub(crate) wall: Duration,
+    pub(crate) cpu: Duration,
+    /// Largest resident size in KB.
+    pub(crate) peak_kb: u64,
+}
+
+/// Returns the processor time of a process that is there, or has ended and was not waited for yet.
+pub(crate) fn cpu(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name before the last bracket may hold anything.
+    let (_, fields) = stat.rsplit_once(')').context("odd stat")?;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
+    Ok(TICK * ticks.sum::<Result<u32, _>>()?)
+}
+
+/// Returns a size in KB out of `/proc/PID/status`; nothing when the process has ended.
+pub(crate) fn memory_kb(pid: u32, field: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn has_ended(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_none_or(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
+}
+
+/// A child that is killed when nobody wants it any more.
+struct Guarded(Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// How kaudit is called in this benchmark.
+#[derive(Debug, Clone)]
+pub(crate) struct Kaudit {
+    pub(crate) program: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) policies: PathBuf,
+}
+
+impl Kaudit {
+    fn check(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("KAUDIT_")) {
+            command.env_remove(name);
+        }
+        command.arg("check").arg("--policies").arg(&self.policies).args(arguments);
+        command.env("KUBECONFIG", &self.kubeconfig).env("NO_COLOR", "1").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `check --once`; returns what it took and what it found.
+    pub(crate) async fn once(&self, folder: &Path) -> Result<(Usage, Value)> {
+        let (result, log) = (folder.join("result.json"), folder.join("once.log"));
+        let mut command = self.check(&["--once", "-o", &format!("json={}", result.display())]);
+        command.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
+        let began = Instant::now();
+        let mut child = Guarded(command.spawn().context("starting kaudit")?);
+        let pid = child.0.id();
+        let mut peak_kb = 0;
+        while !has_ended(pid) {
+            peak_kb = peak_kb.max(memory_kb(pid, "VmHWM").unwrap_or_default());
+            ensure!(began.elapsed() < PATIENCE, "kaudit does not end");
+            sleep(LOOK_EVERY).await;
+        }
+        let usage = Usage { wall: began.elapsed(), cpu: cpu(pid)?, peak_kb };
+        let status: ExitStatus = child.0.wait()?;
+        ensure!(matches!(status.code(), Some(0 | 1)), "kaudit: {status}\n{}", fs::read_to_string(&log)?);
+        Ok((usage, serde_json::from_slice(&fs::read(&result)?)?))
+    }
+
+    /// Starts the long run and waits until its server is up.
+    pub(crate) async fn start(&self, folder: &Path, arguments: &[&str]) -> Result<Running> {
+        let log = folder.join("kaudit.log");
+        let mut command = self.check(&["--listen=127.0.0.1:0", "--log-format=json", "--output=ndjson"]);
+        command.args(arguments).stdout(Stdio::piped()).stderr(fs::File::create(&log)?);
+        let began = Instant::now();
+        let mut child = Guarded(command.spawn().context("starting kaudit")?);
+        let (sender, lines) = channel();
+        let stdout = child.0.stdout.take().context("no standard output")?;
+        // Ends with the child.
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send((Instant::now(), line)).is_err() {
+                    return;
+                }
+            }
+        });
+        loop {
+            let text = fs::read_to_string(&log)?;
+            let told = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            if let Some(address) = told.into_iter().find_map(|line| line["address"].as_str()?.parse().ok()) {
+                return Ok(Running { child, began, address, lines });
+            }
+            if began.elapsed() > PATIENCE || has_ended(child.0.id()) {
+                bail!("kaudit does not listen\n{text}");
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// A long run under way.
+pub(crate) struct Running {
+    child: Guarded,
+    address: SocketAddr,
+    /// When it was started.
+    pub(crate) began: Instant,
+    /// Lines of standard output and when they came.
+    pub(crate) lines: Receiver<(Instant, String)>,
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.0.id()
+    }
+
+    /// Gets a path of its server; `None` if it does not answer with 200.
+    fn get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: kaudit\r\n\r\n").ok()?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).ok()?;
+        let (head, body) = response.split_once("\r\n\r\n")?;
+        head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
+    }
+
+    /// Returns its metrics.
+    pub(crate) fn metrics(&self) -> Metrics {
+        Metrics(self.get("/metrics").unwrap_or_default())
+    }
+
+    /// Waits for the gate; returns how long it took since the start.
+    pub(crate) async fn open(&self) -> Result<Duration> {
+        self.wait("the gate", |running| running.get("/readyz").is_some()).await
+    }
+
+    /// Waits until everything in the cache has been judged; returns how long it took since the start.
+    pub(crate) async fn judged(&self) -> Result<Duration> {
+        self.wait("the first verdict", |running| {
+            let metrics = running.metrics();
+            metrics.sum("kaudit_evaluations_total") >= metrics.sum("kaudit_objects")
+        })
+        .await
+    }
+
+    async fn wait(&self, what: &str, done: impl Fn(&Self) -> bool) -> Result<Duration> {
+        while !done(self) {
+            ensure!(self.began.elapsed() < PATIENCE && !has_ended(self.pid()), "waited in vain for {what}");
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(self.began.elapsed())
+    }
+}
+
+/// Metrics as text.
+pub(crate) struct Metrics(String);
+
+impl Metrics {
+    fn samples<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
+        self.0.lines().filter_map(move |line| {
+            let rest = line.strip_prefix(name)?;
+            let (labels, value) = rest.rsplit_once(' ')?;
+            (labels.is_empty() || labels.starts_with('{')).then_some((labels, value.parse().ok()?))
+        })
+    }
+
+    /// Returns the sum of all series of a name.
+    pub(crate) fn sum(&self, name: &str) -> f64 {
+        self.samples(name).map(|(_, value)| value).sum()
+    }
+
+    /// Returns a quantile of a histogram in seconds, estimated as Prometheus does it, of what came since `before`.
+    pub(crate) fn quantile(&self, name: &str, before: &Self, quantile: f64) -> f64 {
+        let bucket = format!("{name}_bucket");
+        let bounds = |metrics: &Self| -> Vec<(f64, f64)> {
+            let bound = |labels: &str| labels.split("le=\"").nth(1)?.split('"').next()?.replace('+', "").parse().ok();
+            metrics.samples(&bucket).filter_map(|(labels, count)| Some((bound(labels)?, count))).collect()
+        };
+        let (now, old) = (bounds(self), bounds(before));
+        let counts: Vec<_> =
+            now.iter().enumerate().map(|(i, (le, n))| (*le, n - old.get(i).map_or(0.0, |o| o.1))).collect();
+        let wanted = quantile * counts.last().map_or(0.0, |(_, all)| *all);
+        let (mut low, mut below) = (0.0, 0.0);
+        for (bound, count) in counts {
+            if count >= wanted && count > below {
+                return if bound.is_finite() { low + (bound - low) * (wanted - below) / (count - below) } else { low };
+            }
+            (low, below) = (bound, count);
+        }
+        f64::NAN
+    }
+}
