@@ -53,7 +53,7 @@ pub(crate) async fn download(client: &Client, connections: usize) -> Result<Down
     while let Some(read) = readers.join_next().await {
         read??;
     }
-    let cpu = cpu(std::process::id())? - cpu_before;
+    let cpu = cpu(std::process::id())?.saturating_sub(cpu_before);
     Ok(Download { wall: began.elapsed(), cpu, bytes: bytes.load(Ordering::Relaxed) })
 }
 

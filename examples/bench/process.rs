@@ -18,7 +18,7 @@ use tokio::time::sleep;
 const TICK: Duration = Duration::from_millis(10);
 /// How often memory is looked at. The kernel keeps the peak, so only what comes after the last look is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// What a process took from its start to its end.
 #[derive(Debug, Clone, Copy)]
@@ -121,7 +121,7 @@ impl Kaudit {
             let text = fs::read_to_string(&log)?;
             let told = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             if let Some(address) = told.into_iter().find_map(|line| line["address"].as_str()?.parse().ok()) {
-                return Ok(Running { child, began, address, lines });
+                return Ok(Running { child, address, began, lines });
             }
             if began.elapsed() > PATIENCE || has_ended(child.0.id()) {
                 bail!("kaudit does not listen\n{text}");
