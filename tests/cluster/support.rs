@@ -103,14 +103,16 @@ impl Running {
                 log.push('\n');
             }
         });
-        let address = wait_for("kaudit to listen", || async {
-            log.lock().unwrap().lines().find_map(|line| {
+        // Whole before anything can panic: what was started is ended with it.
+        let mut running = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log };
+        running.address = wait_for("kaudit to listen", || async {
+            running.log().lines().find_map(|line| {
                 let line: Value = serde_json::from_str(line).ok()?;
                 line["address"].as_str()?.parse().ok()
             })
         })
         .await;
-        Self { child, address, log }
+        running
     }
 
     /// Gets a path of its server; `None` if it does not answer with 200.
