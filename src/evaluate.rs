@@ -29,8 +29,12 @@ use crate::{
 pub struct Job {
     /// The object as it is now.
     pub object: Object,
-    /// The object as it was before the change, where a policy asks for it.
+    /// The object as it was before the change that is the reason to judge, for policies that look at transitions.
     pub previous: Option<Object>,
+    /// Whether the change was its deletion; `object` is its last state then.
+    pub deleted: bool,
+    /// The Namespace that the object is in, where a policy asks for it and it is known.
+    pub namespace: Option<Object>,
     /// The policies to judge by.
     pub policies: Arc<PolicySet>,
 }
@@ -61,6 +65,7 @@ pub fn evaluate(job: &Job) -> Verdict {
         key: job.object.key.clone(),
         uid: job.object.uid.clone(),
         results,
+        moments: Vec::new(),
         passed,
         policies: job.policies.digest,
         took: began.elapsed(),

@@ -170,6 +170,7 @@ mod tests {
             key: ObjectKey { kind, namespace: Some("n".into()), name: "a".into(), copy: 0 },
             uid: "u".into(),
             results: messages.iter().map(|message| finding(message, Outcome::Fail)).collect(),
+            moments: Vec::new(),
             passed: 2,
             policies: Digest::default(),
             took: std::time::Duration::ZERO,

@@ -349,7 +349,10 @@ impl Pipeline {
             while jobs.len() < size {
                 let Some(key) = self.queue.pop() else { break };
                 match self.cache.object(&key) {
-                    Some(object) => jobs.push(Job { object, previous: None, policies: self.policies.clone() }),
+                    Some(object) => {
+                        let policies = self.policies.clone();
+                        jobs.push(Job { object, previous: None, deleted: false, namespace: None, policies });
+                    }
                     None => {
                         self.queue.done(&key);
                     }

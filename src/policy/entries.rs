@@ -11,7 +11,7 @@ use regorus::{
 };
 
 use super::{
-    Dialect, Metadata, Policy, Rule, dialect,
+    Dependencies, Dialect, Metadata, Policy, Rule, dialect,
     files::File,
     graph::Graph,
     metadata::Scope,
@@ -85,6 +85,7 @@ impl Reading<'_> {
                 dialect,
                 source: Arc::clone(&first.rule.source.file),
                 metadata: self.package_metadata(&package),
+                depends: Dependencies::of(self.graph, &paths),
                 rules: entries.iter().map(|entry| entry.rule.clone()).collect(),
             });
             group.entries.extend(entries);

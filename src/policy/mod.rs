@@ -7,6 +7,7 @@
 mod builtins;
 mod check;
 mod data;
+mod dependencies;
 mod dialect;
 mod entries;
 mod files;
@@ -27,12 +28,16 @@ use regorus::utils::limits::ExecutionTimerConfig;
 
 use self::unit::Unit;
 pub use self::{
+    dependencies::Dependencies,
     dialect::Dialect,
     files::{Fingerprint, fingerprint},
     metadata::{Metadata, RelatedResource},
     problem::{LoadError, Problem, ProblemSeverity},
 };
-use crate::verdict::{Digest, Outcome, Source};
+use crate::{
+    object::Kind,
+    verdict::{Digest, Outcome, Source},
+};
 
 /// Everything that was loaded from the policy paths.
 #[derive(Debug)]
@@ -59,6 +64,8 @@ pub struct Policy {
     pub source: Arc<str>,
     /// What the package says of itself.
     pub metadata: Metadata,
+    /// What its results depend on beside the object.
+    pub depends: Dependencies,
     /// The rules that judge, sorted by name.
     pub rules: Vec<Rule>,
 }
@@ -135,6 +142,11 @@ impl PolicySet {
     /// As [`Self::load`].
     pub fn load_with(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
         load::load(paths, limits)
+    }
+
+    /// Returns what the verdict on an object of this kind depends on beside the object.
+    pub fn dependencies(&self, _kind: &Kind) -> Dependencies {
+        self.policies.iter().fold(Dependencies::default(), |all, policy| all | policy.depends)
     }
 
     /// Returns how many rules judge each object.

@@ -84,7 +84,7 @@ fn object(value: &Value) -> Object {
 }
 
 fn judge(policies: &Arc<PolicySet>, object: Object) -> Verdict {
-    evaluate(&Job { object, previous: None, policies: Arc::clone(policies) })
+    evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(policies) })
 }
 
 fn shown(finding: &Finding) -> String {
