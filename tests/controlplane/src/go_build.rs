@@ -59,6 +59,14 @@ pub(crate) const OPA: Module = Module {
     version_flags: |_| String::new(),
 };
 
+/// The reference for policies in conftest style.
+pub(crate) const CONFTEST: Module = Module {
+    folder: "conftest",
+    main: "github.com/open-policy-agent/conftest",
+    packages: &[Package { path: "github.com/open-policy-agent/conftest", binary: "conftest" }],
+    version_flags: |_| String::new(),
+};
+
 /// Without these the server says v0.0.0, and clients that look at its version misbehave.
 fn kubernetes_version(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
