@@ -9,7 +9,9 @@ use regorus::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Dialect, Limits, PolicySet, builtins,
+    Dialect, Limits, PolicySet,
+    adapt::{self, Adapted, Unreadable},
+    builtins,
     check::Checked,
     data::Data,
     entries::{Annotations, Reading},
@@ -48,13 +50,15 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<PolicySet, Load
 
 /// Loads one unit; `None` if something was refused.
 fn unit(
-    mut files: Vec<&File>,
+    files: Vec<&File>,
     data: &Data,
     limits: &Limits,
     problems: &mut Vec<Problem>,
 ) -> Option<(Vec<super::Policy>, Unit)> {
     let mut refused = false;
     let mut unprepared = false;
+    let adapted = adapt::adapt(files.iter().map(|file| file.text.as_str()));
+    let mut files: Vec<(&File, &Result<Adapted, Unreadable>)> = files.into_iter().zip(&adapted).collect();
     loop {
         let mut engine = match engine(data, limits) {
             Ok(engine) => engine,
@@ -64,7 +68,7 @@ fn unit(
             }
         };
         let mut modules = Vec::new();
-        files.retain(|file| match parse::add(&mut engine, file, limits) {
+        files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, limits) {
             Ok(()) => {
                 modules.extend(parse::last_module(&mut engine));
                 true
@@ -75,7 +79,8 @@ fn unit(
                 false
             }
         });
-        let (policies, groups, mut found) = read(&files, &modules, data, limits);
+        let sources: Vec<&File> = files.iter().map(|(file, _)| *file).collect();
+        let (policies, groups, mut found) = read(&sources, &modules, data, limits);
         // Once a module was left out, the others would be blamed for missing it.
         if unprepared {
             found.clear();
@@ -91,8 +96,8 @@ fn unit(
         };
         // The evaluator stops at the first module that it cannot prepare; the others may have something to say too.
         let named = parse::told(&format!("{why:#}")).place.map(|(file, ..)| file);
-        let blamed = files.iter().position(|file| named.as_deref() == Some(&*file.shown));
-        problems.push(parse::problem(blamed.map(|index| files[index]).or(files.first().copied())?, &why));
+        let blamed = sources.iter().position(|file| named.as_deref() == Some(&*file.shown));
+        problems.push(parse::problem(blamed.map(|index| sources[index]).or(sources.first().copied())?, &why));
         unprepared = true;
         files.remove(blamed?);
         if files.is_empty() {

@@ -4,6 +4,7 @@
 //! the modules are prepared in one engine a unit, together with generated rules that ask for all results at once. A set
 //! never changes; a changed directory is loaded anew, and the old set works on if that fails.
 
+mod adapt;
 mod builtins;
 mod check;
 mod data;

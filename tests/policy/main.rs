@@ -21,6 +21,7 @@ use kaudit::{
 use serde::Deserialize;
 use serde_json::Value;
 
+mod fidelity;
 mod files;
 mod guards;
 
