@@ -256,7 +256,7 @@ impl Reader<'_> {
 }
 
 /// YAML as kubectl reads it, errors without excerpts (they are told in one line).
-fn yaml_options() -> serde_saphyr::Options {
+pub(crate) fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! { legacy_octal_numbers: true, strict_booleans: false }
 }
 
