@@ -16,7 +16,7 @@ use super::super::{
     files::{File, Form},
     problem::Problem,
 };
-use crate::manifest::yaml_options;
+use crate::manifest::{forgiving, yaml_options};
 
 /// A place in a file: line and column from 1; 0 where it is not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,7 +52,8 @@ impl Node {
     /// # Errors
     /// Returns what is wrong with the text.
     pub(crate) fn read(file: &File) -> Result<Vec<Self>, Problem> {
-        let documents = match serde_saphyr::from_multiple_with_options::<Self>(&file.text, yaml_options()) {
+        let read = |text: &str| serde_saphyr::from_multiple_with_options::<Self>(text, yaml_options());
+        let documents = match forgiving(&file.text, read) {
             Ok(documents) => documents,
             // Not all JSON is YAML: pairs of surrogates in strings are not. Places are lost then.
             Err(why) if file.form == Form::Json => {
@@ -273,7 +274,7 @@ mod tests {
         let nodes = read(Form::Yaml, text);
         assert_eq!(nodes.len(), 3);
         let rego = nodes[0].get("b").items()[0].get("c");
-        assert_eq!((rego.text(), rego.at.line), (Some("x\ny\n"), 3));
+        assert_eq!((rego.text(), rego.at.line), (Some("x\ny\n"), 4));
         assert_eq!(nodes[1].get("a").at, At { line: 9, column: 7 });
         assert_eq!(nodes[2].get("a").text(), Some("2"));
     }

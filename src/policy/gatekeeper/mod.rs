@@ -57,6 +57,8 @@ pub struct Unjudged {
 pub(crate) struct Document<'f> {
     pub(crate) file: &'f File,
     pub(crate) node: Node,
+    /// Whether it lies beside a test suite.
+    example: bool,
 }
 
 impl Document<'_> {
@@ -131,7 +133,7 @@ impl<'f> Library<'f> {
                 return true;
             }
         };
-        let documents: Vec<Document<'f>> = documents.into_iter().map(|node| Document { file, node }).collect();
+        let documents: Vec<Document<'f>> = documents.into_iter().map(|node| Document { file, node, example }).collect();
         if !documents.iter().any(|document| document.type_of().0.ends_with(".gatekeeper.sh")) {
             return false;
         }
@@ -200,7 +202,13 @@ fn distinct<'f>(documents: Vec<Document<'f>>, problems: &mut Vec<Problem>) -> Ve
             Some(other) => {
                 let Source { file, line } = other.source();
                 let message = format!("{} is also defined at {file}:{line}, in other words", document.label());
-                problems.push(document.problem(&document.node, message).help("keep one of the two"));
+                let problem = document.problem(&document.node, message);
+                // Each test of a suite has a Constraint of its own, often under one name.
+                problems.push(if document.example {
+                    warning(problem).help("the first is judged by; name the other differently to judge by both")
+                } else {
+                    problem.help("keep one of the two")
+                });
             }
             None => {
                 first.insert(key, kept.len());
@@ -243,7 +251,7 @@ impl Loaded {
         if template.prefers_cel {
             let message =
                 format!("{} holds CEL too, which Gatekeeper would take; its Rego is judged", document.label());
-            problems.push(warning(document.problem(&document.node, message)));
+            problems.push(Problem::warning(&document.file.shown, message));
         }
         if constraints.is_empty() {
             let reason = "no Constraint uses it";

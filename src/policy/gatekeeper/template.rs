@@ -144,7 +144,7 @@ impl Template {
 fn block(file: &str, node: &Node) -> Option<Block> {
     let text = node.text()?;
     let begin = node.at.line;
-    [begin + 1, begin].into_iter().filter(|first| *first > 0).find_map(|first| {
+    [begin, begin + 1].into_iter().filter(|first| *first > 0).find_map(|first| {
         let mut lines = file.lines().skip(first as usize - 1);
         let mut indent = None;
         let mut last = first;
