@@ -12,6 +12,7 @@ mod dependencies;
 mod dialect;
 mod entries;
 mod files;
+pub mod gatekeeper;
 mod graph;
 mod guard;
 mod load;
@@ -23,11 +24,15 @@ mod stack;
 pub(crate) mod unit;
 pub(crate) mod value;
 
-use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use regorus::utils::limits::ExecutionTimerConfig;
 
-use self::unit::Unit;
 pub use self::{
     dependencies::Dependencies,
     dialect::Dialect,
@@ -35,6 +40,7 @@ pub use self::{
     metadata::{Metadata, RelatedResource},
     problem::{LoadError, Problem, ProblemSeverity},
 };
+use self::{gatekeeper::EnforcementPoint, unit::Unit};
 use crate::{
     object::Kind,
     verdict::{Digest, Outcome, Source},
@@ -51,7 +57,13 @@ pub struct PolicySet {
     pub problems: Vec<Problem>,
     /// What evaluation is bounded by.
     pub limits: Limits,
+    /// Templates and Constraints that judge nothing.
+    pub unjudged: Vec<gatekeeper::Unjudged>,
+    /// What Gatekeeper's own settings among the policies say.
+    pub settings: gatekeeper::Settings,
     pub(crate) units: Vec<Unit>,
+    /// Which Constraints of the units can match which kinds.
+    pub(crate) constraints: Arc<gatekeeper::Index>,
 }
 
 /// One package with rules that judge.
@@ -142,7 +154,16 @@ impl PolicySet {
     /// # Errors
     /// As [`Self::load`].
     pub fn load_with(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
-        load::load(paths, limits)
+        load::load(paths, limits, EnforcementPoint::Audit)
+    }
+
+    /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
+    /// `gator`.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
+    pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
+        load::load(&[template.to_owned(), constraint.to_owned()], limits, EnforcementPoint::Gator)
     }
 
     /// Returns what the verdict on an object of this kind depends on beside the object.

@@ -35,8 +35,8 @@ pub(crate) fn add(
         }
         Err(unreadable) => unreadable,
     };
-    let first = attempt(engine, file, &file.text, Version::V1);
-    let second = if first.is_ok() || guard::needs_v1(&tokens) {
+    let first = attempt(engine, file, &file.text, file.version.unwrap_or(Version::V1));
+    let second = if first.is_ok() || file.version.is_some() || guard::needs_v1(&tokens) {
         first.clone()
     } else {
         attempt(engine, file, &file.text, Version::V0)
@@ -54,7 +54,8 @@ pub(crate) fn add(
 
 /// Returns the tokens of a text that may be given to the parser.
 fn checked(file: &File, text: &str, limits: &Limits) -> Result<Vec<Token>, Problem> {
-    let source = Source::from_contents(file.shown.to_string(), text.to_owned()).map_err(|error| problem(file, &error))?;
+    let source =
+        Source::from_contents(file.shown.to_string(), text.to_owned()).map_err(|error| problem(file, &error))?;
     let tokens = guard::tokens(&source, limits);
     guard::refuse(file, &tokens, limits).map_or(Ok(tokens), Err)
 }

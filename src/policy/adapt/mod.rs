@@ -82,12 +82,15 @@ impl Outline {
     }
 }
 
-/// Adapts the modules of one unit, each as version 1 if it is, else as version 0.
+/// Adapts the modules of one unit, each in its version; where none is given, as version 1 if it is, else as version 0.
 ///
 /// # Errors
 /// For each module that cannot be read: why, by the version that it was read further in.
-pub(crate) fn adapt<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Result<Adapted, Unreadable>> {
-    let modules: Vec<Result<Module, Unreadable>> = texts.into_iter().map(read).collect();
+pub(crate) fn adapt<'a>(
+    texts: impl IntoIterator<Item = (&'a str, Option<Version>)>,
+) -> Vec<Result<Adapted, Unreadable>> {
+    let modules: Vec<Result<Module, Unreadable>> =
+        texts.into_iter().map(|(text, version)| read(text, version)).collect();
     let mut outline = Outline::default();
     for module in modules.iter().flatten() {
         outline.add(module);
@@ -95,7 +98,10 @@ pub(crate) fn adapt<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Result<
     modules.into_iter().map(|module| Ok(rewritten(module?, &outline))).collect()
 }
 
-fn read(text: &str) -> Result<Module, Unreadable> {
+fn read(text: &str, version: Option<Version>) -> Result<Module, Unreadable> {
+    if let Some(version) = version {
+        return parser::module(text, version);
+    }
     let first = match parser::module(text, Version::V1) {
         Ok(module) => return Ok(module),
         Err(why) => why,
