@@ -96,7 +96,7 @@ pub(crate) fn read(paths: &[PathBuf], limits: &Limits) -> (Vec<File>, Vec<Proble
 }
 
 /// Returns a path as the user would write it.
-fn shown(path: &Path) -> Arc<str> {
+pub(crate) fn shown(path: &Path) -> Arc<str> {
     let path = path.strip_prefix(".").unwrap_or(path);
     path.to_string_lossy().into()
 }

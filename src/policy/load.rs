@@ -1,6 +1,6 @@
 //! From paths to a [`PolicySet`], with every problem on the way.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use regorus::{
     Engine,
@@ -15,47 +15,60 @@ use super::{
     entries::{Annotations, Reading},
     files::{self, File, Form},
     graph::Graph,
-    guard, metadata, parse,
-    problem::{LoadError, Problem, ProblemSeverity},
-    references,
+    guard,
+    lost::Lost,
+    metadata, parse,
+    problem::{LoadError, Problem},
+    references::{self, Node},
     unit::Unit,
     value,
 };
 use crate::verdict::Digest;
 
+/// Loads what can be loaded; the set's problems tell what was refused.
 pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(paths, limits);
+    if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
+        return Err(LoadError { problems });
+    }
     let files: Vec<File> = files.into_iter().filter(|file| !file.is_test()).collect();
+    let mut lost = Lost::default();
+    problems.iter().for_each(|unread| lost.unread(&unread.file));
     let mut data = Data::default();
     for file in files.iter().filter(|file| file.form != Form::Rego) {
+        let before = problems.len();
         data.add(file, &mut problems);
+        if problems[before..].iter().any(Problem::is_refusal) {
+            lost.unparsed(file);
+        }
     }
     let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
-    let loaded = unit(modules, &data, limits, &mut problems);
-    let refused = |problem: &Problem| problem.severity == ProblemSeverity::Refused;
-    if !problems.iter().any(refused) && loaded.as_ref().is_none_or(|(policies, _)| policies.is_empty()) {
+    let loaded = unit(modules, &data, limits, lost, &mut problems).filter(|(policies, _)| !policies.is_empty());
+    if loaded.is_none() && !problems.iter().any(Problem::is_refusal) {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
     match loaded {
-        Some((policies, unit)) if !problems.iter().any(refused) => {
+        Some((policies, unit)) => {
             Ok(PolicySet { digest: digest(&files), policies, problems, limits: *limits, units: vec![unit] })
         }
-        _ => Err(LoadError { problems }),
+        None => Err(LoadError::new(problems)),
     }
 }
 
-/// Loads one unit; `None` if something was refused.
+/// Loads one unit of the files that are in order; `None` if there are none.
+///
+/// What is refused is left out with all that uses it, and the rest is looked at again, until all of it is in order.
 fn unit(
     mut files: Vec<&File>,
     data: &Data,
     limits: &Limits,
+    mut lost: Lost,
     problems: &mut Vec<Problem>,
 ) -> Option<(Vec<super::Policy>, Unit)> {
-    let mut refused = false;
-    let mut unprepared = false;
-    loop {
+    let mut first = true;
+    while !files.is_empty() {
         let mut engine = match engine(data, limits) {
             Ok(engine) => engine,
             Err(why) => {
@@ -71,34 +84,35 @@ fn unit(
             }
             Err(problem) => {
                 problems.push(problem);
-                refused = true;
+                lost.unparsed(file);
                 false
             }
         });
-        let (policies, groups, mut found) = read(&files, &modules, data, limits);
-        // Once a module was left out, the others would be blamed for missing it.
-        if unprepared {
-            found.clear();
-        }
-        refused |= found.iter().any(|problem| problem.severity == ProblemSeverity::Refused);
+        let nodes = references::read(&modules, &lost);
+        let (policies, groups, mut found) = read(&files, &modules, &nodes, data, &lost, limits);
+        // Warnings are about the files as they were written, not about what is left of them.
+        found.retain(|problem| first || problem.is_refusal());
+        first = false;
+        let mut refused: BTreeSet<Arc<str>> =
+            found.iter().filter(|problem| problem.is_refusal()).map(|problem| Arc::clone(&problem.file)).collect();
         problems.extend(found);
-        if refused {
-            return None;
+        if refused.is_empty() {
+            let why = match Unit::new(engine, groups) {
+                Ok(unit) => return Some((policies, unit)),
+                Err(why) => why,
+            };
+            // The evaluator stops at the first module that it cannot prepare; the others may have something to say too.
+            let named = parse::told(&format!("{why:#}")).place.map(|(file, ..)| file);
+            let blamed = files.iter().find(|file| named.as_deref() == Some(&*file.shown));
+            problems.push(parse::problem(blamed.or(files.first())?, &why));
+            refused.insert(Arc::clone(&blamed?.shown));
         }
-        let why = match Unit::new(engine, groups) {
-            Ok(unit) => return (!unprepared).then_some((policies, unit)),
-            Err(why) => why,
-        };
-        // The evaluator stops at the first module that it cannot prepare; the others may have something to say too.
-        let named = parse::told(&format!("{why:#}")).place.map(|(file, ..)| file);
-        let blamed = files.iter().position(|file| named.as_deref() == Some(&*file.shown));
-        problems.push(parse::problem(blamed.map(|index| files[index]).or(files.first().copied())?, &why));
-        unprepared = true;
-        files.remove(blamed?);
-        if files.is_empty() {
-            return None;
+        for (index, file) in files.iter().enumerate().filter(|(_, file)| refused.contains(&file.shown)) {
+            lost.module(file, nodes.iter().filter(|node| node.module == index));
         }
+        files.retain(|file| !refused.contains(&file.shown));
     }
+    None
 }
 
 fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
@@ -112,7 +126,9 @@ fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
 fn read(
     files: &[&File],
     modules: &[Ref<Module>],
+    nodes: &[Node],
     data: &Data,
+    lost: &Lost,
     limits: &Limits,
 ) -> (Vec<super::Policy>, Vec<super::unit::Group>, Vec<Problem>) {
     let mut problems = Vec::new();
@@ -125,11 +141,10 @@ fn read(
             metadata::read(file, module, &tokens, &mut problems)
         })
         .collect();
-    let nodes = references::read(modules);
-    let graph = Graph::new(&nodes);
-    let read = Reading { files, modules, annotations: &annotations, nodes: &nodes, graph: &graph };
+    let graph = Graph::new(nodes);
+    let read = Reading { files, modules, annotations: &annotations, nodes, graph: &graph };
     let entries = read.entries().into_values().flatten().collect();
-    let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, limits };
+    let checked = Checked { files, modules, nodes, graph: &graph, data, lost, entries: &entries, limits };
     problems.extend(checked.problems());
     let (policies, groups) = read.policies();
     for policy in policies.iter().filter(|policy| policy.dialect == Dialect::Gatekeeper) {

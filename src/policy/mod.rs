@@ -14,6 +14,7 @@ mod files;
 mod graph;
 mod guard;
 mod load;
+mod lost;
 mod metadata;
 mod parse;
 mod problem;
@@ -141,7 +142,33 @@ impl PolicySet {
     /// # Errors
     /// As [`Self::load`].
     pub fn load_with(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
+        Self::load_partly(paths, limits)?.whole()
+    }
+
+    /// Loads the policies under `paths` that are in order; [`Self::refused`] tells the others.
+    ///
+    /// # Errors
+    /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
+    pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
         load::load(paths, limits)
+    }
+
+    /// Returns the set if nothing was refused.
+    ///
+    /// # Errors
+    /// Returns every problem otherwise, without those that only follow from others.
+    pub fn whole(self) -> Result<Self, LoadError> {
+        if self.is_partial() { Err(LoadError::new(self.problems)) } else { Ok(self) }
+    }
+
+    /// Returns why files are not judged by.
+    pub fn refused(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| problem.is_refusal())
+    }
+
+    /// Whether a file is not judged by.
+    pub fn is_partial(&self) -> bool {
+        self.refused().next().is_some()
     }
 
     /// Returns what the verdict on an object of this kind depends on beside the object.

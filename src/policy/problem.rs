@@ -5,10 +5,23 @@ use std::{fmt, sync::Arc};
 /// What a problem means for loading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProblemSeverity {
-    /// Nothing is judged until it is mended.
+    /// The file is not judged by until it is mended.
     Refused,
-    /// Judging goes on without the part it names.
+    /// The file is not judged by because it uses one that is refused.
+    LeftOut,
+    /// The file is judged by all the same.
     Warning,
+}
+
+impl ProblemSeverity {
+    /// The word that stands for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::LeftOut => "left-out",
+            Self::Warning => "warning",
+        }
+    }
 }
 
 /// One thing that is wrong with one file.
@@ -20,7 +33,7 @@ pub struct Problem {
     pub line: u32,
     /// Column, from 1; 0 when the whole line is meant.
     pub column: u32,
-    /// Whether it stops the load.
+    /// What it means for the file.
     pub severity: ProblemSeverity,
     /// What is wrong.
     pub message: String,
@@ -31,7 +44,12 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Returns a problem of a whole file that stops the load.
+    /// Whether the file is not judged by.
+    pub fn is_refusal(&self) -> bool {
+        self.severity != ProblemSeverity::Warning
+    }
+
+    /// Returns a problem of a whole file that cannot be judged by.
     pub(crate) fn refused(file: &Arc<str>, message: impl Into<String>) -> Self {
         Self {
             file: Arc::clone(file),
@@ -44,7 +62,12 @@ impl Problem {
         }
     }
 
-    /// Returns a problem of a whole file that does not stop the load.
+    /// Returns a problem of a whole file that uses what is refused.
+    pub(crate) fn left_out(file: &Arc<str>, message: impl Into<String>) -> Self {
+        Self { severity: ProblemSeverity::LeftOut, ..Self::refused(file, message) }
+    }
+
+    /// Returns a problem of a whole file that is judged by all the same.
     pub(crate) fn warning(file: &Arc<str>, message: impl Into<String>) -> Self {
         Self { severity: ProblemSeverity::Warning, ..Self::refused(file, message) }
     }
@@ -117,11 +140,19 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why nothing was loaded: every problem of every file, so that one run is enough to find them all.
+/// Why the policies were not loaded: every problem of every file, so that one run is enough to find them all.
 #[derive(Debug, Clone, thiserror::Error)]
 pub struct LoadError {
     /// What is wrong, sorted by file and line; never empty.
     pub problems: Vec<Problem>,
+}
+
+impl LoadError {
+    /// Makes an error of all problems that do not just follow from others.
+    pub(crate) fn new(mut problems: Vec<Problem>) -> Self {
+        problems.retain(|problem| problem.severity != ProblemSeverity::LeftOut);
+        Self { problems }
+    }
 }
 
 impl fmt::Display for LoadError {
