@@ -5,6 +5,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use regorus::unstable::{Module, Token, TokenKind};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{data::yaml_reason, files::File, problem::Problem, references::head_path};
@@ -30,11 +31,13 @@ pub struct Metadata {
 }
 
 /// Further reading.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RelatedResource {
     /// A URL.
+    #[serde(rename = "url")]
     pub reference: Arc<str>,
     /// What it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
 }
 

@@ -23,9 +23,17 @@ mod stack;
 pub(crate) mod unit;
 pub(crate) mod value;
 
-use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    num::NonZeroU32,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use regorus::utils::limits::ExecutionTimerConfig;
+use serde::Serialize;
 
 use self::unit::Unit;
 pub use self::{
@@ -33,7 +41,7 @@ pub use self::{
     dialect::Dialect,
     files::{Fingerprint, fingerprint},
     metadata::{Metadata, RelatedResource},
-    problem::{LoadError, Problem, ProblemSeverity},
+    problem::{LoadError, Problem, ProblemSeverity, summed_up},
 };
 use crate::{
     object::Kind,
@@ -61,6 +69,8 @@ pub struct Policy {
     pub name: Arc<str>,
     /// How it is fed and read.
     pub dialect: Dialect,
+    /// The versions of Rego that its modules are written in.
+    pub versions: BTreeSet<Version>,
     /// The file that its first rule is in.
     pub source: Arc<str>,
     /// What the package says of itself.
@@ -69,6 +79,22 @@ pub struct Policy {
     pub depends: Dependencies,
     /// The rules that judge, sorted by name.
     pub rules: Vec<Rule>,
+}
+
+/// A version of the language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the names say all")]
+pub enum Version {
+    V0,
+    V1,
+}
+
+/// Shows `v0` or `v1`.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::V0 { "v0" } else { "v1" })
+    }
 }
 
 /// One rule that judges.
@@ -91,6 +117,8 @@ pub struct Limits {
     pub evaluation: Duration,
     /// Time for one object in all; what was not evaluated by then is an error.
     pub object: Duration,
+    /// Whether a builtin that fails makes the rule an error, instead of being undefined.
+    pub strict: bool,
     /// Largest policy or data file.
     pub file_bytes: u64,
     /// Longest line of a module.
@@ -111,6 +139,7 @@ impl Default for Limits {
         Self {
             evaluation: Duration::from_secs(1),
             object: Duration::from_secs(5),
+            strict: false,
             file_bytes: 1 << 20,
             columns: NonZeroU32::new(20_000).unwrap_or(NonZeroU32::MAX),
             nesting: 32,
@@ -161,9 +190,25 @@ impl PolicySet {
         if self.is_partial() { Err(LoadError::new(self.problems)) } else { Ok(self) }
     }
 
+    /// Returns the set if it may take the place of `before`: that it refuses no file that is judged by there, since a
+    /// policy that worked a moment ago must not be lost to a slip of the pen.
+    ///
+    /// # Errors
+    /// As [`Self::whole`].
+    pub fn after(self, before: &Self) -> Result<Self, LoadError> {
+        let known = before.refused_files();
+        let worse = self.refused_files().keys().any(|file| !known.contains_key(*file));
+        if worse { Err(LoadError::new(self.problems)) } else { Ok(self) }
+    }
+
     /// Returns why files are not judged by.
-    pub fn refused(&self) -> impl Iterator<Item = &Problem> {
+    pub fn refused(&self) -> impl DoubleEndedIterator<Item = &Problem> {
         self.problems.iter().filter(|problem| problem.is_refusal())
+    }
+
+    /// Returns the files that are not judged by, each with its first problem.
+    pub fn refused_files(&self) -> BTreeMap<&Arc<str>, &Problem> {
+        self.refused().map(|problem| (&problem.file, problem)).rev().collect()
     }
 
     /// Whether a file is not judged by.

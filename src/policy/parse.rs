@@ -39,8 +39,8 @@ pub(crate) fn add(engine: &mut Engine, file: &File, limits: &Limits) -> Result<(
 pub(crate) fn engine(limits: &Limits) -> Engine {
     let mut engine = Engine::new();
     engine.set_policy_length_config(PolicyLengthConfig { max_col: limits.columns, ..PolicyLengthConfig::default() });
-    // What OPA does: a builtin that fails is undefined, not the end of the evaluation.
-    engine.set_strict_builtin_errors(false);
+    // What OPA does unless it is told to be strict: a builtin that fails is undefined, not the end of the evaluation.
+    engine.set_strict_builtin_errors(limits.strict);
     // `print` would write into kaudit's own stderr.
     engine.set_gather_prints(true);
     engine.set_execution_timer_config(limits.timer());

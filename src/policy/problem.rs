@@ -2,8 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
+use serde::Serialize;
+
 /// What a problem means for loading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ProblemSeverity {
     /// The file is not judged by until it is mended.
     Refused,
@@ -13,33 +16,26 @@ pub enum ProblemSeverity {
     Warning,
 }
 
-impl ProblemSeverity {
-    /// The word that stands for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Refused => "refused",
-            Self::LeftOut => "left-out",
-            Self::Warning => "warning",
-        }
-    }
-}
-
 /// One thing that is wrong with one file.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
     /// The file, as the user named it.
     pub file: Arc<str>,
     /// Line, from 1; 0 when the whole file is meant.
+    #[serde(skip_serializing_if = "is_zero")]
     pub line: u32,
     /// Column, from 1; 0 when the whole line is meant.
+    #[serde(skip_serializing_if = "is_zero")]
     pub column: u32,
     /// What it means for the file.
     pub severity: ProblemSeverity,
     /// What is wrong.
     pub message: String,
     /// How to mend it; empty if the message says it all.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub help: String,
     /// The line it stands on; empty if there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub excerpt: String,
 }
 
@@ -47,6 +43,15 @@ impl Problem {
     /// Whether the file is not judged by.
     pub fn is_refusal(&self) -> bool {
         self.severity != ProblemSeverity::Warning
+    }
+
+    /// Returns its place as `file:line:column`, as far as it has one.
+    pub fn place(&self) -> String {
+        match (self.line, self.column) {
+            (0, _) => self.file.to_string(),
+            (line, 0) => format!("{}:{line}", self.file),
+            (line, column) => format!("{}:{line}:{column}", self.file),
+        }
     }
 
     /// Returns a problem of a whole file that cannot be judged by.
@@ -89,6 +94,11 @@ impl Problem {
     }
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks like this")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 /// Columns of a tab, for the evaluator; one for editors and for `opa`.
 const TAB: u32 = 4;
 
@@ -119,15 +129,8 @@ fn excerpt(text: &str, line: u32) -> String {
 /// Shows `file:line:column: message`, the line with a caret, and `help: …`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
-        if self.line > 0 {
-            write!(f, ":{}", self.line)?;
-            if self.column > 0 {
-                write!(f, ":{}", self.column)?;
-            }
-        }
         let warning = if self.severity == ProblemSeverity::Warning { "warning: " } else { "" };
-        write!(f, ": {warning}{}", self.message)?;
+        write!(f, "{}: {warning}{}", self.place(), self.message)?;
         if !self.excerpt.is_empty() {
             let width = self.line.to_string().len();
             // A tab is one character but many on a screen.
@@ -145,6 +148,20 @@ impl fmt::Display for Problem {
 pub struct LoadError {
     /// What is wrong, sorted by file and line; never empty.
     pub problems: Vec<Problem>,
+}
+
+/// Problems that a short text names.
+const NAMED: usize = 5;
+
+/// Returns the first problems of refused files on one line, for places that have little room.
+pub fn summed_up<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
+    let refused: Vec<&Problem> = problems.into_iter().filter(|problem| problem.is_refusal()).collect();
+    let named = refused.iter().take(NAMED).map(|problem| format!("{}: {}", problem.place(), problem.message));
+    let mut text = named.collect::<Vec<_>>().join("; ");
+    if refused.len() > NAMED {
+        text.push_str(&format!("; and {} more", refused.len() - NAMED));
+    }
+    text
 }
 
 impl LoadError {
