@@ -63,7 +63,11 @@ impl Checked<'_> {
                 };
                 if wrong {
                     let problem = Problem::refused(&file.shown, format!("import {path} is not supported"));
-                    let help = "Rego v1 needs no import; `import rego.v1` and `future.keywords` are understood";
+                    let help = match path.as_str() {
+                        "future.keywords.and" => "write what must both hold on two lines",
+                        "future.keywords.or" => "write a rule for each of the two, or test a set: `x in {a, b}`",
+                        _ => "Rego v1 needs no import; `import rego.v1` and `future.keywords` are understood",
+                    };
                     problems.push(problem.at(&file.text, span.line, span.col).help(help));
                 }
             }
@@ -161,6 +165,6 @@ fn name(path: &[String]) -> String {
     format!("data.{}", path.join("."))
 }
 
-fn path_text(expr: &Expr) -> String {
+pub(crate) fn path_text(expr: &Expr) -> String {
     expr.span().text().chars().filter(|c| !c.is_whitespace()).collect()
 }

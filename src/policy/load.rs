@@ -15,7 +15,7 @@ use super::{
     entries::{Annotations, Reading},
     files::{self, File, Form},
     graph::Graph,
-    guard,
+    guard, lint,
     lost::Lost,
     metadata, parse,
     problem::{LoadError, Problem},
@@ -31,9 +31,10 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<PolicySet, Load
     if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
         return Err(LoadError { problems });
     }
-    let files: Vec<File> = files.into_iter().filter(|file| !file.is_test()).collect();
+    let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
+    problems.extend(tests.iter().filter_map(lint::test_file));
     let mut lost = Lost::default();
-    problems.iter().for_each(|unread| lost.unread(&unread.file));
+    problems.iter().filter(|problem| problem.is_refusal()).for_each(|unread| lost.unread(&unread.file));
     let mut data = Data::default();
     for file in files.iter().filter(|file| file.form != Form::Rego) {
         let before = problems.len();
@@ -146,6 +147,7 @@ fn read(
     let entries = read.entries().into_values().flatten().collect();
     let checked = Checked { files, modules, nodes, graph: &graph, data, lost, entries: &entries, limits };
     problems.extend(checked.problems());
+    problems.extend(lint::warnings(&checked));
     let (policies, groups) = read.policies();
     for policy in policies.iter().filter(|policy| policy.dialect == Dialect::Gatekeeper) {
         let Some(rule) = policy.rules.first() else { continue };

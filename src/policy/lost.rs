@@ -9,15 +9,13 @@ use regorus::unstable::{Module, Ref};
 
 use super::{
     data::Data,
+    dependencies::INVENTORIES,
     entries::{judges, outcome},
     files::{File, Form},
     graph::Graph,
     problem::Problem,
     references::{Node, Path, package},
 };
-
-/// The documents below `data` that no file gives.
-const NOT_FROM_FILES: [&str; 2] = ["inventory", "kubernetes"];
 
 /// Everything that refused files would have given.
 #[derive(Debug, Default)]
@@ -68,12 +66,9 @@ impl Lost {
 
     /// Returns the file that would give what stands at a path, or a part of it, if that is missing.
     pub(crate) fn at(&self, path: &[String], graph: &Graph<'_>, data: &Data) -> Option<&Arc<str>> {
-        if path.first().is_some_and(|key| NOT_FROM_FILES.contains(&key.as_str())) {
-            return None;
-        }
         let rule = self.rules.iter().find(|(rule, _)| rule.starts_with(path) || path.starts_with(rule));
         let place = || {
-            self.below.iter().find(|(below, _)| {
+            self.below.iter().filter(|_| !is_from_cluster(path)).find(|(below, _)| {
                 let found = || !graph.covered(path).is_empty() || data.has(path);
                 below.starts_with(path) || (path.starts_with(below) && !found())
             })
@@ -121,6 +116,11 @@ impl Lost {
     }
 }
 
+/// Whether the cache gives what is found at a path below `data`.
+pub(crate) fn is_from_cluster(path: &[String]) -> bool {
+    path.first().is_some_and(|key| INVENTORIES.contains(&key.as_str()))
+}
+
 /// Returns the package that a text says it is of.
 fn package_of(text: &str) -> Option<Path> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix("package "))?;
@@ -129,7 +129,7 @@ fn package_of(text: &str) -> Option<Path> {
 }
 
 /// Returns what the lines of a module seem to define: the names at the beginning of lines. Bodies are indented.
-fn names(text: &str) -> BTreeSet<&str> {
+pub(crate) fn names(text: &str) -> BTreeSet<&str> {
     const NO_NAMES: [&str; 8] = ["package", "import", "else", "not", "some", "every", "if", "default"];
     let lines = text.lines().map(|line| line.strip_prefix("default ").map_or(line, str::trim_start));
     let name = |line| {

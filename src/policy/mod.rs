@@ -13,6 +13,7 @@ mod entries;
 mod files;
 mod graph;
 mod guard;
+mod lint;
 mod load;
 mod lost;
 mod metadata;
