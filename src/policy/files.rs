@@ -13,7 +13,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Limits, adapt::Version, problem::Problem};
+use super::{Limits, Version, problem::Problem};
 
 /// Directories nested deeper are a mistake (or a loop that links cannot explain).
 const DEEPEST: usize = 32;
@@ -104,7 +104,7 @@ pub(crate) fn read(paths: &[PathBuf], limits: &Limits) -> (Vec<File>, Vec<Proble
 }
 
 /// Returns a path as the user would write it.
-fn shown(path: &Path) -> Arc<str> {
+pub(crate) fn shown(path: &Path) -> Arc<str> {
     let path = path.strip_prefix(".").unwrap_or(path);
     path.to_string_lossy().into()
 }

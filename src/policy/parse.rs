@@ -8,8 +8,8 @@ use regorus::{
 };
 
 use super::{
-    Limits,
-    adapt::{Adapted, Place, Unreadable, Version},
+    Limits, Version,
+    adapt::{Adapted, Place, Unreadable},
     files::File,
     guard,
     problem::Problem,
@@ -64,8 +64,8 @@ fn checked(file: &File, text: &str, limits: &Limits) -> Result<Vec<Token>, Probl
 pub(crate) fn engine(limits: &Limits) -> Engine {
     let mut engine = Engine::new();
     engine.set_policy_length_config(PolicyLengthConfig { max_col: limits.columns, ..PolicyLengthConfig::default() });
-    // What OPA does: a builtin that fails is undefined, not the end of the evaluation.
-    engine.set_strict_builtin_errors(false);
+    // What OPA does unless it is told to be strict: a builtin that fails is undefined, not the end of the evaluation.
+    engine.set_strict_builtin_errors(limits.strict);
     // `print` would write into kaudit's own stderr.
     engine.set_gather_prints(true);
     engine.set_execution_timer_config(limits.timer());

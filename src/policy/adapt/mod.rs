@@ -19,15 +19,15 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 
-pub(crate) use self::{
-    lexer::Unreadable,
-    syntax::{Place, Version},
-};
+pub(crate) use self::{lexer::Unreadable, syntax::Place};
 use self::{
     scopes::Fresh,
     syntax::{Module, Name},
 };
-use super::builtins::{self, Arity};
+use super::{
+    Version,
+    builtins::{self, Arity},
+};
 
 /// A module as the evaluator should get it.
 #[derive(Debug, Clone)]

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+pub(crate) use crate::policy::Version;
+
 /// A name as written.
 pub(crate) type Name = Rc<str>;
 
@@ -10,13 +12,6 @@ pub(crate) type Name = Rc<str>;
 pub(crate) struct Place {
     pub(crate) line: u32,
     pub(crate) column: u32,
-}
-
-/// The language that a module is written in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
-    V0,
-    V1,
 }
 
 #[derive(Debug, Clone)]

@@ -37,7 +37,8 @@ use super::{
     data::Data,
     files::File,
     load::{self, Purpose},
-    problem::{Problem, ProblemSeverity},
+    lost::Lost,
+    problem::Problem,
     unit::Unit,
 };
 use crate::{object::Kind, verdict::Source};
@@ -237,7 +238,7 @@ impl Loaded {
         }
         let modules: Vec<&File> = template.modules.iter().collect();
         let mut found = Vec::new();
-        let unit = load::unit(modules, &Data::default(), limits, &mut found, Purpose::Template);
+        let unit = load::unit(modules, &Data::default(), limits, Lost::default(), &mut found, Purpose::Template);
         problems.extend(found.into_iter().map(|problem| template.mend(document.file, problem)));
         let own = unit.as_ref().and_then(|(policies, _)| policies.first());
         if let Some((policies, _)) = &unit
@@ -309,6 +310,7 @@ impl Loaded {
                 name: Arc::clone(&constraint.policy),
                 dialect: Dialect::Gatekeeper,
                 source: file,
+                versions: own.versions.clone(),
                 metadata: Metadata::clone(&constraint.rule.metadata),
                 depends: Dependencies { namespace, ..own.depends },
                 rules: vec![constraint.rule.clone()],
@@ -356,9 +358,4 @@ impl Index {
         found.sort_unstable();
         found
     }
-}
-
-/// Whether a problem stops the load.
-pub(crate) fn refused(problem: &Problem) -> bool {
-    problem.severity == ProblemSeverity::Refused
 }

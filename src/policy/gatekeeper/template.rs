@@ -6,8 +6,7 @@ use regorus::unstable::{Module, Ref, Source, TokenKind};
 
 use super::{Document, annotations, document::Node, schema::Schema};
 use crate::policy::{
-    Limits, Metadata,
-    adapt::Version,
+    Limits, Metadata, Version,
     files::{File, Form},
     guard,
     problem::Problem,
