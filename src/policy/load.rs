@@ -191,7 +191,7 @@ fn read(
     let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, limits };
     problems.extend(checked.problems());
     if purpose == Purpose::Template {
-        problems.extend(gatekeeper::check(files, modules, &nodes));
+        problems.extend(gatekeeper::check(files, modules, &nodes, limits));
     }
     let (policies, groups) = read.policies();
     (policies, groups, problems)
