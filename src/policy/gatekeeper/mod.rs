@@ -296,7 +296,7 @@ impl Loaded {
         let place = |source: &mut Source| {
             // Modules whose lines are not those of the file have a name of their own.
             if source.file != document.file.shown {
-                *source = document.source();
+                *source = Source { line: template.line, ..document.source() };
             }
         };
         for definition in

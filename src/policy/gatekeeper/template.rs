@@ -7,6 +7,7 @@ use regorus::unstable::{Module, Ref, Source, Token, TokenKind};
 use super::{Document, annotations, document::Node, schema::Schema};
 use crate::policy::{
     Limits, Metadata,
+    data::number,
     files::{File, Form, Version},
     guard,
     problem::Problem,
@@ -26,7 +27,9 @@ pub(crate) struct Template {
     pub(crate) kind: Arc<str>,
     /// The entry module, then the libraries; none if there is no Rego in it.
     pub(crate) modules: Vec<File>,
-    /// Where the modules stand in the file.
+    /// Line that the entry module begins at.
+    pub(crate) line: u32,
+    /// Where the modules stand in the file, line by line.
     pub(crate) blocks: Vec<Block>,
     pub(crate) schema: Schema,
     pub(crate) metadata: Metadata,
@@ -81,6 +84,7 @@ pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<
     let mut template = Template {
         kind: said.into(),
         modules: Vec::new(),
+        line: node.at.line,
         blocks: Vec::new(),
         schema: Schema::new(node.at(&["spec", "crd", "spec", "validation"]), legacy),
         metadata: annotations::read(document, problems),
@@ -103,6 +107,7 @@ pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<
             return Err(document.problem(target, format!("ConstraintTemplate {said} has no Rego")).help(help));
         }
     };
+    template.line = source.get("rego").at.line;
     template.add(document, source.get("rego"), "rego", version, limits);
     for (index, library) in source.get("libs").items().iter().enumerate() {
         template.add(document, library, &format!("libs[{index}]"), version, limits);
@@ -144,7 +149,10 @@ impl Template {
 fn block(file: &str, node: &Node) -> Option<Block> {
     let text = node.text()?;
     let begin = node.at.line;
-    [begin, begin + 1].into_iter().filter(|first| *first > 0).find_map(|first| {
+    // Blank lines at its begin belong to the text, but not to what the reader points at.
+    let blank = text.lines().take_while(|line| line.trim().is_empty()).count();
+    let begins = [begin.saturating_sub(number(blank)), begin, begin + 1];
+    begins.into_iter().filter(|first| *first > 0).find_map(|first| {
         let mut lines = file.lines().skip(first as usize - 1);
         let mut indent = None;
         let mut last = first;
