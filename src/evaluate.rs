@@ -61,21 +61,23 @@ pub fn evaluate(job: &Job) -> Verdict {
         match Documents::read(job) {
             Err(why) => standing.push(unreadable(&why)),
             Ok(documents) => {
-                let ask = |moment, results: &mut Results| {
-                    Judge { limits: &set.limits, began, results }.all(job, &constraints, &documents, moment);
+                let ask = |moment, whom, results: &mut Results| {
+                    Judge { limits: &set.limits, began, whom, results }.all(job, &constraints, &documents, moment);
                 };
-                if !job.deleted {
-                    ask(Moment::Standing, &mut standing);
-                }
+                // Of a deleted object nothing stands; it is only asked for what is no news at its end.
+                ask(Moment::Standing, if job.deleted { Whom::LookAtChanges } else { Whom::All }, &mut standing);
                 if let Some(change) = Documents::change(job) {
-                    ask(change, &mut moments);
+                    ask(change, Whom::LookAtChanges, &mut moments);
                 }
             }
         }
     }
-    let (results, passed) = standing.finish();
+    let (mut results, mut passed) = standing.finish();
     let (mut moments, _) = moments.finish();
     moments.retain(|moment| !results.iter().any(|standing| results::same(standing, moment)));
+    if job.deleted {
+        (results, passed) = (Vec::new(), 0);
+    }
     Verdict {
         key: job.object.key.clone(),
         uid: job.object.uid.clone(),
@@ -100,7 +102,8 @@ pub fn evaluate_review(
     let review = value::from_tree(review).map_err(|why| why.to_string())?;
     let review = Review::given(&review, namespace.as_ref())?;
     let mut results = Results::default();
-    let mut judge = Judge { limits: &policies.limits, began: Instant::now(), results: &mut results };
+    let began = Instant::now();
+    let mut judge = Judge { limits: &policies.limits, began, whom: Whom::All, results: &mut results };
     for unit in &policies.units {
         unit.constraints.iter().for_each(|constraint| judge.constraint(unit, constraint, &review));
     }
@@ -120,29 +123,37 @@ fn unreadable(why: &str) -> Finding {
     }
 }
 
+/// Which policies are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    All,
+    LookAtChanges,
+}
+
 /// Judging of one object.
 struct Judge<'a> {
     limits: &'a Limits,
     began: Instant,
+    whom: Whom,
     results: &'a mut Results,
 }
 
 impl Judge<'_> {
     /// Asks all policies that have a say at a moment; `constraints` are those whose kind it is.
     fn all(&mut self, job: &Job, constraints: &[(usize, usize)], documents: &Documents<'_>, moment: Moment) {
-        let (set, standing) = (&*job.policies, moment == Moment::Standing);
+        let (set, all) = (&*job.policies, self.whom == Whom::All);
         for unit in set.units.iter().filter(|unit| unit.asks_everything()) {
             for group in &unit.groups {
                 match group.dialect {
-                    Dialect::Conftest if standing => self.group(unit, group, &documents.object, moment),
-                    Dialect::Admission if standing || group.entries.iter().any(|entry| entry.transition) => {
-                        self.group(unit, group, &documents.admission(moment), moment);
+                    Dialect::Conftest if all => self.group(unit, group, &documents.object),
+                    Dialect::Admission if all || group.entries.iter().any(|entry| entry.transition) => {
+                        self.group(unit, group, &documents.admission(moment));
                     }
                     _ => {}
                 }
             }
         }
-        let concerned = |(unit, _): &&(usize, usize)| standing || set.units[*unit].depends.transition;
+        let concerned = |(unit, _): &&(usize, usize)| all || set.units[*unit].depends.transition;
         let mut constraints = constraints.iter().filter(concerned).peekable();
         if constraints.peek().is_some() && !set.settings.exempts(&job.object.key, &documents.object) {
             let review = documents.review(moment);
@@ -153,9 +164,9 @@ impl Judge<'_> {
         }
     }
 
-    /// Asks for everything at once, and one by one if that fails; about a change only those that look at it.
-    fn group(&mut self, unit: &Unit, group: &Group, input: &Value, moment: Moment) {
-        let wanted = |entry: &Entry| moment == Moment::Standing || entry.transition;
+    /// Asks for everything at once, and one by one if that fails or not all are asked.
+    fn group(&mut self, unit: &Unit, group: &Group, input: &Value) {
+        let wanted = |entry: &Entry| self.whom == Whom::All || entry.transition;
         let together = group.entries.iter().all(wanted);
         let all = together.then(|| unit.ask(input, &group.all()).ok()).flatten();
         let answers: Vec<Result<Value, Failure>> = match all.as_ref().and_then(|all| all.as_array().ok()) {

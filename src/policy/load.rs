@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::BitOr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -70,18 +71,21 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     let (plain, found) = without_sources(plain, found, &files, library.has_templates());
     problems.extend(found);
     let Loaded { mut units, mut policies, unjudged, settings } = library.load(limits, point, &mut problems);
-    if let Some((own, unit)) = plain {
+    if let Some((own, mut unit)) = plain {
+        unit.depends = own.iter().map(|policy| policy.depends).fold(unit.depends, BitOr::bitor);
         policies.extend(own);
         units.insert(0, unit);
     }
     // Stable: the Constraints of one kind stay in order.
     policies.sort_by(|a, b| a.name.cmp(&b.name));
-    if policies.is_empty() && !problems.iter().any(Problem::is_refusal) {
+    // A test may be about a Constraint that has nothing to say there.
+    let nothing = policies.is_empty() && point == EnforcementPoint::Audit;
+    if nothing && !problems.iter().any(Problem::is_refusal) {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
-    if policies.is_empty() {
+    if nothing {
         return Err(LoadError::new(problems));
     }
     let constraints = Arc::new(Index::new(&units));
@@ -219,7 +223,7 @@ fn read(
     problems.extend(checked.problems());
     match purpose {
         Purpose::Directory => problems.extend(lint::warnings(&checked)),
-        Purpose::Template => problems.extend(gatekeeper::check(files, modules, nodes)),
+        Purpose::Template => problems.extend(gatekeeper::check(files, modules, nodes, limits)),
     }
     let (policies, groups) = read.policies();
     (policies, groups, problems)

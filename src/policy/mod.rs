@@ -30,6 +30,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     num::NonZeroU32,
+    ops::BitOr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -235,8 +236,15 @@ impl PolicySet {
     }
 
     /// Returns what the verdict on an object of this kind depends on beside the object.
-    pub fn dependencies(&self, _kind: &Kind) -> Dependencies {
-        self.policies.iter().fold(Dependencies::default(), |all, policy| all | policy.depends)
+    pub fn dependencies(&self, kind: &Kind) -> Dependencies {
+        let plain = self.policies.iter().filter(|policy| policy.dialect != Dialect::Gatekeeper);
+        let constraints = self.constraints.candidates(&self.units, kind).into_iter();
+        let constraints = constraints.map(|(unit, number)| {
+            let unit = &self.units[unit];
+            let namespace = unit.depends.namespace || unit.constraints[number].matching.needs_namespace();
+            Dependencies { namespace, ..unit.depends }
+        });
+        plain.map(|policy| policy.depends).chain(constraints).fold(Dependencies::default(), BitOr::bitor)
     }
 
     /// Returns how many rules judge each object.

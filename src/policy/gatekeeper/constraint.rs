@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use regorus::Value;
 
-use super::{Document, annotations, matching::Match, template::Template};
+use super::{
+    Document, annotations,
+    matching::{Match, is_subdomain},
+    template::Template,
+};
 use crate::{
     policy::{
         Metadata, Rule,
@@ -60,10 +64,10 @@ pub(crate) fn read(
 ) -> Option<Read> {
     let before = problems.len();
     let name = document.name().to_owned();
-    let label = format!("{} {name}", template.kind);
+    let label = document.label();
     if !is_subdomain(&name) {
         let message = format!("{} {name:?}: this is no name for an object", template.kind);
-        problems.push(document.problem(&document.node, message).help("use a-z, 0-9, - and . for metadata.name"));
+        problems.push(document.whole(message).help("use a-z, 0-9, - and . for metadata.name"));
     }
     let version = document.node.get("apiVersion").text().unwrap_or_default();
     if !matches!(version.rsplit('/').next(), Some("v1beta1" | "v1alpha1")) {
@@ -139,17 +143,6 @@ fn action(document: &Document<'_>, point: EnforcementPoint) -> Result<Option<Out
 fn unknown_action(document: &Document<'_>, node: &super::document::Node) -> Problem {
     let message = format!("{}: unknown action {}", document.label(), node.json());
     document.problem(node, message).help("use deny, warn, dryrun or scoped")
-}
-
-/// Whether it is a name as the API server wants it (RFC 1123 subdomain).
-fn is_subdomain(name: &str) -> bool {
-    let fits = |part: &str| {
-        !part.is_empty()
-            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(fits)
 }
 
 /// Makes a warning of a problem.
