@@ -67,6 +67,7 @@ fn unit(
                 return None;
             }
         };
+        let bare = engine.clone();
         let mut modules = Vec::new();
         files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, limits) {
             Ok(()) => {
@@ -90,7 +91,7 @@ fn unit(
         if refused {
             return None;
         }
-        let why = match Unit::new(engine, groups) {
+        let why = match Unit::new(engine, bare, groups) {
             Ok(unit) => return (!unprepared).then_some((policies, unit)),
             Err(why) => why,
         };
@@ -109,6 +110,7 @@ fn unit(
 fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
     let mut engine = parse::engine(limits);
     builtins::guard(&mut engine)?;
+    adapt::support(&mut engine)?;
     engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
     Ok(engine)
 }

@@ -282,7 +282,7 @@ impl Resolver<'_> {
         if let Some(path) = self.imports.get(text) {
             name.kind = path.kind.clone();
             move_to(name);
-        } else if self.package.rules.get(text).is_some_and(Option::is_none) {
+        } else if self.package.rules.get(text).is_some_and(|known| known.parameters.is_none()) {
             let rule = Key::Dot(name.at, Rc::clone(text));
             name.kind = match self.path.clone().kind {
                 Kind::Ref(head, mut keys) => {
