@@ -199,8 +199,8 @@ impl Unit {
         definition: &Definition,
     ) -> Result<Value, Failure> {
         let data = self.twice(input, |engine| {
-            let (module, rule) = same_rule(engine, definition)
-                .unwrap_or_else(|| (definition.module.clone(), definition.rule.clone()));
+            let (module, rule) =
+                same_rule(engine, definition).unwrap_or_else(|| (definition.module.clone(), definition.rule.clone()));
             engine.eval_rule_in_module(&module, &rule, false)
         })?;
         Ok(entry.path.iter().fold(data, |value, key| value[key.as_str()].clone()))

@@ -14,9 +14,9 @@ mod scopes;
 mod statements;
 mod syntax;
 mod terms;
-mod tolerant;
 #[cfg(test)]
 mod tests;
+mod tolerant;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -128,6 +128,9 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     scopes::resolve(&mut module, package, fresh);
     statements::templates(&mut module, fresh);
     negation::rewrite(&mut module, package, fresh);
+    statements::walks(&mut module, fresh);
+    statements::pairs(&mut module);
+    statements::replacements(&mut module, package, fresh);
     statements::self_references(&mut module);
     statements::outputs(&mut module, package, outline);
     statements::minus(&mut module);

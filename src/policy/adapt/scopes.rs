@@ -104,7 +104,10 @@ impl Resolver<'_> {
             self.expr(parameter);
         }
         let Rule { name, contains, first, others, .. } = rule;
-        self.scopes.push(scope_of(first.body.as_mut(), &mut [contains.as_mut(), first.value.as_mut().map(|(_, value)| value)]));
+        self.scopes.push(scope_of(
+            first.body.as_mut(),
+            &mut [contains.as_mut(), first.value.as_mut().map(|(_, value)| value)],
+        ));
         if let Some(body) = &mut first.body {
             self.body(body);
         }
@@ -323,7 +326,7 @@ fn flatten(expr: &mut Expr) {
     {
         let mut all = std::mem::take(first);
         all.append(keys);
-        let inner = std::mem::replace(&mut **inner, Expr::scalar(expr.at, "null"));
+        let inner = inner.take();
         expr.kind = Kind::Ref(Box::new(inner), all);
     }
 }

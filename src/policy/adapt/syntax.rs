@@ -86,8 +86,17 @@ pub(crate) enum What {
     Not(Expr),
     /// `some x, y`.
     Some(Vec<(Place, Name)>),
-    SomeIn { key: Option<Expr>, value: Expr, collection: Expr },
-    Every { key: Option<Name>, value: Name, collection: Expr, body: Body },
+    SomeIn {
+        key: Option<Expr>,
+        value: Expr,
+        collection: Expr,
+    },
+    Every {
+        key: Option<Name>,
+        value: Name,
+        collection: Expr,
+        body: Body,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -110,7 +119,11 @@ pub(crate) enum Kind {
     Comprehension(Box<Comprehension>),
     /// Also `=` and `:=`, which stand in statements only.
     Binary(&'static str, Place, Box<Expr>, Box<Expr>),
-    In { key: Option<Box<Expr>>, value: Box<Expr>, collection: Box<Expr> },
+    In {
+        key: Option<Box<Expr>>,
+        value: Box<Expr>,
+        collection: Box<Expr>,
+    },
     Minus(Box<Expr>),
     Template(Vec<Piece>),
 }
@@ -169,6 +182,12 @@ impl Expr {
         let keys: Vec<Key> = names.map(|name| Key::Dot(at, name.into())).collect();
         let function = if keys.is_empty() { head } else { Self::new(at, Kind::Ref(Box::new(head), keys)) };
         Self::new(at, Kind::Call(Box::new(function), arguments))
+    }
+
+    /// Takes an expression away to put it somewhere else.
+    pub(crate) fn take(&mut self) -> Self {
+        let null = Self::scalar(self.at, "null");
+        std::mem::replace(self, null)
     }
 
     /// The name, if it is nothing else.

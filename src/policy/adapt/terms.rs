@@ -11,8 +11,7 @@ use super::{
 type Read<T> = Result<T, Unreadable>;
 
 /// Operators from the weakest to the strongest; all are left-associative.
-const OPERATORS: &[&[&str]] =
-    &[&["==", "!=", "<", "<=", ">", ">="], &["|"], &["&"], &["+", "-"], &["*", "/", "%"]];
+const OPERATORS: &[&[&str]] = &[&["==", "!=", "<", "<=", ">", ">="], &["|"], &["&"], &["+", "-"], &["*", "/", "%"]];
 
 /// The longest chain of operators; a tree of it is walked with the stack.
 const LONGEST: usize = 1_000;
@@ -79,10 +78,10 @@ impl Parser {
             let at = parser.place();
             if parser.token().is("-") {
                 parser.advance();
-                if parser.token().kind == TokenKind::Number {
-                    let text = format!("-{}", parser.token().text);
-                    parser.advance();
-                    return Ok(Expr::scalar(at, &text));
+                if parser.token().kind == TokenKind::Number || parser.token().is(".") {
+                    if let Kind::Scalar(text) = parser.head()?.kind {
+                        return Ok(Expr::scalar(at, &format!("-{text}")));
+                    }
                 }
                 let inner = parser.term()?;
                 return Ok(Expr::new(at, Kind::Minus(Box::new(inner))));
@@ -119,6 +118,15 @@ impl Parser {
                 Kind::Name(name)
             }
             TokenKind::Template(_) => self.template()?,
+            TokenKind::Symbol if token.is(".") => {
+                self.advance();
+                if self.token().kind != TokenKind::Number || !self.token().adjacent {
+                    return Err(self.unexpected());
+                }
+                let kind = Kind::Scalar(format!("0.{}", self.token().text).into());
+                self.advance();
+                kind
+            }
             TokenKind::Symbol if token.is("(") => {
                 self.advance();
                 let mut inner = self.expression()?;
@@ -192,9 +200,7 @@ impl Parser {
         }
         let may_be_comprehension = !self.take_if(",");
         let first = self.term()?;
-        if may_be_comprehension
-            && let Some(body) = self.behind_bar("]")?
-        {
+        if may_be_comprehension && let Some(body) = self.behind_bar("]")? {
             return Ok(comprehension(Form::Array, None, first, body));
         }
         let first = self.item_from(Some(first))?;
@@ -233,9 +239,7 @@ impl Parser {
         }
         let may_be_comprehension = !self.take_if(",");
         let first = self.term()?;
-        if may_be_comprehension
-            && let Some(body) = self.behind_bar("}")?
-        {
+        if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
             return Ok(comprehension(Form::Set, None, first, body));
         }
         let first = self.item_from(Some(first))?;
@@ -243,9 +247,7 @@ impl Parser {
             return Ok(Kind::Set(self.rest_of_list("}", first)?));
         }
         let value = self.term()?;
-        if may_be_comprehension
-            && let Some(body) = self.behind_bar("}")?
-        {
+        if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
             return Ok(comprehension(Form::Object, Some(first), value, body));
         }
         let mut fields = vec![(first, self.item_from(Some(value))?)];

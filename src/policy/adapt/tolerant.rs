@@ -20,9 +20,12 @@ const COLLECTION: &str = "kaudit_generated.collection";
 /// `operand(operator, x, y)` is `x` if `x operator y` can be computed.
 const OPERAND: &str = "kaudit_generated.operand";
 
+/// `pair(key, value, xs)` is `key, value in xs`.
+pub(crate) const PAIR: &str = "kaudit_generated.pair";
+
 /// Whether the adapter writes calls of a function of this name.
 pub(crate) fn introduces(name: &str) -> bool {
-    matches!(name, COLLECTION | OPERAND)
+    matches!(name, COLLECTION | OPERAND | PAIR)
 }
 
 /// Adds the extensions that adapted modules may call.
@@ -43,7 +46,23 @@ pub(crate) fn support(engine: &mut Engine) -> Result<()> {
             Ok([operator, left, right]) if fits(operator.as_string()?, &left, &right) => Ok(left),
             _ => Ok(Value::Undefined),
         }),
+    )?;
+    engine.add_extension(
+        PAIR.to_owned(),
+        3,
+        Box::new(|arguments| match <[Value; 3]>::try_from(arguments) {
+            Ok([key, value, collection]) => Ok(Value::from(is_pair(&key, &value, &collection))),
+            Err(_) => Ok(Value::Undefined),
+        }),
     )
+}
+
+fn is_pair(key: &Value, value: &Value, collection: &Value) -> bool {
+    match collection {
+        Value::Set(items) => key == value && items.contains(value),
+        Value::Array(_) | Value::Object(_) => collection[key] == *value,
+        _ => false,
+    }
 }
 
 fn fits(operator: &str, left: &Value, right: &Value) -> bool {
@@ -85,7 +104,7 @@ fn rewrite(rule: &mut Rule) {
                 && !matches!(collection.kind, Kind::Array(_) | Kind::Set(_) | Kind::Object(_) | Kind::Comprehension(_))
                 && !is_call(collection, COLLECTION)
             {
-                let inner = std::mem::replace(collection, Expr::scalar(collection.at, "null"));
+                let inner = collection.take();
                 *collection = Expr::call(inner.at, COLLECTION, vec![inner]);
             }
         }
@@ -96,7 +115,7 @@ fn rewrite(rule: &mut Rule) {
         };
         if !is_call(left, OPERAND) {
             let at = left.at;
-            let inner = std::mem::replace(&mut **left, Expr::scalar(at, "null"));
+            let inner = left.take();
             let operator = Expr::scalar(at, &format!("\"{operator}\""));
             **left = Expr::call(at, OPERAND, vec![operator, inner, (**right).clone()]);
         }
