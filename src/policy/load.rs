@@ -143,6 +143,7 @@ pub(crate) fn unit(
                 return None;
             }
         };
+        let bare = engine.clone();
         let mut modules = Vec::new();
         files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, limits) {
             Ok(()) => {
@@ -168,7 +169,7 @@ pub(crate) fn unit(
             found.iter().filter(|problem| problem.is_refusal()).map(|problem| Arc::clone(&problem.file)).collect();
         problems.extend(found);
         if refused.is_empty() {
-            let why = match Unit::new(engine, groups) {
+            let why = match Unit::new(engine, bare, groups) {
                 Ok(unit) => return Some((policies, unit)),
                 Err(why) => why,
             };
@@ -192,6 +193,7 @@ pub(crate) fn unit(
 fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
     let mut engine = parse::engine(limits);
     builtins::guard(&mut engine)?;
+    adapt::support(&mut engine)?;
     engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
     Ok(engine)
 }
