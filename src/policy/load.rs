@@ -1,6 +1,10 @@
 //! From paths to a [`PolicySet`], with every problem on the way.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use regorus::{
     Engine,
@@ -9,11 +13,12 @@ use regorus::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Dialect, Limits, PolicySet, builtins,
+    Dialect, Limits, Policy, PolicySet, builtins,
     check::Checked,
     data::Data,
     entries::{Annotations, Reading},
     files::{self, File, Form},
+    gatekeeper::{self, EnforcementPoint, Index, Library, Loaded},
     graph::Graph,
     guard, lint,
     lost::Lost,
@@ -25,49 +30,104 @@ use super::{
 };
 use crate::verdict::Digest;
 
+/// What modules are loaded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// All `.rego` files together; rules judge by their names.
+    Directory,
+    /// One Gatekeeper template; the first module has the rule that judges.
+    Template,
+}
+
 /// Loads what can be loaded; the set's problems tell what was refused.
-pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<PolicySet, LoadError> {
+pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(paths, limits);
     if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
         return Err(LoadError { problems });
     }
+    let mut lost = Lost::default();
+    problems.iter().for_each(|unread| lost.unread(&unread.file));
     let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
     problems.extend(tests.iter().filter_map(lint::test_file));
-    let mut lost = Lost::default();
-    problems.iter().filter(|problem| problem.is_refusal()).for_each(|unread| lost.unread(&unread.file));
+    let suites = gatekeeper::suites(&files);
     let mut data = Data::default();
+    let mut library = Library::default();
     for file in files.iter().filter(|file| file.form != Form::Rego) {
+        let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
         let before = problems.len();
-        data.add(file, &mut problems);
-        if problems[before..].iter().any(Problem::is_refusal) {
-            lost.unparsed(file);
+        if !library.add(file, example, &mut problems) {
+            data.add(file, example, &mut problems);
+            if problems[before..].iter().any(Problem::is_refusal) {
+                lost.unparsed(file);
+            }
         }
     }
     let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
-    let loaded = unit(modules, &data, limits, lost, &mut problems).filter(|(policies, _)| !policies.is_empty());
-    if loaded.is_none() && !problems.iter().any(Problem::is_refusal) {
+    let mut found = Vec::new();
+    let plain = unit(modules, &data, limits, lost, &mut found, Purpose::Directory);
+    let (plain, found) = without_sources(plain, found, &files, library.has_templates());
+    problems.extend(found);
+    let Loaded { mut units, mut policies, unjudged, settings } = library.load(limits, point, &mut problems);
+    if let Some((own, unit)) = plain {
+        policies.extend(own);
+        units.insert(0, unit);
+    }
+    // Stable: the Constraints of one kind stay in order.
+    policies.sort_by(|a, b| a.name.cmp(&b.name));
+    let refused = problems.iter().any(Problem::is_refusal);
+    // A test may be about a Constraint that has nothing to say there.
+    if policies.is_empty() && !refused && point == EnforcementPoint::Audit {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
-    match loaded {
-        Some((policies, unit)) => {
-            Ok(PolicySet { digest: digest(&files), policies, problems, limits: *limits, units: vec![unit] })
-        }
-        None => Err(LoadError::new(problems)),
+    if policies.is_empty() && problems.iter().any(Problem::is_refusal) {
+        return Err(LoadError::new(problems));
     }
+    let constraints = Arc::new(Index::new(&units));
+    let digest = digest(&files);
+    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints })
+}
+
+/// Takes out the packages that are the source of a template: they only judge from inside of one.
+fn without_sources(
+    plain: Option<(Vec<Policy>, Unit)>,
+    mut problems: Vec<Problem>,
+    files: &[File],
+    templates: bool,
+) -> (Option<(Vec<Policy>, Unit)>, Vec<Problem>) {
+    let Some((mut policies, mut unit)) = plain else { return (None, problems) };
+    policies.retain(|policy| {
+        let (Dialect::Gatekeeper, Some(rule)) = (policy.dialect, policy.rules.first()) else { return true };
+        let text = files.iter().find(|file| file.shown == rule.source.file).map_or("", |file| &file.text);
+        let reads = format!("package {} reads input.review or input.parameters", policy.name);
+        let problem = if templates {
+            let message = format!("{reads}: it is the source of a template and not judged by itself");
+            Problem::warning(&rule.source.file, message)
+        } else {
+            let message = format!("{reads}, as a Gatekeeper template does");
+            let help = "add its ConstraintTemplate and Constraints to the policy paths, or read the object as input \
+                        (conftest) or input.request.object";
+            Problem::refused(&rule.source.file, message).help(help)
+        };
+        problems.push(problem.at(text, rule.source.line, 1));
+        false
+    });
+    unit.groups.retain(|group| group.dialect != Dialect::Gatekeeper);
+    (Some((policies, unit)), problems)
 }
 
 /// Loads one unit of the files that are in order; `None` if there are none.
 ///
 /// What is refused is left out with all that uses it, and the rest is looked at again, until all of it is in order.
-fn unit(
+pub(crate) fn unit(
     mut files: Vec<&File>,
     data: &Data,
     limits: &Limits,
     mut lost: Lost,
     problems: &mut Vec<Problem>,
-) -> Option<(Vec<super::Policy>, Unit)> {
+    purpose: Purpose,
+) -> Option<(Vec<Policy>, Unit)> {
     let mut first = true;
     while !files.is_empty() {
         let mut engine = match engine(data, limits) {
@@ -89,8 +149,11 @@ fn unit(
                 false
             }
         });
+        if files.is_empty() {
+            break;
+        }
         let nodes = references::read(&modules, &lost);
-        let (policies, groups, mut found) = read(&files, &modules, &nodes, data, &lost, limits);
+        let (policies, groups, mut found) = read(&files, &modules, &nodes, data, &lost, limits, purpose);
         // Warnings are about the files as they were written, not about what is left of them.
         found.retain(|problem| first || problem.is_refusal());
         first = false;
@@ -131,7 +194,8 @@ fn read(
     data: &Data,
     lost: &Lost,
     limits: &Limits,
-) -> (Vec<super::Policy>, Vec<super::unit::Group>, Vec<Problem>) {
+    purpose: Purpose,
+) -> (Vec<Policy>, Vec<super::unit::Group>, Vec<Problem>) {
     let mut problems = Vec::new();
     let annotations: Vec<Annotations> = files
         .iter()
@@ -143,22 +207,15 @@ fn read(
         })
         .collect();
     let graph = Graph::new(nodes);
-    let read = Reading { files, modules, annotations: &annotations, nodes, graph: &graph };
+    let read = Reading { files, modules, annotations: &annotations, nodes, graph: &graph, purpose };
     let entries = read.entries().into_values().flatten().collect();
     let checked = Checked { files, modules, nodes, graph: &graph, data, lost, entries: &entries, limits };
     problems.extend(checked.problems());
-    problems.extend(lint::warnings(&checked));
-    let (policies, groups) = read.policies();
-    for policy in policies.iter().filter(|policy| policy.dialect == Dialect::Gatekeeper) {
-        let Some(rule) = policy.rules.first() else { continue };
-        let message =
-            format!("package {} reads input.review or input.parameters, as a Gatekeeper template does", policy.name);
-        let help =
-            "Gatekeeper policies are not supported yet; read the object as input (conftest) or input.request.object";
-        let problem = Problem::refused(&rule.source.file, message).help(help);
-        let text = files.iter().find(|file| file.shown == rule.source.file).map_or("", |file| &file.text);
-        problems.push(problem.at(text, rule.source.line, 1));
+    match purpose {
+        Purpose::Directory => problems.extend(lint::warnings(&checked)),
+        Purpose::Template => problems.extend(gatekeeper::check(files, modules, nodes)),
     }
+    let (policies, groups) = read.policies();
     (policies, groups, problems)
 }
 

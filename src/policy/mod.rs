@@ -11,6 +11,7 @@ mod dependencies;
 mod dialect;
 mod entries;
 mod files;
+pub mod gatekeeper;
 mod graph;
 mod guard;
 mod lint;
@@ -28,7 +29,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     num::NonZeroU32,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -36,7 +37,6 @@ use std::{
 use regorus::utils::limits::ExecutionTimerConfig;
 use serde::Serialize;
 
-use self::unit::Unit;
 pub use self::{
     dependencies::Dependencies,
     dialect::Dialect,
@@ -44,6 +44,7 @@ pub use self::{
     metadata::{Metadata, RelatedResource},
     problem::{LoadError, Problem, ProblemSeverity, summed_up},
 };
+use self::{gatekeeper::EnforcementPoint, unit::Unit};
 use crate::{
     object::Kind,
     verdict::{Digest, Outcome, Source},
@@ -60,7 +61,13 @@ pub struct PolicySet {
     pub problems: Vec<Problem>,
     /// What evaluation is bounded by.
     pub limits: Limits,
+    /// Templates and Constraints that judge nothing.
+    pub unjudged: Vec<gatekeeper::Unjudged>,
+    /// What Gatekeeper's own settings among the policies say.
+    pub settings: gatekeeper::Settings,
     pub(crate) units: Vec<Unit>,
+    /// Which Constraints of the units can match which kinds.
+    pub(crate) constraints: Arc<gatekeeper::Index>,
 }
 
 /// One package with rules that judge.
@@ -180,7 +187,16 @@ impl PolicySet {
     /// # Errors
     /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
     pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
-        load::load(paths, limits)
+        load::load(paths, limits, EnforcementPoint::Audit)
+    }
+
+    /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
+    /// `gator`.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
+    pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
+        load::load(&[template.to_owned(), constraint.to_owned()], limits, EnforcementPoint::Gator)?.whole()
     }
 
     /// Returns the set if nothing was refused.
