@@ -10,7 +10,7 @@ use super::{
     text::{BOLD, DIM, Paint, columns_of, count, shown_line, style_of, wrap},
 };
 use crate::{
-    policy::{Dependencies, LoadError, Policy, PolicySet, Problem, Rule, Version},
+    policy::{Dependencies, LoadError, Policy, PolicySet, Problem, Rule, Version, gatekeeper::Unjudged},
     verdict::{Outcome, Severity, Source},
 };
 
@@ -31,6 +31,8 @@ pub struct PolicyList {
     pub summary: PolicyCounts,
     /// The policies that are judged by; sorted by name.
     pub policies: Vec<ListedPolicy>,
+    /// Templates and Constraints that judge nothing, although they are in order; sorted by name.
+    pub not_judged: Vec<Unjudged>,
     /// What is wrong; sorted by file and line.
     pub problems: Vec<Problem>,
 }
@@ -95,7 +97,8 @@ impl PolicyList {
         // What is wrong with the files as they are now; what was wrong before has no place in them.
         let problems = newer.map_or(&policies.problems, |newer| &newer.problems);
         let list = Self::of(listed, problems.clone());
-        Self { digest: policies.digest.to_string(), up_to_date: newer.is_none(), ..list }
+        let (digest, not_judged) = (policies.digest.to_string(), policies.unjudged.clone());
+        Self { digest, up_to_date: newer.is_none(), not_judged, ..list }
     }
 
     /// Lists what is wrong where nothing was loaded.
@@ -119,6 +122,7 @@ impl PolicyList {
             up_to_date: true,
             summary,
             policies,
+            not_judged: Vec::new(),
             problems,
         }
     }
@@ -180,6 +184,14 @@ pub fn render_text(list: &PolicyList, options: &RenderOptions, out: &mut dyn io:
         }
     }
     if !rows.is_empty() {
+        writeln!(out)?;
+    }
+    for Unjudged { name, reason, source } in &list.not_judged {
+        let words = paint.with(style_of(Outcome::Warn), "not judged by:");
+        let place = shown_line(&format!("{}:{}", source.file, source.line));
+        writeln!(out, "{words} {}  {}  {}", shown_line(name), paint.with(DIM, &place), shown_line(reason))?;
+    }
+    if !list.not_judged.is_empty() {
         writeln!(out)?;
     }
     writeln!(out, "{}", closing_line(&list.summary, paint))

@@ -18,6 +18,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::Serialize;
+
 pub use self::{
     config::{GroupVersionKind, Settings},
     constraint::EnforcementPoint,
@@ -44,7 +46,7 @@ use super::{
 use crate::{object::Kind, verdict::Source};
 
 /// A template or Constraint that judges nothing, and why. Someone wrote it to be judged by.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Unjudged {
     /// `ConstraintTemplate k8sfoo` or `K8sFoo all-pods`.
     pub name: String,
