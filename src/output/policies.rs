@@ -10,7 +10,7 @@ use super::{
     text::{BOLD, DIM, Paint, columns_of, count, shown_line, style_of, wrap},
 };
 use crate::{
-    policy::{Dependencies, LoadError, Policy, PolicySet, Problem, Rule, Version, gatekeeper::Unjudged},
+    policy::{Dependencies, Dialect, LoadError, Policy, PolicySet, Problem, Rule, Version, gatekeeper::Unjudged},
     verdict::{Outcome, Severity, Source},
 };
 
@@ -60,7 +60,7 @@ pub struct ListedPolicy {
     pub dialect: String,
     /// The versions of Rego that it is written in.
     pub rego: BTreeSet<Version>,
-    /// Where its first rule stands.
+    /// Where its first rule stands, or the Constraint.
     pub source: Source,
     /// What it says of itself.
     #[serde(flatten)]
@@ -130,12 +130,11 @@ impl PolicyList {
 
 impl From<&Policy> for ListedPolicy {
     fn from(policy: &Policy) -> Self {
-        let first = policy.rules.iter().map(|rule| &rule.source).min();
         Self {
             name: policy.name.to_string(),
             dialect: policy.dialect.to_string(),
             rego: policy.versions.clone(),
-            source: first.cloned().unwrap_or_else(|| Source { file: Arc::clone(&policy.source), line: 0 }),
+            source: Source { file: Arc::clone(&policy.source), line: policy.line },
             about: About::from(&policy.metadata),
             depends_on: words(policy.depends),
             rules: policy.rules.iter().map(ListedRule::from).collect(),
@@ -187,9 +186,8 @@ pub fn render_text(list: &PolicyList, options: &RenderOptions, out: &mut dyn io:
         writeln!(out)?;
     }
     for Unjudged { name, reason, source } in &list.not_judged {
-        let words = paint.with(style_of(Outcome::Warn), "not judged by:");
-        let place = shown_line(&format!("{}:{}", source.file, source.line));
-        writeln!(out, "{words} {}  {}  {}", shown_line(name), paint.with(DIM, &place), shown_line(reason))?;
+        let words = paint.with(style_of(Outcome::Warn), "not judged:");
+        writeln!(out, "{words} {}  {}  {}", shown_line(name), paint.with(DIM, &place(source)), shown_line(reason))?;
     }
     if !list.not_judged.is_empty() {
         writeln!(out)?;
@@ -226,7 +224,7 @@ fn rows(policy: &ListedPolicy) -> Vec<Row> {
             rule.result.word().to_owned(),
             rule.about.severity.map_or("-", Severity::word).to_owned(),
             once(&if policy.depends_on.is_empty() { "-".to_owned() } else { policy.depends_on.join(", ") }),
-            shown_line(&format!("{}:{}", rule.source.file, rule.source.line)),
+            place(if is_constraint(policy) { &policy.source } else { &rule.source }),
         ];
         let plain = Style::new();
         Row { cells, styles: [BOLD, plain, plain, plain, style_of(rule.result), plain, plain, DIM] }
@@ -237,7 +235,18 @@ fn rows(policy: &ListedPolicy) -> Vec<Row> {
 /// Returns what else there is to say of a policy, by name.
 fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
     let title = policy.about.title.as_deref().or(policy.about.description.as_deref());
-    title.map(|title| ("about", title.lines().next().unwrap_or_default().to_owned())).into_iter().collect()
+    let title = title.map(|title| ("about", title.lines().next().unwrap_or_default().to_owned()));
+    let template = policy.rules.first().filter(|_| is_constraint(policy)).map(|rule| ("rule", place(&rule.source)));
+    title.into_iter().chain(template).collect()
+}
+
+/// A Constraint stands elsewhere than the rule of its template.
+fn is_constraint(policy: &ListedPolicy) -> bool {
+    policy.dialect == Dialect::Gatekeeper.to_string()
+}
+
+fn place(source: &Source) -> String {
+    shown_line(&format!("{}:{}", source.file, source.line))
 }
 
 /// The widths of the columns.

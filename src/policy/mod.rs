@@ -79,8 +79,10 @@ pub struct Policy {
     pub dialect: Dialect,
     /// The versions of Rego that its modules are written in.
     pub versions: BTreeSet<Version>,
-    /// The file that its first rule is in.
+    /// The file that its first rule is in, or the Constraint.
     pub source: Arc<str>,
+    /// Where it stands there, from 1.
+    pub line: u32,
     /// What the package says of itself.
     pub metadata: Metadata,
     /// What its results depend on beside the object.

@@ -323,12 +323,13 @@ impl Loaded {
         let mut source = own.rules[0].source.clone();
         place(&mut source);
         for constraint in &mut constraints {
-            let file = std::mem::replace(&mut constraint.rule.source, source.clone()).file;
+            let own_source = std::mem::replace(&mut constraint.rule.source, source.clone());
             let namespace = own.depends.namespace || constraint.matching.needs_namespace();
             self.policies.push(Policy {
                 name: Arc::clone(&constraint.policy),
                 dialect: Dialect::Gatekeeper,
-                source: file,
+                source: own_source.file,
+                line: own_source.line,
                 metadata: Metadata::clone(&constraint.rule.metadata),
                 versions: own.versions.clone(),
                 depends: Dependencies { namespace, ..own.depends },
