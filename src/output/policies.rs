@@ -273,7 +273,8 @@ impl Columns {
     }
 
     fn write(&self, row: &Row, paint: Paint, out: &mut dyn io::Write) -> io::Result<()> {
-        let cells: Vec<Vec<String>> = row.cells.iter().zip(self.0).map(|(cell, width)| wrap(cell, width)).collect();
+        let cells: Vec<Vec<String>> =
+            row.cells.iter().zip(self.0).map(|(cell, width)| wrap_name(cell, width)).collect();
         for line in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
             let mut text = String::new();
             let mut blank = 0;
@@ -292,6 +293,22 @@ impl Columns {
     }
 }
 
+/// Cuts names and paths behind what joins their parts, where they are too long for one line.
+fn wrap_name(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for part in text.split_inclusive(['.', '/', '_', '-', ' ']) {
+        let used = lines.last().map_or(0, |line| columns_of(line));
+        if used + columns_of(part.trim_end()) > width {
+            lines.retain(|line| !line.is_empty());
+            lines.extend(wrap(part, width));
+        } else if let Some(line) = lines.last_mut() {
+            line.push_str(part);
+        }
+    }
+    lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
+    lines
+}
+
 fn closing_line(summary: &PolicyCounts, paint: Paint) -> String {
     let policies = match summary.policies {
         1 => "1 policy".to_owned(),
@@ -307,4 +324,55 @@ fn closing_line(summary: &PolicyCounts, paint: Paint) -> String {
         text = format!("{text}; {}", paint.with(style_of(Outcome::Warn), &warnings));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(name: &str, result: Outcome, severity: Option<Severity>) -> ListedRule {
+        let source = Source { file: "policies/a/rather/long/way/down/images.rego".into(), line: 17 };
+        ListedRule { name: name.into(), result, source, about: About { severity, ..About::default() } }
+    }
+
+    fn list() -> PolicyList {
+        let title =
+            "What may run here, told at such a length that nobody would like to read it all on one line of a screen";
+        let images = ListedPolicy {
+            name: "company.platform.security.images".into(),
+            dialect: "conftest".into(),
+            rego: [Version::V0, Version::V1].into(),
+            source: Source { file: "policies/a/rather/long/way/down/images.rego".into(), line: 17 },
+            about: About { title: Some(title.into()), ..About::default() },
+            depends_on: vec!["inventory", "namespace", "clock", "transition"],
+            rules: vec![
+                rule("deny_images_that_nobody_has_signed", Outcome::Fail, Some(Severity::Critical)),
+                rule("warn_\u{1b}[31m", Outcome::Warn, None),
+            ],
+        };
+        let problem = Problem::refused(&"b.rego".into(), "broken");
+        PolicyList::of(vec![images], vec![Problem::warning(&"a.rego".into(), "x"), problem.clone(), problem])
+    }
+
+    fn text(width: usize) -> String {
+        let mut out = Vec::new();
+        render_text(&list(), &RenderOptions { color: false, width }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_table_fits_where_it_is_shown() {
+        for width in [100, 120] {
+            let text = text(width);
+            assert!(text.lines().all(|line| columns_of(line) <= width), "{text}");
+        }
+        insta::assert_snapshot!("list_100_columns", text(100));
+        // Nothing is lost of what cannot be made narrower.
+        insta::assert_snapshot!("list_20_columns", text(20));
+    }
+
+    #[test]
+    fn counts_are_of_files() {
+        assert_eq!(list().summary, PolicyCounts { policies: 1, rules: 2, refused: 1, warnings: 1 });
+    }
 }

@@ -46,7 +46,9 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
         return Err(LoadError { problems });
     }
     let mut lost = Lost::default();
-    problems.iter().for_each(|unread| lost.unread(&unread.file));
+    for unread in &problems {
+        lost.unread(&unread.file);
+    }
     let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
     problems.extend(tests.iter().filter_map(lint::test_file));
     let suites = gatekeeper::suites(&files);
