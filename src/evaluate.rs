@@ -24,7 +24,7 @@ use crate::{
     policy::{
         Dialect, Limits, PolicySet,
         gatekeeper::column,
-        unit::{Entry, Failure, Group, Unit},
+        unit::{Entry, Failure, Group, LARGEST_ANSWER, Unit},
         value,
     },
     verdict::{Finding, Outcome, Source, Verdict},
@@ -251,6 +251,7 @@ impl Judge<'_> {
             },
             Failure::Panicked => "the evaluator failed on this rule".to_owned(),
             Failure::TimedOut => format!("took longer than {}", seconds(self.limits.evaluation)),
+            Failure::TooLarge => format!("says more than {} MiB about one object", LARGEST_ANSWER >> 20),
             Failure::OutOfTime => {
                 format!("not evaluated: the rules before it took longer than {}", seconds(self.limits.object))
             }

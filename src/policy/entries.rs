@@ -97,6 +97,7 @@ impl Reading<'_> {
                 dialect,
                 versions: self.versions(&package),
                 source: Arc::clone(&first.rule.source.file),
+                line: first.rule.source.line,
                 metadata: self.package_metadata(&package),
                 depends,
                 rules: entries.iter().map(|entry| entry.rule.clone()).collect(),

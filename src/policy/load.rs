@@ -48,16 +48,18 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
         return Err(LoadError { problems });
     }
+    let mut lost = Lost::default();
+    for unread in &problems {
+        lost.unread(&unread.file);
+    }
     let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
     problems.extend(tests.iter().filter_map(lint::test_file));
     let suites = gatekeeper::suites(&files);
-    let mut lost = Lost::default();
-    problems.iter().filter(|problem| problem.is_refusal()).for_each(|unread| lost.unread(&unread.file));
     let mut data = Data::default();
     let mut library = Library::default();
     for file in files.iter().filter(|file| file.form != Form::Rego) {
-        let before = problems.len();
         let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
+        let before = problems.len();
         if !library.add(file, example, &mut problems) {
             data.add(file, example, &mut problems);
             if problems[before..].iter().any(Problem::is_refusal) {
@@ -78,14 +80,14 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     }
     // Stable: the Constraints of one kind stay in order.
     policies.sort_by(|a, b| a.name.cmp(&b.name));
+    let refused = problems.iter().any(Problem::is_refusal);
     // A test may be about a Constraint that has nothing to say there.
-    let nothing = policies.is_empty() && point == EnforcementPoint::Audit;
-    if nothing && !problems.iter().any(Problem::is_refusal) {
+    if policies.is_empty() && !refused && point == EnforcementPoint::Audit {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
-    if nothing {
+    if policies.is_empty() && problems.iter().any(Problem::is_refusal) {
         return Err(LoadError::new(problems));
     }
     let constraints = Arc::new(Index::new(&units));
@@ -156,8 +158,8 @@ pub(crate) fn unit(
                 false
             }
         });
-        if purpose == Purpose::Template && files.len() < adapted.len() {
-            return None;
+        if files.is_empty() || (purpose == Purpose::Template && files.len() < adapted.len()) {
+            break;
         }
         let sources: Vec<&File> = files.iter().map(|(file, _)| *file).collect();
         let nodes = references::read(&modules, &lost);

@@ -81,8 +81,10 @@ pub struct Policy {
     pub dialect: Dialect,
     /// The versions of Rego that its modules are written in.
     pub versions: BTreeSet<Version>,
-    /// The file that its first rule is in.
+    /// The file that its first rule is in, or the Constraint.
     pub source: Arc<str>,
+    /// Where it stands there, from 1.
+    pub line: u32,
     /// What the package says of itself.
     pub metadata: Metadata,
     /// What its results depend on beside the object.
@@ -184,6 +186,14 @@ impl PolicySet {
         Self::load_partly(paths, limits)?.whole()
     }
 
+    /// Loads the policies under `paths` that are in order; [`Self::refused`] tells the others.
+    ///
+    /// # Errors
+    /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
+    pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
+        load::load(paths, limits, EnforcementPoint::Audit)
+    }
+
     /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
     /// `gator`.
     ///
@@ -191,14 +201,6 @@ impl PolicySet {
     /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
     pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
         load::load(&[template.to_owned(), constraint.to_owned()], limits, EnforcementPoint::Gator)?.whole()
-    }
-
-    /// Loads the policies under `paths` that are in order; [`Self::refused`] tells the others.
-    ///
-    /// # Errors
-    /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
-    pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
-        load::load(paths, limits, EnforcementPoint::Audit)
     }
 
     /// Returns the set if nothing was refused.

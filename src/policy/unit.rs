@@ -17,11 +17,15 @@ use super::{
     gatekeeper::{Block, Constraint},
     parse::{Told, told},
     references::Path,
+    value,
 };
 use crate::verdict::Source;
 
 /// The package of the generated rules. Nobody's policy is called that.
 pub(crate) const GENERATED: &str = "kaudit_generated";
+
+/// The most that a rule may say of one object, in bytes.
+pub(crate) const LARGEST_ANSWER: usize = 4 << 20;
 
 /// How a rule's value says that something is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +169,8 @@ pub(crate) enum Failure {
     Panicked,
     /// It took longer than it may.
     TimedOut,
+    /// It says more than [`LARGEST_ANSWER`].
+    TooLarge,
     /// The rules before it used up the object's time.
     OutOfTime,
 }
@@ -254,6 +260,7 @@ fn same_rule(engine: &mut Engine, definition: &Definition) -> Option<(Ref<Module
 fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
     // The engine is a clone that is dropped with whatever state the panic left in it.
     match catch_unwind(AssertUnwindSafe(ask)) {
+        Ok(Ok(value)) if !value::fits(&value, LARGEST_ANSWER) => Err(Failure::TooLarge),
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             let text = format!("{error:#}");
