@@ -19,6 +19,7 @@ use crate::{
     object::Object,
     policy::{
         Dialect, Limits, PolicySet,
+        reads::Scope,
         unit::{Entry, Failure, Group, Unit},
     },
     verdict::{Finding, Outcome, Source, Verdict},
@@ -49,13 +50,18 @@ pub fn evaluate(job: &Job) -> Verdict {
             let mut judge = Judge { limits: &job.policies.limits, began, results: &mut results };
             for unit in &job.policies.units {
                 for group in &unit.groups {
+                    let scope = group.scopes.of(&job.object.key.kind.kind);
+                    let Some(scope) = scope.filter(|scope| !scope.asked.is_empty()) else {
+                        group.entries.iter().for_each(|_| judge.results.pass());
+                        continue;
+                    };
                     let input = match group.dialect {
                         Dialect::Conftest => object.clone(),
                         Dialect::Admission => input::review(&job.object, object.clone()),
                         // Refused at load.
                         Dialect::Gatekeeper => continue,
                     };
-                    judge.group(unit, group, &input);
+                    judge.group(unit, group, scope, &input);
                 }
             }
         }
@@ -93,15 +99,17 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Asks for everything at once, and one by one if that fails.
-    fn group(&mut self, unit: &Unit, group: &Group, input: &Value) {
-        let all = unit.ask(input, &group.all()).ok();
-        let answers: Vec<Result<Value, Failure>> = match all.as_ref().and_then(|all| all.as_array().ok()) {
-            Some(answers) if answers.len() == group.len() => {
-                answers.iter().map(|answer| Ok(answer[0_usize].clone())).collect()
-            }
-            _ => (0..group.len()).map(|index| self.alone(unit, group, index, input)).collect(),
-        };
+    /// Asks for everything at once that can say something, and one by one if that fails.
+    fn group(&mut self, unit: &Unit, group: &Group, scope: &Scope, input: &Value) {
+        let mut answers: Vec<Result<Value, Failure>> = vec![Ok(Value::Undefined); group.len()];
+        let all = unit.ask(input, &group.all(scope.question)).ok();
+        let all = all.as_ref().and_then(|all| all.as_array().ok()).filter(|all| all.len() == scope.asked.len());
+        for (place, index) in scope.asked.iter().enumerate() {
+            answers[*index] = match all {
+                Some(all) => Ok(all[place][0_usize].clone()),
+                None => self.alone(unit, group, *index, input),
+            };
+        }
         let (answers, exceptions) = answers.split_at(group.entries.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {

@@ -15,6 +15,7 @@ use super::{
     files::File,
     graph::Graph,
     metadata::Scope,
+    reads::{Matches, Projection, Scopes},
     references::{Node, Path, head, head_path, package},
     unit::{Definition, Entry, Exception, Group, Shape},
 };
@@ -69,7 +70,7 @@ impl Reading<'_> {
         let mut groups: BTreeMap<Dialect, Group> = BTreeMap::new();
         for (package, paths) in self.entries() {
             let dialect = dialect::find(&package, self.nodes, self.graph, &paths);
-            let group = Group { dialect, entries: Vec::new(), exceptions: Vec::new() };
+            let group = Group { dialect, entries: Vec::new(), exceptions: Vec::new(), scopes: Scopes::default() };
             let group = groups.entry(dialect).or_insert(group);
             let policy_name: Arc<str> = package.join(".").into();
             let exception = self.exception(&package, &policy_name);
@@ -86,6 +87,9 @@ impl Reading<'_> {
                 source: Arc::clone(&first.rule.source.file),
                 metadata: self.package_metadata(&package),
                 depends: Dependencies::of(self.graph, &paths),
+                matches: Matches::default(),
+                reads: Projection::default(),
+                scans_inventory: false,
                 rules: entries.iter().map(|entry| entry.rule.clone()).collect(),
             });
             group.entries.extend(entries);

@@ -17,7 +17,7 @@ use super::{
     graph::Graph,
     guard, metadata, parse,
     problem::{LoadError, Problem, ProblemSeverity},
-    references,
+    reads, references,
     unit::Unit,
     value,
 };
@@ -40,7 +40,9 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<PolicySet, Load
     problems.dedup();
     match loaded {
         Some((policies, unit)) if !problems.iter().any(refused) => {
-            Ok(PolicySet { digest: digest(&files), policies, problems, limits: *limits, units: vec![unit] })
+            let units = vec![unit];
+            let reads = Arc::new(reads::Index::new(&units));
+            Ok(PolicySet { digest: digest(&files), policies, problems, limits: *limits, units, reads })
         }
         _ => Err(LoadError { problems }),
     }
@@ -131,7 +133,10 @@ fn read(
     let entries = read.entries().into_values().flatten().collect();
     let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, limits };
     problems.extend(checked.problems());
-    let (policies, groups) = read.policies();
+    let (mut policies, mut groups) = read.policies();
+    if !problems.iter().any(|problem| problem.severity == ProblemSeverity::Refused) {
+        reads::find(&reads::Rules::new(modules, &graph), &mut policies, &mut groups);
+    }
     for policy in policies.iter().filter(|policy| policy.dialect == Dialect::Gatekeeper) {
         let Some(rule) = policy.rules.first() else { continue };
         let message =
