@@ -78,6 +78,19 @@ pub fn evaluate(job: &Job) -> Verdict {
     }
 }
 
+/// The input of policies of one dialect, for tests.
+#[cfg(test)]
+pub(crate) fn input(object: &Object, dialect: Dialect) -> Value {
+    let value = input::read(object).unwrap_or(Value::Null);
+    if dialect == Dialect::Admission { input::review(object, value) } else { value }
+}
+
+/// Whether the value of a rule stands for any result, for tests.
+#[cfg(test)]
+pub(crate) fn says_something(entry: &Entry, value: &Value) -> bool {
+    !results::findings(entry, value).is_empty()
+}
+
 /// The finding for an object that no policy can be asked about.
 fn unreadable(why: &str) -> Finding {
     Finding {

@@ -19,6 +19,8 @@ mod tree;
 mod walk;
 
 #[cfg(test)]
+mod property;
+#[cfg(test)]
 mod tests;
 
 use std::{

@@ -1,0 +1,307 @@
+//! Random changes of objects: where the hash of what is read stays the same, so does the verdict; and a rule that is not
+//! asked about a kind says nothing about it.
+//!
+//! `KAUDIT_READS_ROUNDS` makes it longer: the number of changes for each object and policy set.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::PolicySet,
+    tests::{KINDS, READS, load},
+};
+use crate::{
+    body::Body,
+    evaluate::{Job, evaluate},
+    object::{Kind, Object, ObjectKey},
+    verdict::Verdict,
+};
+
+/// Objects of many kinds, most of them odd somewhere.
+fn seeds() -> Vec<Value> {
+    let container = json!({"name": "a", "image": "example.com/a:1", "ports": [{"hostPort": 80}, {"containerPort": 1}],
+        "env": [{"name": "DB_PASSWORD", "value": "x"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "n"}}}],
+        "securityContext": {"privileged": true, "runAsUser": 0, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]},
+            "seccompProfile": {"type": "Unconfined"}, "procMount": "Unmasked", "seLinuxOptions": {"type": "a"}},
+        "resources": {"limits": {"memory": "1Gi"}, "requests": {"cpu": 1}}, "lifecycle": {"preStop": {"tcpSocket": {"host": "h"}}},
+        "livenessProbe": {"httpGet": {"host": "h", "path": "/"}}});
+    let pod = json!({"hostNetwork": true, "containers": [container, {"name": "b", "image": "b"}], "initContainers": [container],
+        "ephemeralContainers": [{"name": "c", "image": "c@sha256:1"}], "serviceAccountName": "default",
+        "securityContext": {"sysctls": [{"name": "kernel.x", "value": "1"}], "runAsNonRoot": false},
+        "volumes": [{"name": "v", "hostPath": {"path": "/"}}, {"name": "w", "emptyDir": {}}], "restartPolicy": "Always"});
+    let template = json!({"metadata": {"labels": {"app": "a"}, "annotations":
+        {"container.apparmor.security.beta.kubernetes.io/a": "unconfined"}}, "spec": pod});
+    let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "podIP": "10.0.0.1"});
+    let mut objects = Vec::new();
+    let mut add = |version: &str, kind: &str, more: Value| {
+        let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "n", "uid": "u",
+            "labels": {"app": "a", "team": "t"}, "annotations": {"note": "x"}, "resourceVersion": "1"}, "status": status,
+            "a": {"b": 1}, "x": {"y": 2}, "m": {"k": "v"}});
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        objects.push(object);
+    };
+    add("v1", "Pod", json!({"spec": pod}));
+    add("v1", "PodTemplate", json!({"template": template}));
+    for kind in ["Deployment", "DaemonSet", "StatefulSet", "ReplicaSet"] {
+        add("apps/v1", kind, json!({"spec": {"replicas": 2, "template": template}}));
+    }
+    add("batch/v1", "Job", json!({"spec": {"template": template}}));
+    add("batch/v1", "CronJob", json!({"spec": {"jobTemplate": {"spec": {"template": template}}}}));
+    add("v1", "Service", json!({"spec": {"type": "NodePort", "externalIPs": ["1.2.3.4", 5], "ports": [{"port": 1}]}}));
+    add(
+        "networking.k8s.io/v1",
+        "Ingress",
+        json!({"spec": {"rules": [{"host": "a.b"}, {}], "tls": [{"hosts": ["a.b"]}]}}),
+    );
+    let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "*", "escalate"]}]);
+    add("rbac.authorization.k8s.io/v1", "ClusterRole", json!({"rules": rules}));
+    add("rbac.authorization.k8s.io/v1", "Role", json!({"rules": rules}));
+    let subjects =
+        json!([{"kind": "Group", "name": "system:authenticated"}, {"kind": "User", "name": "system:anonymous"}]);
+    for kind in ["ClusterRoleBinding", "RoleBinding"] {
+        let role = json!({"kind": "ClusterRole", "name": "cluster-admin"});
+        add("rbac.authorization.k8s.io/v1", kind, json!({"subjects": subjects, "roleRef": role}));
+    }
+    add("v1", "ConfigMap", json!({"data": {"a": "b"}}));
+    add("example.com/v1", "Service", json!({"spec": {"type": "NodePort"}}));
+    add("example.com/v1", "Widget", json!({"spec": {"containers": [container], "a": 1, "b": {"c": [1, 2]}}}));
+    objects
+}
+
+/// The object as a source would deliver it.
+fn object(value: &Value) -> Object {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let version = text("/apiVersion");
+    let (group, version) = version.split_once('/').unwrap_or(("", &version));
+    let kind = Kind {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        plural: format!("{}s", text("/kind").to_lowercase()),
+        kind: text("/kind"),
+        singular: String::new(),
+        short_names: Vec::new(),
+        namespaced: true,
+    };
+    let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str).map(Arc::from);
+    Object {
+        key: ObjectKey { kind: Arc::new(kind), namespace, name: text("/metadata/name").into(), copy: 0 },
+        uid: text("/metadata/uid").into(),
+        resource_version: "".into(),
+        body: Body::plain(value.to_string().as_bytes()),
+        location: None,
+    }
+}
+
+fn judge(set: &Arc<PolicySet>, object: &Object) -> Verdict {
+    let object = object.clone();
+    evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(set) })
+}
+
+/// Every policy set of the tests, by a name.
+fn sets() -> Vec<(String, Arc<PolicySet>)> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let mut sets = vec![("policies".to_owned(), Arc::new(PolicySet::load(&[root.join("policies")]).unwrap()))];
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(root.join("tests/policy")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
+        let text = std::fs::read_to_string(file).unwrap();
+        let cases: Vec<Value> = serde_saphyr::from_str(&text).unwrap();
+        for case in cases {
+            let directory = tempfile::tempdir().unwrap();
+            for part in ["modules", "data"] {
+                for (name, text) in case[part].as_object().into_iter().flatten() {
+                    let path = directory.path().join(name);
+                    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                    std::fs::write(path, text.as_str().unwrap()).unwrap();
+                }
+            }
+            // What reads the clock or takes too long is not the same twice anyway.
+            if let Ok(set) = PolicySet::load(&[directory.path().to_owned()])
+                && !set.policies.iter().any(|policy| policy.depends.clock)
+            {
+                sets.push((case["note"].as_str().unwrap_or_default().to_owned(), Arc::new(set)));
+            }
+        }
+    }
+    sets.extend(READS.iter().chain(KINDS).map(|case| (case.0.to_owned(), Arc::new(load(case.0)))));
+    sets
+}
+
+/// What random changes are made of.
+struct Changes {
+    random: fastrand::Rng,
+    keys: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Changes {
+    fn new(seed: u64, seeds: &[Value]) -> Self {
+        let mut keys = BTreeMap::new();
+        let mut values = Vec::new();
+        seeds.iter().for_each(|seed| collect(seed, &mut keys, &mut values));
+        let scalars = [
+            json!(null),
+            json!(true),
+            json!(false),
+            json!(0),
+            json!(1),
+            json!(1.5),
+            json!(""),
+            json!("a"),
+            json!([]),
+            json!({}),
+        ];
+        for _ in 0..20 {
+            values.extend(scalars.clone());
+        }
+        // What the rules of this module's tests read.
+        for key in "a b c d k l m n o p q r s x y z cs xs image spec status kind object".split(' ') {
+            keys.insert(key.to_owned(), ());
+        }
+        Self { random: fastrand::Rng::with_seed(seed), keys: keys.into_keys().collect(), values }
+    }
+
+    fn key(&mut self) -> String {
+        self.random.choice(&self.keys).cloned().unwrap_or_default()
+    }
+
+    fn value(&mut self) -> Value {
+        self.random.choice(&self.values).cloned().unwrap_or_default()
+    }
+
+    /// Changes one place, further down with each level. Name and type stay: they are another object's.
+    fn change(&mut self, value: &mut Value, top: bool) {
+        if !top && self.random.u8(0..5) == 0 {
+            *value = self.value();
+            return;
+        }
+        match value {
+            Value::Object(fields) => self.change_object(fields, top),
+            Value::Array(items) if !items.is_empty() => {
+                let index = self.random.usize(0..items.len());
+                match self.random.u8(0..6) {
+                    0 => drop(items.remove(index)),
+                    1 => items.insert(index, items[index].clone()),
+                    2 => items.push(self.value()),
+                    _ => self.change(&mut items[index], false),
+                }
+            }
+            other => *other = self.value(),
+        }
+    }
+
+    fn change_object(&mut self, fields: &mut Map<String, Value>, top: bool) {
+        let fixed = |key: &str| top && matches!(key, "apiVersion" | "kind");
+        let inserted = |key: &str| !fixed(key) && !(top && key == "metadata");
+        let names: Vec<String> = fields.keys().filter(|key| !fixed(key)).cloned().collect();
+        let name = self.random.choice(&names).cloned();
+        match (self.random.u8(0..8), name) {
+            (0, Some(name)) if !(top && name == "metadata") => drop(fields.remove(&name)),
+            (1, _) | (_, None) => {
+                let (key, value) = (self.key(), self.value());
+                if inserted(&key) {
+                    fields.insert(key, value);
+                }
+            }
+            (_, Some(name)) => {
+                let kept = (top && name == "metadata").then(|| fields[&name].clone());
+                let Some(value) = fields.get_mut(&name) else { return };
+                self.change(value, false);
+                if let (Some(kept), Some(now)) = (kept, fields.get_mut("metadata")) {
+                    if !now.is_object() {
+                        *now = json!({});
+                    }
+                    for key in ["name", "namespace", "uid"] {
+                        now[key] = kept[key].clone();
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn collect(value: &Value, keys: &mut BTreeMap<String, ()>, values: &mut Vec<Value>) {
+    values.push(value.clone());
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                keys.insert(key.clone(), ());
+                collect(value, keys, values);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, keys, values)),
+        _ => {}
+    }
+}
+
+/// Asks the rules that are not asked about this object's kind.
+fn assert_silent(name: &str, set: &PolicySet, object: &Object, value: &Value) {
+    for unit in &set.units {
+        for group in &unit.groups {
+            let input = crate::evaluate::input(object, group.dialect);
+            let asked = &group.scopes.of(&object.key.kind.kind).unwrap().asked;
+            for (index, entry) in group.entries.iter().enumerate().filter(|(index, _)| !asked.contains(index)) {
+                let answer = unit.ask(&input, &group.one(index));
+                let said = answer.as_ref().map(|answer| crate::evaluate::says_something(entry, answer));
+                assert_eq!(said, Ok(false), "{name}: {} of {value}: {answer:?}", entry.rule.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_read_changes_no_verdict() {
+    let rounds = std::env::var("KAUDIT_READS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4_usize);
+    let seeds = seeds();
+    let (mut unchanged, mut changed, mut verdicts) = (0_usize, 0_usize, 0_usize);
+    for (number, (name, set)) in sets().into_iter().enumerate() {
+        let mut changes = Changes::new(number as u64, &seeds);
+        let rounds = if number == 0 { rounds * 10 } else { rounds };
+        for seed in &seeds {
+            let mut before = seed.clone();
+            let mut object_before = object(&before);
+            let mut hash = set.projection_hash(&object_before);
+            let mut verdict = judge(&set, &object_before);
+            assert!(hash.is_some());
+            for _ in 0..rounds {
+                let mut after = before.clone();
+                for _ in 0..=changes.random.u8(0..3) {
+                    changes.change(&mut after, true);
+                }
+                let object_after = object(&after);
+                let hash_after = set.projection_hash(&object_after);
+                let verdict_after = judge(&set, &object_after);
+                verdicts += 1;
+                if hash == hash_after {
+                    unchanged += usize::from(before != after);
+                    let same = verdict.results == verdict_after.results && verdict.passed == verdict_after.passed;
+                    assert!(
+                        same,
+                        "{name}\nreads {}\nbefore {before}\n{:#?}\nafter {after}\n{:#?}",
+                        set.projection(&object_before.key.kind),
+                        verdict.results,
+                        verdict_after.results
+                    );
+                } else {
+                    changed += 1;
+                }
+                if changes.random.u8(0..8) == 0 {
+                    assert_silent(&name, &set, &object_after, &after);
+                }
+                // Mostly on from here, so that odd shapes grow; sometimes from the beginning.
+                if changes.random.u8(0..6) == 0 {
+                    before = seed.clone();
+                    object_before = object(&before);
+                    hash = set.projection_hash(&object_before);
+                    verdict = judge(&set, &object_before);
+                } else {
+                    (before, object_before, hash, verdict) = (after, object_after, hash_after, verdict_after);
+                }
+            }
+        }
+    }
+    eprintln!("{verdicts} verdicts, {unchanged} changes of what is not read, {changed} of what is");
+    assert!(unchanged > 1000 && changed > 1000);
+}
