@@ -4,6 +4,7 @@
 //! fails is each rule asked by itself, so that one broken rule costs the others nothing. Whatever a policy does, it ends as
 //! a finding.
 
+mod gatekeeper;
 mod input;
 mod results;
 
@@ -14,13 +15,17 @@ use std::{
 
 use regorus::Value;
 
-use self::results::Results;
+use self::{
+    input::{Documents, Moment, Review},
+    results::Results,
+};
 use crate::{
     object::Object,
     policy::{
         Dialect, Limits, PolicySet,
-        reads::Scope,
+        gatekeeper::column,
         unit::{Entry, Failure, Group, Unit},
+        value,
     },
     verdict::{Finding, Outcome, Source, Verdict},
 };
@@ -41,54 +46,83 @@ pub struct Job {
 }
 
 /// Judges one object.
+///
+/// Standing results are what the policies say of the object as it is: in the admission dialect at its creation, in that
+/// of Gatekeeper at its audit. Where the job tells of a change, policies that look at changes are asked once more, and
+/// what they have to add are the verdict's moments. A deleted object has nothing but moments.
 pub fn evaluate(job: &Job) -> Verdict {
     let began = Instant::now();
-    let mut results = Results::default();
-    match input::read(&job.object) {
-        Err(why) => results.push(unreadable(&why)),
-        Ok(object) => {
-            let mut judge = Judge { limits: &job.policies.limits, began, results: &mut results };
-            for unit in &job.policies.units {
-                for group in &unit.groups {
-                    let scope = group.scopes.of(&job.object.key.kind.kind);
-                    let Some(scope) = scope.filter(|scope| !scope.asked.is_empty()) else {
-                        group.entries.iter().for_each(|_| judge.results.pass());
-                        continue;
-                    };
-                    let input = match group.dialect {
-                        Dialect::Conftest => object.clone(),
-                        Dialect::Admission => input::review(&job.object, object.clone()),
-                        // Refused at load.
-                        Dialect::Gatekeeper => continue,
-                    };
-                    judge.group(unit, group, scope, &input);
+    let set = &*job.policies;
+    let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
+    let mut standing = Results::default();
+    let mut moments = Results::default();
+    // An object that nobody is asked about is not even read.
+    if !constraints.is_empty() || set.units.iter().any(Unit::asks_everything) {
+        match Documents::read(job) {
+            Err(why) => standing.push(unreadable(&why)),
+            Ok(documents) => {
+                let ask = |moment, whom, results: &mut Results| {
+                    Judge { limits: &set.limits, began, whom, results }.all(job, &constraints, &documents, moment);
+                };
+                // Of a deleted object nothing stands; it is only asked for what is no news at its end.
+                ask(Moment::Standing, if job.deleted { Whom::LookAtChanges } else { Whom::All }, &mut standing);
+                if let Some(change) = Documents::change(job) {
+                    ask(change, Whom::LookAtChanges, &mut moments);
                 }
             }
         }
     }
-    let (results, passed) = results.finish();
+    let (mut results, mut passed) = standing.finish();
+    let (mut moments, _) = moments.finish();
+    moments.retain(|moment| !results.iter().any(|standing| results::same(standing, moment)));
+    if job.deleted {
+        (results, passed) = (Vec::new(), 0);
+    }
     Verdict {
         key: job.object.key.clone(),
         uid: job.object.uid.clone(),
         results,
-        moments: Vec::new(),
+        moments,
         passed,
-        policies: job.policies.digest,
+        policies: set.digest,
         took: began.elapsed(),
     }
 }
 
-/// The input of policies of one dialect, for tests.
-#[cfg(test)]
-pub(crate) fn input(object: &Object, dialect: Dialect) -> Value {
-    let value = input::read(object).unwrap_or(Value::Null);
-    if dialect == Dialect::Admission { input::review(object, value) } else { value }
+/// Judges an `AdmissionReview` that someone wrote, by the Gatekeeper Constraints alone.
+///
+/// # Errors
+/// Returns what the review lacks.
+pub fn evaluate_review(
+    policies: &PolicySet,
+    review: serde_json::Value,
+    namespace: Option<&Object>,
+) -> Result<Vec<Finding>, String> {
+    let namespace = namespace.map(input::read).transpose()?;
+    let review = value::from_tree(review).map_err(|why| why.to_string())?;
+    let review = Review::given(&review, namespace.as_ref())?;
+    let mut results = Results::default();
+    let began = Instant::now();
+    let mut judge = Judge { limits: &policies.limits, began, whom: Whom::All, results: &mut results };
+    for unit in &policies.units {
+        unit.constraints.iter().for_each(|constraint| judge.constraint(unit, constraint, &review, None));
+    }
+    Ok(results.finish().0)
 }
 
-/// Whether the value of a rule stands for any result, for tests.
+/// Asks a rule whether it is one of those that are asked about the kind or not, for tests; whether it says something.
 #[cfg(test)]
-pub(crate) fn says_something(entry: &Entry, value: &Value) -> bool {
-    !results::findings(entry, value).is_empty()
+pub(crate) fn says_anything(job: &Job, unit: &Unit, group: &Group, index: usize) -> Result<bool, Failure> {
+    let documents = Documents::read(job).map_err(Failure::told)?;
+    let input = match group.dialect {
+        Dialect::Conftest => documents.object.clone(),
+        Dialect::Admission => documents.admission(Moment::Standing),
+        Dialect::Gatekeeper => {
+            let parameters = unit.constraints.first().map_or(Value::Undefined, |first| first.parameters.clone());
+            input::fields([("review", documents.review(Moment::Standing).document), ("parameters", parameters)])
+        }
+    };
+    Ok(!results::findings(&group.entries[index], &unit.ask(&input, &group.one(index))?).is_empty())
 }
 
 /// The finding for an object that no policy can be asked about.
@@ -104,20 +138,60 @@ fn unreadable(why: &str) -> Finding {
     }
 }
 
+/// Which policies are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    All,
+    LookAtChanges,
+}
+
 /// Judging of one object.
 struct Judge<'a> {
     limits: &'a Limits,
     began: Instant,
+    whom: Whom,
     results: &'a mut Results,
 }
 
 impl Judge<'_> {
-    /// Asks for everything at once that can say something, and one by one if that fails.
-    fn group(&mut self, unit: &Unit, group: &Group, scope: &Scope, input: &Value) {
-        let mut answers: Vec<Result<Value, Failure>> = vec![Ok(Value::Undefined); group.len()];
-        let all = unit.ask(input, &group.all(scope.question)).ok();
+    /// Asks all policies that have a say at a moment; `constraints` are those whose kind it is.
+    fn all(&mut self, job: &Job, constraints: &[(usize, usize)], documents: &Documents<'_>, moment: Moment) {
+        let (set, all) = (&*job.policies, self.whom == Whom::All);
+        let kind = &job.object.key.kind.kind;
+        for unit in set.units.iter().filter(|unit| unit.asks_everything()) {
+            for group in &unit.groups {
+                match group.dialect {
+                    Dialect::Conftest if all => self.group(unit, group, kind, &documents.object),
+                    Dialect::Admission if all || group.entries.iter().any(|entry| entry.transition) => {
+                        self.group(unit, group, kind, &documents.admission(moment));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let concerned = |(unit, _): &&(usize, usize)| all || set.units[*unit].depends.transition;
+        let mut constraints = constraints.iter().filter(concerned).peekable();
+        if constraints.peek().is_some() && !set.settings.exempts(&job.object.key, &documents.object) {
+            let review = documents.review(moment);
+            for (unit, constraint) in constraints {
+                let unit = &set.units[*unit];
+                self.constraint(unit, &unit.constraints[*constraint], &review, Some(kind));
+            }
+        }
+    }
+
+    /// Asks for everything at once that can say something of the kind, and one by one if that fails or not all are asked.
+    fn group(&mut self, unit: &Unit, group: &Group, kind: &str, input: &Value) {
+        let Some(scope) = group.scopes.of(kind).filter(|scope| !scope.asked.is_empty()) else {
+            return group.entries.iter().for_each(|_| self.results.pass());
+        };
+        let wanted =
+            |index: usize| self.whom == Whom::All || group.entries.get(index).is_none_or(|entry| entry.transition);
+        let together = scope.asked.iter().all(|index| wanted(*index));
+        let all = together.then(|| unit.ask(input, &group.all(scope.question)).ok()).flatten();
         let all = all.as_ref().and_then(|all| all.as_array().ok()).filter(|all| all.len() == scope.asked.len());
-        for (place, index) in scope.asked.iter().enumerate() {
+        let mut answers: Vec<Result<Value, Failure>> = vec![Ok(Value::Undefined); group.len()];
+        for (place, index) in scope.asked.iter().enumerate().filter(|(_, index)| wanted(**index)) {
             answers[*index] = match all {
                 Some(all) => Ok(all[place][0_usize].clone()),
                 None => self.alone(unit, group, *index, input),
@@ -127,14 +201,14 @@ impl Judge<'_> {
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {
                 let rule: Arc<str> = "exception".into();
-                self.results.push(self.failed(&exception.policy, &rule, &exception.source, failure));
+                self.results.push(self.failed(unit, &exception.policy, &rule, &exception.source, failure));
             }
         }
         for (entry, answer) in group.entries.iter().zip(answers) {
             match answer {
                 Ok(answer) => self.entry(unit, entry, answer, exceptions, input),
                 Err(failure) => {
-                    self.results.push(self.failed(&entry.policy, &entry.rule.name, &entry.rule.source, failure));
+                    self.results.push(self.failed(unit, &entry.policy, &entry.rule.name, &entry.rule.source, failure));
                 }
             }
         }
@@ -161,7 +235,10 @@ impl Judge<'_> {
         if findings.is_empty() {
             return self.results.pass();
         }
-        results::attribute(&mut findings, entry, |definition| unit.ask_definition(input, entry, definition).ok());
+        results::attribute(&mut findings, entry, None, |definition| {
+            let value = unit.ask_definition(input, entry, definition).ok()?;
+            Some(results::findings(entry, &value))
+        });
         let excepted = entry.exception.as_ref().is_some_and(|(index, suffix)| {
             exceptions.get(*index).is_some_and(|answer| answer.as_ref().is_ok_and(|lists| lists_suffix(lists, suffix)))
         });
@@ -174,11 +251,12 @@ impl Judge<'_> {
     }
 
     /// The finding for a rule that could not be evaluated.
-    fn failed(&self, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) -> Finding {
+    fn failed(&self, unit: &Unit, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) -> Finding {
         let mut source = source.clone();
         let message = match failure {
             Failure::Told(told) => match &told.place {
-                Some((file, line, column)) => {
+                Some((file, line, own)) => {
+                    let column = column(&unit.blocks, *line, *own);
                     if **file == *source.file {
                         source.line = *line;
                     } else {

@@ -38,6 +38,16 @@ impl Form {
     }
 }
 
+/// The language version that a module is read in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// v1 if it is, else v0.
+    #[default]
+    Either,
+    V0,
+    V1,
+}
+
 /// One file that was read.
 #[derive(Debug, Clone)]
 pub(crate) struct File {
@@ -46,10 +56,15 @@ pub(crate) struct File {
     /// Directories between the given path and the file; where its data goes.
     pub(crate) directories: Vec<String>,
     pub(crate) form: Form,
+    pub(crate) version: Version,
     pub(crate) text: String,
 }
 
 impl File {
+    pub(crate) fn new(shown: Arc<str>, form: Form, text: String) -> Self {
+        Self { shown, directories: Vec::new(), form, version: Version::default(), text }
+    }
+
     /// The name below the given path, with `/` on every system.
     pub(crate) fn relative(&self) -> String {
         let name = Path::new(&*self.shown).file_name().unwrap_or_default().to_string_lossy();
@@ -87,7 +102,9 @@ pub(crate) fn read(paths: &[PathBuf], limits: &Limits) -> (Vec<File>, Vec<Proble
             }
             let shown = shown(&found.path);
             match read_one(&found.path, limits) {
-                Ok(text) => files.push(File { shown, directories: found.directories, form: found.form, text }),
+                Ok(text) => {
+                    files.push(File { directories: found.directories, ..File::new(shown, found.form, text) });
+                }
                 Err(why) => problems.push(Problem::refused(&shown, why)),
             }
         }

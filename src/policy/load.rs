@@ -1,6 +1,9 @@
 //! From paths to a [`PolicySet`], with every problem on the way.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use regorus::{
     Engine,
@@ -9,52 +12,106 @@ use regorus::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Dialect, Limits, PolicySet, builtins,
+    Dialect, Limits, Policy, PolicySet, builtins,
     check::Checked,
     data::Data,
     entries::{Annotations, Reading},
     files::{self, File, Form},
+    gatekeeper::{self, EnforcementPoint, Index, Library, Loaded},
     graph::Graph,
     guard, metadata, parse,
-    problem::{LoadError, Problem, ProblemSeverity},
+    problem::{LoadError, Problem},
     reads, references,
     unit::Unit,
     value,
 };
 use crate::verdict::Digest;
 
-pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<PolicySet, LoadError> {
+/// What modules are loaded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// All `.rego` files together; rules judge by their names.
+    Directory,
+    /// One Gatekeeper template; the first module has the rule that judges.
+    Template,
+}
+
+pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(paths, limits);
     let files: Vec<File> = files.into_iter().filter(|file| !file.is_test()).collect();
+    let suites = gatekeeper::suites(&files);
     let mut data = Data::default();
+    let mut library = Library::default();
     for file in files.iter().filter(|file| file.form != Form::Rego) {
-        data.add(file, &mut problems);
+        let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
+        if !library.add(file, example, &mut problems) {
+            data.add(file, example, &mut problems);
+        }
     }
     let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
-    let loaded = unit(modules, &data, limits, &mut problems);
-    let refused = |problem: &Problem| problem.severity == ProblemSeverity::Refused;
-    if !problems.iter().any(refused) && loaded.as_ref().is_none_or(|(policies, _)| policies.is_empty()) {
+    let mut found = Vec::new();
+    let plain = if modules.is_empty() { None } else { unit(modules, &data, limits, &mut found, Purpose::Directory) };
+    let (plain, found) = without_sources(plain, found, &files, library.has_templates());
+    problems.extend(found);
+    let Loaded { mut units, mut policies, unjudged, settings } = library.load(limits, point, &mut problems);
+    if let Some((own, unit)) = plain {
+        policies.extend(own);
+        units.insert(0, unit);
+    }
+    // Stable: the Constraints of one kind stay in order.
+    policies.sort_by(|a, b| a.name.cmp(&b.name));
+    // A test may be about a Constraint that has nothing to say there.
+    let nothing = policies.is_empty() && point == EnforcementPoint::Audit;
+    if nothing && !problems.iter().any(gatekeeper::refused) {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
-    match loaded {
-        Some((policies, unit)) if !problems.iter().any(refused) => {
-            let units = vec![unit];
-            let reads = Arc::new(reads::Index::new(&units));
-            Ok(PolicySet { digest: digest(&files), policies, problems, limits: *limits, units, reads })
-        }
-        _ => Err(LoadError { problems }),
+    if problems.iter().any(gatekeeper::refused) {
+        return Err(LoadError { problems });
     }
+    let constraints = Arc::new(Index::new(&units));
+    let reads = Arc::new(reads::Index::new(&units));
+    let digest = digest(&files);
+    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints, reads })
+}
+
+/// Takes out the packages that are the source of a template: they only judge from inside of one.
+fn without_sources(
+    plain: Option<(Vec<Policy>, Unit)>,
+    mut problems: Vec<Problem>,
+    files: &[File],
+    templates: bool,
+) -> (Option<(Vec<Policy>, Unit)>, Vec<Problem>) {
+    let Some((mut policies, mut unit)) = plain else { return (None, problems) };
+    policies.retain(|policy| {
+        let (Dialect::Gatekeeper, Some(rule)) = (policy.dialect, policy.rules.first()) else { return true };
+        let text = files.iter().find(|file| file.shown == rule.source.file).map_or("", |file| &file.text);
+        let reads = format!("package {} reads input.review or input.parameters", policy.name);
+        let problem = if templates {
+            let message = format!("{reads}: it is the source of a template and not judged by itself");
+            Problem::warning(&rule.source.file, message)
+        } else {
+            let message = format!("{reads}, as a Gatekeeper template does");
+            let help = "add its ConstraintTemplate and Constraints to the policy paths, or read the object as input \
+                        (conftest) or input.request.object";
+            Problem::refused(&rule.source.file, message).help(help)
+        };
+        problems.push(problem.at(text, rule.source.line, 1));
+        false
+    });
+    unit.groups.retain(|group| group.dialect != Dialect::Gatekeeper);
+    (Some((policies, unit)), problems)
 }
 
 /// Loads one unit; `None` if something was refused.
-fn unit(
+pub(crate) fn unit(
     mut files: Vec<&File>,
     data: &Data,
     limits: &Limits,
     problems: &mut Vec<Problem>,
-) -> Option<(Vec<super::Policy>, Unit)> {
+    purpose: Purpose,
+) -> Option<(Vec<Policy>, Unit)> {
     let mut refused = false;
     let mut unprepared = false;
     loop {
@@ -77,12 +134,12 @@ fn unit(
                 false
             }
         });
-        let (policies, groups, mut found) = read(&files, &modules, data, limits);
+        let (policies, groups, mut found) = read(&files, &modules, data, limits, purpose);
         // Once a module was left out, the others would be blamed for missing it.
         if unprepared {
             found.clear();
         }
-        refused |= found.iter().any(|problem| problem.severity == ProblemSeverity::Refused);
+        refused |= found.iter().any(gatekeeper::refused);
         problems.extend(found);
         if refused {
             return None;
@@ -116,7 +173,8 @@ fn read(
     modules: &[Ref<Module>],
     data: &Data,
     limits: &Limits,
-) -> (Vec<super::Policy>, Vec<super::unit::Group>, Vec<Problem>) {
+    purpose: Purpose,
+) -> (Vec<Policy>, Vec<super::unit::Group>, Vec<Problem>) {
     let mut problems = Vec::new();
     let annotations: Vec<Annotations> = files
         .iter()
@@ -129,23 +187,16 @@ fn read(
         .collect();
     let nodes = references::read(modules);
     let graph = Graph::new(&nodes);
-    let read = Reading { files, modules, annotations: &annotations, nodes: &nodes, graph: &graph };
+    let read = Reading { files, modules, annotations: &annotations, nodes: &nodes, graph: &graph, purpose };
     let entries = read.entries().into_values().flatten().collect();
     let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, limits };
     problems.extend(checked.problems());
-    let (mut policies, mut groups) = read.policies();
-    if !problems.iter().any(|problem| problem.severity == ProblemSeverity::Refused) {
-        reads::find(&reads::Rules::new(modules, &graph), &mut policies, &mut groups);
+    if purpose == Purpose::Template {
+        problems.extend(gatekeeper::check(files, modules, &nodes));
     }
-    for policy in policies.iter().filter(|policy| policy.dialect == Dialect::Gatekeeper) {
-        let Some(rule) = policy.rules.first() else { continue };
-        let message =
-            format!("package {} reads input.review or input.parameters, as a Gatekeeper template does", policy.name);
-        let help =
-            "Gatekeeper policies are not supported yet; read the object as input (conftest) or input.request.object";
-        let problem = Problem::refused(&rule.source.file, message).help(help);
-        let text = files.iter().find(|file| file.shown == rule.source.file).map_or("", |file| &file.text);
-        problems.push(problem.at(text, rule.source.line, 1));
+    let (mut policies, mut groups) = read.policies();
+    if !problems.iter().any(gatekeeper::refused) {
+        reads::find(&reads::Rules::new(modules, &graph), &mut policies, &mut groups);
     }
     (policies, groups, problems)
 }

@@ -11,6 +11,7 @@ mod dependencies;
 mod dialect;
 mod entries;
 mod files;
+pub mod gatekeeper;
 mod graph;
 mod guard;
 mod load;
@@ -23,11 +24,16 @@ mod stack;
 pub(crate) mod unit;
 pub(crate) mod value;
 
-use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    num::NonZeroU32,
+    ops::BitOr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use regorus::utils::limits::ExecutionTimerConfig;
 
-use self::unit::Unit;
 pub use self::{
     dependencies::Dependencies,
     dialect::Dialect,
@@ -36,6 +42,7 @@ pub use self::{
     problem::{LoadError, Problem, ProblemSeverity},
     reads::{InventoryReads, Matches, Projection},
 };
+use self::{gatekeeper::EnforcementPoint, unit::Unit};
 use crate::{
     object::{Kind, Object},
     verdict::{Digest, Outcome, Source},
@@ -52,8 +59,14 @@ pub struct PolicySet {
     pub problems: Vec<Problem>,
     /// What evaluation is bounded by.
     pub limits: Limits,
+    /// Templates and Constraints that judge nothing.
+    pub unjudged: Vec<gatekeeper::Unjudged>,
+    /// What Gatekeeper's own settings among the policies say.
+    pub settings: gatekeeper::Settings,
     pub(crate) units: Vec<Unit>,
     pub(crate) reads: Arc<reads::Index>,
+    /// Which Constraints of the units can match which kinds.
+    pub(crate) constraints: Arc<gatekeeper::Index>,
 }
 
 /// One package with rules that judge.
@@ -150,12 +163,29 @@ impl PolicySet {
     /// # Errors
     /// As [`Self::load`].
     pub fn load_with(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
-        load::load(paths, limits)
+        load::load(paths, limits, EnforcementPoint::Audit)
+    }
+
+    /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
+    /// `gator`.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
+    pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
+        load::load(&[template.to_owned(), constraint.to_owned()], limits, EnforcementPoint::Gator)
     }
 
     /// Returns what the verdict on an object of this kind depends on beside the object.
     pub fn dependencies(&self, kind: &Kind) -> Dependencies {
-        self.reads.of(&kind.kind).dependencies
+        let plain = self.reads.of(&kind.kind).dependencies;
+        let constraints = self.constraints.candidates(&self.units, kind).into_iter();
+        let constraints = constraints.map(|(unit, number)| {
+            let unit = &self.units[unit];
+            let depends = unit.depends & unit.reads(&kind.kind).dependencies(Dialect::Gatekeeper);
+            let namespace = depends.namespace || unit.constraints[number].matching.needs_namespace();
+            Dependencies { namespace, ..depends }
+        });
+        constraints.fold(plain, BitOr::bitor)
     }
 
     /// Returns what the policies read of objects of this kind.

@@ -7,9 +7,14 @@ use regorus::{
     unstable::{Module, Ref, Source, Token},
 };
 
-use super::{Limits, files::File, guard, problem::Problem};
+use super::{
+    Limits,
+    files::{File, Version},
+    guard,
+    problem::Problem,
+};
 
-/// Adds one module to the engine: as Rego v1 if it is, else as v0.
+/// Adds one module to the engine: in its version if that is known, else as Rego v1 if it is, else as v0.
 ///
 /// # Errors
 /// Returns what is wrong; of the two attempts, the one that got further is what the author meant.
@@ -21,6 +26,13 @@ pub(crate) fn add(engine: &mut Engine, file: &File, limits: &Limits) -> Result<(
         return Err(refused);
     }
     let text = without_plain_input_import(&file.text, &tokens);
+    if file.version == Version::V0 && guard::needs_v1(&tokens) {
+        let help = "put it under code with engine: Rego and version: v1, or import future.keywords";
+        return Err(Problem::refused(&file.shown, "this is Rego v1, but the template takes it for v0").help(help));
+    }
+    if file.version != Version::Either {
+        return attempt(engine, file, &text, file.version == Version::V0);
+    }
     let first = match attempt(engine, file, &text, false) {
         Ok(()) => return Ok(()),
         Err(problem) => problem,

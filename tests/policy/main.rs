@@ -22,6 +22,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 mod files;
+mod gator;
 mod guards;
 
 #[derive(Deserialize)]
@@ -34,7 +35,21 @@ struct Case {
     data: BTreeMap<String, String>,
     #[serde(default)]
     objects: Vec<Value>,
+    /// Judged after the objects.
+    #[serde(default)]
+    changes: Vec<Change>,
+    /// Those that are known, for the objects inside.
+    #[serde(default)]
+    namespaces: Vec<Value>,
     want: Want,
+}
+
+#[derive(Deserialize, Default, Clone)]
+#[serde(deny_unknown_fields, default)]
+struct Change {
+    object: Value,
+    previous: Option<Value>,
+    deleted: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -44,6 +59,8 @@ struct Want {
     load_error: Option<String>,
     /// Warnings of a set that loads, as they are shown.
     warnings: Option<String>,
+    /// `name: reason`.
+    unjudged: Option<Vec<String>>,
     /// `name dialect: rules`.
     policies: Option<Vec<String>>,
     /// For each object.
@@ -55,6 +72,7 @@ struct Want {
 struct WantVerdict {
     passed: u32,
     results: Vec<String>,
+    moments: Vec<String>,
 }
 
 /// Returns an object as a source would deliver it.
@@ -85,6 +103,19 @@ fn object(value: &Value) -> Object {
 
 fn judge(policies: &Arc<PolicySet>, object: Object) -> Verdict {
     evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(policies) })
+}
+
+/// Judges what became of an object, in its Namespace if that is known.
+fn judge_change(policies: &Arc<PolicySet>, change: &Change, namespaces: &[Value]) -> Verdict {
+    let name = change.object.pointer("/metadata/namespace");
+    let namespace = namespaces.iter().find(|namespace| name.is_some() && namespace.pointer("/metadata/name") == name);
+    evaluate(&Job {
+        object: object(&change.object),
+        previous: change.previous.as_ref().map(object),
+        deleted: change.deleted,
+        namespace: namespace.map(object),
+        policies: Arc::clone(policies),
+    })
 }
 
 fn shown(finding: &Finding) -> String {
@@ -139,12 +170,20 @@ fn run(case: &Case) -> Vec<String> {
         });
         compare("policies", policies.collect::<Vec<_>>().join("\n"), &want.join("\n"));
     }
-    for (index, value) in case.objects.iter().enumerate() {
-        let verdict = judge(&policies, object(value));
+    if let Some(want) = &case.want.unjudged {
+        let unjudged = policies.unjudged.iter().map(|unjudged| format!("{}: {}", unjudged.name, unjudged.reason));
+        compare("unjudged", unjudged.collect::<Vec<_>>().join("\n"), &want.join("\n"));
+    }
+    let standing = case.objects.iter().map(|object| Change { object: object.clone(), ..Change::default() });
+    let changes: Vec<Change> = standing.chain(case.changes.iter().map(Change::clone)).collect();
+    for (index, change) in changes.iter().enumerate() {
+        let verdict = judge_change(&policies, change, &case.namespaces);
         let default = WantVerdict::default();
         let want = case.want.verdicts.get(index).unwrap_or(&default);
         let results: Vec<String> = verdict.results.iter().map(|finding| here(shown(finding))).collect();
         compare(&format!("results of object {index}"), results.join("\n"), &want.results.join("\n"));
+        let moments: Vec<String> = verdict.moments.iter().map(|finding| here(shown(finding))).collect();
+        compare(&format!("moments of object {index}"), moments.join("\n"), &want.moments.join("\n"));
         compare(&format!("passed of object {index}"), verdict.passed.to_string(), &want.passed.to_string());
     }
     wrong
