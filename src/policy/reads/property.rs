@@ -1,7 +1,8 @@
 //! Random changes of objects: where the hash of what is read stays the same, so does the verdict; and a rule that is not
 //! asked about a kind says nothing about it.
 //!
-//! `KAUDIT_READS_ROUNDS` makes it longer: the number of changes for each object and policy set.
+//! `KAUDIT_READS_ROUNDS` makes it longer: the number of changes for each object and policy set. `KAUDIT_READS_POLICIES`
+//! adds policy sets of one's own: directories, separated by colons.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
@@ -123,6 +124,17 @@ impl Set {
 fn sets() -> Vec<Set> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let mut sets = vec![Set::new("policies", PolicySet::load(&[root.join("policies")]).unwrap(), "", false)];
+    for path in std::env::var("KAUDIT_READS_POLICIES").unwrap_or_default().split(':').filter(|path| !path.is_empty()) {
+        match PolicySet::load(&[PathBuf::from(path)]) {
+            Ok(set) => {
+                for policy in &set.policies {
+                    eprintln!("{path}: {} [{}] reads {}", policy.name, policy.matches, policy.reads);
+                }
+                sets.push(Set::new(path, set, "", false));
+            }
+            Err(why) => eprintln!("{path}: {why}"),
+        }
+    }
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(root.join("tests/policy")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
