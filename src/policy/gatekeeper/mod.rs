@@ -26,7 +26,7 @@ pub use self::{
 };
 pub(crate) use self::{
     constraint::Constraint,
-    matching::Subject,
+    matching::{Match, Subject},
     template::{Block, ENTRY, PACKAGE, check, column},
 };
 use self::{
@@ -287,7 +287,7 @@ impl Loaded {
         let mut judging = Vec::new();
         for mut constraint in constraints {
             match constraint::read(&mut constraint, template, &of_rule, point, problems) {
-                Some(Read::Judges(read)) => judging.push(read),
+                Some(Read::Judges(read)) => judging.push(*read),
                 Some(Read::Silent(reason)) => {
                     let message = format!("{} is not judged: {reason}", constraint.label());
                     problems.push(warning(constraint.whole(message)));
@@ -297,7 +297,7 @@ impl Loaded {
             }
         }
         if let Some((policies, unit)) = unit
-            && let Some(own) = policies.into_iter().next()
+            && let Some(own) = policies.first()
             && !judging.is_empty()
         {
             self.unit(own, unit, document, template, judging);
@@ -307,7 +307,7 @@ impl Loaded {
     /// Joins a compiled template with its Constraints.
     fn unit(
         &mut self,
-        own: Policy,
+        own: &Policy,
         mut unit: Unit,
         document: &Document<'_>,
         template: &Template,
@@ -337,6 +337,9 @@ impl Loaded {
                 metadata: Metadata::clone(&constraint.rule.metadata),
                 versions: own.versions.clone(),
                 depends: Dependencies { namespace, ..own.depends },
+                matches: own.matches.clone().and(constraint.matching.kind_names()),
+                reads: own.reads.with(&constraint.matching.reads()),
+                scans_inventory: own.scans_inventory,
                 rules: vec![constraint.rule.clone()],
             });
         }
