@@ -35,6 +35,11 @@ pub(crate) fn add(
         }
         Err(unreadable) => unreadable,
     };
+    let Place { line, column } = unreadable.at;
+    let refused = Problem::refused(&file.shown, unreadable.why.as_str()).at(&file.text, line, column);
+    if let Some(help) = unreadable.help {
+        return Err(refused.help(help));
+    }
     let first = attempt(engine, file, &file.text, Version::V1);
     let second = if first.is_ok() || guard::needs_v1(&tokens) {
         first.clone()
@@ -45,10 +50,7 @@ pub(crate) fn add(
         (Err(first), Err(second)) if (second.line, second.column) > (first.line, first.column) => Err(second),
         (Err(first), Err(_)) => Err(first),
         // OPA would not take it.
-        _ => {
-            let Place { line, column } = unreadable.at;
-            Err(Problem::refused(&file.shown, unreadable.why.as_str()).at(&file.text, line, column))
-        }
+        _ => Err(refused),
     }
 }
 

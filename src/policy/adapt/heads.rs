@@ -24,7 +24,7 @@ pub(crate) fn keys(module: &mut Module, fresh: &mut Fresh) {
         };
         let indices = keys.iter_mut().filter_map(|key| match key {
             Key::Index(index) => Some(index),
-            Key::Dot(..) => None,
+            Key::Dot(_) => None,
         });
         for key in indices.chain(&mut rule.contains) {
             if iterates(key) {

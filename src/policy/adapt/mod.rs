@@ -115,7 +115,7 @@ fn read(text: &str) -> Result<Module, Unreadable> {
     };
     match parser::module(text, Version::V0) {
         Ok(module) => Ok(module),
-        Err(second) if second.at > first.at => Err(second),
+        Err(second) if first.help.is_none() && second.at > first.at => Err(second),
         Err(_) => Err(first),
     }
 }
@@ -129,7 +129,7 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     statements::templates(&mut module, fresh);
     negation::rewrite(&mut module, package, fresh);
     statements::walks(&mut module, fresh);
-    statements::pairs(&mut module);
+    statements::memberships(&mut module);
     statements::replacements(&mut module, package, fresh);
     statements::self_references(&mut module);
     statements::outputs(&mut module, package, outline);

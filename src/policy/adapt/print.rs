@@ -274,7 +274,7 @@ impl Printer {
 
     fn key(&mut self, key: &Key) {
         match key {
-            Key::Dot(_, name) => {
+            Key::Dot(name) => {
                 self.raw(".");
                 self.raw(name);
             }
