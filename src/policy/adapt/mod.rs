@@ -138,6 +138,7 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     heads::values_before_else(&mut module, fresh);
     heads::keys(&mut module, fresh);
     heads::terms(&mut module, fresh);
+    heads::empty_documents(&mut module, fresh);
     tolerant::functions(&mut module, package);
     Adapted { text: print::module(&module), version: module.version }
 }
