@@ -64,7 +64,7 @@ pub(crate) fn nearest(name: &str) -> Option<&'static str> {
 }
 
 /// Adds what takes the place of dangerous builtins; an extension comes before the builtin of its name.
-pub(crate) fn guard(engine: &mut Engine) -> Result<()> {
+pub(crate) fn guard(engine: &mut Engine, _strict: bool) -> Result<()> {
     for name in ["units.parse", "units.parse_bytes", "to_number"] {
         wrap(engine, name, 1, |arguments| {
             if as_text(&arguments[0]).is_some_and(too_large) { Ok(Some(Value::Undefined)) } else { Ok(None) }

@@ -54,7 +54,8 @@ pub(crate) fn add(
 
 /// Returns the tokens of a text that may be given to the parser.
 fn checked(file: &File, text: &str, limits: &Limits) -> Result<Vec<Token>, Problem> {
-    let source = Source::from_contents(file.shown.to_string(), text.to_owned()).map_err(|error| problem(file, &error))?;
+    let source =
+        Source::from_contents(file.shown.to_string(), text.to_owned()).map_err(|error| problem(file, &error))?;
     let tokens = guard::tokens(&source, limits);
     guard::refuse(file, &tokens, limits).map_or(Ok(tokens), Err)
 }

@@ -48,7 +48,8 @@ impl Case {
         let own = if version == Version::V0 { &self.v0 } else { &self.v1 };
         let module = own.as_ref().or(self.both.as_ref())?;
         let package = |text: &String| {
-            text.replace("package test", &format!("package case_{index}")).replace("data.test", &format!("data.case_{index}"))
+            text.replace("package test", &format!("package case_{index}"))
+                .replace("data.test", &format!("data.case_{index}"))
         };
         Some(std::iter::once(module).chain(&self.with).map(package).collect())
     }
@@ -155,12 +156,18 @@ fn kaudit_finds_what_opa_finds() {
     let mut cases: Vec<Case> = Vec::new();
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)).unwrap() {
         let path = entry.unwrap().path();
-        let read: Vec<Case> =
-            serde_saphyr::from_str(&fs::read_to_string(&path).unwrap()).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let read: Vec<Case> = serde_saphyr::from_str(&fs::read_to_string(&path).unwrap())
+            .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         cases.extend(read);
     }
     assert!(!cases.is_empty(), "no cases");
     let differences: Vec<String> =
         [Version::V0, Version::V1].into_iter().flat_map(|version| differences(&cases, version)).collect();
-    assert!(differences.is_empty(), "{} differences in {} cases\n{}", differences.len(), cases.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} differences in {} cases\n{}",
+        differences.len(),
+        cases.len(),
+        differences.join("\n")
+    );
 }

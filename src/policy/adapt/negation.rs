@@ -28,7 +28,9 @@ pub(crate) fn rewrite(module: &mut Module, package: &Package, fresh: &mut Fresh)
             for mut statement in std::mem::take(body) {
                 if let What::Not(expr) = &mut statement.what {
                     outside.negated(expr);
-                    rewritten.extend(outside.taken.drain(..).map(|taken| Statement { with: statement.with.clone(), ..taken }));
+                    rewritten.extend(
+                        outside.taken.drain(..).map(|taken| Statement { with: statement.with.clone(), ..taken }),
+                    );
                 }
                 rewritten.push(statement);
             }

@@ -1,7 +1,9 @@
 //! Syntax tree to text. Whatever came from the source stands on its line, and as far as possible at its column, so that
 //! what the evaluator says of the text is true of the source.
 
-use super::syntax::{Body, Branch, Comprehension, Expr, Form, Import, Key, Kind, Module, Name, Place, Rule, Statement, What};
+use super::syntax::{
+    Body, Branch, Comprehension, Expr, Form, Import, Key, Kind, Module, Name, Place, Rule, Statement, What,
+};
 
 /// Returns a module as text that regorus parses as what the tree says.
 pub(crate) fn module(module: &Module) -> String {
@@ -56,7 +58,8 @@ impl Printer {
 
     fn apart(&mut self, text: &str) {
         let joins = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ']' | '}' | ')' | '"' | '`' | '-');
-        let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '(' | '[' | '"' | '`' | '-' | '{'));
+        let begins = text
+            .starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '(' | '[' | '"' | '`' | '-' | '{'));
         if begins && self.text.ends_with(joins) {
             self.raw(" ");
         }

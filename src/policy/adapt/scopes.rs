@@ -104,7 +104,10 @@ impl Resolver<'_> {
             self.expr(parameter);
         }
         let Rule { name, contains, first, others, .. } = rule;
-        self.scopes.push(scope_of(first.body.as_mut(), &mut [contains.as_mut(), first.value.as_mut().map(|(_, value)| value)]));
+        self.scopes.push(scope_of(
+            first.body.as_mut(),
+            &mut [contains.as_mut(), first.value.as_mut().map(|(_, value)| value)],
+        ));
         if let Some(body) = &mut first.body {
             self.body(body);
         }

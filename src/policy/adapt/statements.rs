@@ -1,7 +1,7 @@
 //! Statements and operators that the evaluator refuses or misreads.
 
 use super::{
-    Package, Outline,
+    Outline, Package,
     scopes::Fresh,
     syntax::{Comprehension, Expr, Form, Key, Kind, Module, Piece, Statement, What},
 };
@@ -11,7 +11,8 @@ pub(crate) fn self_references(module: &mut Module) {
     for rule in &mut module.rules {
         rule.each_body(&mut |body| {
             for statement in body {
-                let What::Expr(Expr { kind: Kind::Binary(operator @ "=", _, left, right), .. }) = &mut statement.what else {
+                let What::Expr(Expr { kind: Kind::Binary(operator @ "=", _, left, right), .. }) = &mut statement.what
+                else {
                     continue;
                 };
                 if refers_to_itself(left, right) {

@@ -86,8 +86,17 @@ pub(crate) enum What {
     Not(Expr),
     /// `some x, y`.
     Some(Vec<(Place, Name)>),
-    SomeIn { key: Option<Expr>, value: Expr, collection: Expr },
-    Every { key: Option<Name>, value: Name, collection: Expr, body: Body },
+    SomeIn {
+        key: Option<Expr>,
+        value: Expr,
+        collection: Expr,
+    },
+    Every {
+        key: Option<Name>,
+        value: Name,
+        collection: Expr,
+        body: Body,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -110,7 +119,11 @@ pub(crate) enum Kind {
     Comprehension(Box<Comprehension>),
     /// Also `=` and `:=`, which stand in statements only.
     Binary(&'static str, Place, Box<Expr>, Box<Expr>),
-    In { key: Option<Box<Expr>>, value: Box<Expr>, collection: Box<Expr> },
+    In {
+        key: Option<Box<Expr>>,
+        value: Box<Expr>,
+        collection: Box<Expr>,
+    },
     Minus(Box<Expr>),
     Template(Vec<Piece>),
 }

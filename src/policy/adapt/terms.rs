@@ -11,8 +11,7 @@ use super::{
 type Read<T> = Result<T, Unreadable>;
 
 /// Operators from the weakest to the strongest; all are left-associative.
-const OPERATORS: &[&[&str]] =
-    &[&["==", "!=", "<", "<=", ">", ">="], &["|"], &["&"], &["+", "-"], &["*", "/", "%"]];
+const OPERATORS: &[&[&str]] = &[&["==", "!=", "<", "<=", ">", ">="], &["|"], &["&"], &["+", "-"], &["*", "/", "%"]];
 
 /// The longest chain of operators; a tree of it is walked with the stack.
 const LONGEST: usize = 1_000;
@@ -192,9 +191,7 @@ impl Parser {
         }
         let may_be_comprehension = !self.take_if(",");
         let first = self.term()?;
-        if may_be_comprehension
-            && let Some(body) = self.behind_bar("]")?
-        {
+        if may_be_comprehension && let Some(body) = self.behind_bar("]")? {
             return Ok(comprehension(Form::Array, None, first, body));
         }
         let first = self.item_from(Some(first))?;
@@ -233,9 +230,7 @@ impl Parser {
         }
         let may_be_comprehension = !self.take_if(",");
         let first = self.term()?;
-        if may_be_comprehension
-            && let Some(body) = self.behind_bar("}")?
-        {
+        if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
             return Ok(comprehension(Form::Set, None, first, body));
         }
         let first = self.item_from(Some(first))?;
@@ -243,9 +238,7 @@ impl Parser {
             return Ok(Kind::Set(self.rest_of_list("}", first)?));
         }
         let value = self.term()?;
-        if may_be_comprehension
-            && let Some(body) = self.behind_bar("}")?
-        {
+        if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
             return Ok(comprehension(Form::Object, Some(first), value, body));
         }
         let mut fields = vec![(first, self.item_from(Some(value))?)];
