@@ -79,6 +79,10 @@ fn unit(
                 false
             }
         });
+        if let Err(why) = builtins::install(&mut engine, false) {
+            problems.push(Problem::refused(&"builtins".into(), format!("{why:#}")));
+            return None;
+        }
         let sources: Vec<&File> = files.iter().map(|(file, _)| *file).collect();
         let (policies, groups, mut found) = read(&sources, &modules, data, limits);
         // Once a module was left out, the others would be blamed for missing it.
@@ -108,7 +112,6 @@ fn unit(
 
 fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
     let mut engine = parse::engine(limits);
-    builtins::guard(&mut engine, false)?;
     engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
     Ok(engine)
 }

@@ -64,7 +64,6 @@ pub fn ask(question: &Question) -> Result<Vec<Value>, Unanswered> {
 fn load(question: &Question, limits: &Limits) -> Result<Engine, Unanswered> {
     let refused = |why: &dyn std::fmt::Display| Unanswered::Refused(why.to_string());
     let mut engine = parse::engine(limits);
-    builtins::guard(&mut engine, question.strict).map_err(|error| refused(&error))?;
     let data = value::from_tree(question.data.clone()).map_err(|error| refused(&error))?;
     engine.add_data(data).map_err(|error| refused(&error))?;
     let file = |(index, text): (usize, &String)| File {
@@ -80,6 +79,7 @@ fn load(question: &Question, limits: &Limits) -> Result<Engine, Unanswered> {
         parse::add(&mut engine, file, adapted, limits).map_err(|problem| refused(&problem.message))?;
         modules.extend(parse::last_module(&mut engine));
     }
+    builtins::install(&mut engine, question.strict).map_err(|error| refused(&error))?;
     let nodes = references::read(&modules);
     let graph = Graph::new(&nodes);
     let files: Vec<&File> = files.iter().collect();
