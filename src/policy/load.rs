@@ -59,14 +59,16 @@ fn unit(
     let mut unprepared = false;
     let adapted = adapt::adapt(files.iter().map(|file| file.text.as_str()));
     let mut files: Vec<(&File, &Result<Adapted, Unreadable>)> = files.into_iter().zip(&adapted).collect();
+    let texts: Vec<&str> = adapted.iter().flatten().map(|adapted| adapted.text.as_str()).collect();
     loop {
-        let mut engine = match engine(data, limits) {
+        let mut engine = match engine(data, limits, &texts) {
             Ok(engine) => engine,
             Err(why) => {
                 problems.push(Problem::refused(&"data".into(), format!("{why:#}")));
                 return None;
             }
         };
+        let bare = engine.clone();
         let mut modules = Vec::new();
         files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, limits) {
             Ok(()) => {
@@ -79,10 +81,6 @@ fn unit(
                 false
             }
         });
-        if let Err(why) = builtins::install(&mut engine, false) {
-            problems.push(Problem::refused(&"builtins".into(), format!("{why:#}")));
-            return None;
-        }
         let sources: Vec<&File> = files.iter().map(|(file, _)| *file).collect();
         let (policies, groups, mut found) = read(&sources, &modules, data, limits);
         // Once a module was left out, the others would be blamed for missing it.
@@ -94,7 +92,7 @@ fn unit(
         if refused {
             return None;
         }
-        let why = match Unit::new(engine, groups) {
+        let why = match Unit::new(engine, bare, groups) {
             Ok(unit) => return (!unprepared).then_some((policies, unit)),
             Err(why) => why,
         };
@@ -110,8 +108,11 @@ fn unit(
     }
 }
 
-fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
+/// Makes an engine for modules of these texts, without them.
+fn engine(data: &Data, limits: &Limits, texts: &[&str]) -> anyhow::Result<Engine> {
     let mut engine = parse::engine(limits);
+    builtins::install(&mut engine, false, texts)?;
+    adapt::support(&mut engine)?;
     engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
     Ok(engine)
 }

@@ -19,6 +19,9 @@ use super::{
     references, value,
 };
 
+/// The package that a query is read in.
+const PACKAGE: &str = "kaudit_query";
+
 /// What is asked of what.
 #[derive(Debug)]
 pub struct Question<'a> {
@@ -49,19 +52,23 @@ pub enum Unanswered {
 /// Returns the first problem of the modules, or why the evaluation failed.
 pub fn ask(question: &Question) -> Result<Vec<Value>, Unanswered> {
     let limits = Limits::default();
-    let mut engine = load(question, &limits)?;
     let failed = |error: anyhow::Error| Unanswered::Failed(parse::told(&format!("{error:#}")).reason);
+    // The query is adapted as the only rule of a module would be.
+    let query = adapt::adapt([format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", question.query).as_str()]).remove(0);
+    let query = query.map_err(|unreadable| Unanswered::Refused(unreadable.why))?.text;
+    let body = query.split_once('{').and_then(|(_, body)| body.rsplit_once('}')).map_or("", |(body, _)| body);
+    let mut engine = load(question, &query, &limits)?;
     engine.set_strict_builtin_errors(question.strict);
     engine.set_rego_v0(false);
     engine.set_input(question.input.clone());
-    let asked = catch_unwind(AssertUnwindSafe(|| engine.eval_query(question.query.to_owned(), false)));
+    let asked = catch_unwind(AssertUnwindSafe(|| engine.eval_query(body.to_owned(), false)));
     let results = asked.map_err(|_| Unanswered::Failed("the evaluator panicked".to_owned()))?.map_err(failed)?;
     let holds = |value: &Value| !matches!(value, Value::Undefined | Value::Bool(false));
     let true_ones = results.result.into_iter().filter(|result| result.expressions.iter().all(|e| holds(&e.value)));
     Ok(true_ones.map(|result| result.bindings).collect())
 }
 
-fn load(question: &Question, limits: &Limits) -> Result<Engine, Unanswered> {
+fn load(question: &Question, query: &str, limits: &Limits) -> Result<Engine, Unanswered> {
     let refused = |why: &dyn std::fmt::Display| Unanswered::Refused(why.to_string());
     let mut engine = parse::engine(limits);
     let data = value::from_tree(question.data.clone()).map_err(|error| refused(&error))?;
@@ -74,12 +81,14 @@ fn load(question: &Question, limits: &Limits) -> Result<Engine, Unanswered> {
     };
     let files: Vec<File> = question.modules.iter().enumerate().map(file).collect();
     let adapted = adapt::adapt(files.iter().map(|file| file.text.as_str()));
+    let texts = adapted.iter().flatten().map(|adapted| adapted.text.as_str()).chain([query]);
+    builtins::install(&mut engine, question.strict, &texts.collect::<Vec<_>>()).map_err(|error| refused(&error))?;
+    adapt::support(&mut engine).map_err(|error| refused(&error))?;
     let mut modules: Vec<Ref<Module>> = Vec::new();
     for (file, adapted) in files.iter().zip(&adapted) {
         parse::add(&mut engine, file, adapted, limits).map_err(|problem| refused(&problem.message))?;
         modules.extend(parse::last_module(&mut engine));
     }
-    builtins::install(&mut engine, question.strict).map_err(|error| refused(&error))?;
     let nodes = references::read(&modules);
     let graph = Graph::new(&nodes);
     let files: Vec<&File> = files.iter().collect();

@@ -3,7 +3,7 @@
 use std::{
     fmt::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use anyhow::{Context, Result};
@@ -14,6 +14,7 @@ use regorus::{
 
 use super::{
     Dialect, Metadata, Rule,
+    adapt::{self, Version},
     parse::{Told, told},
     references::Path,
 };
@@ -104,7 +105,41 @@ impl Group {
 #[derive(Clone)]
 pub(crate) struct Unit {
     engine: Engine,
+    tolerant: Tolerant,
     pub(crate) groups: Vec<Group>,
+}
+
+/// An engine for what the first one failed on; made when it is first needed, of the first one's modules and data.
+struct Tolerant {
+    /// An engine without modules.
+    bare: Engine,
+    engine: OnceLock<Option<Engine>>,
+}
+
+impl Clone for Tolerant {
+    /// The clone makes its own engine: it may be given other data.
+    fn clone(&self) -> Self {
+        Self { bare: self.bare.clone(), engine: OnceLock::new() }
+    }
+}
+
+impl Tolerant {
+    fn of(&self, first: &Engine) -> Option<Engine> {
+        self.engine.get_or_init(|| self.make(first).ok()).clone()
+    }
+
+    fn make(&self, first: &Engine) -> Result<Engine> {
+        let mut engine = self.bare.clone();
+        engine.clear_data();
+        engine.add_data(first.get_data())?;
+        for source in first.get_policies()? {
+            let (text, version) = adapt::tolerant(source.get_contents()).context("a module that was read before")?;
+            engine.set_rego_v0(version == Version::V0);
+            engine.add_policy(source.get_path().clone(), text)?;
+        }
+        prepare(&mut engine)?;
+        Ok(engine)
+    }
 }
 
 impl fmt::Debug for Unit {
@@ -127,22 +162,33 @@ pub(crate) enum Failure {
 }
 
 impl Unit {
-    /// Completes an engine that holds all modules and data with the rules that ask for the results.
+    /// Completes an engine that holds all modules and data with the rules that ask for the results; `bare` is the same
+    /// engine without modules.
     ///
     /// # Errors
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it prepares them together.
-    pub(crate) fn new(mut engine: Engine, groups: Vec<Group>) -> Result<Self> {
+    pub(crate) fn new(mut engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
         engine.set_rego_v0(false);
         engine.add_policy(format!("{GENERATED}.rego"), generated(&groups))?;
         prepare(&mut engine)?;
-        Ok(Self { engine, groups })
+        Ok(Self { engine, tolerant: Tolerant { bare, engine: OnceLock::new() }, groups })
     }
 
-    /// Asks for one rule's value.
+    /// Asks for one rule's value; after an error once more, so that only what is one to OPA remains.
     pub(crate) fn ask(&self, input: &Value, rule: &str) -> Result<Value, Failure> {
-        let mut engine = self.engine.clone();
-        engine.set_input(input.clone());
-        caught(|| engine.eval_rule(rule.to_owned()))
+        self.twice(input, |engine| engine.eval_rule(rule.to_owned()))
+    }
+
+    fn twice(&self, input: &Value, ask: impl Fn(&mut Engine) -> Result<Value>) -> Result<Value, Failure> {
+        let once = |mut engine: Engine| {
+            engine.set_input(input.clone());
+            caught(|| ask(&mut engine))
+        };
+        let first = once(self.engine.clone());
+        match (&first, &self.tolerant) {
+            (Err(Failure::Told(_)), tolerant) => tolerant.of(&self.engine).map_or(first, once),
+            _ => first,
+        }
     }
 
     /// Asks for what one definition alone adds to its rule.
@@ -152,9 +198,11 @@ impl Unit {
         entry: &Entry,
         definition: &Definition,
     ) -> Result<Value, Failure> {
-        let mut engine = self.engine.clone();
-        engine.set_input(input.clone());
-        let data = caught(|| engine.eval_rule_in_module(&definition.module, &definition.rule, false))?;
+        let data = self.twice(input, |engine| {
+            let (module, rule) =
+                same_rule(engine, definition).unwrap_or_else(|| (definition.module.clone(), definition.rule.clone()));
+            engine.eval_rule_in_module(&module, &rule, false)
+        })?;
         Ok(entry.path.iter().fold(data, |value, key| value[key.as_str()].clone()))
     }
 }
@@ -163,6 +211,18 @@ impl Unit {
 pub(crate) fn prepare(engine: &mut Engine) -> Result<()> {
     let prepared = catch_unwind(AssertUnwindSafe(|| engine.eval_rule(format!("data.{GENERATED}.ready"))));
     prepared.ok().context("the evaluator failed on these modules")?.map(drop)
+}
+
+/// Finds a definition among the modules of another engine.
+fn same_rule(engine: &mut Engine, definition: &Definition) -> Option<(Ref<Module>, Ref<unstable::Rule>)> {
+    let wanted = definition.rule.span();
+    engine.get_modules().iter().find_map(|module| {
+        let rule = module.policy.iter().find(|rule| {
+            let span = rule.span();
+            (span.line, span.col) == (wanted.line, wanted.col) && span.source.get_path() == wanted.source.get_path()
+        })?;
+        Some((module.clone(), rule.clone()))
+    })
 }
 
 fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {

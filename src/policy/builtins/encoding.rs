@@ -4,12 +4,13 @@ use data_encoding::BASE64URL_NOPAD;
 use regorus::Value;
 use serde::de::IgnoredAny;
 
-use super::{super::value, Answer, Builtin, Fault, digests::hexadecimal, failed, string};
+use super::{super::value, Answer, Builtin, Fault, digests::hexadecimal, failed, native, refused, string};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("io.jwt.decode", 1, decode_token),
     ("json.is_valid", 1, json_is_valid),
     ("json.unmarshal", 1, json),
+    ("uuid.parse", 1, uuid),
     ("yaml.is_valid", 1, yaml_is_valid),
     ("yaml.unmarshal", 1, yaml),
 ];
@@ -20,7 +21,11 @@ const DEEPEST_TOKEN: usize = 16;
 // The evaluator reads a key that stands for numbers of any size; see `value`.
 
 fn json(arguments: &[Value]) -> Answer {
-    value::from_json(string(arguments, 0)?.as_bytes()).or_else(|error| failed(error.to_string()))
+    value::from_json(string(arguments, 0)?.as_bytes()).or_else(|error| match error.to_string() {
+        // OPA has numbers of any size.
+        why if why.contains("number out of range") => refused(format!("json.unmarshal: {why}")),
+        why => failed(why),
+    })
 }
 
 fn json_is_valid(arguments: &[Value]) -> Answer {
@@ -33,7 +38,16 @@ fn yaml(arguments: &[Value]) -> Answer {
 }
 
 fn yaml_is_valid(arguments: &[Value]) -> Answer {
-    Ok(Value::from(string(arguments, 0).is_ok_and(|text| value::from_yaml(text).is_ok())))
+    Ok(Value::from(string(arguments, 0).is_ok_and(value::is_yaml)))
+}
+
+/// Go takes any two bytes around it for braces.
+fn uuid(arguments: &[Value]) -> Answer {
+    let text = string(arguments, 0)?;
+    match text.get(1..37) {
+        Some(inner) if text.len() == 38 => native("uuid.parse", &[Value::from(inner)]),
+        _ => native("uuid.parse", arguments),
+    }
 }
 
 /// Header, payload and signature of a token, nothing of it verified.

@@ -307,8 +307,8 @@ impl Printer<'_> {
             (_, 'T') => Some(padded(truncated(argument.kind(), flags), flags)),
             (Argument::Text(text), _) => print_text(text, verb, flags),
             (Argument::Number(Number::Int(number)), _) => print_integer(&BigInt::from(*number), true, verb, flags),
-            (Argument::Number(Number::Big(number)), 'b' | 'o' | 'O' | 'd' | 'x' | 'X' | 'v' | 's') if verb != 's' => {
-                print_integer(number, false, verb, flags)
+            (Argument::Number(Number::Big(number)), 'b' | 'o' | 'O' | 'd' | 'x' | 'X' | 'v' | 's') => {
+                print_integer(number, false, if verb == 's' { 'd' } else { verb }, flags)
             }
             (Argument::Number(Number::Big(number)), _) => Some(format!("%!{verb}(big.Int={number})")),
             (Argument::Number(Number::Float(number)), _) => print_float(*number, verb, flags),

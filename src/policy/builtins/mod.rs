@@ -7,6 +7,7 @@
 mod cidr;
 mod collections;
 mod digests;
+mod durations;
 mod encoding;
 mod format;
 mod globs;
@@ -41,6 +42,7 @@ const TABLES: &[&[Builtin]] = &[
     cidr::TABLE,
     collections::TABLE,
     digests::TABLE,
+    durations::TABLE,
     encoding::TABLE,
     format::TABLE,
     globs::TABLE,
@@ -87,16 +89,15 @@ fn refused<T>(why: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Refused(why.into()))
 }
 
-/// Adds those builtins of ours that the engine's modules can call; `strict` makes each builtin error the end of the
+/// Adds those builtins of ours that modules of these texts can call; `strict` makes each builtin error the end of the
 /// evaluation.
 ///
 /// Only those, because an engine is cloned with all its extensions for every question. Whoever calls a builtin spells its
 /// last name.
-pub(crate) fn install(engine: &mut Engine, strict: bool) -> Result<()> {
-    let sources = engine.get_policies()?;
+pub(crate) fn install(engine: &mut Engine, strict: bool, texts: &[&str]) -> Result<()> {
     for &(name, arity, function) in all() {
         let last = name.rsplit('.').next().unwrap_or(name);
-        if sources.iter().any(|source| source.contents().contains(last)) {
+        if texts.iter().any(|text| text.contains(last)) {
             add(engine, name, arity, function, strict)?;
         }
     }

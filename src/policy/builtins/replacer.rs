@@ -26,26 +26,24 @@ fn replace_n(arguments: &[Value]) -> Answer {
 }
 
 /// At each place the first pattern that stands there is replaced. The empty one stands everywhere, also at the end, but
-/// not right behind what another one took.
+/// not twice at one place.
 fn scan(name: &str, text: &str, pairs: &[(&str, &str)]) -> Answer {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
-    let mut behind_match = false;
+    let mut behind_empty = false;
     loop {
         let rest = &text[at..];
-        let found = pairs.iter().find(|(old, _)| rest.starts_with(old) && !(old.is_empty() && behind_match));
+        let found = pairs.iter().find(|(old, _)| rest.starts_with(old) && !(old.is_empty() && behind_empty));
+        behind_empty = found.is_some_and(|(old, _)| old.is_empty());
         if let Some((old, new)) = found {
             out.push_str(new);
             at += old.len();
-        }
-        if out.len() > LONGEST_TEXT {
-            return refused(format!("{name}: the result is longer than {LONGEST_TEXT} bytes"));
-        }
-        behind_match = found.is_some_and(|(old, _)| !old.is_empty());
-        if behind_match {
+            if out.len() > LONGEST_TEXT {
+                return refused(format!("{name}: the result is longer than {LONGEST_TEXT} bytes"));
+            }
             continue;
         }
-        let Some(next) = text[at..].chars().next() else { return Ok(Value::from(out)) };
+        let Some(next) = rest.chars().next() else { return Ok(Value::from(out)) };
         out.push(next);
         at += next.len_utf8();
     }
