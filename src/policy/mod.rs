@@ -18,6 +18,8 @@ mod load;
 mod metadata;
 mod parse;
 mod problem;
+#[doc(hidden)]
+pub mod question;
 mod references;
 mod stack;
 pub(crate) mod unit;

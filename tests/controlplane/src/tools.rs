@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::go_build::{HELM, KUBERNETES, Module, OPA, go};
+use crate::go_build::{HELM, KUBERNETES, Module, OPA, OPA_CASES, go};
 use crate::shared::use_existing_cluster;
 
 /// A program that tests run and that Go can build.
@@ -27,6 +27,8 @@ pub enum Tool {
     Helm,
     /// The reference implementation of Rego.
     Opa,
+    /// What prints OPA's own compliance cases; needs Go where it runs.
+    OpaCases,
 }
 
 impl Tool {
@@ -38,6 +40,7 @@ impl Tool {
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
             Self::Opa => "opa",
+            Self::OpaCases => "opa-cases",
         }
     }
 
@@ -45,6 +48,7 @@ impl Tool {
         match self {
             Self::Helm => &HELM,
             Self::Opa => &OPA,
+            Self::OpaCases => &OPA_CASES,
             _ => &KUBERNETES,
         }
     }
