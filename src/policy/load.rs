@@ -138,9 +138,10 @@ pub(crate) fn unit(
 ) -> Option<(Vec<Policy>, Unit)> {
     let adapted = adapt::adapt(files.iter().map(|file| (file.text.as_str(), file.version)));
     let mut files: Vec<(&File, &Result<Adapted, Unreadable>)> = files.into_iter().zip(&adapted).collect();
+    let texts: Vec<&str> = adapted.iter().flatten().map(|adapted| adapted.text.as_str()).collect();
     let mut first = true;
     while !files.is_empty() {
-        let mut engine = match engine(data, limits) {
+        let mut engine = match engine(data, limits, &texts) {
             Ok(engine) => engine,
             Err(why) => {
                 problems.push(Problem::refused(&"data".into(), format!("{why:#}")));
@@ -194,9 +195,10 @@ pub(crate) fn unit(
     None
 }
 
-fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
+/// Makes an engine for modules of these texts, without them.
+fn engine(data: &Data, limits: &Limits, texts: &[&str]) -> anyhow::Result<Engine> {
     let mut engine = parse::engine(limits);
-    builtins::guard(&mut engine)?;
+    builtins::install(&mut engine, limits.strict, texts)?;
     adapt::support(&mut engine)?;
     engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
     Ok(engine)

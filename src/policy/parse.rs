@@ -39,6 +39,11 @@ pub(crate) fn add(
         }
         Err(unreadable) => unreadable,
     };
+    let Place { line, column } = unreadable.at;
+    let refused = Problem::refused(&file.shown, unreadable.why.as_str()).at(&file.text, line, column);
+    if let Some(help) = unreadable.help {
+        return Err(refused.help(help));
+    }
     let first = attempt(engine, file, &file.text, file.version.unwrap_or(Version::V1));
     let second = if first.is_ok() || file.version.is_some() || guard::needs_v1(&tokens) {
         first.clone()
@@ -49,10 +54,7 @@ pub(crate) fn add(
         (Err(first), Err(second)) if (second.line, second.column) > (first.line, first.column) => Err(second),
         (Err(first), Err(_)) => Err(first),
         // OPA would not take it.
-        _ => {
-            let Place { line, column } = unreadable.at;
-            Err(Problem::refused(&file.shown, unreadable.why.as_str()).at(&file.text, line, column))
-        }
+        _ => Err(refused),
     }
 }
 
