@@ -247,7 +247,7 @@ impl Judge<'_> {
                     }
                     format!("{file}:{line}:{column}: {}", told.reason)
                 }
-                None => told.reason.clone(),
+                None => format!("{}:{}: {}", source.file, source.line, told.reason),
             },
             Failure::Panicked => "the evaluator failed on this rule".to_owned(),
             Failure::TimedOut => format!("took longer than {}", seconds(self.limits.evaluation)),

@@ -21,6 +21,7 @@ pub mod config;
 
 pub mod check;
 pub mod pipeline;
+pub mod policies;
 
 pub mod client;
 pub mod discovery;

@@ -35,6 +35,7 @@ fn run(command: Command) -> anyhow::Result<u8> {
             kaudit::cli::completions(shell, &mut std::io::stdout())?;
             Ok(0)
         }
+        Command::Policies(options) => kaudit::policies::run(&options),
         Command::Check(options) => {
             telemetry::init(&options.log, options.mode())?;
             let runtime =

@@ -75,6 +75,13 @@ impl Data {
         None
     }
 
+    /// Whether there is a value at a path.
+    pub(crate) fn has(&self, path: &[String]) -> bool {
+        let Some((first, rest)) = path.split_first() else { return false };
+        let first = self.document.get(first);
+        rest.iter().fold(first, |value, key| value?.get(key)).is_some()
+    }
+
     /// Returns a file with a value below a path.
     fn below(&self, path: &[String]) -> Option<&Arc<str>> {
         self.origins.iter().filter(|(origin, _)| origin.starts_with(path)).map(|(_, file)| file).min()

@@ -11,7 +11,7 @@ use regorus::{
 };
 
 use super::{
-    Dependencies, Dialect, Metadata, Policy, Rule, dialect,
+    Dependencies, Dialect, Metadata, Policy, Rule, Version, dialect,
     files::File,
     gatekeeper,
     graph::Graph,
@@ -95,6 +95,7 @@ impl Reading<'_> {
             policies.push(Policy {
                 name: Arc::clone(&policy_name),
                 dialect,
+                versions: self.versions(&package),
                 source: Arc::clone(&first.rule.source.file),
                 metadata: self.package_metadata(&package),
                 depends,
@@ -103,6 +104,11 @@ impl Reading<'_> {
             group.entries.extend(entries);
         }
         (policies, groups.into_values().collect())
+    }
+
+    fn versions(&self, path: &Path) -> BTreeSet<Version> {
+        let modules = self.modules.iter().filter(|module| package(module) == *path);
+        modules.map(|module| if module.rego_v1 { Version::V1 } else { Version::V0 }).collect()
     }
 
     fn exception(&self, package: &Path, policy: &Arc<str>) -> Option<Exception> {

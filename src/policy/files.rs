@@ -13,7 +13,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Limits, problem::Problem};
+use super::{Limits, Version, problem::Problem};
 
 /// Directories nested deeper are a mistake (or a loop that links cannot explain).
 const DEEPEST: usize = 32;
@@ -38,16 +38,6 @@ impl Form {
     }
 }
 
-/// The language version that a module is read in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Version {
-    /// v1 if it is, else v0.
-    #[default]
-    Either,
-    V0,
-    V1,
-}
-
 /// One file that was read.
 #[derive(Debug, Clone)]
 pub(crate) struct File {
@@ -56,13 +46,14 @@ pub(crate) struct File {
     /// Directories between the given path and the file; where its data goes.
     pub(crate) directories: Vec<String>,
     pub(crate) form: Form,
-    pub(crate) version: Version,
+    /// The version that a module says it is written in; without one it is found out.
+    pub(crate) version: Option<Version>,
     pub(crate) text: String,
 }
 
 impl File {
     pub(crate) fn new(shown: Arc<str>, form: Form, text: String) -> Self {
-        Self { shown, directories: Vec::new(), form, version: Version::default(), text }
+        Self { shown, directories: Vec::new(), form, version: None, text }
     }
 
     /// The name below the given path, with `/` on every system.
@@ -113,7 +104,7 @@ pub(crate) fn read(paths: &[PathBuf], limits: &Limits) -> (Vec<File>, Vec<Proble
 }
 
 /// Returns a path as the user would write it.
-fn shown(path: &Path) -> Arc<str> {
+pub(crate) fn shown(path: &Path) -> Arc<str> {
     let path = path.strip_prefix(".").unwrap_or(path);
     path.to_string_lossy().into()
 }

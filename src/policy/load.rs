@@ -1,6 +1,7 @@
 //! From paths to a [`PolicySet`], with every problem on the way.
 
 use std::{
+    collections::BTreeSet,
     ops::BitOr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,16 +14,20 @@ use regorus::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Dialect, Limits, Policy, PolicySet, builtins,
+    Dialect, Limits, Policy, PolicySet,
+    adapt::{self, Adapted, Unreadable},
+    builtins,
     check::Checked,
     data::Data,
     entries::{Annotations, Reading},
     files::{self, File, Form},
     gatekeeper::{self, EnforcementPoint, Index, Library, Loaded},
     graph::Graph,
-    guard, metadata, parse,
+    guard, lint,
+    lost::Lost,
+    metadata, parse,
     problem::{LoadError, Problem},
-    references,
+    references::{self, Node},
     unit::Unit,
     value,
 };
@@ -37,21 +42,32 @@ pub(crate) enum Purpose {
     Template,
 }
 
+/// Loads what can be loaded; the set's problems tell what was refused.
 pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(paths, limits);
-    let files: Vec<File> = files.into_iter().filter(|file| !file.is_test()).collect();
+    if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
+        return Err(LoadError { problems });
+    }
+    let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
+    problems.extend(tests.iter().filter_map(lint::test_file));
     let suites = gatekeeper::suites(&files);
+    let mut lost = Lost::default();
+    problems.iter().filter(|problem| problem.is_refusal()).for_each(|unread| lost.unread(&unread.file));
     let mut data = Data::default();
     let mut library = Library::default();
     for file in files.iter().filter(|file| file.form != Form::Rego) {
+        let before = problems.len();
         let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
         if !library.add(file, example, &mut problems) {
             data.add(file, example, &mut problems);
+            if problems[before..].iter().any(Problem::is_refusal) {
+                lost.unparsed(file);
+            }
         }
     }
     let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
     let mut found = Vec::new();
-    let plain = if modules.is_empty() { None } else { unit(modules, &data, limits, &mut found, Purpose::Directory) };
+    let plain = unit(modules, &data, limits, lost, &mut found, Purpose::Directory);
     let (plain, found) = without_sources(plain, found, &files, library.has_templates());
     problems.extend(found);
     let Loaded { mut units, mut policies, unjudged, settings } = library.load(limits, point, &mut problems);
@@ -62,15 +78,16 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     }
     // Stable: the Constraints of one kind stay in order.
     policies.sort_by(|a, b| a.name.cmp(&b.name));
+    let refused = problems.iter().any(Problem::is_refusal);
     // A test may be about a Constraint that has nothing to say there.
-    let nothing = policies.is_empty() && point == EnforcementPoint::Audit;
-    if nothing && !problems.iter().any(gatekeeper::refused) {
+    let nothing = policies.is_empty() && (refused || point == EnforcementPoint::Audit);
+    if nothing && !refused {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
-    if problems.iter().any(gatekeeper::refused) {
-        return Err(LoadError { problems });
+    if nothing {
+        return Err(LoadError::new(problems));
     }
     let constraints = Arc::new(Index::new(&units));
     let digest = digest(&files);
@@ -105,17 +122,21 @@ fn without_sources(
     (Some((policies, unit)), problems)
 }
 
-/// Loads one unit; `None` if something was refused.
+/// Loads one unit of the files that are in order; `None` if there are none, or if a template is not.
+///
+/// What is refused is left out with all that uses it, and the rest is looked at again, until all of it is in order.
 pub(crate) fn unit(
-    mut files: Vec<&File>,
+    files: Vec<&File>,
     data: &Data,
     limits: &Limits,
+    mut lost: Lost,
     problems: &mut Vec<Problem>,
     purpose: Purpose,
 ) -> Option<(Vec<Policy>, Unit)> {
-    let mut refused = false;
-    let mut unprepared = false;
-    loop {
+    let adapted = adapt::adapt(files.iter().map(|file| (file.text.as_str(), file.version)));
+    let mut files: Vec<(&File, &Result<Adapted, Unreadable>)> = files.into_iter().zip(&adapted).collect();
+    let mut first = true;
+    while !files.is_empty() {
         let mut engine = match engine(data, limits) {
             Ok(engine) => engine,
             Err(why) => {
@@ -124,41 +145,49 @@ pub(crate) fn unit(
             }
         };
         let mut modules = Vec::new();
-        files.retain(|file| match parse::add(&mut engine, file, limits) {
+        files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, limits) {
             Ok(()) => {
                 modules.extend(parse::last_module(&mut engine));
                 true
             }
             Err(problem) => {
                 problems.push(problem);
-                refused = true;
+                lost.unparsed(file);
                 false
             }
         });
-        let (policies, groups, mut found) = read(&files, &modules, data, limits, purpose);
-        // Once a module was left out, the others would be blamed for missing it.
-        if unprepared {
-            found.clear();
+        if purpose == Purpose::Template && files.len() < adapted.len() {
+            return None;
         }
-        refused |= found.iter().any(gatekeeper::refused);
+        let sources: Vec<&File> = files.iter().map(|(file, _)| *file).collect();
+        let nodes = references::read(&modules, &lost);
+        let (policies, groups, mut found) = read(&sources, &modules, &nodes, data, &lost, limits, purpose);
+        // Warnings are about the files as they were written, not about what is left of them.
+        found.retain(|problem| first || problem.is_refusal());
+        first = false;
+        let mut refused: BTreeSet<Arc<str>> =
+            found.iter().filter(|problem| problem.is_refusal()).map(|problem| Arc::clone(&problem.file)).collect();
         problems.extend(found);
-        if refused {
+        if refused.is_empty() {
+            let why = match Unit::new(engine, groups) {
+                Ok(unit) => return Some((policies, unit)),
+                Err(why) => why,
+            };
+            // The evaluator stops at the first module that it cannot prepare; the others may have something to say too.
+            let named = parse::told(&format!("{why:#}")).place.map(|(file, ..)| file);
+            let blamed = sources.iter().copied().find(|file| named.as_deref() == Some(&*file.shown));
+            problems.push(parse::problem(blamed.or(sources.first().copied())?, &why));
+            refused.insert(Arc::clone(&blamed?.shown));
+        }
+        for (index, file) in sources.iter().enumerate().filter(|(_, file)| refused.contains(&file.shown)) {
+            lost.module(file, nodes.iter().filter(|node| node.module == index));
+        }
+        if purpose == Purpose::Template {
             return None;
         }
-        let why = match Unit::new(engine, groups) {
-            Ok(unit) => return (!unprepared).then_some((policies, unit)),
-            Err(why) => why,
-        };
-        // The evaluator stops at the first module that it cannot prepare; the others may have something to say too.
-        let named = parse::told(&format!("{why:#}")).place.map(|(file, ..)| file);
-        let blamed = files.iter().position(|file| named.as_deref() == Some(&*file.shown));
-        problems.push(parse::problem(blamed.map(|index| files[index]).or(files.first().copied())?, &why));
-        unprepared = true;
-        files.remove(blamed?);
-        if files.is_empty() {
-            return None;
-        }
+        files.retain(|(file, _)| !refused.contains(&file.shown));
     }
+    None
 }
 
 fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
@@ -172,7 +201,9 @@ fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
 fn read(
     files: &[&File],
     modules: &[Ref<Module>],
+    nodes: &[Node],
     data: &Data,
+    lost: &Lost,
     limits: &Limits,
     purpose: Purpose,
 ) -> (Vec<Policy>, Vec<super::unit::Group>, Vec<Problem>) {
@@ -186,14 +217,14 @@ fn read(
             metadata::read(file, module, &tokens, &mut problems)
         })
         .collect();
-    let nodes = references::read(modules);
-    let graph = Graph::new(&nodes);
-    let read = Reading { files, modules, annotations: &annotations, nodes: &nodes, graph: &graph, purpose };
+    let graph = Graph::new(nodes);
+    let read = Reading { files, modules, annotations: &annotations, nodes, graph: &graph, purpose };
     let entries = read.entries().into_values().flatten().collect();
-    let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, limits };
+    let checked = Checked { files, modules, nodes, graph: &graph, data, lost, entries: &entries, limits };
     problems.extend(checked.problems());
-    if purpose == Purpose::Template {
-        problems.extend(gatekeeper::check(files, modules, &nodes, limits));
+    match purpose {
+        Purpose::Directory => problems.extend(lint::warnings(&checked)),
+        Purpose::Template => problems.extend(gatekeeper::check(files, modules, nodes, limits)),
     }
     let (policies, groups) = read.policies();
     (policies, groups, problems)

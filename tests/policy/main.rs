@@ -15,12 +15,13 @@ use kaudit::{
     body::Body,
     evaluate::{Job, evaluate},
     object::{Kind, Object, ObjectKey},
-    policy::PolicySet,
+    policy::{Limits, PolicySet},
     verdict::{Finding, Verdict},
 };
 use serde::Deserialize;
 use serde_json::Value;
 
+mod fidelity;
 mod files;
 mod gator;
 mod guards;
@@ -57,6 +58,8 @@ struct Change {
 struct Want {
     /// Problems as they are shown, all of them.
     load_error: Option<String>,
+    /// What is refused of a set whose other files are judged by, as it is shown.
+    refused: Option<String>,
     /// Warnings of a set that loads, as they are shown.
     warnings: Option<String>,
     /// `name: reason`.
@@ -150,7 +153,12 @@ fn run(case: &Case) -> Vec<String> {
             wrong.push(format!("{what}:\n--- got\n{got}\n--- want\n{}", want.trim_end()));
         }
     };
-    let policies = match (PolicySet::load(&[root.path().to_owned()]), &case.want.load_error) {
+    let paths = [root.path().to_owned()];
+    let loaded = match case.want.refused {
+        Some(_) => PolicySet::load_partly(&paths, &Limits::default()),
+        None => PolicySet::load(&paths),
+    };
+    let policies = match (loaded, &case.want.load_error) {
         (Err(why), want) => {
             compare("load error", here(why.to_string()), want.as_deref().unwrap_or("no error"));
             return wrong;
@@ -161,7 +169,10 @@ fn run(case: &Case) -> Vec<String> {
         }
         (Ok(policies), None) => Arc::new(policies),
     };
-    let warnings: Vec<String> = policies.problems.iter().map(ToString::to_string).collect();
+    let refused: Vec<String> = policies.refused().map(ToString::to_string).collect();
+    compare("refused", here(refused.join("\n")), case.want.refused.as_deref().unwrap_or_default());
+    let warnings: Vec<String> =
+        policies.problems.iter().filter(|problem| !problem.is_refusal()).map(ToString::to_string).collect();
     compare("warnings", here(warnings.join("\n")), case.want.warnings.as_deref().unwrap_or_default());
     if let Some(want) = &case.want.policies {
         let policies = policies.policies.iter().map(|policy| {

@@ -37,7 +37,8 @@ use super::{
     data::Data,
     files::File,
     load::{self, Purpose},
-    problem::{Problem, ProblemSeverity},
+    lost::Lost,
+    problem::Problem,
     unit::Unit,
 };
 use crate::{object::Kind, verdict::Source};
@@ -243,7 +244,7 @@ impl Loaded {
         let before = problems.len();
         let modules: Vec<&File> = template.modules.iter().collect();
         let mut found = Vec::new();
-        let unit = load::unit(modules, &Data::default(), limits, &mut found, Purpose::Template);
+        let unit = load::unit(modules, &Data::default(), limits, Lost::default(), &mut found, Purpose::Template);
         problems.extend(found.into_iter().map(|problem| template.mend(document.file, problem)));
         let own = unit.as_ref().and_then(|(policies, _)| policies.first());
         if let Some((policies, _)) = &unit
@@ -259,7 +260,7 @@ impl Loaded {
                 format!("{} holds CEL too, which Gatekeeper would take; its Rego is judged", document.label());
             problems.push(warning(document.whole(message)));
         }
-        if constraints.is_empty() && !problems[before..].iter().any(refused) {
+        if constraints.is_empty() && !problems[before..].iter().any(Problem::is_refusal) {
             let reason = "no Constraint uses it";
             problems.push(warning(document.whole(format!("{} judges nothing: {reason}", document.label()))));
             self.unjudged.push(document.unjudged(reason));
@@ -313,6 +314,7 @@ impl Loaded {
                 name: Arc::clone(&constraint.policy),
                 dialect: Dialect::Gatekeeper,
                 source: file,
+                versions: own.versions.clone(),
                 metadata: Metadata::clone(&constraint.rule.metadata),
                 depends: Dependencies { namespace, ..own.depends },
                 rules: vec![constraint.rule.clone()],
@@ -360,9 +362,4 @@ impl Index {
         found.sort_unstable();
         found
     }
-}
-
-/// Whether a problem stops the load.
-pub(crate) fn refused(problem: &Problem) -> bool {
-    problem.severity == ProblemSeverity::Refused
 }

@@ -6,9 +6,9 @@ use regorus::unstable::{Module, Ref, Source, Token, TokenKind};
 
 use super::{Document, annotations, document::Node, schema::Schema};
 use crate::policy::{
-    Limits, Metadata,
+    Limits, Metadata, Version,
     data::number,
-    files::{File, Form, Version},
+    files::{File, Form},
     guard,
     problem::Problem,
     references::{self, Path},
@@ -129,7 +129,7 @@ impl Template {
         let text = if entry { in_package(text, limits) } else { text.to_owned() };
         let above = block.as_ref().map_or(0, |block| block.first as usize - 1);
         let file = File::new(shown, Form::Rego, "\n".repeat(above) + &text);
-        self.modules.push(File { version, ..file });
+        self.modules.push(File { version: Some(version), ..file });
         self.blocks.extend(block);
     }
 

@@ -59,6 +59,14 @@ pub(crate) const OPA: Module = Module {
     version_flags: |_| String::new(),
 };
 
+/// The reference for policies in conftest style.
+pub(crate) const CONFTEST: Module = Module {
+    folder: "conftest",
+    main: "github.com/open-policy-agent/conftest",
+    packages: &[Package { path: "github.com/open-policy-agent/conftest", binary: "conftest" }],
+    version_flags: |_| String::new(),
+};
+
 /// Gatekeeper's command line: what its policies say, without a cluster.
 pub(crate) const GATOR: Module = Module {
     folder: "gator",

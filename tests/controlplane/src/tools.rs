@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::go_build::{GATOR, HELM, KUBERNETES, Module, OPA, go};
+use crate::go_build::{CONFTEST, GATOR, HELM, KUBERNETES, Module, OPA, go};
 use crate::shared::use_existing_cluster;
 
 /// A program that tests run and that Go can build.
@@ -27,6 +27,8 @@ pub enum Tool {
     Helm,
     /// The reference implementation of Rego.
     Opa,
+    /// The tool whose style of policies is named after it.
+    Conftest,
     /// Gatekeeper without a cluster.
     Gator,
 }
@@ -40,6 +42,7 @@ impl Tool {
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
             Self::Opa => "opa",
+            Self::Conftest => "conftest",
             Self::Gator => "gator",
         }
     }
@@ -48,6 +51,7 @@ impl Tool {
         match self {
             Self::Helm => &HELM,
             Self::Opa => &OPA,
+            Self::Conftest => &CONFTEST,
             Self::Gator => &GATOR,
             _ => &KUBERNETES,
         }
