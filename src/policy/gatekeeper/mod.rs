@@ -265,9 +265,27 @@ impl Loaded {
             problems.push(warning(document.whole(format!("{} judges nothing: {reason}", document.label()))));
             self.unjudged.push(document.unjudged(reason));
         }
+        let judging = self.constraints(constraints, template, &of_rule, point, problems);
+        if let Some((policies, unit)) = unit
+            && let Some(own) = policies.first()
+            && !judging.is_empty()
+        {
+            self.unit(own, unit, document, template, judging);
+        }
+    }
+
+    /// Reads the Constraints of a template; returns those that judge.
+    fn constraints(
+        &mut self,
+        constraints: Vec<Document<'_>>,
+        template: &Template,
+        of_rule: &Metadata,
+        point: EnforcementPoint,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Constraint> {
         let mut judging = Vec::new();
         for mut constraint in constraints {
-            match constraint::read(&mut constraint, template, &of_rule, point, problems) {
+            match constraint::read(&mut constraint, template, of_rule, point, problems) {
                 Some(Read::Judges(read)) => judging.push(*read),
                 Some(Read::Silent(reason)) => {
                     let message = format!("{} is not judged: {reason}", constraint.label());
@@ -277,12 +295,7 @@ impl Loaded {
                 None => {}
             }
         }
-        if let Some((policies, unit)) = unit
-            && let Some(own) = policies.first()
-            && !judging.is_empty()
-        {
-            self.unit(own, unit, document, template, judging);
-        }
+        judging
     }
 
     /// Joins a compiled template with its Constraints.
