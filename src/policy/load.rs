@@ -83,12 +83,13 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     policies.sort_by(|a, b| a.name.cmp(&b.name));
     let refused = problems.iter().any(Problem::is_refusal);
     // A test may be about a Constraint that has nothing to say there.
-    if policies.is_empty() && !refused && point == EnforcementPoint::Audit {
+    let nothing = policies.is_empty() && (refused || point == EnforcementPoint::Audit);
+    if nothing && !refused {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
-    if policies.is_empty() && problems.iter().any(Problem::is_refusal) {
+    if nothing {
         return Err(LoadError::new(problems));
     }
     let constraints = Arc::new(Index::new(&units));
