@@ -54,7 +54,8 @@ pub fn ask(question: &Question) -> Result<Vec<Value>, Unanswered> {
     let limits = Limits::default();
     let failed = |error: anyhow::Error| Unanswered::Failed(parse::told(&format!("{error:#}")).reason);
     // The query is adapted as the only rule of a module would be.
-    let query = adapt::adapt([format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", question.query).as_str()]).remove(0);
+    let query =
+        adapt::adapt([format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", question.query).as_str()]).remove(0);
     let query = query.map_err(|unreadable| Unanswered::Refused(unreadable.why))?.text;
     let body = query.split_once('{').and_then(|(_, body)| body.rsplit_once('}')).map_or("", |(body, _)| body);
     let mut engine = load(question, &query, &limits)?;
