@@ -18,6 +18,8 @@ use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::{Engine, Value};
 use serde::Deserialize;
 
+use super::{from_json, without_sets};
+
 /// One case as the tool prints it. Numbers stay as they are written.
 #[derive(Deserialize)]
 struct Case {
@@ -123,28 +125,10 @@ impl Case {
     }
 }
 
-fn from_json(value: &serde_json::Value) -> Value {
-    Value::from_json_str(&value.to_string()).unwrap()
-}
-
 /// Reads a term that JSON cannot say.
 fn rego_term(term: &str) -> Value {
     let mut results = Engine::new().eval_query(term.to_owned(), false).unwrap();
     results.result.remove(0).expressions.remove(0).value
-}
-
-/// A value as JSON has it.
-fn without_sets(value: &Value) -> Value {
-    match value {
-        Value::Set(items) => Value::from(items.iter().map(without_sets).collect::<Vec<_>>()),
-        Value::Array(items) => Value::from(items.iter().map(without_sets).collect::<Vec<_>>()),
-        Value::Object(entries) => {
-            let key = |key: &Value| if let Value::String(_) = key { key.clone() } else { Value::from(key.to_string()) };
-            let entry = |(name, value): (&Value, &Value)| (key(name), without_sets(value));
-            Value::from(entries.iter().map(entry).collect::<BTreeMap<_, _>>())
-        }
-        _ => value.clone(),
-    }
 }
 
 /// Runs all cases on two threads; in the order of the cases.

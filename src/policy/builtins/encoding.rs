@@ -38,7 +38,12 @@ fn yaml(arguments: &[Value]) -> Answer {
 }
 
 fn yaml_is_valid(arguments: &[Value]) -> Answer {
-    Ok(Value::from(string(arguments, 0).is_ok_and(value::is_yaml)))
+    let Ok(text) = string(arguments, 0) else { return Ok(Value::from(false)) };
+    let valid = value::from_yaml(text).is_ok();
+    if !valid && value::is_yaml(text) {
+        return refused("yaml.is_valid: more than one document");
+    }
+    Ok(Value::from(valid))
 }
 
 /// Go takes any two bytes around it for braces.

@@ -106,8 +106,13 @@ fn template_string(arguments: &[Value]) -> Answer {
 fn sprintf(arguments: &[Value]) -> Answer {
     let format = string(arguments, 0)?;
     let given: Vec<Argument> = array(arguments, 1)?.map(Argument::of).collect();
-    let mut printer = Printer { out: String::new(), given: &given, next: 0, reordered: false, wrong_index: false };
+    let mut printer = Printer { given: &given, ..Printer::default() };
     printer.format(format);
+    if printer.ambiguous {
+        return refused(
+            "sprintf: whether a whole number is a float depends on how it is written, which is not known here",
+        );
+    }
     if printer.out.len() > LONGEST_TEXT {
         return refused(format!("sprintf: the result is longer than {LONGEST_TEXT} bytes"));
     }
@@ -175,6 +180,7 @@ impl Rest<'_> {
 }
 
 /// A run through one format.
+#[derive(Default)]
 struct Printer<'a> {
     out: String,
     given: &'a [Argument],
@@ -184,6 +190,8 @@ struct Printer<'a> {
     reordered: bool,
     /// Whether the verb at hand has a number that is none of an argument.
     wrong_index: bool,
+    /// Whether a whole number was to be written as a float: 2.0 is one to OPA and 2 is none, here they are the same.
+    ambiguous: bool,
 }
 
 impl Printer<'_> {
@@ -303,6 +311,10 @@ impl Printer<'_> {
     }
 
     fn print(&mut self, argument: &Argument, verb: char, flags: &Flags) {
+        if let (Argument::Number(Number::Int(_) | Number::Big(_)), 'e' | 'E' | 'f' | 'F' | 'g' | 'G') = (argument, verb)
+        {
+            self.ambiguous = true;
+        }
         let written = match (argument, verb) {
             (_, 'T') => Some(padded(truncated(argument.kind(), flags), flags)),
             (Argument::Text(text), _) => print_text(text, verb, flags),
