@@ -24,6 +24,7 @@ use super::{
     lost::Lost,
     metadata, parse,
     problem::{LoadError, Problem},
+    reads,
     references::{self, Node},
     unit::Unit,
     value,
@@ -87,8 +88,9 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
         return Err(LoadError::new(problems));
     }
     let constraints = Arc::new(Index::new(&units));
+    let reads = Arc::new(reads::Index::new(&units));
     let digest = digest(&files);
-    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints })
+    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints, reads })
 }
 
 /// Takes out the packages that are the source of a template: they only judge from inside of one.
@@ -217,7 +219,10 @@ fn read(
         Purpose::Directory => problems.extend(lint::warnings(&checked)),
         Purpose::Template => problems.extend(gatekeeper::check(files, modules, nodes)),
     }
-    let (policies, groups) = read.policies();
+    let (mut policies, mut groups) = read.policies();
+    if !problems.iter().any(Problem::is_refusal) {
+        reads::find(&reads::Rules::new(modules, &graph), &mut policies, &mut groups);
+    }
     (policies, groups, problems)
 }
 

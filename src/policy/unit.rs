@@ -16,6 +16,7 @@ use super::{
     Dependencies, Dialect, Metadata, Rule,
     gatekeeper::{Block, Constraint},
     parse::{Told, told},
+    reads::{Reads, Scopes},
     references::Path,
     value,
 };
@@ -84,12 +85,14 @@ pub(crate) struct Group {
     pub(crate) dialect: Dialect,
     pub(crate) entries: Vec<Entry>,
     pub(crate) exceptions: Vec<Exception>,
+    /// What is asked about which kind.
+    pub(crate) scopes: Scopes,
 }
 
 impl Group {
-    /// The generated rule that asks for all at once.
-    pub(crate) fn all(&self) -> String {
-        format!("data.{GENERATED}.{}", self.dialect)
+    /// The generated rule that asks for all of one question at once.
+    pub(crate) fn all(&self, question: usize) -> String {
+        format!("data.{GENERATED}.{}_all_{question}", self.dialect)
     }
 
     /// The generated rule that asks for one; exceptions are counted on behind the entries.
@@ -102,8 +105,9 @@ impl Group {
         self.entries.len() + self.exceptions.len()
     }
 
-    fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.entries.iter().map(|entry| &entry.path).chain(self.exceptions.iter().map(|exception| &exception.path))
+    fn paths(&self) -> Vec<&Path> {
+        let exceptions = self.exceptions.iter().map(|exception| &exception.path);
+        self.entries.iter().map(|entry| &entry.path).chain(exceptions).collect()
     }
 }
 
@@ -164,6 +168,15 @@ impl Unit {
         self.constraints.is_empty() && !self.groups.is_empty()
     }
 
+    /// Returns what its rules read of objects of a kind.
+    pub(crate) fn reads(&self, kind: &str) -> Reads {
+        let scopes = self.groups.iter().filter_map(|group| group.scopes.of(kind));
+        scopes.flat_map(|scope| &scope.reads).fold(Reads::default(), |mut all, reads| {
+            all.merge(reads);
+            all
+        })
+    }
+
     /// Asks for one rule's value.
     pub(crate) fn ask(&self, input: &Value, rule: &str) -> Result<Value, Failure> {
         let mut engine = self.engine.clone();
@@ -214,15 +227,20 @@ fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
 fn generated(groups: &[Group]) -> String {
     let mut text = format!("package {GENERATED}\n\nready := true\n");
     for group in groups {
-        let mut all = String::new();
-        for (index, path) in group.paths().enumerate() {
-            let path = reference(path);
-            // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
-            let set = group.entries.get(index).is_some_and(|entry| entry.shape == Shape::Set);
-            let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+        let paths: Vec<String> = group.paths().into_iter().map(reference).collect();
+        for (index, path) in paths.iter().enumerate() {
             let _ = writeln!(text, "\n{}_{index} := {path}", group.dialect);
         }
-        let _ = writeln!(text, "\n{} := [\n{all}]", group.dialect);
+        for (question, asked) in group.scopes.questions.iter().enumerate() {
+            let mut all = String::new();
+            for index in asked {
+                let path = &paths[*index];
+                // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
+                let set = group.entries.get(*index).is_some_and(|entry| entry.shape == Shape::Set);
+                let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+            }
+            let _ = writeln!(text, "\n{}_all_{question} := [\n{all}]", group.dialect);
+        }
     }
     text
 }
