@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, ops::BitOr};
 
 use super::{
     graph::Graph,
+    lookups::Lookups,
     references::{Node, Path},
 };
 
@@ -33,23 +34,20 @@ impl BitOr for Dependencies {
     }
 }
 
-/// The documents below `data` that hold other objects.
-const INVENTORIES: [&str; 2] = ["inventory", "kubernetes"];
-
 impl Dependencies {
     /// Reads what the rules that judge, and all that they use, depend on.
     pub(crate) fn of(graph: &Graph<'_>, entries: &BTreeSet<Path>) -> Self {
+        let inventory = !Lookups::of(graph, entries.iter().map(Vec::as_slice)).is_empty();
         let reached = graph.reachable(entries.iter().map(Vec::as_slice));
         let nodes = reached.into_iter().flat_map(|path| graph.at(path));
-        nodes.fold(Self::default(), |all, node| all | Self::of_node(node))
+        nodes.fold(Self { inventory, ..Self::default() }, |all, node| all | Self::of_node(node))
     }
 
     fn of_node(node: &Node) -> Self {
         let review = |path: &&Path| path.first().is_some_and(|key| key == "request" || key == "review");
         let fields = || node.inputs.iter().filter(review).map(|path| path.get(1).map(String::as_str));
         Self {
-            // All of `data` is the inventory too.
-            inventory: node.uses.iter().any(|path| path.first().is_none_or(|key| INVENTORIES.contains(&&**key))),
+            inventory: false,
             namespace: fields().any(|field| field.is_none_or(|field| field == "namespaceObject")),
             clock: node.calls.iter().any(|call| call.name == "time.now_ns"),
             transition: fields().flatten().any(|field| field == "oldObject" || field == "operation"),

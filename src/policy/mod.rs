@@ -15,6 +15,7 @@ pub mod gatekeeper;
 mod graph;
 mod guard;
 mod load;
+mod lookups;
 mod metadata;
 mod parse;
 mod problem;
@@ -36,17 +37,19 @@ pub use self::{
     dependencies::Dependencies,
     dialect::Dialect,
     files::{Fingerprint, fingerprint},
+    lookups::Layouts,
     metadata::{Metadata, RelatedResource},
     problem::{LoadError, Problem, ProblemSeverity},
 };
 use self::{gatekeeper::EnforcementPoint, unit::Unit};
 use crate::{
+    inventory::Inventory,
     object::Kind,
     verdict::{Digest, Outcome, Source},
 };
 
 /// Everything that was loaded from the policy paths.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PolicySet {
     /// What it was loaded from.
     pub digest: Digest,
@@ -168,6 +171,35 @@ impl PolicySet {
     /// Returns what the verdict on an object of this kind depends on beside the object.
     pub fn dependencies(&self, _kind: &Kind) -> Dependencies {
         self.policies.iter().fold(Dependencies::default(), |all, policy| all | policy.depends)
+    }
+
+    /// Returns in which documents some policy can look objects of this kind up.
+    pub fn looks_up(&self, kind: &Kind) -> Layouts {
+        self.units.iter().map(|unit| unit.lookups.layouts(kind)).fold(Layouts::default(), |all, one| Layouts {
+            inventory: all.inventory || one.inventory,
+            kubernetes: all.kubernetes || one.kubernetes,
+        })
+    }
+
+    /// Returns whether some policy looks other objects up.
+    pub fn needs_inventory(&self) -> bool {
+        self.units.iter().any(|unit| !unit.lookups.is_empty())
+    }
+
+    /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded. Takes about as
+    /// long as the load of those that do look something up.
+    ///
+    /// # Errors
+    /// When the evaluator cannot take the objects.
+    pub fn with_inventory(&self, inventory: &Inventory) -> anyhow::Result<Self> {
+        let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect::<anyhow::Result<_>>()?;
+        Ok(Self { units, ..self.clone() })
+    }
+
+    /// Returns a hash of all that some policy can read of an object of this kind, `None` where that is not known.
+    /// Two states of an object with the same hash have the same verdict, all else being equal.
+    pub fn projection(&self, _kind: &Kind, _json: &[u8]) -> Option<u64> {
+        None
     }
 
     /// Returns how many rules judge each object.

@@ -1,6 +1,7 @@
 //! A unit: modules that are evaluated together, with one engine, and the rules of them that judge.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -15,10 +16,12 @@ use regorus::{
 use super::{
     Dependencies, Dialect, Metadata, Rule,
     gatekeeper::{Block, Constraint},
+    graph::Graph,
+    lookups::{DOCUMENTS, Lookups, taken},
     parse::{Told, told},
-    references::Path,
+    references::{self, Path},
 };
-use crate::verdict::Source;
+use crate::{inventory::Inventory, verdict::Source};
 
 /// The package of the generated rules. Nobody's policy is called that.
 pub(crate) const GENERATED: &str = "kaudit_generated";
@@ -114,6 +117,10 @@ pub(crate) struct Unit {
     pub(crate) blocks: Vec<Block>,
     /// What its rules depend on.
     pub(crate) depends: Dependencies,
+    /// Which other objects its rules can look up.
+    pub(crate) lookups: Lookups,
+    /// Keys of the inventory's documents where rules stand.
+    taken: BTreeSet<(String, String)>,
 }
 
 impl fmt::Debug for Unit {
@@ -150,7 +157,36 @@ impl Unit {
         engine.set_rego_v0(false);
         engine.add_policy(format!("{GENERATED}.rego"), generated(&groups))?;
         prepare(&mut engine)?;
-        Ok(Self { engine, groups, constraints: Vec::new(), blocks: Vec::new(), depends: Dependencies::default() })
+        let nodes = references::read(engine.get_modules());
+        let lookups = Lookups::of(&Graph::new(&nodes), groups.iter().flat_map(Group::paths).map(Vec::as_slice));
+        let (constraints, blocks, depends) = (Vec::new(), Vec::new(), Dependencies::default());
+        Ok(Self { engine, groups, constraints, blocks, depends, lookups, taken: taken(&nodes) })
+    }
+
+    /// Returns the unit with these objects to look up. Rules and data files stand before objects, where both would be.
+    pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Result<Self> {
+        if self.lookups.is_empty() {
+            return Ok(self.clone());
+        }
+        let own = self.engine.get_data();
+        let mut data = BTreeMap::new();
+        for name in DOCUMENTS {
+            let mut document = inventory.document(name).clone();
+            let before = &own[name];
+            if !matches!(before, Value::Object(_) | Value::Undefined) {
+                continue;
+            }
+            let owned = before.as_object().ok().into_iter().flat_map(|fields| fields.keys().cloned());
+            let ruled = self.taken.iter().filter(|(first, _)| first == name).map(|(_, key)| Value::from(key.as_str()));
+            for key in owned.chain(ruled) {
+                document.as_object_mut()?.remove(&key);
+            }
+            data.insert(Value::from(name), document);
+        }
+        let mut engine = self.engine.clone();
+        engine.add_data(Value::from(data))?;
+        prepare(&mut engine)?;
+        Ok(Self { engine, ..self.clone() })
     }
 
     /// Whether its rules are asked about every object; those of a template are by its Constraints.
