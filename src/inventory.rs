@@ -1,16 +1,16 @@
 //! The inventory: objects as the evaluator's values, where policies look others up.
 //!
-//! In: objects of the kinds that some policy can look up. Out: two documents, as Gatekeeper and kube-mgmt lay them out.
+//! In: objects that some policy can look up. Out: two documents, as Gatekeeper and kube-mgmt lay them out.
 //! A document that was handed out never changes: what changes afterwards is copied along its path, the rest is shared.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use regorus::Value;
 
-use crate::{
-    object::{Kind, ObjectKey},
-    policy::Layouts,
-};
+use crate::object::{Kind, ObjectKey};
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -19,28 +19,45 @@ pub struct Inventory {
     kube_mgmt: Value,
     /// Which kind each plural name below `data.kubernetes` means.
     plurals: BTreeMap<String, Arc<Kind>>,
+    /// Hashes of what can be seen of the objects in it.
+    seen: HashMap<ObjectKey, u64>,
 }
 
 impl Default for Inventory {
     fn default() -> Self {
-        Self { gatekeeper: Value::new_object(), kube_mgmt: Value::new_object(), plurals: BTreeMap::new() }
+        Self {
+            gatekeeper: Value::new_object(),
+            kube_mgmt: Value::new_object(),
+            plurals: BTreeMap::new(),
+            seen: HashMap::new(),
+        }
     }
 }
 
 impl Inventory {
+    /// Whether policies see of an object what they saw when this hash was noted.
+    pub fn is_seen_as(&self, key: &ObjectKey, hash: u64) -> bool {
+        self.seen.get(key) == Some(&hash)
+    }
+
+    /// Notes what policies see of an object.
+    pub fn note_seen(&mut self, key: &ObjectKey, hash: Option<u64>) {
+        match hash {
+            Some(hash) => self.seen.insert(key.clone(), hash),
+            None => self.seen.remove(key),
+        };
+    }
+
     /// Puts the present state of an object, or `None` when it is gone. Returns whether that changed anything.
-    pub fn put(&mut self, key: &ObjectKey, layouts: Layouts, object: Option<&Value>) -> bool {
+    pub fn put(&mut self, key: &ObjectKey, object: Option<&Value>) -> bool {
         let (kind, name) = (&key.kind, &*key.name);
-        let mut changed = false;
-        if layouts.inventory {
-            let version = kind.api_version();
-            let path = match key.namespace.as_deref() {
-                Some(namespace) => &["namespace", namespace, &version, &kind.kind, name][..],
-                None => &["cluster", &version, &kind.kind, name],
-            };
-            changed |= put(&mut self.gatekeeper, path, object);
-        }
-        if layouts.kubernetes && self.owns_plural(kind) {
+        let version = kind.api_version();
+        let path = match key.namespace.as_deref() {
+            Some(namespace) => &["namespace", namespace, &version, &kind.kind, name][..],
+            None => &["cluster", &version, &kind.kind, name],
+        };
+        let mut changed = put(&mut self.gatekeeper, path, object);
+        if self.owns_plural(kind) {
             let path = match key.namespace.as_deref() {
                 Some(namespace) => &[&kind.plural, namespace, name][..],
                 None => &[&*kind.plural, name],
@@ -107,9 +124,11 @@ fn replace(document: &mut Value, path: &[&str], value: Option<&Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::value;
-
-    const BOTH: Layouts = Layouts { inventory: true, kubernetes: true };
+    use crate::{
+        evaluate::{Job, evaluate},
+        object::{Object, Received, Secrets},
+        policy::{PolicySet, value},
+    };
 
     fn key(kind: &Arc<Kind>, namespace: Option<&str>, name: &str) -> ObjectKey {
         ObjectKey { kind: Arc::clone(kind), namespace: namespace.map(Into::into), name: name.into(), copy: 0 }
@@ -127,8 +146,8 @@ mod tests {
         let nodes = Kind::sample("", "nodes", "Node");
         for key in [key(&pods, Some("n"), "a"), key(&ingresses, Some("n"), "b"), key(&nodes, None, "c")] {
             let object = json(&format!(r#"{{"is": "{}"}}"#, key.name));
-            assert!(inventory.put(&key, BOTH, Some(&object)));
-            assert!(!inventory.put(&key, BOTH, Some(&object)), "nothing new");
+            assert!(inventory.put(&key, Some(&object)));
+            assert!(!inventory.put(&key, Some(&object)), "nothing new");
         }
         let gatekeeper = r#"{"namespace": {"n": {"v1": {"Pod": {"a": {"is": "a"}}}, "networking.k8s.io/v1": {"Ingress": {"b": {"is": "b"}}}}},
             "cluster": {"v1": {"Node": {"c": {"is": "c"}}}}}"#;
@@ -142,10 +161,10 @@ mod tests {
         let mut inventory = Inventory::default();
         let pods = Kind::sample("", "pods", "Pod");
         for name in ["a", "b"] {
-            inventory.put(&key(&pods, Some(name), name), BOTH, Some(&json(r#"{"v": 1}"#)));
+            inventory.put(&key(&pods, Some(name), name), Some(&json(r#"{"v": 1}"#)));
         }
         let before = inventory.clone();
-        assert!(inventory.put(&key(&pods, Some("a"), "a"), BOTH, Some(&json(r#"{"v": 2}"#))));
+        assert!(inventory.put(&key(&pods, Some("a"), "a"), Some(&json(r#"{"v": 2}"#))));
         let at = |inventory: &Inventory, namespace: &str| inventory.document("kubernetes")["pods"][namespace].clone();
         assert_eq!((at(&before, "a"), at(&inventory, "a")), (json(r#"{"a": {"v": 1}}"#), json(r#"{"a": {"v": 2}}"#)));
         let (Value::Object(old), Value::Object(new)) = (at(&before, "b"), at(&inventory, "b")) else { unreachable!() };
@@ -157,9 +176,9 @@ mod tests {
         let mut inventory = Inventory::default();
         let pods = Kind::sample("", "pods", "Pod");
         let key = key(&pods, Some("n"), "a");
-        assert!(!inventory.put(&key, BOTH, None));
-        inventory.put(&key, BOTH, Some(&json("{}")));
-        assert!(inventory.put(&key, BOTH, None));
+        assert!(!inventory.put(&key, None));
+        inventory.put(&key, Some(&json("{}")));
+        assert!(inventory.put(&key, None));
         for document in ["inventory", "kubernetes"] {
             assert_eq!(*inventory.document(document), Value::new_object());
         }
@@ -172,9 +191,32 @@ mod tests {
         let (own, other) = (key(&own, Some("n"), "own"), key(&other, Some("n"), "other"));
         for order in [[&own, &other], [&other, &own]] {
             let mut inventory = Inventory::default();
-            order.map(|key| inventory.put(key, BOTH, Some(&json("1"))));
+            order.map(|key| inventory.put(key, Some(&json("1"))));
             assert_eq!(inventory.document("kubernetes")["services"]["n"], json(r#"{"own": 1}"#));
             assert_eq!(inventory.document("inventory")["namespace"]["n"].as_object().unwrap().len(), 2);
         }
+    }
+
+    #[test]
+    fn rules_and_data_files_stand_before_objects() {
+        let directory = tempfile::tempdir().unwrap();
+        let admission = "package kubernetes.pods\nlimit := 3\nwarn contains input.request.namespace if false\n";
+        let main = "package main\ndeny contains data.kubernetes.pods.limit\n\
+            deny contains data.kubernetes.nodes\ndeny contains name if data.kubernetes.services[_][name]\n";
+        for (name, text) in [("a.rego", admission), ("b.rego", main), ("c.json", r#"{"kubernetes": {"nodes": "own"}}"#)]
+        {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
+        let mut inventory = Inventory::default();
+        let kinds = [("pods", "Pod"), ("nodes", "Node"), ("services", "Service")];
+        for (plural, kind) in kinds {
+            inventory.put(&key(&Kind::sample("", plural, kind), Some("n"), "a"), Some(&json("{}")));
+        }
+        let policies = PolicySet::load(&[directory.path().to_owned()]).unwrap().with_inventory(&inventory).unwrap();
+        let received = Received::read(r#"{"metadata": {"name": "a"}}"#);
+        let object = Object::new(&Kind::sample("", "pods", "Pod"), received, Secrets::Full, 0).unwrap();
+        let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(policies) };
+        let messages: Vec<_> = evaluate(&job).results.iter().map(|finding| finding.message.to_string()).collect();
+        assert_eq!(messages, ["3", "a", "own"]);
     }
 }

@@ -33,7 +33,7 @@ use crate::{
     gate::{Coverage, Discovered, Gate, Unreadable},
     ledger::{Delta, Ledger},
     metrics::Metrics,
-    object::{Kind, Object, ObjectKey},
+    object::{Object, ObjectKey},
     output::{AuditResult, Summary},
     policy::PolicySet,
     queue::{Lane, Queue},
@@ -160,8 +160,8 @@ pub struct Pipeline {
     /// The policies as they were loaded.
     policies: Arc<PolicySet>,
     policy_error: String,
-    /// What is to be known of each kind under these policies.
-    traits: HashMap<Arc<Kind>, Traits>,
+    /// What was found out of kinds under these policies.
+    traits: Traits,
     /// Other objects that policies look up, and the policies with them.
     stock: Stock,
     clock: Clock,
@@ -203,7 +203,7 @@ impl Pipeline {
             stock: Stock::new(&policies),
             policies,
             policy_error: String::new(),
-            traits: HashMap::new(),
+            traits: Traits::default(),
             clock: Clock::new(settings.rejudge_every),
             listing: HashSet::new(),
             before: HashMap::new(),

@@ -2,6 +2,7 @@
 //! verdict depends on the clock; and whether a change is a reason to judge at all.
 
 use std::{
+    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
     num::NonZeroU64,
     sync::Arc,
@@ -13,27 +14,24 @@ use crate::{
     body::Body,
     cache::Feed,
     object::{Kind, Object, ObjectKey},
-    policy::{Dependencies, Layouts},
+    policy::Dependencies,
     queue::Lane,
 };
 
-/// What is to be known of a kind under the present policies.
-#[derive(Debug, Clone, Copy)]
+/// What was found out of kinds under the present policies.
+#[derive(Debug, Default)]
 pub(super) struct Traits {
-    /// What verdicts on it depend on.
-    pub(super) depends: Dependencies,
-    /// Where policies can look it up.
-    pub(super) layouts: Layouts,
+    /// What verdicts on them depend on.
+    depends: HashMap<Arc<Kind>, Dependencies>,
+    /// Whether policies can look them up, in namespaces or outside of them.
+    looked_up: HashMap<(Arc<Kind>, bool), bool>,
 }
 
 impl Pipeline {
-    pub(super) fn traits(&mut self, kind: &Arc<Kind>) -> Traits {
-        if let Some(known) = self.traits.get(kind) {
-            return *known;
-        }
-        let traits = Traits { depends: self.policies.dependencies(kind), layouts: self.policies.looks_up(kind) };
-        self.traits.insert(Arc::clone(kind), traits);
-        traits
+    /// Returns what verdicts on a kind depend on beside the object.
+    pub(super) fn depends(&mut self, kind: &Arc<Kind>) -> Dependencies {
+        let policies = &self.policies;
+        *self.traits.depends.entry(Arc::clone(kind)).or_insert_with(|| policies.dependencies(kind))
     }
 
     /// Does what is due, and returns when to look again.
@@ -70,7 +68,9 @@ impl Pipeline {
     }
 
     fn can_be_looked_up(&mut self, key: &ObjectKey, now: Instant) {
-        if self.traits(&key.kind).layouts.any() {
+        let place = (Arc::clone(&key.kind), key.namespace.is_some());
+        let reads = self.policies.inventory_reads();
+        if *self.traits.looked_up.entry(place).or_insert_with(|| reads.touches(&key.as_placed())) {
             self.stock.note(key, now);
         }
     }
@@ -79,7 +79,7 @@ impl Pipeline {
     fn judge_again(&mut self, wanted: impl Fn(&ObjectKey, Dependencies) -> bool, now: Instant) {
         let feeds: Vec<Feed> = self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect();
         for feed in feeds {
-            let depends = self.traits(&feed.kind).depends;
+            let depends = self.depends(&feed.kind);
             if depends == Dependencies::default() {
                 continue;
             }
@@ -93,12 +93,11 @@ impl Pipeline {
         let noted = self.stock.take_noted();
         let mut states = Vec::with_capacity(noted.len());
         for key in noted {
-            let layouts = self.traits(&key.kind).layouts;
             let feed = self.cache.feed(&key).filter(|feed| self.gate.lets_through(feed));
             let object = feed.and_then(|_| self.cache.object(&key));
-            states.push((key, layouts, object.map(|object| object.body)));
+            states.push((key, object.map(|object| object.body)));
         }
-        self.stock.make(Arc::clone(&self.policies), states, now);
+        self.stock.make(&self.policies, states, !self.settings.update_filter, now);
     }
 
     /// Takes in a new state of the inventory.
@@ -114,10 +113,10 @@ impl Pipeline {
     pub(super) fn is_out_of_sight(&mut self, before: &Object, known: Option<NonZeroU64>, body: &Body) -> bool {
         let kind = &before.key.kind;
         // That it changed at all is what such policies look at.
-        if !self.settings.update_filter || self.traits(kind).depends.transition {
+        if !self.settings.update_filter || self.depends(kind).transition {
             return false;
         }
-        let projection = |body: &Body| NonZeroU64::new(self.policies.projection(kind, &body.json().ok()?)?);
+        let projection = |body: &Body| NonZeroU64::new(self.policies.projection(kind).hash(&body.json().ok()?)?);
         let now = projection(body);
         let same = now.is_some() && known.or_else(|| projection(&before.body)) == now;
         self.cache.set_projection(&before.key, now);
@@ -126,7 +125,7 @@ impl Pipeline {
 
     /// Keeps the state before a change, for policies that look at changes.
     pub(super) fn changes(&mut self, feed: &Feed, before: Object) {
-        if !self.listing.contains(feed) && self.traits(&feed.kind).depends.transition {
+        if !self.listing.contains(feed) && self.depends(&feed.kind).transition {
             self.before.entry(before.key.clone()).or_insert(before);
         }
     }
@@ -134,7 +133,7 @@ impl Pipeline {
     /// Keeps the last state of a deleted object, for policies that look at changes.
     pub(super) fn departs(&mut self, feed: &Feed, object: Object) {
         let live = self.gate.lets_through(feed) && !self.listing.contains(feed);
-        if live && self.traits(&feed.kind).depends.transition {
+        if live && self.depends(&feed.kind).transition {
             self.departed.push_back(object);
         }
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use jiff::Timestamp;
 use tracing::{error, info};
 
-use super::{Judged, Pipeline, Reload};
+use super::{Judged, Pipeline, Reload, dependents::Traits};
 use crate::{
     cache::Feed,
     evaluate::{Job, evaluate},
@@ -57,7 +57,7 @@ impl Pipeline {
 
     /// Returns the Namespace of an object, where its verdict depends on it.
     fn namespace_of(&mut self, key: &ObjectKey) -> Option<Object> {
-        let name = key.namespace.clone().filter(|_| self.traits(&key.kind).depends.namespace)?;
+        let name = key.namespace.clone().filter(|_| self.depends(&key.kind).namespace)?;
         let feed = self.gate.joined().find(|feed| feed.kind.is("", "Namespace"))?;
         self.cache.object(&ObjectKey { kind: Arc::clone(&feed.kind), namespace: None, name, copy: 0 })
     }
@@ -97,7 +97,7 @@ impl Pipeline {
                 self.policy_error.clear();
                 info!(rules = policies.rules(), digest = %policies.digest, "Policies loaded");
                 self.policies = policies;
-                self.traits.clear();
+                self.traits = Traits::default();
                 self.cache.clear_projections();
                 self.stock.reset(&self.policies);
                 let now = Instant::now();

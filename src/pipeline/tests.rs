@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::object::{Received, Secrets};
+use crate::object::{Kind, Received, Secrets};
 
 /// How long anything may take; machines are shared.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -1,10 +1,12 @@
 //! What a verdict depends on beside the object: what else, when it changes, is a reason to judge anew.
 
-use std::{collections::BTreeSet, ops::BitOr};
+use std::{
+    collections::BTreeSet,
+    ops::{BitAnd, BitOr},
+};
 
 use super::{
     graph::Graph,
-    lookups::Lookups,
     references::{Node, Path},
 };
 
@@ -34,20 +36,36 @@ impl BitOr for Dependencies {
     }
 }
 
+impl BitAnd for Dependencies {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self {
+            inventory: self.inventory && other.inventory,
+            namespace: self.namespace && other.namespace,
+            clock: self.clock && other.clock,
+            transition: self.transition && other.transition,
+        }
+    }
+}
+
+/// The documents below `data` that hold other objects.
+pub(crate) const INVENTORIES: [&str; 2] = ["inventory", "kubernetes"];
+
 impl Dependencies {
     /// Reads what the rules that judge, and all that they use, depend on.
     pub(crate) fn of(graph: &Graph<'_>, entries: &BTreeSet<Path>) -> Self {
-        let inventory = !Lookups::of(graph, entries.iter().map(Vec::as_slice)).is_empty();
         let reached = graph.reachable(entries.iter().map(Vec::as_slice));
         let nodes = reached.into_iter().flat_map(|path| graph.at(path));
-        nodes.fold(Self { inventory, ..Self::default() }, |all, node| all | Self::of_node(node))
+        nodes.fold(Self::default(), |all, node| all | Self::of_node(node))
     }
 
     fn of_node(node: &Node) -> Self {
         let review = |path: &&Path| path.first().is_some_and(|key| key == "request" || key == "review");
         let fields = || node.inputs.iter().filter(review).map(|path| path.get(1).map(String::as_str));
         Self {
-            inventory: false,
+            // All of `data` is the inventory too.
+            inventory: node.uses.iter().any(|path| path.first().is_none_or(|key| INVENTORIES.contains(&&**key))),
             namespace: fields().any(|field| field.is_none_or(|field| field == "namespaceObject")),
             clock: node.calls.iter().any(|call| call.name == "time.now_ns"),
             transition: fields().flatten().any(|field| field == "oldObject" || field == "operation"),

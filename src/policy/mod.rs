@@ -15,10 +15,10 @@ pub mod gatekeeper;
 mod graph;
 mod guard;
 mod load;
-mod lookups;
 mod metadata;
 mod parse;
 mod problem;
+pub(crate) mod reads;
 mod references;
 mod stack;
 pub(crate) mod unit;
@@ -37,14 +37,14 @@ pub use self::{
     dependencies::Dependencies,
     dialect::Dialect,
     files::{Fingerprint, fingerprint},
-    lookups::Layouts,
     metadata::{Metadata, RelatedResource},
     problem::{LoadError, Problem, ProblemSeverity},
+    reads::{InventoryReads, Matches, Projection},
 };
 use self::{gatekeeper::EnforcementPoint, unit::Unit};
 use crate::{
     inventory::Inventory,
-    object::Kind,
+    object::{Kind, Object},
     verdict::{Digest, Outcome, Source},
 };
 
@@ -66,6 +66,7 @@ pub struct PolicySet {
     pub(crate) units: Vec<Unit>,
     /// Which Constraints of the units can match which kinds.
     pub(crate) constraints: Arc<gatekeeper::Index>,
+    pub(crate) reads: Arc<reads::Index>,
 }
 
 /// One package with rules that judge.
@@ -81,6 +82,12 @@ pub struct Policy {
     pub metadata: Metadata,
     /// What its results depend on beside the object.
     pub depends: Dependencies,
+    /// The kinds that it can say anything about.
+    pub matches: Matches,
+    /// What it reads of the object.
+    pub reads: Projection,
+    /// Whether it goes through all objects of a kind for each object that it judges.
+    pub scans_inventory: bool,
     /// The rules that judge, sorted by name.
     pub rules: Vec<Rule>,
 }
@@ -169,21 +176,33 @@ impl PolicySet {
     }
 
     /// Returns what the verdict on an object of this kind depends on beside the object.
-    pub fn dependencies(&self, _kind: &Kind) -> Dependencies {
-        self.policies.iter().fold(Dependencies::default(), |all, policy| all | policy.depends)
+    pub fn dependencies(&self, kind: &Kind) -> Dependencies {
+        let matching = self.constraints.candidates(&self.units, kind).into_iter();
+        let matching = matching.map(|(unit, constraint)| &self.units[unit].constraints[constraint].matching);
+        let namespace = matching.into_iter().any(|matching| matching.needs_namespace());
+        self.reads.of(&kind.kind).dependencies | Dependencies { namespace, ..Dependencies::default() }
     }
 
-    /// Returns in which documents some policy can look objects of this kind up.
-    pub fn looks_up(&self, kind: &Kind) -> Layouts {
-        self.units.iter().map(|unit| unit.lookups.layouts(kind)).fold(Layouts::default(), |all, one| Layouts {
-            inventory: all.inventory || one.inventory,
-            kubernetes: all.kubernetes || one.kubernetes,
-        })
+    /// Returns what the policies read of objects of this kind.
+    pub fn projection(&self, kind: &Kind) -> &Projection {
+        &self.reads.of(&kind.kind).projection
     }
 
-    /// Returns whether some policy looks other objects up.
-    pub fn needs_inventory(&self) -> bool {
-        self.units.iter().any(|unit| !unit.lookups.is_empty())
+    /// Returns a hash of what the policies read of an object, from its JSON.
+    ///
+    /// Two states of one object with the same hash have the same verdict as far as it depends on the object alone. What
+    /// else it depends on is not in it: [`Self::dependencies`]; a policy that looks at transitions has to see each of
+    /// them, and what ended in an error, a time limit for example, may end otherwise the next time.
+    ///
+    /// `None` if only judging can tell. The hash differs from process to process.
+    pub fn projection_hash(&self, object: &Object) -> Option<u64> {
+        self.projection(&object.key.kind).hash(&object.body.json().ok()?)
+    }
+
+    /// Returns what the policies read of other objects: which kinds the inventory has to hold, and which changes of its
+    /// objects can matter to others.
+    pub fn inventory_reads(&self) -> &InventoryReads {
+        &self.reads.inventory
     }
 
     /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded. Takes about as
@@ -194,12 +213,6 @@ impl PolicySet {
     pub fn with_inventory(&self, inventory: &Inventory) -> anyhow::Result<Self> {
         let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect::<anyhow::Result<_>>()?;
         Ok(Self { units, ..self.clone() })
-    }
-
-    /// Returns a hash of all that some policy can read of an object of this kind, `None` where that is not known.
-    /// Two states of an object with the same hash have the same verdict, all else being equal.
-    pub fn projection(&self, _kind: &Kind, _json: &[u8]) -> Option<u64> {
-        None
     }
 
     /// Returns how many rules judge each object.

@@ -13,9 +13,6 @@ use super::stack;
 /// Keys from `data` or `input` on, as far as they are constant.
 pub(crate) type Path = Vec<String>;
 
-/// Keys from `data` on; `None` is a key that only the evaluation knows.
-pub(crate) type Pattern = Vec<Option<String>>;
-
 /// A call by name.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -45,8 +42,6 @@ pub(crate) struct Node {
     pub(crate) stack: usize,
     /// What it refers to below `data`.
     pub(crate) uses: BTreeSet<Path>,
-    /// The same, with what stands behind a key that is not constant.
-    pub(crate) patterns: BTreeSet<Pattern>,
     /// What it calls: functions of the policies, and builtins.
     pub(crate) calls: Vec<Call>,
     /// What it reads of the input.
@@ -68,14 +63,7 @@ pub(crate) fn package(module: &Module) -> Path {
 }
 
 /// Splits a reference into its constant beginning and the rest: `a.b["c"][x].d` is `a b c` and not whole.
-pub(crate) fn constant_path(expr: &Expr) -> (Path, bool) {
-    let keys = keys(expr);
-    let whole = keys.iter().all(Option::is_some);
-    (keys.into_iter().map_while(|key| key).collect(), whole)
-}
-
-/// Returns the keys of a reference, its first name included: `a.b[x].d` is `a b _ d`.
-fn keys(mut expr: &Expr) -> Pattern {
+pub(super) fn constant_path(mut expr: &Expr) -> (Path, bool) {
     let mut keys = Vec::new();
     loop {
         match expr {
@@ -97,8 +85,8 @@ fn keys(mut expr: &Expr) -> Pattern {
             }
         }
     }
-    keys.reverse();
-    keys
+    let whole = keys.iter().all(Option::is_some);
+    (keys.into_iter().rev().map_while(|key| key).collect(), whole)
 }
 
 /// Returns the first name of a reference. The span of a whole one begins at its last part.
@@ -158,7 +146,6 @@ pub(crate) fn read(modules: &[Ref<Module>]) -> Vec<Node> {
                 column: span.col,
                 stack: stack::rule(rule),
                 uses: BTreeSet::new(),
-                patterns: BTreeSet::new(),
                 calls: Vec::new(),
                 inputs: BTreeSet::new(),
                 whole_input: false,
@@ -172,7 +159,7 @@ pub(crate) fn read(modules: &[Ref<Module>]) -> Vec<Node> {
 }
 
 /// Returns what the imports of a module call what.
-fn aliases(module: &Module) -> BTreeMap<String, Path> {
+pub(super) fn aliases(module: &Module) -> BTreeMap<String, Path> {
     let mut aliases = BTreeMap::new();
     for import in &module.imports {
         let (path, _) = constant_path(&import.refr);
@@ -351,19 +338,18 @@ impl Reader<'_> {
 
     fn reference(&mut self, expr: &Expr) {
         self.indices(expr);
-        self.use_keys(&keys(expr));
+        self.use_path(&constant_path(expr).0);
     }
 
-    fn use_keys(&mut self, keys: &[Option<String>]) {
-        let Some((Some(first), rest)) = keys.split_first() else { return };
-        if let Root::Document(path) = self.root(first) {
-            let pattern: Pattern = path[1..].iter().cloned().map(Some).chain(rest.iter().cloned()).collect();
-            let constant = pattern.iter().map_while(Clone::clone).collect();
+    fn use_path(&mut self, path: &[String]) {
+        let Some((first, rest)) = path.split_first() else { return };
+        if let Root::Document(mut path) = self.root(first) {
+            path.extend_from_slice(rest);
+            let below = path.split_off(1);
             if path[0] == "input" {
-                self.node.inputs.insert(constant);
+                self.node.inputs.insert(below);
             } else {
-                self.node.uses.insert(constant);
-                self.node.patterns.insert(pattern);
+                self.node.uses.insert(below);
             }
         }
     }
@@ -416,13 +402,13 @@ impl Reader<'_> {
         };
         if whole && !keys.is_empty() {
             path.extend(keys);
-            self.use_keys(&path.into_iter().map(Some).collect::<Vec<_>>());
+            self.use_path(&path);
         }
     }
 }
 
 /// Collects the variables that a query declares itself; what is only unified stays with rules and imports.
-fn declared(query: &Query, names: &mut BTreeSet<String>) {
+pub(super) fn declared(query: &Query, names: &mut BTreeSet<String>) {
     for statement in &query.stmts {
         match &statement.literal {
             Literal::SomeVars { vars, .. } => names.extend(vars.iter().map(|span| span.text().to_owned())),
@@ -439,7 +425,7 @@ fn declared(query: &Query, names: &mut BTreeSet<String>) {
     }
 }
 
-fn patterns<'e>(exprs: impl IntoIterator<Item = &'e Ref<Expr>>, names: &mut BTreeSet<String>) {
+pub(super) fn patterns<'e>(exprs: impl IntoIterator<Item = &'e Ref<Expr>>, names: &mut BTreeSet<String>) {
     for expr in exprs {
         pattern(expr, names);
     }

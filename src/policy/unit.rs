@@ -15,11 +15,11 @@ use regorus::{
 
 use super::{
     Dependencies, Dialect, Metadata, Rule,
+    dependencies::INVENTORIES,
     gatekeeper::{Block, Constraint},
-    graph::Graph,
-    lookups::{DOCUMENTS, Lookups, taken},
     parse::{Told, told},
-    references::{self, Path},
+    reads::Scopes,
+    references::{self, Node, Path},
 };
 use crate::{inventory::Inventory, verdict::Source};
 
@@ -83,12 +83,14 @@ pub(crate) struct Group {
     pub(crate) dialect: Dialect,
     pub(crate) entries: Vec<Entry>,
     pub(crate) exceptions: Vec<Exception>,
+    /// What is asked about which kind.
+    pub(crate) scopes: Scopes,
 }
 
 impl Group {
-    /// The generated rule that asks for all at once.
-    pub(crate) fn all(&self) -> String {
-        format!("data.{GENERATED}.{}", self.dialect)
+    /// The generated rule that asks for all of one question at once.
+    pub(crate) fn all(&self, question: usize) -> String {
+        format!("data.{GENERATED}.{}_all_{question}", self.dialect)
     }
 
     /// The generated rule that asks for one; exceptions are counted on behind the entries.
@@ -101,8 +103,9 @@ impl Group {
         self.entries.len() + self.exceptions.len()
     }
 
-    fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.entries.iter().map(|entry| &entry.path).chain(self.exceptions.iter().map(|exception| &exception.path))
+    fn paths(&self) -> Vec<&Path> {
+        let exceptions = self.exceptions.iter().map(|exception| &exception.path);
+        self.entries.iter().map(|entry| &entry.path).chain(exceptions).collect()
     }
 }
 
@@ -117,8 +120,8 @@ pub(crate) struct Unit {
     pub(crate) blocks: Vec<Block>,
     /// What its rules depend on.
     pub(crate) depends: Dependencies,
-    /// Which other objects its rules can look up.
-    pub(crate) lookups: Lookups,
+    /// Whether its rules look other objects up.
+    looks_up: bool,
     /// Keys of the inventory's documents where rules stand.
     taken: BTreeSet<(String, String)>,
 }
@@ -158,19 +161,19 @@ impl Unit {
         engine.add_policy(format!("{GENERATED}.rego"), generated(&groups))?;
         prepare(&mut engine)?;
         let nodes = references::read(engine.get_modules());
-        let lookups = Lookups::of(&Graph::new(&nodes), groups.iter().flat_map(Group::paths).map(Vec::as_slice));
+        let looks_up = groups.iter().any(|group| !group.scopes.inventory().is_empty());
         let (constraints, blocks, depends) = (Vec::new(), Vec::new(), Dependencies::default());
-        Ok(Self { engine, groups, constraints, blocks, depends, lookups, taken: taken(&nodes) })
+        Ok(Self { engine, groups, constraints, blocks, depends, looks_up, taken: taken(&nodes) })
     }
 
     /// Returns the unit with these objects to look up. Rules and data files stand before objects, where both would be.
     pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Result<Self> {
-        if self.lookups.is_empty() {
+        if !self.looks_up {
             return Ok(self.clone());
         }
         let own = self.engine.get_data();
         let mut data = BTreeMap::new();
-        for name in DOCUMENTS {
+        for name in INVENTORIES {
             let mut document = inventory.document(name).clone();
             let before = &own[name];
             if !matches!(before, Value::Object(_) | Value::Undefined) {
@@ -215,6 +218,13 @@ impl Unit {
     }
 }
 
+/// Returns the keys right below the inventory's documents that rules take: `admission` of `package kubernetes.admission`.
+fn taken(nodes: &[Node]) -> BTreeSet<(String, String)> {
+    let in_document = |node: &&Node| node.path.first().is_some_and(|first| INVENTORIES.contains(&first.as_str()));
+    let key = |node: &Node| Some((node.path.first()?.clone(), node.path.get(1)?.clone()));
+    nodes.iter().filter(in_document).filter_map(key).collect()
+}
+
 /// Makes the engine look at all its modules together.
 pub(crate) fn prepare(engine: &mut Engine) -> Result<()> {
     let prepared = catch_unwind(AssertUnwindSafe(|| engine.eval_rule(format!("data.{GENERATED}.ready"))));
@@ -243,15 +253,20 @@ fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
 fn generated(groups: &[Group]) -> String {
     let mut text = format!("package {GENERATED}\n\nready := true\n");
     for group in groups {
-        let mut all = String::new();
-        for (index, path) in group.paths().enumerate() {
-            let path = reference(path);
-            // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
-            let set = group.entries.get(index).is_some_and(|entry| entry.shape == Shape::Set);
-            let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+        let paths: Vec<String> = group.paths().into_iter().map(reference).collect();
+        for (index, path) in paths.iter().enumerate() {
             let _ = writeln!(text, "\n{}_{index} := {path}", group.dialect);
         }
-        let _ = writeln!(text, "\n{} := [\n{all}]", group.dialect);
+        for (question, asked) in group.scopes.questions.iter().enumerate() {
+            let mut all = String::new();
+            for index in asked {
+                let path = &paths[*index];
+                // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
+                let set = group.entries.get(*index).is_some_and(|entry| entry.shape == Shape::Set);
+                let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+            }
+            let _ = writeln!(text, "\n{}_all_{question} := [\n{all}]", group.dialect);
+        }
     }
     text
 }
