@@ -122,6 +122,12 @@ impl Ledger {
         self.objects.contains_key(key)
     }
 
+    /// Whether some policy failed on an object; it may not the next time, whatever it reads.
+    pub fn has_errors(&self, key: &ObjectKey) -> bool {
+        let results = self.objects.get(key).into_iter().flat_map(|standing| &standing.results);
+        results.into_iter().any(|known| known.finding.outcome == Outcome::Error)
+    }
+
     /// How many objects were judged.
     pub fn judged(&self) -> usize {
         self.objects.len()

@@ -113,7 +113,7 @@ impl Pipeline {
     pub(super) fn is_out_of_sight(&mut self, before: &Object, known: Option<NonZeroU64>, body: &Body) -> bool {
         let kind = &before.key.kind;
         // That it changed at all is what such policies look at.
-        if !self.settings.update_filter || self.depends(kind).transition {
+        if !self.settings.update_filter || self.depends(kind).transition || self.ledger.has_errors(&before.key) {
             return false;
         }
         let projection = |body: &Body| NonZeroU64::new(self.policies.projection(kind).hash(&body.json().ok()?)?);

@@ -330,6 +330,49 @@ async fn the_clock_is_a_reason_to_judge_again() {
     assert_eq!(never.metric("kaudit_evaluations_total"), 1, "it does not ask for the time");
 }
 
+/// The same object with another status.
+fn with_status(kind: &str, version: u64, spec: &Value) -> Object {
+    object(kind, "n", "a", version, &json!({"spec": spec, "status": {"seen": version}}))
+}
+
+#[tokio::test]
+async fn what_no_policy_can_see_is_not_judged_and_nobody_follows() {
+    let files = [("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET)];
+    for update_filter in [true, false] {
+        let live = Live::start(load(&files), Settings { update_filter, ..SETTINGS });
+        let states = |version| {
+            let ingress = with_status("Ingress", version, &json!({"host": "x"}));
+            let budget = with_status("PodDisruptionBudget", version, &json!({"selector": {"app": "a"}}));
+            [ingress, budget, with_status("Pod", version, &json!({}))]
+        };
+        live.sync(states(1).into()).await;
+        live.until_evaluated(3).await;
+        for version in 2..20 {
+            for object in states(version) {
+                live.seen(object).await;
+            }
+        }
+        if update_filter {
+            while live.metric("kaudit_changes_skipped_total") < 3 * 18 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            // What is looked up comes later, if it does.
+            while live.metric("kaudit_inventory_update_seconds_count") < 2 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            live.until(&["a: no PodDisruptionBudget selects this Pod"]).await;
+            assert_eq!(live.metric("kaudit_evaluations_total"), 3);
+        } else {
+            // At least once more, and once more for what can be looked up.
+            live.until_evaluated(7).await;
+            assert_eq!(live.metric("kaudit_changes_skipped_total"), 0);
+        }
+        // The filter sees what matters.
+        live.seen(with_status("PodDisruptionBudget", 20, &json!({"selector": {}}))).await;
+        live.until(&[]).await;
+    }
+}
+
 /// Random changes, told to a live pipeline; in the end it stands where a fresh one does that only sees the last states.
 #[tokio::test]
 async fn any_changes_converge_to_the_verdicts_of_the_last_states() {
