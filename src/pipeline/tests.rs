@@ -24,13 +24,14 @@ deny contains msg if {
 "#;
 
 const BUDGET: &str = r#"
-package budgets
+package kubernetes.budgets
+import data.kubernetes.poddisruptionbudgets
 deny contains "no PodDisruptionBudget selects this Pod" if {
     input.kind == "Pod"
     not selected
 }
 selected if {
-    some budget in data.kubernetes.poddisruptionbudgets[input.metadata.namespace]
+    some budget in poddisruptionbudgets[input.metadata.namespace]
     every key, value in budget.spec.selector { input.metadata.labels[key] == value }
 }
 "#;

@@ -26,6 +26,7 @@ pub(crate) mod value;
 
 use std::{
     num::NonZeroU32,
+    ops::BitOr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -64,9 +65,9 @@ pub struct PolicySet {
     /// What Gatekeeper's own settings among the policies say.
     pub settings: gatekeeper::Settings,
     pub(crate) units: Vec<Unit>,
+    pub(crate) reads: Arc<reads::Index>,
     /// Which Constraints of the units can match which kinds.
     pub(crate) constraints: Arc<gatekeeper::Index>,
-    pub(crate) reads: Arc<reads::Index>,
 }
 
 /// One package with rules that judge.
@@ -177,10 +178,15 @@ impl PolicySet {
 
     /// Returns what the verdict on an object of this kind depends on beside the object.
     pub fn dependencies(&self, kind: &Kind) -> Dependencies {
-        let matching = self.constraints.candidates(&self.units, kind).into_iter();
-        let matching = matching.map(|(unit, constraint)| &self.units[unit].constraints[constraint].matching);
-        let namespace = matching.into_iter().any(|matching| matching.needs_namespace());
-        self.reads.of(&kind.kind).dependencies | Dependencies { namespace, ..Dependencies::default() }
+        let plain = self.reads.of(&kind.kind).dependencies;
+        let constraints = self.constraints.candidates(&self.units, kind).into_iter();
+        let constraints = constraints.map(|(unit, number)| {
+            let unit = &self.units[unit];
+            let depends = unit.depends & unit.reads(&kind.kind).dependencies(Dialect::Gatekeeper);
+            let namespace = depends.namespace || unit.constraints[number].matching.needs_namespace();
+            Dependencies { namespace, ..depends }
+        });
+        constraints.fold(plain, BitOr::bitor)
     }
 
     /// Returns what the policies read of objects of this kind.

@@ -63,7 +63,7 @@ pub(crate) fn package(module: &Module) -> Path {
 }
 
 /// Splits a reference into its constant beginning and the rest: `a.b["c"][x].d` is `a b c` and not whole.
-pub(super) fn constant_path(mut expr: &Expr) -> (Path, bool) {
+pub(crate) fn constant_path(mut expr: &Expr) -> (Path, bool) {
     let mut keys = Vec::new();
     loop {
         match expr {

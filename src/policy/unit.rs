@@ -18,7 +18,7 @@ use super::{
     dependencies::INVENTORIES,
     gatekeeper::{Block, Constraint},
     parse::{Told, told},
-    reads::Scopes,
+    reads::{Reads, Scopes},
     references::{self, Node, Path},
 };
 use crate::{inventory::Inventory, verdict::Source};
@@ -195,6 +195,15 @@ impl Unit {
     /// Whether its rules are asked about every object; those of a template are by its Constraints.
     pub(crate) fn asks_everything(&self) -> bool {
         self.constraints.is_empty() && !self.groups.is_empty()
+    }
+
+    /// Returns what its rules read of objects of a kind.
+    pub(crate) fn reads(&self, kind: &str) -> Reads {
+        let scopes = self.groups.iter().filter_map(|group| group.scopes.of(kind));
+        scopes.flat_map(|scope| &scope.reads).fold(Reads::default(), |mut all, reads| {
+            all.merge(reads);
+            all
+        })
     }
 
     /// Asks for one rule's value.

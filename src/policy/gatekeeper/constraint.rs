@@ -64,10 +64,10 @@ pub(crate) fn read(
 ) -> Option<Read> {
     let before = problems.len();
     let name = document.name().to_owned();
-    let label = format!("{} {name}", template.kind);
+    let label = document.label();
     if !is_subdomain(&name) {
         let message = format!("{} {name:?}: this is no name for an object", template.kind);
-        problems.push(document.problem(&document.node, message).help("use a-z, 0-9, - and . for metadata.name"));
+        problems.push(document.whole(message).help("use a-z, 0-9, - and . for metadata.name"));
     }
     let version = document.node.get("apiVersion").text().unwrap_or_default();
     if !matches!(version.rsplit('/').next(), Some("v1beta1" | "v1alpha1")) {

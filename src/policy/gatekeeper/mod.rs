@@ -24,7 +24,7 @@ pub use self::{
 };
 pub(crate) use self::{
     constraint::Constraint,
-    matching::Subject,
+    matching::{Match, Subject},
     template::{Block, ENTRY, PACKAGE, check, column},
 };
 use self::{
@@ -77,7 +77,7 @@ impl Document<'_> {
     }
 
     fn label(&self) -> String {
-        format!("{} {}", self.kind(), self.name())
+        format!("{} {}", self.kind(), self.name()).trim_end().to_owned()
     }
 
     fn problem(&self, node: &Node, message: impl Into<String>) -> Problem {
@@ -86,6 +86,11 @@ impl Document<'_> {
 
     fn problem_at(&self, at: At, message: impl Into<String>) -> Problem {
         Problem::refused(&self.file.shown, message).at(&self.file.text, at.line, at.column)
+    }
+
+    /// A problem of the whole document; its first line says nothing that would have to be shown.
+    fn whole(&self, message: impl Into<String>) -> Problem {
+        Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
     }
 
     fn source(&self) -> Source {
@@ -147,13 +152,13 @@ impl<'f> Library<'f> {
                 (group, _) if group.ends_with(".gatekeeper.sh") => {
                     let message =
                         format!("{}: this part of Gatekeeper is not supported; it is not used", document.label());
-                    problems.push(warning(document.problem(&document.node, message)));
+                    problems.push(warning(document.whole(message)));
                 }
                 _ if example => {}
                 _ => {
                     let message =
                         format!("{}: a Kubernetes object is neither policy nor data; it is not used", document.label());
-                    let problem = warning(document.problem(&document.node, message));
+                    let problem = warning(document.whole(message));
                     problems.push(problem.help("move it out of the policy paths"));
                 }
             }
@@ -183,7 +188,7 @@ impl<'f> Library<'f> {
         for document in constraints.into_values().flatten() {
             let message = format!("{}: there is no ConstraintTemplate for this kind", document.label());
             let help = "put the template into the policy paths too";
-            problems.push(document.problem(&document.node, message).help(help));
+            problems.push(document.whole(message).help(help));
         }
         loaded.policies.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.rules[0].name.cmp(&b.rules[0].name)));
         loaded.unjudged.sort();
@@ -202,7 +207,7 @@ fn distinct<'f>(documents: Vec<Document<'f>>, problems: &mut Vec<Problem>) -> Ve
             Some(other) => {
                 let Source { file, line } = other.source();
                 let message = format!("{} is also defined at {file}:{line}, in other words", document.label());
-                let problem = document.problem(&document.node, message);
+                let problem = document.whole(message);
                 // Each test of a suite has a Constraint of its own, often under one name.
                 problems.push(if document.example {
                     warning(problem).help("the first is judged by; name the other differently to judge by both")
@@ -231,10 +236,11 @@ impl Loaded {
         if template.modules.is_empty() {
             let reason = "it is written in CEL only, and kaudit judges by Rego";
             let message = format!("{} is not judged: {reason}", document.label());
-            problems.push(warning(document.problem(&document.node, message)));
+            problems.push(warning(document.whole(message)));
             self.unjudged.extend([document].into_iter().chain(&constraints).map(|one| one.unjudged(reason)));
             return;
         }
+        let before = problems.len();
         let modules: Vec<&File> = template.modules.iter().collect();
         let mut found = Vec::new();
         let unit = load::unit(modules, &Data::default(), limits, &mut found, Purpose::Template);
@@ -245,19 +251,17 @@ impl Loaded {
         {
             let message = format!("{}: its Rego has no rule {ENTRY}", document.label());
             let help = "Gatekeeper asks for violation[{\"msg\": msg, \"details\": {}}] { … }";
-            problems.push(document.problem(&document.node, message).help(help));
+            problems.push(document.whole(message).help(help));
         }
         let of_rule = own.map(|policy| Metadata::clone(&policy.rules[0].metadata)).unwrap_or_default();
         if template.prefers_cel {
             let message =
                 format!("{} holds CEL too, which Gatekeeper would take; its Rego is judged", document.label());
-            problems.push(Problem::warning(&document.file.shown, message));
+            problems.push(warning(document.whole(message)));
         }
-        if constraints.is_empty() {
+        if constraints.is_empty() && !problems[before..].iter().any(refused) {
             let reason = "no Constraint uses it";
-            problems.push(warning(
-                document.problem(&document.node, format!("{} judges nothing: {reason}", document.label())),
-            ));
+            problems.push(warning(document.whole(format!("{} judges nothing: {reason}", document.label()))));
             self.unjudged.push(document.unjudged(reason));
         }
         let mut judging = Vec::new();
@@ -266,7 +270,7 @@ impl Loaded {
                 Some(Read::Judges(read)) => judging.push(read),
                 Some(Read::Silent(reason)) => {
                     let message = format!("{} is not judged: {reason}", constraint.label());
-                    problems.push(warning(constraint.problem(&constraint.node, message)));
+                    problems.push(warning(constraint.whole(message)));
                     self.unjudged.push(constraint.unjudged(reason));
                 }
                 None => {}
@@ -311,8 +315,8 @@ impl Loaded {
                 source: file,
                 metadata: Metadata::clone(&constraint.rule.metadata),
                 depends: Dependencies { namespace, ..own.depends },
-                matches: own.matches.clone(),
-                reads: own.reads.clone(),
+                matches: own.matches.clone().and(constraint.matching.kind_names()),
+                reads: own.reads.with(&constraint.matching.reads()),
                 scans_inventory: own.scans_inventory,
                 rules: vec![constraint.rule.clone()],
             });

@@ -325,6 +325,6 @@ fn nearest<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> String {
     match near.filter(|near| likeness(near) > 0.85) {
         Some(near) => format!("did you mean {near}?"),
         None if known.is_empty() => "the schema of the template names no fields here".to_owned(),
-        None => format!("there are {}", known.join(", ")),
+        None => format!("the fields here are {}", known.join(", ")),
     }
 }

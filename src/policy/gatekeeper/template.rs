@@ -58,7 +58,7 @@ pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<
     let kind = node.at(&["spec", "crd", "spec", "names", "kind"]);
     let said = kind.text().unwrap_or_default();
     if said.is_empty() {
-        return Err(document.problem(node, "a ConstraintTemplate without spec.crd.spec.names.kind"));
+        return Err(document.whole("a ConstraintTemplate without spec.crd.spec.names.kind"));
     }
     if !name.text().is_some_and(|name| name.eq_ignore_ascii_case(said)) {
         let message =

@@ -19,7 +19,7 @@ pub(super) fn sites(rule: &Rule) -> BTreeMap<String, usize> {
             }
             RuleHead::Set { key, .. } => key.iter().for_each(|key| sites.expr(key)),
             RuleHead::Func { args, assign, .. } => {
-                args.iter().for_each(|arg| sites.declaration(arg));
+                sites.declaration(args);
                 assign.iter().for_each(|assign| sites.expr(&assign.value));
             }
         }
@@ -41,12 +41,21 @@ struct Sites {
 }
 
 impl Sites {
-    fn declaration(&mut self, expr: &Expr) {
-        all_names(expr, &mut self.declared);
+    /// A name that stands twice among these is compared with itself.
+    fn declaration<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Ref<Expr>>) {
+        let mut names = Vec::new();
+        exprs.into_iter().for_each(|expr| all_names(expr, &mut names));
+        let mut here = BTreeSet::new();
+        for name in names {
+            if !here.insert(name.clone()) {
+                *self.unified.entry(name).or_default() += 1;
+            }
+        }
+        self.declared.extend(here);
     }
 
     fn unification(&mut self, expr: &Expr) {
-        let mut names = BTreeSet::new();
+        let mut names = Vec::new();
         all_names(expr, &mut names);
         for name in names {
             *self.unified.entry(name).or_default() += 1;
@@ -58,11 +67,12 @@ impl Sites {
             match &statement.literal {
                 Literal::SomeVars { .. } => {}
                 Literal::SomeIn { key, value, collection, .. } => {
-                    key.iter().chain([value]).for_each(|pattern| self.declaration(pattern));
+                    self.declaration(key.iter().chain([value]));
                     self.expr(collection);
                 }
                 Literal::Expr { expr, .. } | Literal::NotExpr { expr, .. } => self.expr(expr),
-                Literal::Every { domain, query, .. } => {
+                Literal::Every { key, value, domain, query, .. } => {
+                    self.declared.extend(key.iter().chain([value]).map(|name| name.text().to_owned()));
                     self.expr(domain);
                     self.query(query);
                 }
@@ -74,7 +84,7 @@ impl Sites {
     fn expr(&mut self, expr: &Expr) {
         if let Expr::AssignExpr { lhs, rhs, op, .. } = expr {
             if *op == AssignOp::ColEq {
-                self.declaration(lhs);
+                self.declaration([lhs]);
             } else {
                 self.unification(lhs);
                 self.unification(rhs);
@@ -96,9 +106,9 @@ impl Sites {
 }
 
 /// Collects the names in a pattern, also those that a declaration would not count.
-fn all_names(expr: &Expr, names: &mut BTreeSet<String>) {
+fn all_names(expr: &Expr, names: &mut Vec<String>) {
     match expr {
-        Expr::Var { span, .. } if span.text() != "_" => drop(names.insert(span.text().to_owned())),
+        Expr::Var { span, .. } if span.text() != "_" => names.push(span.text().to_owned()),
         Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().for_each(|item| all_names(item, names)),
         Expr::Object { fields, .. } => fields.iter().for_each(|(_, key, value)| {
             all_names(key, names);
@@ -130,10 +140,11 @@ fn children(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// Whether a body may succeed in more than one way, so that its head may have several values.
-pub(super) fn is_multiple(query: &Query, parameters: &[Ref<Expr>], head: &[&Expr]) -> bool {
+/// Whether a body may succeed in more than one way, or its head have several values at once.
+pub(super) fn is_multiple(query: Option<&Query>, parameters: &[Ref<Expr>], head: &[&Expr]) -> bool {
     let mut bound = BTreeSet::new();
     patterns(parameters, &mut bound);
+    let Some(query) = query else { return head.iter().any(|expr| loops(expr, &bound)) };
     let mut own = BTreeSet::new();
     declared(query, &mut own);
     for statement in &query.stmts {

@@ -45,7 +45,9 @@ impl<'a> Walker<'a> {
             }
             values.push(value);
         }
-        let value = self.call(path, Some(values));
+        let sure = values.iter().all(|value| value.sure);
+        let mut value = self.call(path, Some(values));
+        value.sure &= sure;
         let [output] = output else { return value };
         // `f(x, y)` where f takes one argument: `y = f(x)`.
         let value = self.whole(value);

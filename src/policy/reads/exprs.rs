@@ -282,7 +282,7 @@ impl<'a> Walker<'a> {
         match expr {
             Expr::Var { span, .. } => {
                 if span.text() != "_" && self.is_unbound(span.text()) {
-                    self.bind(span.text(), Possible::other());
+                    self.bind_used(span.text(), Possible::other());
                 }
             }
             Expr::Array { items, .. } | Expr::Set { items, .. } => {
@@ -409,10 +409,8 @@ impl<'a> Walker<'a> {
 
     /// Returns what stands below `data` at a path of fields, or at its beginning, and how many of the fields that took.
     pub(super) fn data(&mut self, path: &[String]) -> (Possible, usize) {
-        if path.first().is_some_and(|first| INVENTORIES.contains(&first.as_str())) {
-            let place = ["data"].into_iter().chain(path.iter().map(String::as_str)).map(Key::from).collect();
-            return (self.at(place), path.len());
-        }
+        let place: Place = ["data"].into_iter().chain(path.iter().map(String::as_str)).map(Key::from).collect();
+        let inventory = path.first().is_none_or(|first| INVENTORIES.contains(&first.as_str()));
         let graph = self.rules.graph;
         let is_rule = |path: &[String]| graph.at(path).any(|node| node.parameters.is_none());
         let mut rules: Vec<&[String]> = graph.covered(path).into_iter().filter(|path| is_rule(path)).collect();
@@ -422,13 +420,16 @@ impl<'a> Walker<'a> {
         {
             return (self.call(only, None), only.len());
         }
-        // Several rules below one name.
+        if rules.is_empty() && inventory && !path.is_empty() {
+            return (self.at(place), path.len());
+        }
+        // Several rules below one name, or all there is.
         for rule in rules {
             let value = self.call(rule, None);
             self.whole(value);
         }
-        if path.is_empty() {
-            self.frame.reads.insert(&[Key::from("data")], true);
+        if inventory {
+            self.frame.reads.insert(&place, true);
         }
         (Possible::other(), path.len())
     }
@@ -477,7 +478,7 @@ impl<'a> Walker<'a> {
             if name == "_" || self.is_unbound(name) {
                 let (keys, values) = self.iterate(value);
                 if name != "_" {
-                    self.bind(name, keys);
+                    self.bind_used(name, keys);
                 }
                 return values;
             }
@@ -499,6 +500,8 @@ impl<'a> Walker<'a> {
         let key = self.whole(key);
         let names: Vec<&Arc<str>> = key.scalars.iter().filter_map(Scalar::as_text).collect();
         let all_names = known && names.len() == key.scalars.len();
+        // The only field whose being there is known is the kind.
+        let mut sure = value.places.len() == 1 && names.len() == 1 && all_names;
         for place in &value.places {
             let keys: Vec<Key> = if all_names {
                 names.iter().map(|name| Key::Field(Arc::clone(name))).collect()
@@ -506,8 +509,8 @@ impl<'a> Walker<'a> {
                 vec![Key::Any]
             };
             for key in keys {
-                let part: Place = place.iter().cloned().chain([key]).collect();
-                let part = self.at(part);
+                let part = self.at(place.iter().cloned().chain([key]).collect());
+                sure &= part.sure;
                 found.join(part);
             }
         }
@@ -530,7 +533,7 @@ impl<'a> Walker<'a> {
             }
         }
         found.other |= value.other;
-        found.sure = false;
+        found.sure = sure && value.fields.is_none() && value.items.is_none() && value.members.is_none() && !value.other;
         found
     }
 }

@@ -9,15 +9,13 @@ use super::{
     InventoryReads, Projection,
     tree::{Key, Tree},
 };
-use crate::policy::{Dependencies, Dialect, unit::Unit};
-
-/// The metadata by which Constraints are matched and Gatekeeper's settings exempt.
-const MATCHED: [&str; 4] = ["name", "generateName", "namespace", "labels"];
+use crate::policy::{Dependencies, gatekeeper::Match, unit::Unit};
 
 /// What a verdict on objects of one kind depends on.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OfKind {
     pub(crate) projection: Projection,
+    /// Of the rules that are asked about every object, Constraints left out.
     pub(crate) dependencies: Dependencies,
 }
 
@@ -31,28 +29,47 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new(units: &[Unit]) -> Self {
-        let groups = || units.iter().flat_map(|unit| &unit.groups);
-        let kinds: BTreeSet<&Arc<str>> = groups().flat_map(|group| group.scopes.kinds()).collect();
-        let mut inventory = InventoryReads::default();
-        let mut of = |kind: &str| {
-            let mut object = Tree::default();
-            let mut dependencies = Dependencies::default();
-            for group in groups() {
-                if group.dialect == Dialect::Gatekeeper {
-                    MATCHED.iter().for_each(|field| object.insert(&["metadata", field].map(Key::from), true));
-                }
+        let mut kinds: BTreeSet<&str> = BTreeSet::new();
+        for unit in units {
+            kinds.extend(unit.groups.iter().flat_map(|group| group.scopes.kinds()).map(|kind| &**kind));
+            kinds.extend(unit.constraints.iter().filter_map(|constraint| constraint.matching.kind_names()).flatten());
+        }
+        let mut index = Self::default();
+        for kind in kinds {
+            let of_kind = index.add(units, kind);
+            index.named.insert(kind.into(), of_kind);
+        }
+        // No kind has this name.
+        index.other = index.add(units, "");
+        index
+    }
+
+    /// Takes together what is read of objects of a kind, of any group.
+    fn add(&mut self, units: &[Unit], kind: &str) -> OfKind {
+        let mut object = Tree::default();
+        let mut dependencies = Dependencies::default();
+        for unit in units {
+            let matching = unit.constraints.iter().map(|constraint| &constraint.matching);
+            let mut matching =
+                matching.filter(|one| one.kind_names().is_none_or(|names| names.contains(&kind))).peekable();
+            if !unit.asks_everything() && matching.peek().is_none() {
+                continue;
+            }
+            for path in matching.flat_map(Match::reads) {
+                object.insert(&path.map(Key::from), true);
+            }
+            for group in &unit.groups {
                 for reads in group.scopes.of(kind).into_iter().flat_map(|scope| &scope.reads) {
                     object.merge(&reads.object(group.dialect));
-                    dependencies = dependencies | reads.dependencies(group.dialect);
-                    inventory.merge(&reads.inventory());
+                    self.inventory.merge(&reads.inventory());
+                    // Of Constraints it also depends on the group.
+                    if unit.asks_everything() {
+                        dependencies = dependencies | reads.dependencies(group.dialect);
+                    }
                 }
             }
-            OfKind { projection: Projection::new(object), dependencies }
-        };
-        // No kind has this name.
-        let other = of("");
-        let named = kinds.into_iter().map(|kind| (Arc::clone(kind), of(kind))).collect();
-        Self { named, other, inventory }
+        }
+        OfKind { projection: Projection::new(object), dependencies }
     }
 
     pub(crate) fn of(&self, kind: &str) -> &OfKind {

@@ -19,6 +19,8 @@ mod tree;
 mod walk;
 
 #[cfg(test)]
+mod property;
+#[cfg(test)]
 mod tests;
 
 use std::{
@@ -63,7 +65,7 @@ impl Reads {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.documents.merge(&other.documents);
         self.loops.merge(&other.loops);
         self.clock |= other.clock;
@@ -130,17 +132,6 @@ impl Reads {
     /// Whether they go through all objects of a kind, in all namespaces.
     pub(crate) fn scans_inventory(&self) -> bool {
         inventory::scans(&self.loops)
-    }
-
-    /// Adds a path of the object that is read by what surrounds the rules.
-    pub(crate) fn add_object_path(&mut self, dialect: Dialect, path: &[&str]) {
-        let root: &[&str] = match dialect {
-            Dialect::Conftest => &["input"],
-            Dialect::Admission => &["input", "request", "object"],
-            Dialect::Gatekeeper => &["input", "review", "object"],
-        };
-        let place: Vec<Key> = root.iter().chain(path).map(|key| Key::from(*key)).collect();
-        self.insert(&place, true);
     }
 }
 
@@ -296,6 +287,12 @@ impl Matches {
             Self::All => true,
             Self::Kinds(kinds) => kinds.contains(kind),
         }
+    }
+
+    /// Leaves only those that are also among some names; `None` limits nothing.
+    pub(crate) fn and(self, names: Option<Vec<&str>>) -> Self {
+        let Some(names) = names else { return self };
+        Self::Kinds(names.into_iter().filter(|name| self.matches(name)).map(Arc::from).collect())
     }
 
     /// Adds the kinds of another.

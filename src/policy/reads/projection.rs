@@ -11,7 +11,7 @@ use serde::{
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
-use super::tree::Tree;
+use super::tree::{Key, Tree};
 
 /// The parts of an object that policies can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +30,13 @@ impl Projection {
         let mut settled = tree.clone();
         settled.settle();
         Self { tree, settled }
+    }
+
+    /// Adds paths that are read whole.
+    pub(crate) fn with(&self, paths: &[[&'static str; 2]]) -> Self {
+        let mut tree = self.tree.clone();
+        paths.iter().for_each(|path| tree.insert(&path.map(Key::from), true));
+        Self::new(tree)
     }
 
     /// Returns a hash of the parts that are read, from the JSON of an object: different parts, different hashes, and the

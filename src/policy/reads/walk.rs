@@ -321,7 +321,7 @@ impl<'a> Walker<'a> {
         }
         let terms: Vec<&Expr> = assign.iter().map(|assign| assign.value.as_ref()).collect();
         if ended != Outcome::No
-            && body.is_some_and(|body| is_multiple(&body.query, parameters, &terms))
+            && is_multiple(body.map(|body| body.query.as_ref()), parameters, &terms)
             && !matches!(head, RuleHead::Set { key: Some(_), .. })
         {
             found.several = true;
@@ -539,6 +539,14 @@ impl<'a> Walker<'a> {
         }
         self.frame.unbound = true;
         Possible::other()
+    }
+
+    /// Gives a variable a value of which nothing is known; what else it may turn out to be is compared with that.
+    pub(super) fn bind_used(&mut self, name: &str, value: Possible) {
+        self.bind(name, value);
+        if let Name::Local(scope) = self.name(name) {
+            self.variable(scope, name);
+        }
     }
 
     /// Gives a variable a value more.
