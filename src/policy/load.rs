@@ -82,6 +82,7 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     if policies.is_empty() && !refused && point == EnforcementPoint::Audit {
         problems.push(nothing_to_judge_by(paths, &files));
     }
+    problems.extend(lint::speechless(&policies, &files));
     problems.sort();
     problems.dedup();
     if policies.is_empty() && problems.iter().any(Problem::is_refusal) {
