@@ -10,7 +10,9 @@ use super::{
     text::{BOLD, DIM, Paint, columns_of, count, shown_line, style_of, wrap},
 };
 use crate::{
-    policy::{Dependencies, Dialect, LoadError, Policy, PolicySet, Problem, Rule, Version, gatekeeper::Unjudged},
+    policy::{
+        Dependencies, Dialect, LoadError, Matches, Policy, PolicySet, Problem, Rule, Version, gatekeeper::Unjudged,
+    },
     verdict::{Outcome, Severity, Source},
 };
 
@@ -65,8 +67,14 @@ pub struct ListedPolicy {
     /// What it says of itself.
     #[serde(flatten)]
     pub about: About,
+    /// The kinds that it can say anything about, by name; `*` is all.
+    pub kinds: Vec<String>,
     /// What its results depend on beside the object: `inventory`, `namespace`, `clock`, `transition`.
     pub depends_on: Vec<&'static str>,
+    /// What it reads of the object: a change of anything else changes none of its results.
+    pub reads: Vec<String>,
+    /// Whether it goes through all objects of a kind for each object that it judges.
+    pub scans_inventory: bool,
     /// The rules that judge, sorted by name.
     pub rules: Vec<ListedRule>,
 }
@@ -136,7 +144,13 @@ impl From<&Policy> for ListedPolicy {
             rego: policy.versions.clone(),
             source: Source { file: Arc::clone(&policy.source), line: policy.line },
             about: About::from(&policy.metadata),
+            kinds: match &policy.matches {
+                Matches::All => vec!["*".to_owned()],
+                Matches::Kinds(kinds) => kinds.iter().map(ToString::to_string).collect(),
+            },
             depends_on: words(policy.depends),
+            reads: policy.reads.paths(),
+            scans_inventory: policy.scans_inventory,
             rules: policy.rules.iter().map(ListedRule::from).collect(),
         }
     }
@@ -197,13 +211,17 @@ pub fn render_text(list: &PolicyList, options: &RenderOptions, out: &mut dyn io:
 
 /// Where the text of a line about a policy begins.
 const DETAIL: usize = 10;
+/// Kinds that take more have a line of their own.
+const KINDS_WIDTH: usize = 24;
+/// Paths that are shown one by one.
+const PATHS: usize = 8;
 /// Columns are not made narrower than this.
 const NARROWEST: usize = 12;
 /// Between two columns.
 const GAP: usize = 2;
-const HEAD: [&str; 8] = ["POLICY", "DIALECT", "REGO", "RULE", "RESULT", "SEVERITY", "DEPENDS ON", "SOURCE"];
+const HEAD: [&str; 9] = ["POLICY", "DIALECT", "REGO", "RULE", "RESULT", "SEVERITY", "KINDS", "DEPENDS ON", "SOURCE"];
 /// Those that may be wrapped.
-const WRAPPED: [usize; 4] = [0, 3, 6, 7];
+const WRAPPED: [usize; 5] = [0, 3, 6, 7, 8];
 
 /// One line of the table; wrapped to several where a column is too narrow.
 struct Row {
@@ -223,11 +241,12 @@ fn rows(policy: &ListedPolicy) -> Vec<Row> {
             shown_line(&rule.name),
             rule.result.word().to_owned(),
             rule.about.severity.map_or("-", Severity::word).to_owned(),
+            once(&short_kinds(policy).unwrap_or_else(|| format!("{} kinds", policy.kinds.len()))),
             once(&if policy.depends_on.is_empty() { "-".to_owned() } else { policy.depends_on.join(", ") }),
             place(if is_constraint(policy) { &policy.source } else { &rule.source }),
         ];
         let plain = Style::new();
-        Row { cells, styles: [BOLD, plain, plain, plain, style_of(rule.result), plain, plain, DIM] }
+        Row { cells, styles: [BOLD, plain, plain, plain, style_of(rule.result), plain, plain, plain, DIM] }
     };
     policy.rules.iter().enumerate().map(rule).collect()
 }
@@ -237,7 +256,33 @@ fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
     let title = policy.about.title.as_deref().or(policy.about.description.as_deref());
     let title = title.map(|title| ("about", title.lines().next().unwrap_or_default().to_owned()));
     let template = policy.rules.first().filter(|_| is_constraint(policy)).map(|rule| ("rule", place(&rule.source)));
-    title.into_iter().chain(template).collect()
+    let kinds = short_kinds(policy).is_none().then(|| ("kinds", policy.kinds.join(", ")));
+    let reads = (!policy.reads.is_empty()).then(|| ("reads", short_paths(&policy.reads)));
+    let cost = "goes through all objects of a kind for each object that it judges".to_owned();
+    let cost = policy.scans_inventory.then_some(("cost", cost));
+    [title, template, kinds, reads, cost].into_iter().flatten().collect()
+}
+
+/// Returns the kinds of a policy if they have room in a column.
+fn short_kinds(policy: &ListedPolicy) -> Option<String> {
+    let kinds = if policy.kinds.is_empty() { "none".to_owned() } else { policy.kinds.join(", ") };
+    Some(kinds).filter(|kinds| columns_of(kinds) <= KINDS_WIDTH)
+}
+
+/// Joins paths; where there are many, their beginnings.
+fn short_paths(paths: &[String]) -> String {
+    let cut = |path: &String, parts: usize| {
+        let mut quoted = false;
+        let mut ends = path.char_indices().filter(|(_, c)| {
+            quoted ^= *c == '"';
+            *c == '.' && !quoted
+        });
+        ends.nth(parts - 1).map_or_else(|| path.clone(), |(end, _)| format!("{}.…", &path[..end]))
+    };
+    let cut = |parts: usize| paths.iter().map(|path| cut(path, parts)).collect::<BTreeSet<String>>();
+    let deepest = paths.iter().map(|path| path.matches('.').count() + 1).max().unwrap_or(1);
+    let shown = (1..=deepest).rev().map(cut).find(|shown| shown.len() <= PATHS).unwrap_or_else(|| cut(1));
+    shown.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// A Constraint stands elsewhere than the rule of its template.
@@ -344,7 +389,10 @@ mod tests {
             rego: [Version::V0, Version::V1].into(),
             source: Source { file: "policies/a/rather/long/way/down/images.rego".into(), line: 17 },
             about: About { title: Some(title.into()), ..About::default() },
+            kinds: vec!["*".to_owned()],
             depends_on: vec!["inventory", "namespace", "clock", "transition"],
+            reads: vec!["kind".to_owned(), "spec.containers[].image".to_owned()],
+            scans_inventory: true,
             rules: vec![
                 rule("deny_images_that_nobody_has_signed", Outcome::Fail, Some(Severity::Critical)),
                 rule("warn_\u{1b}[31m", Outcome::Warn, None),
@@ -369,6 +417,15 @@ mod tests {
         insta::assert_snapshot!("list_100_columns", text(100));
         // Nothing is lost of what cannot be made narrower.
         insta::assert_snapshot!("list_20_columns", text(20));
+    }
+
+    #[test]
+    fn many_paths_become_their_beginnings() {
+        let paths = |count: usize| (0..count).map(|n| format!("spec.a[\"x.y\"].b{n}.c")).collect::<Vec<_>>();
+        assert_eq!(short_paths(&paths(2)), "spec.a[\"x.y\"].b0.c, spec.a[\"x.y\"].b1.c");
+        assert_eq!(short_paths(&paths(9)), "spec.a[\"x.y\"].…");
+        let roots: Vec<String> = (0..9).map(|n| format!("root{n}")).collect();
+        assert_eq!(short_paths(&roots), roots.join(", "));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use regorus::unstable::Module;
 
 use super::{
+    Matches, Policy,
     check::{Checked, path_text},
     entries::{judges, outcome},
     files::File,
@@ -52,6 +53,18 @@ pub(crate) fn test_file(file: &File) -> Option<Problem> {
     let message = format!("{judge} is not judged by: files named *_test.rego are for tests, and this one has none");
     let problem = Problem::warning(&file.shown, message).help("rename the file");
     Some(problem.at(&file.text, u32::try_from(line + 1).ok()?, 1))
+}
+
+/// Returns a warning for each policy that can say nothing about any kind.
+pub(crate) fn speechless(policies: &[Policy], files: &[File]) -> Vec<Problem> {
+    let nothing = |policy: &&Policy| matches!(&policy.matches, Matches::Kinds(kinds) if kinds.is_empty());
+    let problem = |policy: &Policy| {
+        let text = files.iter().find(|file| file.shown == policy.source).map_or("", |file| &file.text);
+        let message = format!("{} can say nothing about any kind", policy.name);
+        let help = "its rules ask for two kinds at once, or for none of those that it is meant for";
+        Problem::warning(&policy.source, message).at(text, policy.line, 1).help(help)
+    };
+    policies.iter().filter(nothing).map(problem).collect()
 }
 
 /// Rules that look like such that judge, and do not.

@@ -87,6 +87,7 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     if nothing && !refused {
         problems.push(nothing_to_judge_by(paths, &files));
     }
+    problems.extend(lint::speechless(&policies, &files));
     problems.sort();
     problems.dedup();
     if nothing {

@@ -52,12 +52,13 @@ pub use self::{
 };
 use self::{gatekeeper::EnforcementPoint, unit::Unit};
 use crate::{
+    inventory::Inventory,
     object::{Kind, Object},
     verdict::{Digest, Outcome, Source},
 };
 
 /// Everything that was loaded from the policy paths.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PolicySet {
     /// What it was loaded from.
     pub digest: Digest,
@@ -281,6 +282,16 @@ impl PolicySet {
     /// objects can matter to others.
     pub fn inventory_reads(&self) -> &InventoryReads {
         &self.reads.inventory
+    }
+
+    /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded. Takes about as
+    /// long as the load of those that do look something up.
+    ///
+    /// # Errors
+    /// When the evaluator cannot take the objects.
+    pub fn with_inventory(&self, inventory: &Inventory) -> anyhow::Result<Self> {
+        let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect::<anyhow::Result<_>>()?;
+        Ok(Self { units, ..self.clone() })
     }
 
     /// Returns how many rules judge each object.

@@ -1,6 +1,7 @@
 //! A unit: modules that are evaluated together, with one engine, and the rules of them that judge.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock},
@@ -14,13 +15,15 @@ use regorus::{
 
 use super::{
     Dependencies, Dialect, Metadata, Rule, Version, adapt,
+    dependencies::INVENTORIES,
     gatekeeper::{Block, Constraint},
+    lost::Lost,
     parse::{Told, told},
     reads::{Reads, Scopes},
-    references::Path,
+    references::{self, Node, Path},
     value,
 };
-use crate::verdict::Source;
+use crate::{inventory::Inventory, verdict::Source};
 
 /// The package of the generated rules. Nobody's policy is called that.
 pub(crate) const GENERATED: &str = "kaudit_generated";
@@ -123,6 +126,10 @@ pub(crate) struct Unit {
     pub(crate) blocks: Vec<Block>,
     /// What its rules depend on.
     pub(crate) depends: Dependencies,
+    /// Whether its rules look other objects up.
+    looks_up: bool,
+    /// Keys of the inventory's documents where rules stand.
+    taken: BTreeSet<(String, String)>,
 }
 
 /// An engine for what the first one failed on; made when it is first needed, of the first one's modules and data.
@@ -195,14 +202,37 @@ impl Unit {
         engine.set_rego_v0(false);
         engine.add_policy(format!("{GENERATED}.rego"), generated(&groups))?;
         prepare(&mut engine)?;
-        Ok(Self {
-            engine,
-            tolerant: Tolerant { bare, engine: OnceLock::new() },
-            groups,
-            constraints: Vec::new(),
-            blocks: Vec::new(),
-            depends: Dependencies::default(),
-        })
+        let nodes = references::read(engine.get_modules(), &Lost::default());
+        let looks_up = groups.iter().any(|group| !group.scopes.inventory().is_empty());
+        let (constraints, blocks, depends) = (Vec::new(), Vec::new(), Dependencies::default());
+        let tolerant = Tolerant { bare, engine: OnceLock::new() };
+        Ok(Self { engine, tolerant, groups, constraints, blocks, depends, looks_up, taken: taken(&nodes) })
+    }
+
+    /// Returns the unit with these objects to look up. Rules and data files stand before objects, where both would be.
+    pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Result<Self> {
+        if !self.looks_up {
+            return Ok(self.clone());
+        }
+        let own = self.engine.get_data();
+        let mut data = BTreeMap::new();
+        for name in INVENTORIES {
+            let mut document = inventory.document(name).clone();
+            let before = &own[name];
+            if !matches!(before, Value::Object(_) | Value::Undefined) {
+                continue;
+            }
+            let owned = before.as_object().ok().into_iter().flat_map(|fields| fields.keys().cloned());
+            let ruled = self.taken.iter().filter(|(first, _)| first == name).map(|(_, key)| Value::from(key.as_str()));
+            for key in owned.chain(ruled) {
+                document.as_object_mut()?.remove(&key);
+            }
+            data.insert(Value::from(name), document);
+        }
+        let mut engine = self.engine.clone();
+        engine.add_data(Value::from(data))?;
+        prepare(&mut engine)?;
+        Ok(Self { engine, ..self.clone() })
     }
 
     /// Whether its rules are asked about every object; those of a template are by its Constraints.
@@ -250,6 +280,13 @@ impl Unit {
         })?;
         Ok(entry.path.iter().fold(data, |value, key| value[key.as_str()].clone()))
     }
+}
+
+/// Returns the keys right below the inventory's documents that rules take: `admission` of `package kubernetes.admission`.
+fn taken(nodes: &[Node]) -> BTreeSet<(String, String)> {
+    let in_document = |node: &&Node| node.path.first().is_some_and(|first| INVENTORIES.contains(&first.as_str()));
+    let key = |node: &Node| Some((node.path.first()?.clone(), node.path.get(1)?.clone()));
+    nodes.iter().filter(in_document).filter_map(key).collect()
 }
 
 /// Makes the engine look at all its modules together.

@@ -139,6 +139,9 @@ impl Recorder {
                 "PoliciesRefused",
                 format!("the others are in force: {}", policy::summed_up(&overview.policies.problems)),
             ),
+            None if !overview.inventory_error.is_empty() => {
+                (false, "InventoryFailed", overview.inventory_error.clone())
+            }
             None => (true, "Loaded", String::new()),
         };
         let conditions = [

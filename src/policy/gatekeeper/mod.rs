@@ -91,11 +91,6 @@ impl Document<'_> {
         Problem::refused(&self.file.shown, message).at(&self.file.text, at.line, at.column)
     }
 
-    /// A problem of the whole document; its first line says nothing that would have to be shown.
-    fn whole(&self, message: impl Into<String>) -> Problem {
-        Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
-    }
-
     /// What to say of a Constraint whose template is refused.
     fn left_out(&self, template: &Self) -> Problem {
         let message = format!(
@@ -104,7 +99,12 @@ impl Document<'_> {
             template.label(),
             template.file.shown
         );
-        Problem::left_out(&self.file.shown, message).at(&self.file.text, self.node.at.line, self.node.at.column)
+        Problem { line: self.node.at.line, ..Problem::left_out(&self.file.shown, message) }
+    }
+
+    /// A problem of the whole document; its first line says nothing that would have to be shown.
+    fn whole(&self, message: impl Into<String>) -> Problem {
+        Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
     }
 
     fn source(&self) -> Source {

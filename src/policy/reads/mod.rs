@@ -212,6 +212,13 @@ impl Scopes {
         self.scopes.get(self.named.get(kind).copied().unwrap_or(0))
     }
 
+    /// Returns what is read of other objects, whatever the kind.
+    pub(crate) fn inventory(&self) -> InventoryReads {
+        let mut all = InventoryReads::default();
+        self.scopes.iter().flat_map(|scope| &scope.reads).for_each(|reads| all.merge(&reads.inventory()));
+        all
+    }
+
     /// Returns the names of kinds that the rules treat in their own way.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &Arc<str>> {
         self.named.keys()
