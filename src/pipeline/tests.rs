@@ -235,14 +235,18 @@ async fn who_looks_others_up_follows_them() {
 
 #[tokio::test]
 async fn files_are_their_own_inventory() {
-    let live = Live::start(load(&[("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET)]), SETTINGS);
+    let files = [("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET), ("prod.yaml", IN_PROD)];
+    let live = Live::start(load(&files), SETTINGS);
+    let namespace = object("Namespace", "", "n", 5, &json!({"metadata": {"labels": {"stage": "prod"}}}));
     let pod = object("Pod", "n", "p", 3, &json!({"metadata": {"labels": {"app": "a"}}}));
     let other = object("Pod", "n", "q", 3, &json!({"metadata": {"labels": {"app": "b"}}}));
     let budget = object("PodDisruptionBudget", "n", "p", 4, &json!({"spec": {"selector": {"app": "a"}}}));
-    live.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 2, "x"), pod, other, budget]).await;
+    live.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 2, "x"), pod, other, budget, namespace]).await;
     let wanted = [
         "b: host x is also that of n/a",
         "a: host x is also that of m/b",
+        "p: p is in production",
+        "q: q is in production",
         "q: no PodDisruptionBudget selects this Pod",
     ];
     assert_eq!(texts(&live.end().await), wanted);
