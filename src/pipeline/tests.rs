@@ -273,6 +273,15 @@ async fn who_depends_on_a_namespace_follows_its_labels() {
     live.until(&["p: p is in production"]).await;
     live.seen(namespace(4, json!({"stage": "test"}))).await;
     live.until(&[]).await;
+    live.gone(namespace(4, json!({"stage": "test"}))).await;
+    let unknown = "p: cannot be matched: its namespaceSelector needs the Namespace n, which is not known";
+    live.until(&[unknown]).await;
+    // What failed may not the next time, whatever it was that changed.
+    let before = live.metric("kaudit_evaluations_total");
+    live.seen(object("Pod", "n", "p", 5, &json!({"status": {"phase": "Running"}}))).await;
+    live.until_evaluated(before + 1).await;
+    live.seen(namespace(6, json!({"stage": "test"}))).await;
+    live.until(&[]).await;
 }
 
 #[tokio::test]
