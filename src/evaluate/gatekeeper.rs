@@ -44,7 +44,7 @@ impl Judge<'_> {
                     let answer = unit.ask_definition(&input, entry, definition).ok()?;
                     violations(constraint, &answer).ok()
                 });
-                findings.into_iter().for_each(|finding| self.results.push(finding));
+                self.results.extend(findings);
             }
             Err(failure) => {
                 let error =

@@ -12,6 +12,7 @@ use super::{
 
 /// What some policies look at beside the object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Dependencies {
     /// Other objects: `data.inventory` (Gatekeeper) or `data.kubernetes` (kube-mgmt).
     pub inventory: bool,

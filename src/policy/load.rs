@@ -1,6 +1,7 @@
 //! From paths to a [`PolicySet`], with every problem on the way.
 
 use std::{
+    ops::BitOr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -54,7 +55,8 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     let (plain, found) = without_sources(plain, found, &files, library.has_templates());
     problems.extend(found);
     let Loaded { mut units, mut policies, unjudged, settings } = library.load(limits, point, &mut problems);
-    if let Some((own, unit)) = plain {
+    if let Some((own, mut unit)) = plain {
+        unit.depends = own.iter().map(|policy| policy.depends).fold(unit.depends, BitOr::bitor);
         policies.extend(own);
         units.insert(0, unit);
     }
@@ -192,7 +194,7 @@ fn read(
     let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, limits };
     problems.extend(checked.problems());
     if purpose == Purpose::Template {
-        problems.extend(gatekeeper::check(files, modules, &nodes));
+        problems.extend(gatekeeper::check(files, modules, &nodes, limits));
     }
     let (mut policies, mut groups) = read.policies();
     if !problems.iter().any(gatekeeper::refused) {

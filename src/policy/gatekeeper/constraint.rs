@@ -49,7 +49,7 @@ pub(crate) struct Constraint {
 
 /// A Constraint that was read, or why it judges nothing.
 pub(crate) enum Read {
-    Judges(Constraint),
+    Judges(Box<Constraint>),
     /// It has nothing to say to an audit.
     Silent(&'static str),
 }
@@ -95,7 +95,7 @@ pub(crate) fn read(
     }
     let metadata = annotations::read(document, problems).or(&template.metadata).or(of_rule);
     let parameters = spec.get("parameters");
-    Some(Read::Judges(Constraint {
+    Some(Read::Judges(Box::new(Constraint {
         policy: Arc::clone(&template.kind),
         matching,
         parameters: if parameters.is_null() { Value::new_object() } else { parameters.value() },
@@ -105,7 +105,7 @@ pub(crate) fn read(
             metadata: Arc::new(metadata),
             source: Source { file: Arc::clone(&document.file.shown), line: document.node.at.line },
         },
-    }))
+    })))
 }
 
 /// Returns what violations count as; `None` if nothing is to be done about them at this point.

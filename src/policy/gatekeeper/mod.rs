@@ -267,7 +267,7 @@ impl Loaded {
         let mut judging = Vec::new();
         for mut constraint in constraints {
             match constraint::read(&mut constraint, template, &of_rule, point, problems) {
-                Some(Read::Judges(read)) => judging.push(read),
+                Some(Read::Judges(read)) => judging.push(*read),
                 Some(Read::Silent(reason)) => {
                     let message = format!("{} is not judged: {reason}", constraint.label());
                     problems.push(warning(constraint.whole(message)));
@@ -277,7 +277,7 @@ impl Loaded {
             }
         }
         if let Some((policies, unit)) = unit
-            && let Some(own) = policies.into_iter().next()
+            && let Some(own) = policies.first()
             && !judging.is_empty()
         {
             self.unit(own, unit, document, template, judging);
@@ -287,7 +287,7 @@ impl Loaded {
     /// Joins a compiled template with its Constraints.
     fn unit(
         &mut self,
-        own: Policy,
+        own: &Policy,
         mut unit: Unit,
         document: &Document<'_>,
         template: &Template,
@@ -296,7 +296,7 @@ impl Loaded {
         let place = |source: &mut Source| {
             // Modules whose lines are not those of the file have a name of their own.
             if source.file != document.file.shown {
-                *source = document.source();
+                *source = Source { line: template.line, ..document.source() };
             }
         };
         for definition in

@@ -161,7 +161,8 @@ impl Check<'_> {
             }
         } else if let Some(kind) = schema.get("type").text() {
             let same = value.kind() == kind || (kind == "number" && value.kind() == "integer");
-            if !same && !(value.is_null() && schema.get("nullable").is_true()) {
+            let absent = value.is_null() && schema.get("nullable").is_true();
+            if !same && !absent {
                 return self.say(value, path, &format!("must be {}, not {}", article(kind), name(value)));
             }
         }

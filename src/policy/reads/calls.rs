@@ -8,7 +8,7 @@ use super::{
         references::constant_path,
     },
     possible::{Possible, Scalar},
-    walk::{Name, Walker},
+    walk::{Name, SIZE, Walker},
 };
 
 impl<'a> Walker<'a> {
@@ -179,9 +179,6 @@ impl<'a> Walker<'a> {
         found
     }
 }
-
-/// Arguments of one function that are larger count as read whole.
-const SIZE: usize = 400;
 
 fn defined(arguments: &[&Possible]) -> Possible {
     if arguments.iter().any(|argument| argument.is_nothing()) { Possible::default() } else { Possible::other() }

@@ -19,8 +19,8 @@ use super::{
     tree::Key,
 };
 
-/// Expressions that one run may look at before it gives up and takes everything as read.
-const STEPS: usize = 300_000;
+/// Expressions that are looked at, over all kinds, before the rest counts as reading everything.
+const STEPS: usize = 1_000_000;
 /// Expressions in expressions, over rules and functions.
 const DEPTH: usize = 120;
 /// How often a body is looked at until its variables hold all they can.
@@ -28,7 +28,7 @@ const PASSES: usize = 8;
 /// Arguments that one function is looked at with; further ones count as read whole.
 const CONTEXTS: usize = 100;
 /// Values that one variable may stand for before it counts as read whole.
-const SIZE: usize = 400;
+pub(super) const SIZE: usize = 200;
 
 /// The modules of a unit and what their names mean.
 pub(crate) struct Rules<'a> {
@@ -155,7 +155,6 @@ impl<'a> Walker<'a> {
         self.kind = kind;
         self.memo.retain(|_, summary| !summary.sensitive);
         self.contexts.clear();
-        self.steps = 0;
     }
 
     /// Looks at the rule at a path below `data` and all that is found below it.
