@@ -115,7 +115,7 @@ fn replace(document: &mut Value, path: &[&str], value: Option<&Value>) {
     } else {
         replace(&mut below, rest, value);
     }
-    let empty = !rest.is_empty() && below.as_object().is_ok_and(|fields| fields.is_empty());
+    let empty = !rest.is_empty() && below == Value::new_object();
     if !empty && below != Value::Undefined {
         fields.insert(key, below);
     }
@@ -191,7 +191,9 @@ mod tests {
         let (own, other) = (key(&own, Some("n"), "own"), key(&other, Some("n"), "other"));
         for order in [[&own, &other], [&other, &own]] {
             let mut inventory = Inventory::default();
-            order.map(|key| inventory.put(key, Some(&json("1"))));
+            for key in order {
+                inventory.put(key, Some(&json("1")));
+            }
             assert_eq!(inventory.document("kubernetes")["services"]["n"], json(r#"{"own": 1}"#));
             assert_eq!(inventory.document("inventory")["namespace"]["n"].as_object().unwrap().len(), 2);
         }

@@ -8,6 +8,7 @@
 //!                                                                      ┘            cache   ▸ the latest of each object
 //!                                                                                   gate    ▸ shut until every kind is synced or given up on
 //!                                                                                   queue   ▸ keys to judge; the latest state wins
+//!                                                                                   inventory ▸ what policies look up of other objects
 //!                      evaluate (blocking threads; pure: policies × object → Verdict) ◀──┘
 //!                                                                                   ledger  ▸ Verdict → Delta (appeared, resolved)
 //!                      record: events · Audit status     output: text, json, ndjson     admin: health, metrics ◀──┘

@@ -203,7 +203,8 @@ pub struct Check {
     )]
     pub sync_timeout: Duration,
 
-    /// Judge again this often what depends on the time of day, policies that call time.now_ns; 0 is never
+    /// Judge again this often what depends on the time (policies that call time.now_ns); 0 is never
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(
         long,
         env = "KAUDIT_REJUDGE_EVERY",

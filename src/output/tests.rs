@@ -202,14 +202,17 @@ fn streams_have_one_line_for_each_change() {
     for (format, color) in [(Format::Text, false), (Format::Text, true), (Format::Ndjson, false), (Format::Json, false)]
     {
         let options = RenderOptions { color, width: 40 };
-        for (event, result) in
-            [(Event::Appeared, manifests()), (Event::Resolved, manifests()), (Event::Appeared, hostile())]
-        {
+        for (event, result) in [
+            (Event::Appeared, manifests()),
+            (Event::Resolved, manifests()),
+            (Event::Happened, manifests()),
+            (Event::Appeared, hostile()),
+        ] {
             stream_line(format, event, &result.results[0], time, &options, &mut out).unwrap();
         }
     }
     let out = String::from_utf8(out).unwrap();
-    assert_eq!(out.lines().count(), 9);
+    assert_eq!(out.lines().count(), 12);
     insta::assert_snapshot!(out.replace('\u{1b}', "ESC"));
 }
 

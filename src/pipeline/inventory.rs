@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tracing::error;
 
 use crate::{
@@ -155,8 +155,13 @@ impl Stock {
                 self.policies.take().unwrap_or(policies)
             }
         };
-        // The first state was waited for: everybody is judged by it.
-        self.policies.replace(policies).is_some() && made.changed
+        let Some(old) = self.policies.replace(policies) else {
+            // The first state was waited for: everybody is judged by it.
+            return false;
+        };
+        // Taking it apart takes milliseconds.
+        drop(spawn_blocking(move || drop(old)));
+        made.changed
     }
 }
 

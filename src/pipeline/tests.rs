@@ -236,14 +236,18 @@ async fn who_looks_others_up_follows_them() {
 
 #[tokio::test]
 async fn files_are_their_own_inventory() {
-    let live = Live::start(load(&[("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET)]), SETTINGS);
+    let files = [("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET), ("prod.yaml", IN_PROD)];
+    let live = Live::start(load(&files), SETTINGS);
+    let namespace = object("Namespace", "", "n", 5, &json!({"metadata": {"labels": {"stage": "prod"}}}));
     let pod = object("Pod", "n", "p", 3, &json!({"metadata": {"labels": {"app": "a"}}}));
     let other = object("Pod", "n", "q", 3, &json!({"metadata": {"labels": {"app": "b"}}}));
     let budget = object("PodDisruptionBudget", "n", "p", 4, &json!({"spec": {"selector": {"app": "a"}}}));
-    live.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 2, "x"), pod, other, budget]).await;
+    live.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 2, "x"), pod, other, budget, namespace]).await;
     let wanted = [
         "b: host x is also that of n/a",
         "a: host x is also that of m/b",
+        "p: p is in production",
+        "q: q is in production",
         "q: no PodDisruptionBudget selects this Pod",
     ];
     assert_eq!(texts(&live.end().await), wanted);
@@ -269,6 +273,15 @@ async fn who_depends_on_a_namespace_follows_its_labels() {
     live.seen(namespace(3, json!({"stage": "prod"}))).await;
     live.until(&["p: p is in production"]).await;
     live.seen(namespace(4, json!({"stage": "test"}))).await;
+    live.until(&[]).await;
+    live.gone(namespace(4, json!({"stage": "test"}))).await;
+    let unknown = "p: cannot be matched: its namespaceSelector needs the Namespace n, which is not known";
+    live.until(&[unknown]).await;
+    // What failed may not the next time, whatever it was that changed.
+    let before = live.metric("kaudit_evaluations_total");
+    live.seen(object("Pod", "n", "p", 5, &json!({"status": {"phase": "Running"}}))).await;
+    live.until_evaluated(before + 1).await;
+    live.seen(namespace(6, json!({"stage": "test"}))).await;
     live.until(&[]).await;
 }
 
