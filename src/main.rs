@@ -2,7 +2,11 @@
 
 use std::{io::Write, process::ExitCode};
 
-use kaudit::{check, cli::Command, config, telemetry};
+use kaudit::{
+    check,
+    cli::{Command, Mode},
+    config, telemetry, test,
+};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -34,6 +38,10 @@ fn run(command: Command) -> anyhow::Result<u8> {
         Command::Completions { shell } => {
             kaudit::cli::completions(shell, &mut std::io::stdout())?;
             Ok(0)
+        }
+        Command::Test(options) => {
+            telemetry::init(&options.log, Mode::Files)?;
+            test::run(&options)
         }
         Command::Check(options) => {
             telemetry::init(&options.log, options.mode())?;

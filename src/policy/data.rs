@@ -27,9 +27,12 @@ enum Content {
 
 impl Data {
     /// Adds one file, or says why it is none.
-    pub(crate) fn add(&mut self, file: &File, problems: &mut Vec<Problem>) {
+    ///
+    /// Kubernetes objects are worth a warning, unless they are the examples of a test suite.
+    pub(crate) fn add(&mut self, file: &File, example: bool, problems: &mut Vec<Problem>) {
         match read(file) {
             Err(problem) => problems.push(problem),
+            Ok(Content::Kubernetes(_)) if example => {}
             Ok(Content::Kubernetes(objects)) => {
                 problems.extend(objects.iter().map(|object| kubernetes(file, object)));
             }

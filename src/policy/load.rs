@@ -1,6 +1,6 @@
 //! From paths to a [`PolicySet`], with every problem on the way.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use regorus::{
     Engine,
@@ -17,21 +17,30 @@ use super::{
     graph::Graph,
     guard, metadata, parse,
     problem::{LoadError, Problem, ProblemSeverity},
-    references,
+    references::{self, Node, package},
     unit::Unit,
     value,
 };
 use crate::verdict::Digest;
+
+/// What modules are loaded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// All `.rego` files together; rules judge by their names.
+    Directory,
+    /// The same with their tests, to run these.
+    Test,
+}
 
 pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(paths, limits);
     let files: Vec<File> = files.into_iter().filter(|file| !file.is_test()).collect();
     let mut data = Data::default();
     for file in files.iter().filter(|file| file.form != Form::Rego) {
-        data.add(file, &mut problems);
+        data.add(file, false, &mut problems);
     }
     let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
-    let loaded = unit(modules, &data, limits, &mut problems);
+    let loaded = unit(modules, &data, limits, &mut problems, Purpose::Directory);
     let refused = |problem: &Problem| problem.severity == ProblemSeverity::Refused;
     if !problems.iter().any(refused) && loaded.as_ref().is_none_or(|(policies, _)| policies.is_empty()) {
         problems.push(nothing_to_judge_by(paths, &files));
@@ -47,11 +56,12 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<PolicySet, Load
 }
 
 /// Loads one unit; `None` if something was refused.
-fn unit(
+pub(crate) fn unit(
     mut files: Vec<&File>,
     data: &Data,
     limits: &Limits,
     problems: &mut Vec<Problem>,
+    purpose: Purpose,
 ) -> Option<(Vec<super::Policy>, Unit)> {
     let mut refused = false;
     let mut unprepared = false;
@@ -75,7 +85,7 @@ fn unit(
                 false
             }
         });
-        let (policies, groups, mut found) = read(&files, &modules, data, limits);
+        let (policies, groups, mut found) = read(&files, &modules, data, limits, purpose);
         // Once a module was left out, the others would be blamed for missing it.
         if unprepared {
             found.clear();
@@ -114,6 +124,7 @@ fn read(
     modules: &[Ref<Module>],
     data: &Data,
     limits: &Limits,
+    purpose: Purpose,
 ) -> (Vec<super::Policy>, Vec<super::unit::Group>, Vec<Problem>) {
     let mut problems = Vec::new();
     let annotations: Vec<Annotations> = files
@@ -128,9 +139,16 @@ fn read(
     let nodes = references::read(modules);
     let graph = Graph::new(&nodes);
     let read = Reading { files, modules, annotations: &annotations, nodes: &nodes, graph: &graph };
-    let entries = read.entries().into_values().flatten().collect();
-    let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, limits };
+    let mut entries: BTreeSet<_> = read.entries().into_values().flatten().collect();
+    if purpose == Purpose::Test {
+        let is_test = |node: &&Node| node.is_test(package(&modules[node.module]).len());
+        entries.extend(nodes.iter().filter(is_test).map(|node| node.path.clone()));
+    }
+    let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, purpose, limits };
     problems.extend(checked.problems());
+    if purpose == Purpose::Test {
+        return (Vec::new(), Vec::new(), problems);
+    }
     let (policies, groups) = read.policies();
     for policy in policies.iter().filter(|policy| policy.dialect == Dialect::Gatekeeper) {
         let Some(rule) = policy.rules.first() else { continue };

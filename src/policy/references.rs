@@ -63,7 +63,7 @@ pub(crate) fn package(module: &Module) -> Path {
 }
 
 /// Splits a reference into its constant beginning and the rest: `a.b["c"][x].d` is `a b c` and not whole.
-fn constant_path(mut expr: &Expr) -> (Path, bool) {
+pub(crate) fn constant_path(mut expr: &Expr) -> (Path, bool) {
     let mut keys = Vec::new();
     loop {
         match expr {
@@ -408,7 +408,7 @@ impl Reader<'_> {
 }
 
 /// Collects the variables that a query declares itself; what is only unified stays with rules and imports.
-fn declared(query: &Query, names: &mut BTreeSet<String>) {
+pub(crate) fn declared(query: &Query, names: &mut BTreeSet<String>) {
     for statement in &query.stmts {
         match &statement.literal {
             Literal::SomeVars { vars, .. } => names.extend(vars.iter().map(|span| span.text().to_owned())),

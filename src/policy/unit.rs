@@ -138,6 +138,11 @@ impl Unit {
         Ok(Self { engine, groups })
     }
 
+    /// An engine of its own, to be asked what no rule that judges asks.
+    pub(crate) fn engine(&self) -> Engine {
+        self.engine.clone()
+    }
+
     /// Asks for one rule's value.
     pub(crate) fn ask(&self, input: &Value, rule: &str) -> Result<Value, Failure> {
         let mut engine = self.engine.clone();
@@ -165,7 +170,8 @@ pub(crate) fn prepare(engine: &mut Engine) -> Result<()> {
     prepared.ok().context("the evaluator failed on these modules")?.map(drop)
 }
 
-fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
+/// Asks an engine that is not needed any more if that fails.
+pub(crate) fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
     // The engine is a clone that is dropped with whatever state the panic left in it.
     match catch_unwind(AssertUnwindSafe(ask)) {
         Ok(Ok(value)) => Ok(value),

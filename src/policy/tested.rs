@@ -1,0 +1,55 @@
+//! What `kaudit test` needs of the policy paths: all modules with their tests, prepared, and the text of every file.
+
+use std::path::PathBuf;
+
+use regorus::unstable::{Module, Ref};
+
+use super::{
+    Limits,
+    data::Data,
+    files::{self, File, Form},
+    load::{self, Purpose},
+    problem::{LoadError, Problem, ProblemSeverity},
+    unit::Unit,
+};
+
+/// The modules below some paths, tests included.
+#[derive(Debug)]
+pub(crate) struct Tested {
+    /// The file of each module.
+    pub(crate) sources: Vec<File>,
+    /// The modules, as the evaluator has them.
+    pub(crate) modules: Vec<Ref<Module>>,
+    /// Everything else that was found; test suites are among it.
+    pub(crate) others: Vec<File>,
+    /// All modules together, without a rule that judges.
+    pub(crate) unit: Unit,
+    /// What did not stop the load.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Loads everything below `paths` for its tests. The same is refused as for judging, in tests too.
+///
+/// # Errors
+/// Returns every problem of every file if one of them is refused.
+pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadError> {
+    let (files, mut problems) = files::read(paths, limits);
+    let (sources, others): (Vec<File>, Vec<File>) = files.into_iter().partition(|file| file.form == Form::Rego);
+    let mut data = Data::default();
+    // Without modules nobody reads data, and there may be thousands of examples.
+    if !sources.is_empty() {
+        for file in &others {
+            data.add(file, true, &mut problems);
+        }
+    }
+    let loaded = load::unit(sources.iter().collect(), &data, limits, &mut problems, Purpose::Test);
+    problems.sort();
+    problems.dedup();
+    match loaded {
+        Some((_, unit)) if !problems.iter().any(|problem| problem.severity == ProblemSeverity::Refused) => {
+            let modules = unit.engine().get_modules().iter().take(sources.len()).cloned().collect();
+            Ok(Tested { sources, modules, others, unit, problems })
+        }
+        _ => Err(LoadError { problems }),
+    }
+}
