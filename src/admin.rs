@@ -1,4 +1,4 @@
-//! The HTTP side: `/livez`, `/readyz`, `/metrics` and `/status`, for the kubelet, Prometheus and people.
+//! The HTTP side: `/livez`, `/readyz`, `/metrics`, `/status` and `/policies`, for the kubelet, Prometheus and people.
 //!
 //! It only reads: readiness from a watch channel, counts from [`Metrics`], and the state from the pipeline, which is
 //! asked and may take its time.
@@ -13,6 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use serde::Serialize;
 use tokio::{
     net::TcpListener,
     sync::{mpsc, oneshot, watch},
@@ -21,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     metrics::{self, Metrics},
-    output::AuditResult,
-    pipeline::Progress,
+    output::{AuditResult, PolicyList},
+    pipeline::{Overview, Progress},
 };
 
 /// How long the pipeline may take to tell its state.
@@ -42,6 +43,8 @@ pub struct Admin {
     pub metrics: Arc<Metrics>,
     /// Whom `/status` asks.
     pub status: mpsc::Sender<StatusRequest>,
+    /// What `/policies` shows.
+    pub overview: watch::Receiver<Option<Arc<Overview>>>,
 }
 
 /// A server that has its address and does not answer yet.
@@ -100,6 +103,7 @@ fn router(admin: Admin) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(show_metrics))
         .route("/status", get(status))
+        .route("/policies", get(policies))
         .with_state(admin)
 }
 
@@ -132,7 +136,18 @@ async fn status(State(admin): State<Admin>) -> Response {
     let Some(result) = ask(&admin.status, STATUS_TIMEOUT).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline does not answer\n").into_response();
     };
-    match serde_json::to_vec(&result) {
+    json(&result)
+}
+
+async fn policies(State(admin): State<Admin>) -> Response {
+    let Some(overview) = admin.overview.borrow().clone() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline has not begun\n").into_response();
+    };
+    json(&PolicyList::in_force(&overview.policies, overview.policy_error.as_ref()))
+}
+
+fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
         Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
@@ -181,7 +196,8 @@ mod tests {
         let address = server.address();
         let (progress, receiver) = watch::channel(Progress::default());
         let (status, requests) = mpsc::channel(1);
-        let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::new()), status };
+        let overview = watch::channel(None).1;
+        let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::new()), status, overview };
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(server.serve(admin, shutdown.clone()));
         Running { address, progress, requests, shutdown, task }
@@ -230,6 +246,7 @@ mod tests {
                 summary: Summary::default(),
                 coverage: vec![],
                 policies: vec![],
+                refused: vec![],
                 results: vec![],
             };
             running.requests.recv().await.unwrap().send(result).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Files, a cluster once, and the long run differ only in the source and in what records; the middle is the same.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::{
     admin,
@@ -27,7 +27,7 @@ use crate::{
     object::Secrets,
     output::{self, AuditResult, Entry, Event, Resource, Streams},
     pipeline::{Change, Initial, Inputs, Outputs, Pipeline, Progress, Reload},
-    policy::{self, PolicySet},
+    policy::{self, LoadError, PolicySet},
     progress,
     record::{events, status},
 };
@@ -48,7 +48,13 @@ const LINES: usize = 10_000;
 /// # Errors
 /// When nothing could be judged, with what to do; the exit code is 2 then.
 pub async fn run(check: Check) -> anyhow::Result<u8> {
-    let policies = load(check.policies.paths.clone()).await?;
+    let partly = check.mode() == Mode::Watch || check.policies.allow_refused;
+    let mut loaded = load(&check.policies).await?;
+    if !partly {
+        loaded = loaded.and_then(PolicySet::whole);
+    }
+    let policies = Arc::new(loaded?);
+    log_problems(&policies);
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
     let stop = CancellationToken::new();
     let mut helpers = JoinSet::new();
@@ -60,10 +66,16 @@ pub async fn run(check: Check) -> anyhow::Result<u8> {
     }
 }
 
-async fn load(paths: Vec<PathBuf>) -> anyhow::Result<Arc<PolicySet>> {
-    let policies = spawn_blocking(move || PolicySet::load(&paths)).await.context("loading the policies")??;
-    policies.problems.iter().for_each(|problem| warn!("{problem}"));
-    Ok(Arc::new(policies))
+/// Loads what can be loaded. The outer error is not about the policies.
+async fn load(policies: &cli::Policies) -> anyhow::Result<Result<PolicySet, LoadError>> {
+    let (paths, limits) = (policies.paths.clone(), policies.limits());
+    spawn_blocking(move || PolicySet::load_partly(&paths, &limits)).await.context("loading the policies")
+}
+
+fn log_problems(policies: &PolicySet) {
+    for problem in &policies.problems {
+        if problem.is_refusal() { error!("{problem}") } else { warn!("{problem}") }
+    }
 }
 
 async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
@@ -111,10 +123,16 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     let metrics = Arc::new(Metrics::default());
     let (progress_sender, progress) = watch::channel(Progress::default());
     let (questions, question_receiver) = mpsc::channel(16);
+    let overview = watch::channel(None).0;
     let mut helpers = JoinSet::new();
     if let Some(address) = &check.listen {
         let server = admin::bind(address).await?;
-        let told = admin::Admin { progress: progress.clone(), metrics: metrics.clone(), status: questions };
+        let told = admin::Admin {
+            progress: progress.clone(),
+            metrics: metrics.clone(),
+            status: questions,
+            overview: overview.subscribe(),
+        };
         let serving = server.serve(told, stop.clone());
         helpers.spawn(async move {
             if let Err(error) = serving.await {
@@ -129,6 +147,8 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     info!(server = clients.url, "Connected");
     let mut recorders = Recorders::start(check, &clients, &metrics);
     let (sink, lines) = (recorders.sink(), stream_lines(streams, &mut helpers));
+    let notices = sink.clone();
+    let tell = move |note: &str| notices.iter().for_each(|sink| sink.policies_refused(note));
     let record = move |delta: &Delta| {
         if let Some(sink) = &sink {
             sink.record(delta);
@@ -139,7 +159,9 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     let mut ends = Ends::new(changes, stop.clone(), Box::new(record));
     (ends.outputs.metrics, ends.outputs.progress, ends.inputs.questions) =
         (metrics, progress_sender, question_receiver);
-    ends.inputs.reloads = reloads(check.policies.paths.clone(), policies.clone(), &mut helpers);
+    ends.outputs.overview = overview;
+    ends.outputs.tell = Box::new(tell);
+    ends.inputs.reloads = reloads(check.policies.clone(), policies.clone(), &mut helpers);
     helpers.spawn(recorders.status(ends.outputs.overview.subscribe()));
     helpers.spawn(Informer::new(clients, selection(check), secrets(check), false, sender).run(served));
     pipeline(check, policies, ends.outputs).run(ends.inputs, false).await;
@@ -219,6 +241,7 @@ impl Ends {
         let inputs = Inputs { changes, questions: mpsc::channel(1).1, reloads: mpsc::channel(1).1, stop };
         let outputs = Outputs {
             record,
+            tell: Box::new(|_| {}),
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,
             metrics: Arc::default(),
@@ -324,14 +347,14 @@ fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Del
 }
 
 /// Looks at the policy directory and loads it anew when it changed and has come to rest.
-fn reloads(paths: Vec<PathBuf>, policies: Arc<PolicySet>, helpers: &mut JoinSet<()>) -> mpsc::Receiver<Reload> {
+fn reloads(settings: cli::Policies, mut in_force: Arc<PolicySet>, helpers: &mut JoinSet<()>) -> mpsc::Receiver<Reload> {
     let (sender, receiver) = mpsc::channel(1);
     helpers.spawn(async move {
         let look = || {
-            let paths = paths.clone();
+            let paths = settings.paths.clone();
             async move { spawn_blocking(move || policy::fingerprint(&paths)).await.ok() }
         };
-        let mut digest = policies.digest;
+        let mut failed = false;
         let mut loaded = look().await;
         let mut before = loaded;
         while !sender.is_closed() {
@@ -343,11 +366,24 @@ fn reloads(paths: Vec<PathBuf>, policies: Arc<PolicySet>, helpers: &mut JoinSet<
                 continue;
             }
             loaded = now;
-            let reload = load(paths.clone()).await.map_err(|error| format!("{error:#}"));
-            let same = reload
-                .as_ref()
-                .is_ok_and(|policies| std::mem::replace(&mut digest, policies.digest) == policies.digest);
-            let _ended = if same { Ok(()) } else { sender.send(reload).await };
+            let reload = match load(&settings).await {
+                Ok(reload) => reload.and_then(|policies| policies.after(&in_force)).map(Arc::new),
+                Err(error) => {
+                    error!("{error:#}");
+                    continue;
+                }
+            };
+            // What is as it was is news only after something that failed.
+            let was_failing = std::mem::replace(&mut failed, reload.is_err());
+            if let Ok(policies) = &reload {
+                let before = std::mem::replace(&mut in_force, policies.clone());
+                if before.digest == policies.digest && !was_failing {
+                    continue;
+                }
+                log_problems(policies);
+            }
+            // An error says that the pipeline has ended.
+            let _ended = sender.send(reload).await;
         }
     });
     receiver

@@ -51,8 +51,11 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Command, clap::E
 
 fn finish(matches: &ArgMatches, origins: &Origins) -> Result<Command, clap::Error> {
     let mut parsed = Cli::from_arg_matches(matches)?.command;
+    if let Command::Policies(list) = &mut parsed {
+        split_environment([("policies", &mut list.paths)], origins);
+    }
     if let Command::Check(check) = &mut parsed {
-        split_environment(check, origins);
+        split_environment([("filename", &mut check.filename), ("policies", &mut check.policies.paths)], origins);
         settle(check, origins).map_err(|message| {
             let mut command = cli::command();
             command.build();
@@ -111,8 +114,8 @@ impl Origins {
 
 /// Splits lists of paths at commas where they come from the environment. On the command line and in the file each
 /// path stands alone and may contain a comma.
-fn split_environment(check: &mut Check, origins: &Origins) {
-    for (id, paths) in [("filename", &mut check.filename), ("policies", &mut check.policies.paths)] {
+fn split_environment<'a>(lists: impl IntoIterator<Item = (&'a str, &'a mut Vec<PathBuf>)>, origins: &Origins) {
+    for (id, paths) in lists {
         if origins.of(id) == Origin::Environment {
             *paths = paths
                 .iter()

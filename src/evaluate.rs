@@ -4,6 +4,7 @@
 //! fails is each rule asked by itself, so that one broken rule costs the others nothing. Whatever a policy does, it ends as
 //! a finding.
 
+mod gatekeeper;
 mod input;
 mod results;
 
@@ -14,12 +15,17 @@ use std::{
 
 use regorus::Value;
 
-use self::results::Results;
+use self::{
+    input::{Documents, Moment, Review},
+    results::Results,
+};
 use crate::{
     object::Object,
     policy::{
         Dialect, Limits, PolicySet,
+        gatekeeper::column,
         unit::{Entry, Failure, Group, Unit},
+        value,
     },
     verdict::{Finding, Outcome, Source, Verdict},
 };
@@ -40,36 +46,65 @@ pub struct Job {
 }
 
 /// Judges one object.
+///
+/// Standing results are what the policies say of the object as it is: in the admission dialect at its creation, in that
+/// of Gatekeeper at its audit. Where the job tells of a change, policies that look at changes are asked once more, and
+/// what they have to add are the verdict's moments. A deleted object has nothing but moments.
 pub fn evaluate(job: &Job) -> Verdict {
     let began = Instant::now();
-    let mut results = Results::default();
-    match input::read(&job.object) {
-        Err(why) => results.push(unreadable(&why)),
-        Ok(object) => {
-            let mut judge = Judge { limits: &job.policies.limits, began, results: &mut results };
-            for unit in &job.policies.units {
-                for group in &unit.groups {
-                    let input = match group.dialect {
-                        Dialect::Conftest => object.clone(),
-                        Dialect::Admission => input::review(&job.object, object.clone()),
-                        // Refused at load.
-                        Dialect::Gatekeeper => continue,
-                    };
-                    judge.group(unit, group, &input);
+    let set = &*job.policies;
+    let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
+    let mut standing = Results::default();
+    let mut moments = Results::default();
+    // An object that nobody is asked about is not even read.
+    if !constraints.is_empty() || set.units.iter().any(Unit::asks_everything) {
+        match Documents::read(job) {
+            Err(why) => standing.push(unreadable(&why)),
+            Ok(documents) => {
+                let ask = |moment, results: &mut Results| {
+                    Judge { limits: &set.limits, began, results }.all(job, &constraints, &documents, moment);
+                };
+                if !job.deleted {
+                    ask(Moment::Standing, &mut standing);
+                }
+                if let Some(change) = Documents::change(job) {
+                    ask(change, &mut moments);
                 }
             }
         }
     }
-    let (results, passed) = results.finish();
+    let (results, passed) = standing.finish();
+    let (mut moments, _) = moments.finish();
+    moments.retain(|moment| !results.iter().any(|standing| results::same(standing, moment)));
     Verdict {
         key: job.object.key.clone(),
         uid: job.object.uid.clone(),
         results,
-        moments: Vec::new(),
+        moments,
         passed,
-        policies: job.policies.digest,
+        policies: set.digest,
         took: began.elapsed(),
     }
+}
+
+/// Judges an `AdmissionReview` that someone wrote, by the Gatekeeper Constraints alone.
+///
+/// # Errors
+/// Returns what the review lacks.
+pub fn evaluate_review(
+    policies: &PolicySet,
+    review: serde_json::Value,
+    namespace: Option<&Object>,
+) -> Result<Vec<Finding>, String> {
+    let namespace = namespace.map(input::read).transpose()?;
+    let review = value::from_tree(review).map_err(|why| why.to_string())?;
+    let review = Review::given(&review, namespace.as_ref())?;
+    let mut results = Results::default();
+    let mut judge = Judge { limits: &policies.limits, began: Instant::now(), results: &mut results };
+    for unit in &policies.units {
+        unit.constraints.iter().for_each(|constraint| judge.constraint(unit, constraint, &review));
+    }
+    Ok(results.finish().0)
 }
 
 /// The finding for an object that no policy can be asked about.
@@ -93,27 +128,59 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Asks for everything at once, and one by one if that fails.
-    fn group(&mut self, unit: &Unit, group: &Group, input: &Value) {
-        let all = unit.ask(input, &group.all()).ok();
+    /// Asks all policies that have a say at a moment; `constraints` are those whose kind it is.
+    fn all(&mut self, job: &Job, constraints: &[(usize, usize)], documents: &Documents<'_>, moment: Moment) {
+        let (set, standing) = (&*job.policies, moment == Moment::Standing);
+        for unit in set.units.iter().filter(|unit| unit.asks_everything()) {
+            for group in &unit.groups {
+                match group.dialect {
+                    Dialect::Conftest if standing => self.group(unit, group, &documents.object, moment),
+                    Dialect::Admission if standing || group.entries.iter().any(|entry| entry.transition) => {
+                        self.group(unit, group, &documents.admission(moment), moment);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let concerned = |(unit, _): &&(usize, usize)| standing || set.units[*unit].depends.transition;
+        let mut constraints = constraints.iter().filter(concerned).peekable();
+        if constraints.peek().is_some() && !set.settings.exempts(&job.object.key, &documents.object) {
+            let review = documents.review(moment);
+            for (unit, constraint) in constraints {
+                let unit = &set.units[*unit];
+                self.constraint(unit, &unit.constraints[*constraint], &review);
+            }
+        }
+    }
+
+    /// Asks for everything at once, and one by one if that fails; about a change only those that look at it.
+    fn group(&mut self, unit: &Unit, group: &Group, input: &Value, moment: Moment) {
+        let wanted = |entry: &Entry| moment == Moment::Standing || entry.transition;
+        let together = group.entries.iter().all(wanted);
+        let all = together.then(|| unit.ask(input, &group.all()).ok()).flatten();
         let answers: Vec<Result<Value, Failure>> = match all.as_ref().and_then(|all| all.as_array().ok()) {
             Some(answers) if answers.len() == group.len() => {
                 answers.iter().map(|answer| Ok(answer[0_usize].clone())).collect()
             }
-            _ => (0..group.len()).map(|index| self.alone(unit, group, index, input)).collect(),
+            _ => (0..group.len())
+                .map(|index| match group.entries.get(index) {
+                    Some(entry) if !wanted(entry) => Ok(Value::Undefined),
+                    _ => self.alone(unit, group, index, input),
+                })
+                .collect(),
         };
         let (answers, exceptions) = answers.split_at(group.entries.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {
                 let rule: Arc<str> = "exception".into();
-                self.results.push(self.failed(&exception.policy, &rule, &exception.source, failure));
+                self.results.push(self.failed(unit, &exception.policy, &rule, &exception.source, failure));
             }
         }
         for (entry, answer) in group.entries.iter().zip(answers) {
             match answer {
                 Ok(answer) => self.entry(unit, entry, answer, exceptions, input),
                 Err(failure) => {
-                    self.results.push(self.failed(&entry.policy, &entry.rule.name, &entry.rule.source, failure));
+                    self.results.push(self.failed(unit, &entry.policy, &entry.rule.name, &entry.rule.source, failure));
                 }
             }
         }
@@ -140,7 +207,10 @@ impl Judge<'_> {
         if findings.is_empty() {
             return self.results.pass();
         }
-        results::attribute(&mut findings, entry, |definition| unit.ask_definition(input, entry, definition).ok());
+        results::attribute(&mut findings, entry, None, |definition| {
+            let value = unit.ask_definition(input, entry, definition).ok()?;
+            Some(results::findings(entry, &value))
+        });
         let excepted = entry.exception.as_ref().is_some_and(|(index, suffix)| {
             exceptions.get(*index).is_some_and(|answer| answer.as_ref().is_ok_and(|lists| lists_suffix(lists, suffix)))
         });
@@ -153,11 +223,12 @@ impl Judge<'_> {
     }
 
     /// The finding for a rule that could not be evaluated.
-    fn failed(&self, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) -> Finding {
+    fn failed(&self, unit: &Unit, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) -> Finding {
         let mut source = source.clone();
         let message = match failure {
             Failure::Told(told) => match &told.place {
-                Some((file, line, column)) => {
+                Some((file, line, own)) => {
+                    let column = column(&unit.blocks, *line, *own);
                     if **file == *source.file {
                         source.line = *line;
                     } else {
@@ -165,7 +236,7 @@ impl Judge<'_> {
                     }
                     format!("{file}:{line}:{column}: {}", told.reason)
                 }
-                None => told.reason.clone(),
+                None => format!("{}:{}: {}", source.file, source.line, told.reason),
             },
             Failure::Panicked => "the evaluator failed on this rule".to_owned(),
             Failure::TimedOut => format!("took longer than {}", seconds(self.limits.evaluation)),

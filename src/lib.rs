@@ -23,6 +23,7 @@ pub mod config;
 
 pub mod check;
 pub mod pipeline;
+pub mod policies;
 
 pub mod client;
 pub mod discovery;

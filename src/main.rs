@@ -39,6 +39,7 @@ fn run(command: Command) -> anyhow::Result<u8> {
             kaudit::cli::completions(shell, &mut std::io::stdout())?;
             Ok(0)
         }
+        Command::Policies(options) => kaudit::policies::run(&options),
         Command::Test(options) => {
             telemetry::init(&options.log, Mode::Files)?;
             test::run(&options)

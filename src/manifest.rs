@@ -99,7 +99,8 @@ impl Reader<'_> {
             return;
         }
         for (line, document) in split(text) {
-            match serde_saphyr::from_str_with_options::<serde_json::Value>(document, yaml_options()) {
+            let read = |text: &str| serde_saphyr::from_str_with_options::<serde_json::Value>(text, yaml_options());
+            match forgiving(document, read) {
                 Ok(serde_json::Value::Null) => {}
                 Ok(value) => {
                     // What was just read from text has nothing in it that JSON cannot say.
@@ -256,8 +257,32 @@ impl Reader<'_> {
 }
 
 /// YAML as kubectl reads it, errors without excerpts (they are told in one line).
-fn yaml_options() -> serde_saphyr::Options {
-    serde_saphyr::options! { legacy_octal_numbers: true, strict_booleans: false }
+pub(crate) fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! { legacy_octal_numbers: true, strict_booleans: false, strict_indentation: false }
+}
+
+/// Reads YAML with what kubectl forgives: further lines of a quoted text that are indented no deeper than their key. Such a
+/// line is moved to the right, which changes nothing but its own columns.
+pub(crate) fn forgiving<T>(
+    yaml: &str,
+    read: impl Fn(&str) -> Result<T, serde_saphyr::Error>,
+) -> Result<T, serde_saphyr::Error> {
+    const MOVED: &str = "                                                                ";
+    let mut moved: Option<String> = None;
+    loop {
+        let text = moved.as_deref().unwrap_or(yaml);
+        let error = match read(text) {
+            Err(error) if error.to_string().contains("invalid indentation in multiline quoted scalar") => error,
+            other => return other,
+        };
+        let line = error.location().and_then(|place| usize::try_from(place.line()).ok()).unwrap_or(0);
+        let Some(line) = text.split_inclusive('\n').nth(line.saturating_sub(1)) else { return Err(error) };
+        let offset = (line.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+        if line.starts_with(MOVED) || !text.is_char_boundary(offset) {
+            return Err(error);
+        }
+        moved = Some(format!("{}{MOVED}{}", &text[..offset], &text[offset..]));
+    }
 }
 
 /// Splits a YAML stream into documents with the line that each begins at. YAML allows a line that begins with `---`
@@ -361,6 +386,17 @@ mod tests {
             assert_eq!(kind_of("v1", kind).plural, plural);
         }
         assert_eq!(kind_of("apps/v1", "Deployment").api_version(), "apps/v1");
+    }
+
+    #[test]
+    fn quoted_text_goes_on_wherever_kubectl_reads_it() {
+        let (seen, skipped) = read_text(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    a: \"one\n    two\n\n  three\"\n    b: 'x\n y'\n  name: a\n",
+        );
+        assert_eq!((seen, skipped), (vec!["1 Pod a #0".to_owned()], vec![]));
+        let read = |text: &str| serde_saphyr::from_str_with_options::<serde_json::Value>(text, yaml_options());
+        assert_eq!(forgiving("k:\n  a: \"one\n  two\"\n", read).unwrap()["k"]["a"], "one two");
+        assert!(forgiving("a: \"one\n---\n", read).is_err());
     }
 
     #[test]

@@ -97,6 +97,7 @@ pub struct Metrics {
     /// The reasons that were met, so that the series of a kind can be found again.
     restart_reasons: Mutex<BTreeSet<&'static str>>,
     policy_reloads: Family<ReloadLabels, Counter>,
+    policies_refused: Gauge,
     unreadable_objects: Family<KindLabels, Counter>,
 }
 
@@ -126,6 +127,7 @@ impl Metrics {
             watch_restarts: Family::default(),
             restart_reasons: Mutex::default(),
             policy_reloads: Family::default(),
+            policies_refused: Gauge::default(),
             unreadable_objects: Family::default(),
         };
         metrics.register_state();
@@ -145,6 +147,11 @@ impl Metrics {
         registry.register("objects", "Objects known of a kind", self.objects.clone());
         registry.register("kind_state", "1 for the state that a kind is in, else 0", self.kind_state.clone());
         registry.register("violations", "Violations that stand now", self.violations.clone());
+        registry.register(
+            "policies_refused",
+            "Policy files that were refused when the policies were loaded last",
+            self.policies_refused.clone(),
+        );
         registry.register("queue_length", "Objects that wait to be judged", self.queue_length.clone());
     }
 
@@ -283,6 +290,11 @@ impl Metrics {
         self.policy_reloads.get_or_create(&ReloadLabels { result }).inc();
     }
 
+    /// Tells how many files were refused when the policies were loaded last.
+    pub fn set_policies_refused(&self, number: usize) {
+        self.policies_refused.set(gauge_value(number));
+    }
+
     /// Counts an object that could not be understood.
     pub fn object_unreadable(&self, group: &str, resource: &str) {
         self.unreadable_objects.get_or_create(&kind(group, resource)).inc();
@@ -331,6 +343,7 @@ mod tests {
         metrics.recorder_dropped("events", "rate_limited", 5);
         metrics.watch_restarted("apps", "deployments", "expired");
         metrics.policies_reloaded(false);
+        metrics.set_policies_refused(4);
         metrics.object_unreadable("apps", "deployments");
         metrics
     }

@@ -5,7 +5,7 @@
 //! recorders take what they can and count the rest.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -26,7 +26,7 @@ use crate::{
     metrics::Metrics,
     object::{Object, ObjectKey},
     output::{AuditResult, Entry, PolicySummary, Resource, Summary},
-    policy::PolicySet,
+    policy::{self, LoadError, PolicySet},
     queue::{Lane, Queue},
     verdict::{Outcome, Verdict},
 };
@@ -95,12 +95,12 @@ pub struct Overview {
     pub policies: Arc<PolicySet>,
     /// Fail, warn and error of each policy.
     pub by_policy: BTreeMap<Arc<str>, [usize; 3]>,
-    /// Why the newest policies are not in force; empty if they are.
-    pub policy_error: String,
+    /// Why the newest policies are not in force, if they are not.
+    pub policy_error: Option<LoadError>,
 }
 
 /// A new state of the policy directory.
-pub type Reload = Result<Arc<PolicySet>, String>;
+pub type Reload = Result<Arc<PolicySet>, LoadError>;
 
 /// What goes into a pipeline.
 pub struct Inputs {
@@ -118,6 +118,8 @@ pub struct Inputs {
 pub struct Outputs {
     /// Takes each delta; says itself what it does when it cannot keep up.
     pub record: Box<dyn FnMut(&Delta) + Send>,
+    /// Takes what people should know of refused policies.
+    pub tell: Box<dyn FnMut(&str) + Send>,
     /// How far it is.
     pub progress: watch::Sender<Progress>,
     /// The overview, at most every [`OVERVIEW_EVERY`].
@@ -140,7 +142,7 @@ pub struct Pipeline {
     queue: Queue,
     ledger: Ledger,
     policies: Arc<PolicySet>,
-    policy_error: String,
+    policy_error: Option<LoadError>,
     initial: Initial,
     /// Objects of the base line that have not changed since; see [`Initial::Skip`].
     baseline: HashSet<ObjectKey>,
@@ -162,7 +164,7 @@ impl Pipeline {
             queue: Queue::default(),
             ledger: Ledger::default(),
             policies,
-            policy_error: String::new(),
+            policy_error: None,
             initial,
             baseline: HashSet::new(),
             first_feeds: HashSet::new(),
@@ -179,6 +181,7 @@ impl Pipeline {
         let mut tick = tokio::time::interval(OVERVIEW_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut reloads_open = true;
+        self.tell_refused();
         loop {
             self.dispatch();
             if once && self.gate.is_open() && self.queue.is_idle() {
@@ -391,12 +394,18 @@ impl Pipeline {
         match reload {
             Err(why) => {
                 error!("The policies could not be loaded; those loaded before stay in force:\n{why}");
-                self.policy_error = why;
+                self.policy_error = Some(why);
+                self.tell_refused();
             }
             Ok(policies) => {
-                self.policy_error.clear();
                 info!(rules = policies.rules(), digest = %policies.digest, "Policies loaded");
+                self.policy_error = None;
+                let same = policies.digest == self.policies.digest;
                 self.policies = policies;
+                self.tell_refused();
+                if same {
+                    return;
+                }
                 let now = Instant::now();
                 let feeds: Vec<_> = self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect();
                 for feed in feeds {
@@ -405,6 +414,20 @@ impl Pipeline {
                     self.queue.extend(keys, Lane::Snapshot, now);
                 }
             }
+        }
+    }
+
+    /// Tells what is refused of the newest policies.
+    fn tell_refused(&mut self) {
+        let (problems, then) = match &self.policy_error {
+            Some(why) => (&why.problems, "the policies loaded before stay in force"),
+            None => (&self.policies.problems, "the others are in force"),
+        };
+        let refused: BTreeSet<_> =
+            problems.iter().filter(|problem| problem.is_refusal()).map(|problem| &problem.file).collect();
+        self.outputs.metrics.set_policies_refused(refused.len());
+        if !refused.is_empty() {
+            (self.outputs.tell)(&format!("Policies are refused, {then}: {}", policy::summed_up(problems)));
         }
     }
 
@@ -449,6 +472,11 @@ impl Pipeline {
         summary
     }
 
+    /// Whether every kind in scope was read and every policy ran.
+    fn is_complete(&self, summary: &Summary) -> bool {
+        self.gate.is_complete() && summary.error == 0 && !self.policies.is_partial()
+    }
+
     fn overview(&self) -> Overview {
         let summary = self.summary();
         let mut by_policy: BTreeMap<Arc<str>, [usize; 3]> = BTreeMap::new();
@@ -463,7 +491,7 @@ impl Pipeline {
         }
         Overview {
             synced: self.gate.is_open(),
-            complete: self.gate.is_complete() && summary.error == 0,
+            complete: self.is_complete(&summary),
             summary,
             coverage: self.coverage(),
             policies: self.policies.clone(),
@@ -493,10 +521,11 @@ impl Pipeline {
         AuditResult {
             api_version: "kaudit.dev/v1alpha1",
             kind: "AuditResult",
-            complete: self.gate.is_open() && self.gate.is_complete() && summary.error == 0,
+            complete: self.gate.is_open() && self.is_complete(&summary),
             summary,
             coverage: self.coverage(),
             policies,
+            refused: self.policies.refused().cloned().collect(),
             results,
         }
     }

@@ -13,6 +13,7 @@ use clap::{
 use crate::{
     discovery::KindPattern,
     output::{FailOn, Target},
+    policy::Limits,
     test::{self, Filter},
 };
 
@@ -36,6 +37,9 @@ pub enum Command {
     /// Judge the objects of a cluster, continuously or once, or those in manifest files
     #[command(after_help = CHECK_AFTER_HELP)]
     Check(Box<Check>),
+    /// List the policies: rules, dialect, what they judge, read and depend on, and what is wrong with them
+    #[command(after_help = POLICIES_AFTER_HELP)]
+    Policies(ListPolicies),
     /// Run the unit tests of policies: test_ rules and Gatekeeper suites
     #[command(after_help = TEST_AFTER_HELP)]
     Test(Box<Test>),
@@ -66,7 +70,7 @@ EXIT CODES:
   1  Violations at or above --fail-on
   2  Usage, configuration, policy or connection error: nothing was judged
   3  Incomplete: no violation found, but a kind could not be read,
-     a policy failed while running or the sync timed out
+     a policy failed while running or was refused, or the sync timed out
 
 EXAMPLES:
   Watch the cluster and judge every change
@@ -143,6 +147,17 @@ pub struct Test {
     #[command(flatten)]
     pub log: Log,
 }
+
+const POLICIES_AFTER_HELP: &str = "\
+EXIT CODES:
+  0  Everything was loaded
+  2  A file was refused, or there is no policy; standard error tells why
+
+EXAMPLES:
+  What kaudit check would judge by
+    kaudit policies
+  The names of all rules and where they stand
+    kaudit policies policies more -o json | jq '.policies[].rules[]'";
 
 /// Options of `kaudit check`.
 ///
@@ -315,6 +330,59 @@ pub struct Policies {
         default_value = "policies"
     )]
     pub paths: Vec<PathBuf>,
+
+    /// Judge by the other policies when files are refused; the result is incomplete then, as it is when watching
+    #[arg(long, env = "KAUDIT_ALLOW_REFUSED", value_parser = BoolishValueParser::new())]
+    pub allow_refused: bool,
+
+    /// Make each builtin that fails a result error, instead of undefined
+    #[arg(long, env = "KAUDIT_STRICT", value_parser = BoolishValueParser::new())]
+    pub strict: bool,
+
+    /// Give each evaluation of an object this long
+    #[arg(
+        long,
+        env = "KAUDIT_EVALUATION_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "1s",
+        value_parser = values::duration
+    )]
+    pub evaluation_timeout: Duration,
+}
+
+impl Policies {
+    /// Returns what evaluation is bounded by.
+    pub fn limits(&self) -> Limits {
+        let (usual, evaluation) = (Limits::default(), self.evaluation_timeout);
+        Limits { evaluation, object: usual.object.max(evaluation * 5), strict: self.strict, ..usual }
+    }
+}
+
+/// Options of `kaudit policies`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct ListPolicies {
+    /// The files and directories to load
+    #[arg(id = "policies", value_name = "PATH", env = "KAUDIT_POLICIES", default_value = "policies")]
+    pub paths: Vec<PathBuf>,
+
+    /// Write a table for people or a document for programs
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = ListFormat::Text)]
+    pub output: ListFormat,
+
+    /// Colour the text output; auto looks at the terminal and NO_COLOR
+    #[arg(long, value_enum, value_name = "WHEN", env = "KAUDIT_COLOR", default_value_t = ColorChoice::Auto)]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    pub color: ColorChoice,
+}
+
+/// How a list is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ListFormat {
+    /// For people
+    Text,
+    /// One JSON document
+    Json,
 }
 
 /// How to reach the cluster.

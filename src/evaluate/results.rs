@@ -35,6 +35,12 @@ impl Results {
     }
 }
 
+/// Whether two findings say the same.
+pub(super) fn same(a: &Finding, b: &Finding) -> bool {
+    let what = |finding: &Finding| (finding.outcome, Arc::clone(&finding.policy), Arc::clone(&finding.rule));
+    what(a) == what(b) && a.message == b.message && a.details == b.details
+}
+
 fn order(a: &Finding, b: &Finding) -> Ordering {
     fn key(finding: &Finding) -> impl Ord {
         let Finding { policy, rule, outcome, message, source, severity, .. } = finding;
@@ -83,7 +89,8 @@ fn finding(entry: &Entry, value: &Value) -> Finding {
             let word = fields.get(&Value::from("severity")).and_then(|word| word.as_string().ok());
             severity = word.and_then(|word| Severity::from_word(word));
             let known = |key: &str| key == "msg" || (key == "severity" && severity.is_some());
-            details = details_of(fields.iter_sorted().filter(|(key, _)| !key.as_string().is_ok_and(|key| known(key))));
+            details =
+                self::details(fields.iter_sorted().filter(|(key, _)| !key.as_string().is_ok_and(|key| known(key))));
             match fields.get(&Value::from("msg")) {
                 Some(Value::String(text)) => Arc::clone(text),
                 Some(other) => json(other).to_string().into(),
@@ -105,7 +112,9 @@ fn finding(entry: &Entry, value: &Value) -> Finding {
 
 /// Returns what a result says beside its message. A single key `details` that holds an object is that object, which is
 /// how Gatekeeper's policies write it.
-fn details_of<'a>(fields: impl Iterator<Item = (&'a Value, &'a Value)>) -> Option<Arc<Map<String, serde_json::Value>>> {
+pub(super) fn details<'a>(
+    fields: impl Iterator<Item = (&'a Value, &'a Value)>,
+) -> Option<Arc<Map<String, serde_json::Value>>> {
     let name = |key: &Value| key.as_string().map_or_else(|_| json(key).to_string(), ToString::to_string);
     let mut details: Map<_, _> = fields.map(|(key, value)| (name(key), json(value))).collect();
     if details.len() == 1
@@ -117,33 +126,38 @@ fn details_of<'a>(fields: impl Iterator<Item = (&'a Value, &'a Value)>) -> Optio
 }
 
 /// Returns a value as JSON; sets become arrays.
-fn json(value: &Value) -> serde_json::Value {
+pub(super) fn json(value: &Value) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
 /// Gives each finding the place and the severity of the definition that it came from: `ask` returns what one definition
 /// alone says, for rules that have several.
-pub(super) fn attribute(findings: &mut [Finding], entry: &Entry, ask: impl Fn(&Definition) -> Option<Value>) {
+pub(super) fn attribute(
+    findings: &mut [Finding],
+    entry: &Entry,
+    severity: Option<Severity>,
+    ask: impl Fn(&Definition) -> Option<Vec<Finding>>,
+) {
+    let severity_of = |definition: &Definition| severity.or(definition.metadata.severity);
     if let [only] = entry.definitions.as_slice() {
-        return findings.iter_mut().for_each(|finding| stamp(finding, &only.source, only.metadata.severity));
+        return findings.iter_mut().for_each(|finding| stamp(finding, &only.source, severity_of(only)));
     }
     let mut open: Vec<&mut Finding> = findings.iter_mut().collect();
     for definition in &entry.definitions {
         if open.is_empty() {
             return;
         }
-        let Some(value) = ask(definition) else { continue };
-        let own = self::findings(entry, &value);
+        let Some(own) = ask(definition) else { continue };
         open.retain_mut(|finding| {
             let mine = own.iter().any(|own| own.message == finding.message && own.details == finding.details);
             if mine {
-                stamp(finding, &definition.source, definition.metadata.severity);
+                stamp(finding, &definition.source, severity_of(definition));
             }
             !mine
         });
     }
     for finding in open {
-        stamp(finding, &entry.rule.source, entry.rule.metadata.severity);
+        stamp(finding, &entry.rule.source, severity.or(entry.rule.metadata.severity));
     }
 }
 

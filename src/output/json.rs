@@ -1,7 +1,7 @@
 //! Results for programs: `json`, one document, and `ndjson`, one line a result.
 //!
 //! `ndjson` of a finished audit is one [`Entry`] a line, each complete in itself, and a last line that has `kind:
-//! AuditResult`, the summary and the kinds that were not covered. A reader that has not seen the last line has not
+//! AuditResult`, the summary, the policies, and the kinds and policies that were not covered. A reader that has not seen the last line has not
 //! seen everything. In the long run there is no last line: each line is an `Entry` below `event` (`appeared` or
 //! `resolved`) and `time`.
 
@@ -9,8 +9,8 @@ use std::io;
 
 use serde::Serialize;
 
-use super::{AuditResult, Entry, Event, Summary};
-use crate::gate::Coverage;
+use super::{AuditResult, Entry, Event, PolicySummary, Summary};
+use crate::{gate::Coverage, policy::Problem};
 
 /// The last line of `ndjson`.
 #[derive(Serialize)]
@@ -21,6 +21,9 @@ struct End<'a> {
     complete: bool,
     summary: Summary,
     coverage: Vec<&'a Coverage>,
+    policies: &'a [PolicySummary],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    refused: &'a [Problem],
 }
 
 /// One line of the long run.
@@ -45,7 +48,8 @@ pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io:
     }
     let coverage = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
     let AuditResult { api_version, kind, complete, summary, .. } = *result;
-    line(&End { api_version, kind, complete, summary, coverage }, out)
+    let (policies, refused) = (&result.policies, &result.refused);
+    line(&End { api_version, kind, complete, summary, coverage, policies, refused }, out)
 }
 
 /// Writes what happened to one violation.

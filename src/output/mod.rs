@@ -3,7 +3,7 @@
 //! A renderer is a pure function of the result and [`RenderOptions`]: the same result gives the same bytes. Where
 //! they go is the business of [`write`](mod@write); [`exit_code`] says what they mean for a pipeline.
 
-use std::{io, path::PathBuf};
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -11,17 +11,19 @@ use serde::Serialize;
 use crate::{
     gate::Coverage,
     object::{Location, ObjectKey},
-    policy::Policy,
+    policy::{Metadata, Policy, Problem, RelatedResource},
     verdict::{Finding, Outcome, Severity, Source},
 };
 
 mod json;
+pub mod policies;
 #[cfg(test)]
 mod tests;
 mod text;
 pub mod write;
 
-pub use write::{Streams, write_all};
+pub use policies::PolicyList;
+pub use write::{Streams, print, write_all};
 
 /// How results are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -165,6 +167,9 @@ pub struct AuditResult {
     pub coverage: Vec<Coverage>,
     /// What it was judged by; sorted by name.
     pub policies: Vec<PolicySummary>,
+    /// Why policy files were not judged by; sorted by file and line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Problem>,
     /// Fail, warn, error and skip; sorted by resource, policy, rule, message.
     pub results: Vec<Entry>,
 }
@@ -185,6 +190,7 @@ pub struct Summary {
 
 /// One policy that took part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PolicySummary {
     /// Package without `data.`, or a Constraint's kind.
     pub name: String,
@@ -194,6 +200,39 @@ pub struct PolicySummary {
     pub source: String,
     /// Its rules, sorted.
     pub rules: Vec<String>,
+    /// What it says of itself.
+    #[serde(flatten)]
+    pub about: About,
+    /// What its rules say of themselves, by name, where that is more than what it says of all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub about_rules: BTreeMap<String, About>,
+}
+
+/// What the author of a policy or rule says of it, in METADATA annotations.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// In a few words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<Arc<str>>,
+    /// At length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<Arc<str>>,
+    /// How bad a violation is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    /// `custom.id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<Arc<str>>,
+    /// Further reading: `related_resources`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<RelatedResource>,
+}
+
+impl From<&Metadata> for About {
+    fn from(metadata: &Metadata) -> Self {
+        let Metadata { title, description, severity, id, related_resources, .. } = metadata.clone();
+        Self { title, description, severity, id, links: related_resources }
+    }
 }
 
 /// One result.
@@ -269,7 +308,11 @@ impl From<&Policy> for PolicySummary {
     fn from(policy: &Policy) -> Self {
         let mut rules: Vec<_> = policy.rules.iter().map(|rule| rule.name.to_string()).collect();
         rules.sort();
+        let about = About::from(&policy.metadata);
+        let about_rules = policy.rules.iter().map(|rule| (rule.name.to_string(), About::from(&*rule.metadata)));
         Self {
+            about_rules: about_rules.filter(|(_, own)| *own != about).collect(),
+            about,
             name: policy.name.to_string(),
             dialect: policy.dialect.to_string(),
             source: policy.source.to_string(),

@@ -40,6 +40,8 @@ fn policy(name: &str, dialect: &str, rules: &[&str]) -> PolicySummary {
         dialect: dialect.into(),
         source: "policies/image.rego".into(),
         rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
+        about: About::default(),
+        about_rules: BTreeMap::new(),
     }
 }
 
@@ -63,6 +65,7 @@ fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResu
             policy("image", "conftest", &["deny_latest", "warn_size"]),
             policy("K8sOwner", "gatekeeper", &["owner"]),
         ],
+        refused: Vec::new(),
         results,
     }
 }

@@ -12,15 +12,16 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::{AuditResult, Entry, Event, RenderOptions, Resource};
+use super::{AuditResult, Entry, Event, PolicySummary, RenderOptions, Resource};
 use crate::{
     gate::{Coverage, State},
     object::Location,
+    policy::Problem,
     verdict::{Outcome, Severity},
 };
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
 const GREEN: Style = AnsiColor::Green.on_default();
 /// Longer names of rules do not push the messages of all others to the right.
 const WIDEST_RULE: usize = 40;
@@ -48,6 +49,9 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
             out.write_all(columns.entry(entry, paint).as_bytes())?;
         }
         writeln!(out)?;
+    }
+    for line in about_rules(result) {
+        writeln!(out, "{}", paint.with(DIM, &line))?;
     }
     for line in closing_lines(result, paint) {
         writeln!(out, "{line}")?;
@@ -83,10 +87,10 @@ pub(super) fn stream_line(
 
 /// Colours, or does not.
 #[derive(Clone, Copy)]
-struct Paint(bool);
+pub(super) struct Paint(pub(super) bool);
 
 impl Paint {
-    fn with(self, style: Style, text: &str) -> String {
+    pub(super) fn with(self, style: Style, text: &str) -> String {
         if self.0 { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 }
@@ -140,7 +144,7 @@ impl Columns {
     }
 }
 
-fn style_of(outcome: Outcome) -> Style {
+pub(super) fn style_of(outcome: Outcome) -> Style {
     match outcome {
         Outcome::Fail => AnsiColor::Red.on_default().bold(),
         Outcome::Warn => AnsiColor::Yellow.on_default(),
@@ -172,6 +176,27 @@ fn ambiguous_kinds(entries: &[Entry]) -> BTreeSet<&str> {
     groups.into_iter().filter(|(_, groups)| groups.len() > 1).map(|(kind, _)| kind).collect()
 }
 
+/// Returns a line about each rule that has results and says more of itself than its name, and an empty one behind.
+fn about_rules(result: &AuditResult) -> Vec<String> {
+    let violated: BTreeSet<(&str, &str)> =
+        result.results.iter().map(|entry| (entry.policy.as_str(), entry.rule.as_str())).collect();
+    let policies: BTreeMap<&str, &PolicySummary> =
+        result.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect();
+    let line = |(policy, rule): (&str, &str)| {
+        let policy = policies.get(policy)?;
+        let about = policy.about_rules.get(rule).unwrap_or(&policy.about);
+        let parts = [about.title.as_deref(), about.id.as_deref(), about.links.first().map(|link| &*link.reference)];
+        let parts: Vec<String> = parts.into_iter().flatten().map(shown_line).collect();
+        (!parts.is_empty())
+            .then(|| format!("{}: {}", shown_line(&format!("{}/{rule}", policy.name)), parts.join(" · ")))
+    };
+    let mut lines: Vec<String> = violated.into_iter().filter_map(line).collect();
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
+    lines
+}
+
 /// Returns the summary, every kind that was not judged, and what to do about it.
 fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     let summary = &result.summary;
@@ -196,6 +221,7 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
 
     let gaps: Vec<&Coverage> = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
     let mut lines: Vec<String> = gaps.iter().map(|gap| gap_line(gap, paint)).collect();
+    lines.extend(result.refused.iter().map(|problem| refused_line(problem, paint)));
     lines.extend(advice(&gaps, summary.error));
     if !lines.is_empty() {
         lines.push(String::new());
@@ -207,7 +233,12 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     lines
 }
 
-fn count(number: usize, noun: &str) -> String {
+fn refused_line(problem: &Problem, paint: Paint) -> String {
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
+    format!("{words} {}: {}", shown_line(&problem.place()), shown_line(&problem.message))
+}
+
+pub(super) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -270,7 +301,7 @@ fn shown(text: &str) -> String {
 }
 
 /// As [`shown`], on one line.
-fn shown_line(text: &str) -> String {
+pub(super) fn shown_line(text: &str) -> String {
     shown(text.trim_end()).replace('\n', "\\n")
 }
 
@@ -293,7 +324,7 @@ fn is_unsafe(c: char) -> bool {
 }
 
 /// Cuts `text` into lines of at most `width` columns, at spaces where it can.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.split('\n') {
         let mut line = String::new();
@@ -337,6 +368,6 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn columns_of(text: &str) -> usize {
+pub(super) fn columns_of(text: &str) -> usize {
     text.width()
 }

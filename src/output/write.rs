@@ -35,8 +35,6 @@ fn terminal_width() -> usize {
 }
 
 /// Writes `result` to every target, files first: a reader who waits for the end of standard output finds them there.
-///
-/// A reader that closes standard output early has seen enough, so that is no error.
 pub fn write_all(targets: &[Target], result: &AuditResult, color: ColorChoice) -> anyhow::Result<()> {
     for target in targets {
         if let Some(path) = &target.file {
@@ -45,16 +43,24 @@ pub fn write_all(targets: &[Target], result: &AuditResult, color: ColorChoice) -
         }
     }
     for target in targets.iter().filter(|target| target.file.is_none()) {
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        match render(target.format, result, &RenderOptions::for_stdout(color), &mut out).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                // What is still buffered must not be tried again when the buffer is dropped.
-                drop(out.into_parts());
-            }
-            written => written.context("writing to standard output")?,
-        }
+        print(|out| render(target.format, result, &RenderOptions::for_stdout(color), out))?;
     }
     Ok(())
+}
+
+/// Writes to standard output.
+///
+/// A reader that closes it early has seen enough, so that is no error.
+pub fn print(fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match fill(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            // What is still buffered must not be tried again when the buffer is dropped.
+            drop(out.into_parts());
+            Ok(())
+        }
+        written => written.context("writing to standard output"),
+    }
 }
 
 /// Fills a file next to `path` and moves it there, so that nobody reads half a result and a failure leaves the old

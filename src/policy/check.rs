@@ -12,6 +12,7 @@ use super::{
     files::File,
     graph::Graph,
     load::Purpose,
+    lost::Lost,
     problem::{Problem, ProblemSeverity},
     references::{Call, Node, Path, package},
 };
@@ -23,6 +24,8 @@ pub(crate) struct Checked<'a> {
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
     pub(crate) data: &'a Data,
+    /// What refused files would have given.
+    pub(crate) lost: &'a Lost,
     /// The rules that judge.
     pub(crate) entries: &'a BTreeSet<Path>,
     pub(crate) purpose: Purpose,
@@ -37,6 +40,7 @@ impl Checked<'_> {
         self.calls(&mut problems);
         self.recursion(&mut problems);
         self.data(&mut problems);
+        problems.extend(self.lost.users(self.files, self.modules, self.nodes, self.graph, self.data));
         problems
     }
 
@@ -61,7 +65,11 @@ impl Checked<'_> {
                 };
                 if wrong {
                     let problem = Problem::refused(&file.shown, format!("import {path} is not supported"));
-                    let help = "Rego v1 needs no import; `import rego.v1` and `future.keywords` are understood";
+                    let help = match path.as_str() {
+                        "future.keywords.and" => "write what must both hold on two lines",
+                        "future.keywords.or" => "write a rule for each of the two, or test a set: `x in {a, b}`",
+                        _ => "Rego v1 needs no import; `import rego.v1` and `future.keywords` are understood",
+                    };
                     problems.push(problem.at(&file.text, span.line, span.col).help(help));
                 }
             }
@@ -90,6 +98,10 @@ impl Checked<'_> {
 
     /// Returns what is wrong with a call, how to mend it, and whether OPA would know the function.
     fn wrong_call(&self, call: &Call) -> Option<(String, String, bool)> {
+        // Whoever calls what is refused is told so as a whole.
+        if call.rule.as_ref().is_some_and(|path| self.lost.at(path, self.graph, self.data).is_some()) {
+            return None;
+        }
         let functions = call.rule.iter().flat_map(|path| self.graph.at(path));
         let parameters = functions.filter_map(|node| node.parameters).min();
         let arity = match (parameters, builtins::find(&call.name)) {
@@ -155,6 +167,6 @@ fn name(path: &[String]) -> String {
     format!("data.{}", path.join("."))
 }
 
-fn path_text(expr: &Expr) -> String {
+pub(crate) fn path_text(expr: &Expr) -> String {
     expr.span().text().chars().filter(|c| !c.is_whitespace()).collect()
 }

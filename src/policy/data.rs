@@ -30,6 +30,10 @@ impl Data {
     ///
     /// Kubernetes objects are worth a warning, unless they are the examples of a test suite.
     pub(crate) fn add(&mut self, file: &File, example: bool, problems: &mut Vec<Problem>) {
+        // Next to manifests it lists them; nobody means it as data.
+        if matches!(file.relative().rsplit('/').next(), Some("kustomization.yaml" | "kustomization.yml")) {
+            return;
+        }
         match read(file) {
             Err(problem) => problems.push(problem),
             Ok(Content::Kubernetes(_)) if example => {}
@@ -69,6 +73,13 @@ impl Data {
             }
         }
         None
+    }
+
+    /// Whether there is a value at a path.
+    pub(crate) fn has(&self, path: &[String]) -> bool {
+        let Some((first, rest)) = path.split_first() else { return false };
+        let first = self.document.get(first);
+        rest.iter().fold(first, |value, key| value?.get(key)).is_some()
     }
 
     /// Returns a file with a value below a path.
@@ -144,12 +155,12 @@ fn read(file: &File) -> Result<Content, Problem> {
     }
 }
 
-fn number(n: impl TryInto<u32>) -> u32 {
+pub(crate) fn number(n: impl TryInto<u32>) -> u32 {
     n.try_into().unwrap_or(u32::MAX)
 }
 
 /// Turns an error of the YAML reader into a problem with its place.
-fn yaml_problem(file: &File, why: &serde_saphyr::Error) -> Problem {
+pub(crate) fn yaml_problem(file: &File, why: &serde_saphyr::Error) -> Problem {
     let problem = Problem::refused(&file.shown, format!("not valid YAML: {}", yaml_reason(why)));
     match why.location() {
         Some(place) => problem.at(&file.text, number(place.line()), number(place.column())),
@@ -173,17 +184,8 @@ fn is_kubernetes(document: &Value) -> bool {
 /// Returns what to say of a Kubernetes object among the policies.
 fn kubernetes(file: &File, object: &Value) -> Problem {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
-    let (group, kind) = (text("apiVersion").split('/').next().unwrap_or_default(), text("kind"));
+    let kind = text("kind");
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    match group {
-        "templates.gatekeeper.sh" | "constraints.gatekeeper.sh" => {
-            let message = format!("{kind} {name}: Gatekeeper policies are not supported yet");
-            let help = "move it out of the policy paths, or write its Rego as a package with deny or violation rules";
-            Problem::refused(&file.shown, message).help(help)
-        }
-        _ => {
-            let message = format!("{kind} {name}: a Kubernetes object is neither policy nor data; it is not used");
-            Problem::warning(&file.shown, message).help("move it out of the policy paths")
-        }
-    }
+    let message = format!("{kind} {name}: a Kubernetes object is neither policy nor data; it is not used");
+    Problem::warning(&file.shown, message).help("move it out of the policy paths")
 }

@@ -34,22 +34,28 @@ impl BitOr for Dependencies {
 }
 
 /// The documents below `data` that hold other objects.
-const INVENTORIES: [&str; 2] = ["inventory", "kubernetes"];
+pub(crate) const INVENTORIES: [&str; 2] = ["inventory", "kubernetes"];
 
 impl Dependencies {
     /// Reads what the rules that judge, and all that they use, depend on.
     pub(crate) fn of(graph: &Graph<'_>, entries: &BTreeSet<Path>) -> Self {
         let reached = graph.reachable(entries.iter().map(Vec::as_slice));
         let nodes = reached.into_iter().flat_map(|path| graph.at(path));
-        nodes.fold(Self::default(), |all, node| all | Self::of_node(node))
+        nodes.fold(Self::default(), |all, node| all | Self::of_node(graph, node))
     }
 
-    fn of_node(node: &Node) -> Self {
+    fn of_node(graph: &Graph<'_>, node: &Node) -> Self {
         let review = |path: &&Path| path.first().is_some_and(|key| key == "request" || key == "review");
         let fields = || node.inputs.iter().filter(review).map(|path| path.get(1).map(String::as_str));
         Self {
-            // All of `data` is the inventory too.
-            inventory: node.uses.iter().any(|path| path.first().is_none_or(|key| INVENTORIES.contains(&&**key))),
+            inventory: node.uses.iter().any(|path| match path.as_slice() {
+                // All of `data` is the inventory too.
+                [] => true,
+                // A package may be called like it: `package kubernetes.admission`.
+                [key, below @ ..] => {
+                    INVENTORIES.contains(&key.as_str()) && (below.is_empty() || graph.covered(path).is_empty())
+                }
+            }),
             namespace: fields().any(|field| field.is_none_or(|field| field == "namespaceObject")),
             clock: node.calls.iter().any(|call| call.name == "time.now_ns"),
             transition: fields().flatten().any(|field| field == "oldObject" || field == "operation"),

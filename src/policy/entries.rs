@@ -11,9 +11,11 @@ use regorus::{
 };
 
 use super::{
-    Dependencies, Dialect, Metadata, Policy, Rule, dialect,
+    Dependencies, Dialect, Metadata, Policy, Rule, Version, dialect,
     files::File,
+    gatekeeper,
     graph::Graph,
+    load::Purpose,
     metadata::Scope,
     references::{Node, Path, head, head_path, package},
     unit::{Definition, Entry, Exception, Group, Shape},
@@ -30,6 +32,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) annotations: &'a [Annotations],
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
+    pub(crate) purpose: Purpose,
 }
 
 /// Returns what results of a rule count as, if a rule of this name judges.
@@ -55,7 +58,11 @@ impl Reading<'_> {
         for node in self.nodes {
             let package = package(&self.modules[node.module]);
             let Some(name) = node.path.get(package.len()) else { continue };
-            if judges(&package) && node.parameters.is_none() && outcome(name).is_some() {
+            let wanted = match self.purpose {
+                Purpose::Directory | Purpose::Test => judges(&package) && outcome(name).is_some(),
+                Purpose::Template => package == [gatekeeper::PACKAGE] && name == gatekeeper::ENTRY,
+            };
+            if wanted && node.parameters.is_none() {
                 let path = node.path[..=package.len()].to_vec();
                 entries.entry(package).or_default().insert(path);
             }
@@ -68,29 +75,40 @@ impl Reading<'_> {
         let mut policies = Vec::new();
         let mut groups: BTreeMap<Dialect, Group> = BTreeMap::new();
         for (package, paths) in self.entries() {
-            let dialect = dialect::find(&package, self.nodes, self.graph, &paths);
+            let dialect = match self.purpose {
+                Purpose::Directory | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
+                Purpose::Template => Dialect::Gatekeeper,
+            };
             let group = Group { dialect, entries: Vec::new(), exceptions: Vec::new() };
             let group = groups.entry(dialect).or_insert(group);
             let policy_name: Arc<str> = package.join(".").into();
             let exception = self.exception(&package, &policy_name);
-            let exception = exception.map(|exception| {
+            let exception = exception.filter(|_| dialect != Dialect::Gatekeeper).map(|exception| {
                 group.exceptions.push(exception);
                 group.exceptions.len() - 1
             });
-            let entries: Vec<Entry> =
-                paths.iter().filter_map(|path| self.entry(&package, path, &policy_name, exception)).collect();
+            let depends = Dependencies::of(self.graph, &paths);
+            let entry = |path| self.entry(&package, path, &policy_name, exception);
+            let entries = paths.iter().filter_map(entry);
+            let entries: Vec<Entry> = entries.map(|entry| Entry { transition: depends.transition, ..entry }).collect();
             let Some(first) = entries.first() else { continue };
             policies.push(Policy {
                 name: Arc::clone(&policy_name),
                 dialect,
+                versions: self.versions(&package),
                 source: Arc::clone(&first.rule.source.file),
                 metadata: self.package_metadata(&package),
-                depends: Dependencies::of(self.graph, &paths),
+                depends,
                 rules: entries.iter().map(|entry| entry.rule.clone()).collect(),
             });
             group.entries.extend(entries);
         }
         (policies, groups.into_values().collect())
+    }
+
+    fn versions(&self, path: &Path) -> BTreeSet<Version> {
+        let modules = self.modules.iter().filter(|module| package(module) == *path);
+        modules.map(|module| if module.rego_v1 { Version::V1 } else { Version::V0 }).collect()
     }
 
     fn exception(&self, package: &Path, policy: &Arc<str>) -> Option<Exception> {
@@ -129,6 +147,7 @@ impl Reading<'_> {
             path: path.clone(),
             exception: exception.map(|index| (index, Value::from(suffix))),
             definitions,
+            transition: false,
         })
     }
 

@@ -13,7 +13,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Limits, problem::Problem};
+use super::{Limits, Version, problem::Problem};
 
 /// Directories nested deeper are a mistake (or a loop that links cannot explain).
 const DEEPEST: usize = 32;
@@ -46,10 +46,16 @@ pub(crate) struct File {
     /// Directories between the given path and the file; where its data goes.
     pub(crate) directories: Vec<String>,
     pub(crate) form: Form,
+    /// The version that a module says it is written in; without one it is found out.
+    pub(crate) version: Option<Version>,
     pub(crate) text: String,
 }
 
 impl File {
+    pub(crate) fn new(shown: Arc<str>, form: Form, text: String) -> Self {
+        Self { shown, directories: Vec::new(), form, version: None, text }
+    }
+
     /// The name below the given path, with `/` on every system.
     pub(crate) fn relative(&self) -> String {
         let name = Path::new(&*self.shown).file_name().unwrap_or_default().to_string_lossy();
@@ -87,7 +93,9 @@ pub(crate) fn read(paths: &[PathBuf], limits: &Limits) -> (Vec<File>, Vec<Proble
             }
             let shown = shown(&found.path);
             match read_one(&found.path, limits) {
-                Ok(text) => files.push(File { shown, directories: found.directories, form: found.form, text }),
+                Ok(text) => {
+                    files.push(File { directories: found.directories, ..File::new(shown, found.form, text) });
+                }
                 Err(why) => problems.push(Problem::refused(&shown, why)),
             }
         }
@@ -96,7 +104,7 @@ pub(crate) fn read(paths: &[PathBuf], limits: &Limits) -> (Vec<File>, Vec<Proble
 }
 
 /// Returns a path as the user would write it.
-fn shown(path: &Path) -> Arc<str> {
+pub(crate) fn shown(path: &Path) -> Arc<str> {
     let path = path.strip_prefix(".").unwrap_or(path);
     path.to_string_lossy().into()
 }

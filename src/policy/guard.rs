@@ -171,12 +171,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> Option<String> {
-        let file = File {
-            shown: "a.rego".into(),
-            directories: Vec::new(),
-            form: super::super::files::Form::Rego,
-            text: text.to_owned(),
-        };
+        let file = File::new("a.rego".into(), super::super::files::Form::Rego, text.to_owned());
         let source = Source::from_contents("a.rego".to_owned(), text.to_owned()).unwrap();
         let limits = Limits::default();
         refuse(&file, &tokens(&source, &limits), &limits).map(|problem| problem.message)

@@ -1,6 +1,10 @@
 //! From paths to a [`PolicySet`], with every problem on the way.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use regorus::{
     Engine,
@@ -9,14 +13,19 @@ use regorus::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Dialect, Limits, PolicySet, builtins,
+    Dialect, Limits, Policy, PolicySet,
+    adapt::{self, Adapted, Unreadable},
+    builtins,
     check::Checked,
     data::Data,
     entries::{Annotations, Reading},
     files::{self, File, Form},
+    gatekeeper::{self, EnforcementPoint, Index, Library, Loaded},
     graph::Graph,
-    guard, metadata, parse,
-    problem::{LoadError, Problem, ProblemSeverity},
+    guard, lint,
+    lost::Lost,
+    metadata, parse,
+    problem::{LoadError, Problem},
     references::{self, Node, package},
     unit::Unit,
     value,
@@ -30,42 +39,101 @@ pub(crate) enum Purpose {
     Directory,
     /// The same with their tests, to run these.
     Test,
+    /// One Gatekeeper template; the first module has the rule that judges.
+    Template,
 }
 
-pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<PolicySet, LoadError> {
+/// Loads what can be loaded; the set's problems tell what was refused.
+pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(paths, limits);
-    let files: Vec<File> = files.into_iter().filter(|file| !file.is_test()).collect();
+    if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
+        return Err(LoadError { problems });
+    }
+    let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
+    problems.extend(tests.iter().filter_map(lint::test_file));
+    let suites = gatekeeper::suites(&files);
+    let mut lost = Lost::default();
+    problems.iter().filter(|problem| problem.is_refusal()).for_each(|unread| lost.unread(&unread.file));
     let mut data = Data::default();
+    let mut library = Library::default();
     for file in files.iter().filter(|file| file.form != Form::Rego) {
-        data.add(file, false, &mut problems);
+        let before = problems.len();
+        let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
+        if !library.add(file, example, &mut problems) {
+            data.add(file, example, &mut problems);
+            if problems[before..].iter().any(Problem::is_refusal) {
+                lost.unparsed(file);
+            }
+        }
     }
     let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
-    let loaded = unit(modules, &data, limits, &mut problems, Purpose::Directory);
-    let refused = |problem: &Problem| problem.severity == ProblemSeverity::Refused;
-    if !problems.iter().any(refused) && loaded.as_ref().is_none_or(|(policies, _)| policies.is_empty()) {
+    let mut found = Vec::new();
+    let plain = unit(modules, &data, limits, lost, &mut found, Purpose::Directory);
+    let (plain, found) = without_sources(plain, found, &files, library.has_templates());
+    problems.extend(found);
+    let Loaded { mut units, mut policies, unjudged, settings } = library.load(limits, point, &mut problems);
+    if let Some((own, unit)) = plain {
+        policies.extend(own);
+        units.insert(0, unit);
+    }
+    // Stable: the Constraints of one kind stay in order.
+    policies.sort_by(|a, b| a.name.cmp(&b.name));
+    if policies.is_empty() && !problems.iter().any(Problem::is_refusal) {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
-    match loaded {
-        Some((policies, unit)) if !problems.iter().any(refused) => {
-            Ok(PolicySet { digest: digest(&files), policies, problems, limits: *limits, units: vec![unit] })
-        }
-        _ => Err(LoadError { problems }),
+    if policies.is_empty() {
+        return Err(LoadError::new(problems));
     }
+    let constraints = Arc::new(Index::new(&units));
+    let digest = digest(&files);
+    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints })
 }
 
-/// Loads one unit; `None` if something was refused.
+/// Takes out the packages that are the source of a template: they only judge from inside of one.
+fn without_sources(
+    plain: Option<(Vec<Policy>, Unit)>,
+    mut problems: Vec<Problem>,
+    files: &[File],
+    templates: bool,
+) -> (Option<(Vec<Policy>, Unit)>, Vec<Problem>) {
+    let Some((mut policies, mut unit)) = plain else { return (None, problems) };
+    policies.retain(|policy| {
+        let (Dialect::Gatekeeper, Some(rule)) = (policy.dialect, policy.rules.first()) else { return true };
+        let text = files.iter().find(|file| file.shown == rule.source.file).map_or("", |file| &file.text);
+        let reads = format!("package {} reads input.review or input.parameters", policy.name);
+        let problem = if templates {
+            let message = format!("{reads}: it is the source of a template and not judged by itself");
+            Problem::warning(&rule.source.file, message)
+        } else {
+            let message = format!("{reads}, as a Gatekeeper template does");
+            let help = "add its ConstraintTemplate and Constraints to the policy paths, or read the object as input \
+                        (conftest) or input.request.object";
+            Problem::refused(&rule.source.file, message).help(help)
+        };
+        problems.push(problem.at(text, rule.source.line, 1));
+        false
+    });
+    unit.groups.retain(|group| group.dialect != Dialect::Gatekeeper);
+    (Some((policies, unit)), problems)
+}
+
+/// Loads one unit of the files that are in order; `None` if there are none, or if a template is not.
+///
+/// What is refused is left out with all that uses it, and the rest is looked at again, until all of it is in order.
 pub(crate) fn unit(
-    mut files: Vec<&File>,
+    files: Vec<&File>,
     data: &Data,
     limits: &Limits,
+    mut lost: Lost,
     problems: &mut Vec<Problem>,
     purpose: Purpose,
-) -> Option<(Vec<super::Policy>, Unit)> {
-    let mut refused = false;
-    let mut unprepared = false;
-    loop {
+) -> Option<(Vec<Policy>, Unit)> {
+    let adapted = adapt::adapt(files.iter().map(|file| (file.text.as_str(), file.version)));
+    let mut files: Vec<(&File, &Result<Adapted, Unreadable>)> = files.into_iter().zip(&adapted).collect();
+    let mut first = true;
+    while !files.is_empty() {
         let mut engine = match engine(data, limits) {
             Ok(engine) => engine,
             Err(why) => {
@@ -74,41 +142,49 @@ pub(crate) fn unit(
             }
         };
         let mut modules = Vec::new();
-        files.retain(|file| match parse::add(&mut engine, file, limits) {
+        files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, limits) {
             Ok(()) => {
                 modules.extend(parse::last_module(&mut engine));
                 true
             }
             Err(problem) => {
                 problems.push(problem);
-                refused = true;
+                lost.unparsed(file);
                 false
             }
         });
-        let (policies, groups, mut found) = read(&files, &modules, data, limits, purpose);
-        // Once a module was left out, the others would be blamed for missing it.
-        if unprepared {
-            found.clear();
+        if purpose == Purpose::Template && files.len() < adapted.len() {
+            return None;
         }
-        refused |= found.iter().any(|problem| problem.severity == ProblemSeverity::Refused);
+        let sources: Vec<&File> = files.iter().map(|(file, _)| *file).collect();
+        let nodes = references::read(&modules, &lost);
+        let (policies, groups, mut found) = read(&sources, &modules, &nodes, data, &lost, limits, purpose);
+        // Warnings are about the files as they were written, not about what is left of them.
+        found.retain(|problem| first || problem.is_refusal());
+        first = false;
+        let mut refused: BTreeSet<Arc<str>> =
+            found.iter().filter(|problem| problem.is_refusal()).map(|problem| Arc::clone(&problem.file)).collect();
         problems.extend(found);
-        if refused {
+        if refused.is_empty() {
+            let why = match Unit::new(engine, groups) {
+                Ok(unit) => return Some((policies, unit)),
+                Err(why) => why,
+            };
+            // The evaluator stops at the first module that it cannot prepare; the others may have something to say too.
+            let named = parse::told(&format!("{why:#}")).place.map(|(file, ..)| file);
+            let blamed = sources.iter().copied().find(|file| named.as_deref() == Some(&*file.shown));
+            problems.push(parse::problem(blamed.or(sources.first().copied())?, &why));
+            refused.insert(Arc::clone(&blamed?.shown));
+        }
+        for (index, file) in sources.iter().enumerate().filter(|(_, file)| refused.contains(&file.shown)) {
+            lost.module(file, nodes.iter().filter(|node| node.module == index));
+        }
+        if purpose == Purpose::Template {
             return None;
         }
-        let why = match Unit::new(engine, groups) {
-            Ok(unit) => return (!unprepared).then_some((policies, unit)),
-            Err(why) => why,
-        };
-        // The evaluator stops at the first module that it cannot prepare; the others may have something to say too.
-        let named = parse::told(&format!("{why:#}")).place.map(|(file, ..)| file);
-        let blamed = files.iter().position(|file| named.as_deref() == Some(&*file.shown));
-        problems.push(parse::problem(blamed.map(|index| files[index]).or(files.first().copied())?, &why));
-        unprepared = true;
-        files.remove(blamed?);
-        if files.is_empty() {
-            return None;
-        }
+        files.retain(|(file, _)| !refused.contains(&file.shown));
     }
+    None
 }
 
 fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
@@ -122,10 +198,12 @@ fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
 fn read(
     files: &[&File],
     modules: &[Ref<Module>],
+    nodes: &[Node],
     data: &Data,
+    lost: &Lost,
     limits: &Limits,
     purpose: Purpose,
-) -> (Vec<super::Policy>, Vec<super::unit::Group>, Vec<Problem>) {
+) -> (Vec<Policy>, Vec<super::unit::Group>, Vec<Problem>) {
     let mut problems = Vec::new();
     let annotations: Vec<Annotations> = files
         .iter()
@@ -136,30 +214,21 @@ fn read(
             metadata::read(file, module, &tokens, &mut problems)
         })
         .collect();
-    let nodes = references::read(modules);
-    let graph = Graph::new(&nodes);
-    let read = Reading { files, modules, annotations: &annotations, nodes: &nodes, graph: &graph };
+    let graph = Graph::new(nodes);
+    let read = Reading { files, modules, annotations: &annotations, nodes, graph: &graph, purpose };
     let mut entries: BTreeSet<_> = read.entries().into_values().flatten().collect();
     if purpose == Purpose::Test {
         let is_test = |node: &&Node| node.is_test(package(&modules[node.module]).len());
         entries.extend(nodes.iter().filter(is_test).map(|node| node.path.clone()));
     }
-    let checked = Checked { files, modules, nodes: &nodes, graph: &graph, data, entries: &entries, purpose, limits };
+    let checked = Checked { files, modules, nodes, graph: &graph, data, lost, entries: &entries, purpose, limits };
     problems.extend(checked.problems());
-    if purpose == Purpose::Test {
-        return (Vec::new(), Vec::new(), problems);
+    match purpose {
+        Purpose::Directory => problems.extend(lint::warnings(&checked)),
+        Purpose::Test => return (Vec::new(), Vec::new(), problems),
+        Purpose::Template => problems.extend(gatekeeper::check(files, modules, nodes)),
     }
     let (policies, groups) = read.policies();
-    for policy in policies.iter().filter(|policy| policy.dialect == Dialect::Gatekeeper) {
-        let Some(rule) = policy.rules.first() else { continue };
-        let message =
-            format!("package {} reads input.review or input.parameters, as a Gatekeeper template does", policy.name);
-        let help =
-            "Gatekeeper policies are not supported yet; read the object as input (conftest) or input.request.object";
-        let problem = Problem::refused(&rule.source.file, message).help(help);
-        let text = files.iter().find(|file| file.shown == rule.source.file).map_or("", |file| &file.text);
-        problems.push(problem.at(text, rule.source.line, 1));
-    }
     (policies, groups, problems)
 }
 

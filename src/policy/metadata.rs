@@ -5,6 +5,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use regorus::unstable::{Module, Token, TokenKind};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{data::yaml_reason, files::File, problem::Problem, references::head_path};
@@ -30,11 +31,13 @@ pub struct Metadata {
 }
 
 /// Further reading.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RelatedResource {
     /// A URL.
+    #[serde(rename = "url")]
     pub reference: Arc<str>,
     /// What it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
 }
 
@@ -93,7 +96,14 @@ pub(crate) fn read(
                 continue;
             }
         };
-        let Some(scope) = scope(&value, module, block.last) else { continue };
+        let scope = match scope(&value, module, block.last) {
+            Ok(scope) => scope,
+            Err((message, help)) => {
+                let problem = Problem::warning(&file.shown, message).help(help);
+                problems.push(problem.at(&file.text, block.first, 1));
+                continue;
+            }
+        };
         let (metadata, unknown) = metadata(&value);
         if let Some(word) = unknown {
             let problem = Problem::warning(&file.shown, format!("unknown severity {word:?}"));
@@ -145,25 +155,29 @@ fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<Block> {
     blocks
 }
 
-/// Finds what an annotation that ends on a line is about.
-fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Option<Scope> {
+/// Finds what an annotation that ends on a line is about; else returns what is wrong with it, and how to mend it.
+fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Result<Scope, (String, &'static str)> {
     let scope = value.get("scope").and_then(Value::as_str);
     let package = match scope {
-        Some("subpackages") => return Some(Scope::Subpackages),
+        Some("subpackages") => return Ok(Scope::Subpackages),
         Some("package") => true,
-        Some(_) => false,
+        Some("rule" | "document") => false,
+        Some(other) => {
+            return Err((format!("unknown scope {other:?}"), "use rule, document, package or subpackages"));
+        }
         None => module.package.span.line > last,
     };
     if package {
-        return Some(Scope::Package);
+        return Ok(Scope::Package);
     }
     let mut rules = module.policy.iter().enumerate();
-    let (index, rule) = rules.find(|(_, rule)| rule.span().line > last)?;
+    let nothing = || ("METADATA is about nothing: no rule comes after it".to_owned(), "put it above its rule");
+    let (index, rule) = rules.find(|(_, rule)| rule.span().line > last).ok_or_else(nothing)?;
     let entrypoint = value.get("entrypoint").and_then(Value::as_bool) == Some(true);
     if scope == Some("document") || (scope.is_none() && entrypoint) {
-        Some(Scope::Document(head_path(rule).0.into_iter().next()?))
+        Ok(Scope::Document(head_path(rule).0.into_iter().next().unwrap_or_default()))
     } else {
-        Some(Scope::Rule(index))
+        Ok(Scope::Rule(index))
     }
 }
 

@@ -4,6 +4,7 @@
 //! the modules are prepared in one engine a unit, together with generated rules that ask for all results at once. A set
 //! never changes; a changed directory is loaded anew, and the old set works on if that fails.
 
+mod adapt;
 mod builtins;
 mod check;
 mod data;
@@ -11,9 +12,12 @@ mod dependencies;
 mod dialect;
 mod entries;
 pub(crate) mod files;
+pub mod gatekeeper;
 mod graph;
 pub(crate) mod guard;
+mod lint;
 mod load;
+mod lost;
 mod metadata;
 pub(crate) mod parse;
 mod problem;
@@ -23,18 +27,26 @@ pub(crate) mod tested;
 pub(crate) mod unit;
 pub(crate) mod value;
 
-use std::{num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use regorus::utils::limits::ExecutionTimerConfig;
+use serde::Serialize;
 
-use self::unit::Unit;
 pub use self::{
     dependencies::Dependencies,
     dialect::Dialect,
     files::{Fingerprint, fingerprint},
     metadata::{Metadata, RelatedResource},
-    problem::{LoadError, Problem, ProblemSeverity},
+    problem::{LoadError, Problem, ProblemSeverity, summed_up},
 };
+use self::{gatekeeper::EnforcementPoint, unit::Unit};
 use crate::{
     object::Kind,
     verdict::{Digest, Outcome, Source},
@@ -51,7 +63,13 @@ pub struct PolicySet {
     pub problems: Vec<Problem>,
     /// What evaluation is bounded by.
     pub limits: Limits,
+    /// Templates and Constraints that judge nothing.
+    pub unjudged: Vec<gatekeeper::Unjudged>,
+    /// What Gatekeeper's own settings among the policies say.
+    pub settings: gatekeeper::Settings,
     pub(crate) units: Vec<Unit>,
+    /// Which Constraints of the units can match which kinds.
+    pub(crate) constraints: Arc<gatekeeper::Index>,
 }
 
 /// One package with rules that judge.
@@ -61,6 +79,8 @@ pub struct Policy {
     pub name: Arc<str>,
     /// How it is fed and read.
     pub dialect: Dialect,
+    /// The versions of Rego that its modules are written in.
+    pub versions: BTreeSet<Version>,
     /// The file that its first rule is in.
     pub source: Arc<str>,
     /// What the package says of itself.
@@ -69,6 +89,22 @@ pub struct Policy {
     pub depends: Dependencies,
     /// The rules that judge, sorted by name.
     pub rules: Vec<Rule>,
+}
+
+/// A version of the language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the names say all")]
+pub enum Version {
+    V0,
+    V1,
+}
+
+/// Shows `v0` or `v1`.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::V0 { "v0" } else { "v1" })
+    }
 }
 
 /// One rule that judges.
@@ -91,6 +127,8 @@ pub struct Limits {
     pub evaluation: Duration,
     /// Time for one object in all; what was not evaluated by then is an error.
     pub object: Duration,
+    /// Whether a builtin that fails makes the rule an error, instead of being undefined.
+    pub strict: bool,
     /// Largest policy or data file.
     pub file_bytes: u64,
     /// Longest line of a module.
@@ -111,6 +149,7 @@ impl Default for Limits {
         Self {
             evaluation: Duration::from_secs(1),
             object: Duration::from_secs(5),
+            strict: false,
             file_bytes: 1 << 20,
             columns: NonZeroU32::new(20_000).unwrap_or(NonZeroU32::MAX),
             nesting: 32,
@@ -142,7 +181,58 @@ impl PolicySet {
     /// # Errors
     /// As [`Self::load`].
     pub fn load_with(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
-        load::load(paths, limits)
+        Self::load_partly(paths, limits)?.whole()
+    }
+
+    /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
+    /// `gator`.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
+    pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
+        load::load(&[template.to_owned(), constraint.to_owned()], limits, EnforcementPoint::Gator)?.whole()
+    }
+
+    /// Loads the policies under `paths` that are in order; [`Self::refused`] tells the others.
+    ///
+    /// # Errors
+    /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
+    pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
+        load::load(paths, limits, EnforcementPoint::Audit)
+    }
+
+    /// Returns the set if nothing was refused.
+    ///
+    /// # Errors
+    /// Returns every problem otherwise, without those that only follow from others.
+    pub fn whole(self) -> Result<Self, LoadError> {
+        if self.is_partial() { Err(LoadError::new(self.problems)) } else { Ok(self) }
+    }
+
+    /// Returns the set if it may take the place of `before`: that it refuses no file that is judged by there, since a
+    /// policy that worked a moment ago must not be lost to a slip of the pen.
+    ///
+    /// # Errors
+    /// As [`Self::whole`].
+    pub fn after(self, before: &Self) -> Result<Self, LoadError> {
+        let known = before.refused_files();
+        let worse = self.refused_files().keys().any(|file| !known.contains_key(*file));
+        if worse { Err(LoadError::new(self.problems)) } else { Ok(self) }
+    }
+
+    /// Returns why files are not judged by.
+    pub fn refused(&self) -> impl DoubleEndedIterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| problem.is_refusal())
+    }
+
+    /// Returns the files that are not judged by, each with its first problem.
+    pub fn refused_files(&self) -> BTreeMap<&Arc<str>, &Problem> {
+        self.refused().map(|problem| (&problem.file, problem)).rev().collect()
+    }
+
+    /// Whether a file is not judged by.
+    pub fn is_partial(&self) -> bool {
+        self.refused().next().is_some()
     }
 
     /// Returns what the verdict on an object of this kind depends on beside the object.

@@ -7,40 +7,65 @@ use regorus::{
     unstable::{Module, Ref, Source, Token},
 };
 
-use super::{Limits, files::File, guard, problem::Problem};
+use super::{
+    Limits, Version,
+    adapt::{Adapted, Place, Unreadable},
+    files::File,
+    guard,
+    problem::Problem,
+};
 
-/// Adds one module to the engine: as Rego v1 if it is, else as v0.
+/// Adds one module to the engine, as the adapter wrote it.
 ///
 /// # Errors
-/// Returns what is wrong; of the two attempts, the one that got further is what the author meant.
-pub(crate) fn add(engine: &mut Engine, file: &File, limits: &Limits) -> Result<(), Problem> {
-    let source =
-        Source::from_contents(file.shown.to_string(), file.text.clone()).map_err(|error| problem(file, &error))?;
-    let tokens = guard::tokens(&source, limits);
-    if let Some(refused) = guard::refuse(file, &tokens, limits) {
-        return Err(refused);
-    }
-    let text = without_plain_input_import(&file.text, &tokens);
-    let first = match attempt(engine, file, &text, false) {
-        Ok(()) => return Ok(()),
-        Err(problem) => problem,
+/// Returns what is wrong. Of a module that the adapter could not read, what the evaluator says of it; of its attempts at
+/// both versions, the one that got further is what the author meant.
+pub(crate) fn add(
+    engine: &mut Engine,
+    file: &File,
+    adapted: &Result<Adapted, Unreadable>,
+    limits: &Limits,
+) -> Result<(), Problem> {
+    let tokens = checked(file, &file.text, limits)?;
+    let unreadable = match adapted {
+        Ok(adapted) => {
+            // What was written out may be too much where the source was not.
+            checked(file, &adapted.text, limits)?;
+            return attempt(engine, file, &adapted.text, adapted.version);
+        }
+        Err(unreadable) => unreadable,
     };
-    if guard::needs_v1(&tokens) {
-        return Err(first);
+    let first = attempt(engine, file, &file.text, file.version.unwrap_or(Version::V1));
+    let second = if first.is_ok() || file.version.is_some() || guard::needs_v1(&tokens) {
+        first.clone()
+    } else {
+        attempt(engine, file, &file.text, Version::V0)
+    };
+    match (first, second) {
+        (Err(first), Err(second)) if (second.line, second.column) > (first.line, first.column) => Err(second),
+        (Err(first), Err(_)) => Err(first),
+        // OPA would not take it.
+        _ => {
+            let Place { line, column } = unreadable.at;
+            Err(Problem::refused(&file.shown, unreadable.why.as_str()).at(&file.text, line, column))
+        }
     }
-    match attempt(engine, file, &text, true) {
-        Ok(()) => Ok(()),
-        Err(second) if (second.line, second.column) > (first.line, first.column) => Err(second),
-        Err(_) => Err(first),
-    }
+}
+
+/// Returns the tokens of a text that may be given to the parser.
+fn checked(file: &File, text: &str, limits: &Limits) -> Result<Vec<Token>, Problem> {
+    let source =
+        Source::from_contents(file.shown.to_string(), text.to_owned()).map_err(|error| problem(file, &error))?;
+    let tokens = guard::tokens(&source, limits);
+    guard::refuse(file, &tokens, limits).map_or(Ok(tokens), Err)
 }
 
 /// Makes an engine with the settings that every unit shares, without policies.
 pub(crate) fn engine(limits: &Limits) -> Engine {
     let mut engine = Engine::new();
     engine.set_policy_length_config(PolicyLengthConfig { max_col: limits.columns, ..PolicyLengthConfig::default() });
-    // What OPA does: a builtin that fails is undefined, not the end of the evaluation.
-    engine.set_strict_builtin_errors(false);
+    // What OPA does unless it is told to be strict: a builtin that fails is undefined, not the end of the evaluation.
+    engine.set_strict_builtin_errors(limits.strict);
     // `print` would write into kaudit's own stderr.
     engine.set_gather_prints(true);
     engine.set_execution_timer_config(limits.timer());
@@ -52,8 +77,8 @@ pub(crate) fn last_module(engine: &mut Engine) -> Option<Ref<Module>> {
     engine.get_modules().last().cloned()
 }
 
-fn attempt(engine: &mut Engine, file: &File, text: &str, v0: bool) -> Result<(), Problem> {
-    engine.set_rego_v0(v0);
+fn attempt(engine: &mut Engine, file: &File, text: &str, version: Version) -> Result<(), Problem> {
+    engine.set_rego_v0(version == Version::V0);
     // A parser that panics must not take kaudit with it; a module is pushed only after it was parsed, so the engine is
     // as it was.
     let added = catch_unwind(AssertUnwindSafe(|| engine.add_policy(file.shown.to_string(), text.to_owned())));
@@ -62,23 +87,6 @@ fn attempt(engine: &mut Engine, file: &File, text: &str, v0: bool) -> Result<(),
         Ok(Err(error)) => Err(problem(file, &error)),
         Err(_) => Err(Problem::refused(&file.shown, "the parser failed on this file")),
     }
-}
-
-/// Blanks out `import input`: it has no meaning, and regorus writes a warning for it on stderr at each load.
-fn without_plain_input_import(text: &str, tokens: &[Token]) -> String {
-    let mut text = text.to_owned();
-    for window in tokens.windows(2) {
-        let [import, input] = window else { continue };
-        let (start, end) = (import.1.start as usize, input.1.end as usize);
-        let rest = text.get(end..).unwrap_or_default();
-        let alone = !rest.starts_with(['.', '[']) && !rest.trim_start_matches([' ', '\t']).starts_with("as ");
-        if import.1.text() == "import" && input.1.text() == "input" && alone && text.is_char_boundary(start) {
-            // Line breaks between the two stay, so that lines keep their numbers.
-            let blank: String = text[start..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-            text.replace_range(start..end, &blank);
-        }
-    }
-    text
 }
 
 /// Where and why, out of one of regorus' error texts.
@@ -130,17 +138,5 @@ mod tests {
         let nested = format!("{text}\n--> b.rego:1:1\nerror: of another.");
         assert_eq!(told(&nested).place, place);
         assert_eq!(told("plain."), Told { place: None, reason: "plain".to_owned() });
-    }
-
-    #[test]
-    fn a_plain_import_of_input_is_blanked_and_nothing_else() {
-        let blank = |text: &str| {
-            let source = Source::from_contents("a".to_owned(), text.to_owned()).unwrap();
-            without_plain_input_import(text, &guard::tokens(&source, &Limits::default()))
-        };
-        assert_eq!(blank("package a\nimport input\nx := 1"), "package a\n            \nx := 1");
-        for text in ["import input as i\n", "import input.request\n", "x := \"import input\"\n", "# import input\n"] {
-            assert_eq!(blank(&format!("package a\n{text}")), format!("package a\n{text}"));
-        }
     }
 }

@@ -2,36 +2,59 @@
 
 use std::{fmt, sync::Arc};
 
+use serde::Serialize;
+
 /// What a problem means for loading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ProblemSeverity {
-    /// Nothing is judged until it is mended.
+    /// The file is not judged by until it is mended.
     Refused,
-    /// Judging goes on without the part it names.
+    /// The file is not judged by because it uses one that is refused.
+    LeftOut,
+    /// The file is judged by all the same.
     Warning,
 }
 
 /// One thing that is wrong with one file.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
     /// The file, as the user named it.
     pub file: Arc<str>,
     /// Line, from 1; 0 when the whole file is meant.
+    #[serde(skip_serializing_if = "is_zero")]
     pub line: u32,
     /// Column, from 1; 0 when the whole line is meant.
+    #[serde(skip_serializing_if = "is_zero")]
     pub column: u32,
-    /// Whether it stops the load.
+    /// What it means for the file.
     pub severity: ProblemSeverity,
     /// What is wrong.
     pub message: String,
     /// How to mend it; empty if the message says it all.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub help: String,
     /// The line it stands on; empty if there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub excerpt: String,
 }
 
 impl Problem {
-    /// Returns a problem of a whole file that stops the load.
+    /// Whether the file is not judged by.
+    pub fn is_refusal(&self) -> bool {
+        self.severity != ProblemSeverity::Warning
+    }
+
+    /// Returns its place as `file:line:column`, as far as it has one.
+    pub fn place(&self) -> String {
+        match (self.line, self.column) {
+            (0, _) => self.file.to_string(),
+            (line, 0) => format!("{}:{line}", self.file),
+            (line, column) => format!("{}:{line}:{column}", self.file),
+        }
+    }
+
+    /// Returns a problem of a whole file that cannot be judged by.
     pub(crate) fn refused(file: &Arc<str>, message: impl Into<String>) -> Self {
         Self {
             file: Arc::clone(file),
@@ -44,7 +67,12 @@ impl Problem {
         }
     }
 
-    /// Returns a problem of a whole file that does not stop the load.
+    /// Returns a problem of a whole file that uses what is refused.
+    pub(crate) fn left_out(file: &Arc<str>, message: impl Into<String>) -> Self {
+        Self { severity: ProblemSeverity::LeftOut, ..Self::refused(file, message) }
+    }
+
+    /// Returns a problem of a whole file that is judged by all the same.
     pub(crate) fn warning(file: &Arc<str>, message: impl Into<String>) -> Self {
         Self { severity: ProblemSeverity::Warning, ..Self::refused(file, message) }
     }
@@ -64,6 +92,11 @@ impl Problem {
         self.excerpt = excerpt(text, line);
         self
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks like this")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Columns of a tab, for the evaluator; one for editors and for `opa`.
@@ -96,15 +129,8 @@ fn excerpt(text: &str, line: u32) -> String {
 /// Shows `file:line:column: message`, the line with a caret, and `help: …`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
-        if self.line > 0 {
-            write!(f, ":{}", self.line)?;
-            if self.column > 0 {
-                write!(f, ":{}", self.column)?;
-            }
-        }
         let warning = if self.severity == ProblemSeverity::Warning { "warning: " } else { "" };
-        write!(f, ": {warning}{}", self.message)?;
+        write!(f, "{}: {warning}{}", self.place(), self.message)?;
         if !self.excerpt.is_empty() {
             let width = self.line.to_string().len();
             // A tab is one character but many on a screen.
@@ -117,11 +143,33 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why nothing was loaded: every problem of every file, so that one run is enough to find them all.
+/// Why the policies were not loaded: every problem of every file, so that one run is enough to find them all.
 #[derive(Debug, Clone, thiserror::Error)]
 pub struct LoadError {
     /// What is wrong, sorted by file and line; never empty.
     pub problems: Vec<Problem>,
+}
+
+/// Problems that a short text names.
+const NAMED: usize = 5;
+
+/// Returns the first problems of refused files on one line, for places that have little room.
+pub fn summed_up<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
+    let refused: Vec<&Problem> = problems.into_iter().filter(|problem| problem.is_refusal()).collect();
+    let named = refused.iter().take(NAMED).map(|problem| format!("{}: {}", problem.place(), problem.message));
+    let mut text = named.collect::<Vec<_>>().join("; ");
+    if refused.len() > NAMED {
+        text.push_str(&format!("; and {} more", refused.len() - NAMED));
+    }
+    text
+}
+
+impl LoadError {
+    /// Makes an error of all problems that do not just follow from others.
+    pub(crate) fn new(mut problems: Vec<Problem>) -> Self {
+        problems.retain(|problem| problem.severity != ProblemSeverity::LeftOut);
+        Self { problems }
+    }
 }
 
 impl fmt::Display for LoadError {

@@ -8,7 +8,7 @@ use regorus::{
     unstable::{AssignOp, Expr, Literal, Module, Query, Ref, Rule, RuleAssign, RuleHead, Span},
 };
 
-use super::stack;
+use super::{lost::Lost, stack};
 
 /// Keys from `data` or `input` on, as far as they are constant.
 pub(crate) type Path = Vec<String>;
@@ -121,11 +121,14 @@ pub(crate) fn head_path(rule: &Rule) -> (Path, bool) {
     constant_path(head(rule).0)
 }
 
-/// Reads all rules of all modules.
-pub(crate) fn read(modules: &[Ref<Module>]) -> Vec<Node> {
+/// Reads all rules of all modules. What refused files define is known by name too.
+pub(crate) fn read(modules: &[Ref<Module>], lost: &Lost) -> Vec<Node> {
     let mut names: BTreeMap<Path, BTreeSet<String>> = BTreeMap::new();
     for module in modules {
-        let names = names.entry(package(module)).or_default();
+        let package = package(module);
+        let missing: Vec<String> = lost.names(&package).cloned().collect();
+        let names = names.entry(package).or_default();
+        names.extend(missing);
         names.extend(module.policy.iter().filter_map(|rule| head_path(rule).0.into_iter().next()));
     }
     let mut nodes = Vec::new();

@@ -9,7 +9,9 @@ use super::{
     data::Data,
     files::{self, File, Form},
     load::{self, Purpose},
-    problem::{LoadError, Problem, ProblemSeverity},
+    lost::Lost,
+    parse,
+    problem::{LoadError, Problem},
     unit::Unit,
 };
 
@@ -42,14 +44,20 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadErr
             data.add(file, true, &mut problems);
         }
     }
-    let loaded = load::unit(sources.iter().collect(), &data, limits, &mut problems, Purpose::Test);
+    let loaded = if sources.is_empty() {
+        // Suites bring what they test.
+        Unit::new(parse::engine(limits), Vec::new()).ok()
+    } else {
+        let (sources, problems) = (sources.iter().collect(), &mut problems);
+        load::unit(sources, &data, limits, Lost::default(), problems, Purpose::Test).map(|(_, unit)| unit)
+    };
     problems.sort();
     problems.dedup();
     match loaded {
-        Some((_, unit)) if !problems.iter().any(|problem| problem.severity == ProblemSeverity::Refused) => {
+        Some(unit) if !problems.iter().any(|problem| problem.is_refusal()) => {
             let modules = unit.engine().get_modules().iter().take(sources.len()).cloned().collect();
             Ok(Tested { sources, modules, others, unit, problems })
         }
-        _ => Err(LoadError { problems }),
+        _ => Err(LoadError::new(problems)),
     }
 }

@@ -13,7 +13,8 @@ use regorus::{
 };
 
 use super::{
-    Dialect, Metadata, Rule,
+    Dependencies, Dialect, Metadata, Rule,
+    gatekeeper::{Block, Constraint},
     parse::{Told, told},
     references::Path,
 };
@@ -45,6 +46,8 @@ pub(crate) struct Entry {
     /// Index of the exceptions that may apply; the name behind `deny_` is what they list.
     pub(crate) exception: Option<(usize, Value)>,
     pub(crate) definitions: Vec<Definition>,
+    /// Whether it looks at how the object came to be as it is.
+    pub(crate) transition: bool,
 }
 
 /// One definition of a rule that judges.
@@ -105,6 +108,12 @@ impl Group {
 pub(crate) struct Unit {
     engine: Engine,
     pub(crate) groups: Vec<Group>,
+    /// Of a Gatekeeper template: the Constraints that ask its one rule.
+    pub(crate) constraints: Vec<Constraint>,
+    /// Of a Gatekeeper template: where its modules stand in the file.
+    pub(crate) blocks: Vec<Block>,
+    /// What its rules depend on.
+    pub(crate) depends: Dependencies,
 }
 
 impl fmt::Debug for Unit {
@@ -126,6 +135,12 @@ pub(crate) enum Failure {
     OutOfTime,
 }
 
+impl Failure {
+    pub(crate) fn told(reason: String) -> Self {
+        Self::Told(Told { place: None, reason })
+    }
+}
+
 impl Unit {
     /// Completes an engine that holds all modules and data with the rules that ask for the results.
     ///
@@ -135,7 +150,12 @@ impl Unit {
         engine.set_rego_v0(false);
         engine.add_policy(format!("{GENERATED}.rego"), generated(&groups))?;
         prepare(&mut engine)?;
-        Ok(Self { engine, groups })
+        Ok(Self { engine, groups, constraints: Vec::new(), blocks: Vec::new(), depends: Dependencies::default() })
+    }
+
+    /// Whether its rules are asked about every object; those of a template are by its Constraints.
+    pub(crate) fn asks_everything(&self) -> bool {
+        self.constraints.is_empty() && !self.groups.is_empty()
     }
 
     /// An engine of its own, to be asked what no rule that judges asks.

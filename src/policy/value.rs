@@ -26,7 +26,7 @@ pub(crate) fn from_yaml(yaml: &str) -> Result<Value, serde_saphyr::Error> {
 
 /// What OPA's reader takes for a boolean and for an octal number: `yes` is a text, `010` is eight.
 pub(crate) fn yaml_options() -> serde_saphyr::Options {
-    serde_saphyr::options! { strict_booleans: true, legacy_octal_numbers: true }
+    serde_saphyr::options! { strict_booleans: true, legacy_octal_numbers: true, strict_indentation: false }
 }
 
 /// Turns a JSON tree into a value.

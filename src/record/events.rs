@@ -52,8 +52,15 @@ pub struct EventSink {
 }
 
 /// One thing to tell.
+enum Telling {
+    Violation(Violated),
+    /// Policies are refused: the note, and when.
+    PoliciesRefused(String, Timestamp),
+}
+
+/// A violation that appeared or was resolved.
 #[derive(Debug)]
-struct Telling {
+struct Violated {
     object: ObjectKey,
     uid: Arc<str>,
     violation: Violation,
@@ -68,7 +75,7 @@ pub struct Settings {
     pub client: Client,
     /// Overall rate; a burst may be twice that.
     pub per_second: f64,
-    /// What the Event that sums up an overflow is about: kaudit's own `Audit` object.
+    /// What Events about kaudit itself are about: its `Audit` object.
     pub own: ObjectReference,
     /// Counters.
     pub metrics: Arc<Metrics>,
@@ -106,11 +113,20 @@ impl EventSink {
         let resolved = delta.resolved.iter().map(|violation| (violation, true));
         for (violation, resolved) in appeared.chain(resolved) {
             let (object, uid) = (delta.object.clone(), delta.uid.clone());
-            let telling = Telling { object, uid, violation: violation.clone(), resolved, at, queued };
-            if self.queue.try_send(telling).is_err() {
-                self.overflow.fetch_add(1, Ordering::Relaxed);
-                self.metrics.recorder_dropped("events", "overflow", 1);
-            }
+            let told = Violated { object, uid, violation: violation.clone(), resolved, at, queued };
+            self.queue(Telling::Violation(told));
+        }
+    }
+
+    /// Tells that policies are refused, at kaudit's own object.
+    pub fn policies_refused(&self, note: &str) {
+        self.queue(Telling::PoliciesRefused(note.to_owned(), Timestamp::now()));
+    }
+
+    fn queue(&self, telling: Telling) {
+        if self.queue.try_send(telling).is_err() {
+            self.overflow.fetch_add(1, Ordering::Relaxed);
+            self.metrics.recorder_dropped("events", "overflow", 1);
         }
     }
 }
@@ -137,7 +153,8 @@ impl Recorder {
         loop {
             tokio::select! {
                 telling = queue.recv() => match telling {
-                    Some(telling) => self.tell(telling).await,
+                    Some(Telling::Violation(violated)) => self.tell(violated).await,
+                    Some(Telling::PoliciesRefused(note, at)) => self.tell_own("PolicyRefused", note, at).await,
                     None => break,
                 },
                 _ = sum_up.tick() => self.sum_up().await,
@@ -148,7 +165,14 @@ impl Recorder {
         while self.writes.join_next().await.is_some() {}
     }
 
-    async fn tell(&mut self, telling: Telling) {
+    /// Tells something about kaudit itself.
+    async fn tell_own(&mut self, reason: &str, note: String, at: Timestamp) {
+        let name = hashed(&[reason, &note, &at.to_string()]);
+        let event = self.writer.event(self.writer.own.clone(), ("Warning", reason), &note, (name, at));
+        self.write(event, None).await;
+    }
+
+    async fn tell(&mut self, telling: Violated) {
         let now = Instant::now();
         let budget = self.objects.entry(telling.uid.clone()).or_insert_with(|| ObjectBudget {
             object: telling.object.clone(),
@@ -307,7 +331,7 @@ fn reference(object: &ObjectKey, uid: &str) -> ObjectReference {
 
 /// A name that is the same whenever the same thing is told, so that nothing is told twice. Names of objects would
 /// break the server's rules for names.
-fn name(telling: &Telling) -> String {
+fn name(telling: &Violated) -> String {
     let finding = &telling.violation.finding;
     let since = telling.violation.since.as_nanosecond().to_string();
     let what = if telling.resolved { "resolved" } else { "appeared" };

@@ -19,7 +19,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{CONTROLLER, Failure, failure};
-use crate::{client::describe, discovery::OWN_GROUP, gate::State, metrics::Metrics, pipeline::Overview};
+use crate::{client::describe, discovery::OWN_GROUP, gate::State, metrics::Metrics, pipeline::Overview, policy};
 
 /// API version of the `Audit` kind, below `audits.kaudit.dev`.
 pub const AUDIT_VERSION: &str = "v1alpha1";
@@ -128,6 +128,19 @@ impl Recorder {
             covered.iter().filter(|kind| kind.state != State::Synced || !kind.message.is_empty()).collect();
         let waiting = covered.iter().filter(|kind| kind.state == State::Syncing).count();
         let errors = overview.summary.error;
+        let loaded = match &overview.policy_error {
+            Some(why) => (
+                false,
+                "LoadFailed",
+                format!("the policies loaded before stay in force: {}", policy::summed_up(&why.problems)),
+            ),
+            None if overview.policies.is_partial() => (
+                false,
+                "PoliciesRefused",
+                format!("the others are in force: {}", policy::summed_up(&overview.policies.problems)),
+            ),
+            None => (true, "Loaded", String::new()),
+        };
         let conditions = [
             (
                 "Synced",
@@ -139,12 +152,7 @@ impl Recorder {
                     format!("{waiting} of {} kinds are being read", covered.len())
                 },
             ),
-            (
-                "PoliciesLoaded",
-                overview.policy_error.is_empty(),
-                if overview.policy_error.is_empty() { "Loaded" } else { "LoadFailed" },
-                overview.policy_error.clone(),
-            ),
+            ("PoliciesLoaded", loaded.0, loaded.1, loaded.2),
             (
                 "Complete",
                 overview.synced && overview.complete,
@@ -154,6 +162,8 @@ impl Recorder {
                     "KindsNotRead"
                 } else if errors > 0 {
                     "PolicyErrors"
+                } else if overview.policies.is_partial() {
+                    "PoliciesRefused"
                 } else {
                     "AllRead"
                 },
@@ -165,6 +175,9 @@ impl Recorder {
                         kind.state.as_str()
                     ),
                     None if errors > 0 => format!("{errors} evaluations failed"),
+                    None if overview.policies.is_partial() => {
+                        format!("{} policy files are not judged by", overview.policies.refused_files().len())
+                    }
                     None => String::new(),
                 },
             ),

@@ -21,7 +21,9 @@ use super::{
     show::{self, Pieces},
 };
 use crate::policy::{
-    Limits, guard,
+    Limits,
+    files::{File, Form},
+    guard,
     references::{self, Path},
     tested::Tested,
     unit::caught,
@@ -331,12 +333,7 @@ impl<'a> Explainer<'a> {
         let source = Source::from_contents(PROBE.to_owned(), text.clone()).ok()?;
         let limits = Limits::default();
         let tokens = guard::tokens(&source, &limits);
-        let file = crate::policy::files::File {
-            shown: PROBE.into(),
-            directories: Vec::new(),
-            form: crate::policy::files::Form::Rego,
-            text: String::new(),
-        };
+        let file = File::new(PROBE.into(), Form::Rego, String::new());
         if guard::refuse(&file, &tokens, &limits).is_some() {
             return None;
         }

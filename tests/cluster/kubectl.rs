@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{Running, bare_plane, denies_marked, establish_audits, policies, results_in, wait_for};
 
 /// A user of `namespace` who may do everything, so that kaudit's own objects are there and not in `default`.
-async fn operator(plane: &ControlPlane, namespace: &str) -> User {
+pub(crate) async fn operator(plane: &ControlPlane, namespace: &str) -> User {
     let account = format!("--serviceaccount={namespace}:kaudit");
     plane.kubectl(&["create", "clusterrolebinding", namespace, "--clusterrole=cluster-admin", &account]).await.unwrap();
     plane.service_account(namespace, "kaudit").await.unwrap()
@@ -20,7 +20,7 @@ async fn condition(plane: &ControlPlane, namespace: &str, kind: &str) -> Option<
     audit["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind).cloned()
 }
 
-async fn until_condition(plane: &ControlPlane, namespace: &str, kind: &str, status: &str) -> Value {
+pub(crate) async fn until_condition(plane: &ControlPlane, namespace: &str, kind: &str, status: &str) -> Value {
     let found = || async { condition(plane, namespace, kind).await.filter(|found| found["status"] == status) };
     wait_for(&format!("{kind} to be {status}"), found).await
 }

@@ -21,5 +21,6 @@ mod odd;
 mod pod_security;
 mod proxy;
 mod reach;
+mod refused;
 mod relist;
 mod support;

@@ -13,7 +13,9 @@ use std::{
 use insta_cmd::assert_cmd_snapshot;
 use kaudit::policy::{PolicySet, Rule};
 use kaudit_controlplane::{Tool, require_tool, tool};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+mod mutants;
 
 /// Runs a program from the root, as the documentation does; returns its standard output if it succeeds with `codes`.
 fn run(program: &Path, arguments: &[&str], codes: &[i32]) -> String {
@@ -104,29 +106,23 @@ fn the_readme_lists_every_rule() {
 /// Results of one rule for one object: policy, rule, message and details as JSON.
 type Found = BTreeSet<(String, String, String, String)>;
 
-/// What kaudit finds in the example manifests, by object.
-fn by_kaudit() -> BTreeMap<String, Found> {
+/// What kaudit finds in manifests, by object.
+fn by_kaudit(manifests: &Path) -> BTreeMap<String, Found> {
     let kaudit = Path::new(env!("CARGO_BIN_EXE_kaudit"));
-    let result: Value =
-        serde_json::from_str(&run(kaudit, &["check", "-f", "examples/manifests", "-o", "json"], &[1])).unwrap();
+    let arguments = ["check", "--secrets", "full", "-o", "json", "-f", manifests.to_str().unwrap()];
+    let result: Value = serde_json::from_str(&run(kaudit, &arguments, &[1])).unwrap();
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
     for entry in result["results"].as_array().unwrap() {
         let [policy, rule, message] = ["policy", "rule", "message"].map(|key| entry[key].as_str().unwrap().to_owned());
         let resource = &entry["resource"];
-        let name = object_name(&resource["kind"], &resource["namespace"], &resource["name"]);
+        let name = object_name(&json!({"kind": resource["kind"], "metadata": resource}));
         assert!(found.entry(name).or_default().insert((policy, rule, message, entry["details"].to_string())));
     }
     found
 }
 
-/// What opa finds in them, rule by rule.
-fn by_opa(set: &PolicySet) -> BTreeMap<String, Found> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/manifests");
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let read = |file: &PathBuf| serde_saphyr::from_multiple::<Value>(&fs::read_to_string(file).unwrap()).unwrap();
-    let objects: Vec<Value> = files.iter().flat_map(read).collect();
-    assert!(objects.len() >= 10, "{}", objects.len());
+/// What opa finds in objects, rule by rule.
+fn by_opa(set: &PolicySet, objects: &[Value]) -> BTreeMap<String, Found> {
     let asked: Vec<String> =
         rules(set).map(|(policy, rule)| format!("[\"{policy}\", \"{0}\", data.{policy}.{0}]", rule.name)).collect();
     let query =
@@ -140,8 +136,7 @@ fn by_opa(set: &PolicySet) -> BTreeMap<String, Found> {
     assert_eq!(answers.len(), objects.len());
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
     for (object, answers) in objects.iter().zip(answers) {
-        let metadata = &object["metadata"];
-        let name = object_name(&object["kind"], &metadata["namespace"], &metadata["name"]);
+        let name = object_name(object);
         for answer in answers.as_array().unwrap() {
             let [policy, rule] = [0, 1].map(|index| answer[index].as_str().unwrap().to_owned());
             for result in answer[2].as_array().unwrap() {
@@ -154,8 +149,23 @@ fn by_opa(set: &PolicySet) -> BTreeMap<String, Found> {
     found
 }
 
-fn object_name(kind: &Value, namespace: &Value, name: &Value) -> String {
-    [kind, namespace, name].map(|part| part.as_str().unwrap_or_default()).join("/")
+/// Where the example manifests are.
+fn manifests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/manifests")
+}
+
+/// The objects in the example manifests.
+fn examples() -> Vec<Value> {
+    let mut files: Vec<PathBuf> = fs::read_dir(manifests()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let read = |file: &PathBuf| serde_saphyr::from_multiple::<Value>(&fs::read_to_string(file).unwrap()).unwrap();
+    files.iter().flat_map(read).collect()
+}
+
+/// Kind, namespace and name.
+fn object_name(object: &Value) -> String {
+    let parts = [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]];
+    parts.map(|part| part.as_str().unwrap_or_default()).join("/")
 }
 
 #[test]
@@ -163,9 +173,11 @@ fn opa_finds_the_same_in_the_examples() {
     if !require_tool(Tool::Opa) {
         return;
     }
-    let opa = by_opa(&library());
+    let objects = examples();
+    assert!(objects.len() >= 10, "{}", objects.len());
+    let opa = by_opa(&library(), &objects);
     assert!(opa.len() >= 5, "{opa:?}");
-    assert_eq!(by_kaudit(), opa);
+    assert_eq!(by_kaudit(&manifests()), opa);
 }
 
 #[test]

@@ -15,12 +15,13 @@ use kaudit::{
     body::Body,
     evaluate::{Job, evaluate},
     object::{Kind, Object, ObjectKey},
-    policy::PolicySet,
+    policy::{Limits, PolicySet},
     verdict::{Finding, Verdict},
 };
 use serde::Deserialize;
 use serde_json::Value;
 
+mod fidelity;
 mod files;
 mod guards;
 
@@ -34,7 +35,21 @@ struct Case {
     data: BTreeMap<String, String>,
     #[serde(default)]
     objects: Vec<Value>,
+    /// Judged after the objects.
+    #[serde(default)]
+    changes: Vec<Change>,
+    /// Those that are known, for the objects inside.
+    #[serde(default)]
+    namespaces: Vec<Value>,
     want: Want,
+}
+
+#[derive(Deserialize, Default, Clone)]
+#[serde(deny_unknown_fields, default)]
+struct Change {
+    object: Value,
+    previous: Option<Value>,
+    deleted: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -42,8 +57,12 @@ struct Case {
 struct Want {
     /// Problems as they are shown, all of them.
     load_error: Option<String>,
+    /// What is refused of a set whose other files are judged by, as it is shown.
+    refused: Option<String>,
     /// Warnings of a set that loads, as they are shown.
     warnings: Option<String>,
+    /// `name: reason`.
+    unjudged: Option<Vec<String>>,
     /// `name dialect: rules`.
     policies: Option<Vec<String>>,
     /// For each object.
@@ -55,6 +74,7 @@ struct Want {
 struct WantVerdict {
     passed: u32,
     results: Vec<String>,
+    moments: Vec<String>,
 }
 
 /// Returns an object as a source would deliver it.
@@ -85,6 +105,19 @@ fn object(value: &Value) -> Object {
 
 fn judge(policies: &Arc<PolicySet>, object: Object) -> Verdict {
     evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(policies) })
+}
+
+/// Judges what became of an object, in its Namespace if that is known.
+fn judge_change(policies: &Arc<PolicySet>, change: &Change, namespaces: &[Value]) -> Verdict {
+    let name = change.object.pointer("/metadata/namespace");
+    let namespace = namespaces.iter().find(|namespace| name.is_some() && namespace.pointer("/metadata/name") == name);
+    evaluate(&Job {
+        object: object(&change.object),
+        previous: change.previous.as_ref().map(object),
+        deleted: change.deleted,
+        namespace: namespace.map(object),
+        policies: Arc::clone(policies),
+    })
 }
 
 fn shown(finding: &Finding) -> String {
@@ -119,7 +152,12 @@ fn run(case: &Case) -> Vec<String> {
             wrong.push(format!("{what}:\n--- got\n{got}\n--- want\n{}", want.trim_end()));
         }
     };
-    let policies = match (PolicySet::load(&[root.path().to_owned()]), &case.want.load_error) {
+    let paths = [root.path().to_owned()];
+    let loaded = match case.want.refused {
+        Some(_) => PolicySet::load_partly(&paths, &Limits::default()),
+        None => PolicySet::load(&paths),
+    };
+    let policies = match (loaded, &case.want.load_error) {
         (Err(why), want) => {
             compare("load error", here(why.to_string()), want.as_deref().unwrap_or("no error"));
             return wrong;
@@ -130,7 +168,10 @@ fn run(case: &Case) -> Vec<String> {
         }
         (Ok(policies), None) => Arc::new(policies),
     };
-    let warnings: Vec<String> = policies.problems.iter().map(ToString::to_string).collect();
+    let refused: Vec<String> = policies.refused().map(ToString::to_string).collect();
+    compare("refused", here(refused.join("\n")), case.want.refused.as_deref().unwrap_or_default());
+    let warnings: Vec<String> =
+        policies.problems.iter().filter(|problem| !problem.is_refusal()).map(ToString::to_string).collect();
     compare("warnings", here(warnings.join("\n")), case.want.warnings.as_deref().unwrap_or_default());
     if let Some(want) = &case.want.policies {
         let policies = policies.policies.iter().map(|policy| {
@@ -139,12 +180,20 @@ fn run(case: &Case) -> Vec<String> {
         });
         compare("policies", policies.collect::<Vec<_>>().join("\n"), &want.join("\n"));
     }
-    for (index, value) in case.objects.iter().enumerate() {
-        let verdict = judge(&policies, object(value));
+    if let Some(want) = &case.want.unjudged {
+        let unjudged = policies.unjudged.iter().map(|unjudged| format!("{}: {}", unjudged.name, unjudged.reason));
+        compare("unjudged", unjudged.collect::<Vec<_>>().join("\n"), &want.join("\n"));
+    }
+    let standing = case.objects.iter().map(|object| Change { object: object.clone(), ..Change::default() });
+    let changes: Vec<Change> = standing.chain(case.changes.iter().map(Change::clone)).collect();
+    for (index, change) in changes.iter().enumerate() {
+        let verdict = judge_change(&policies, change, &case.namespaces);
         let default = WantVerdict::default();
         let want = case.want.verdicts.get(index).unwrap_or(&default);
         let results: Vec<String> = verdict.results.iter().map(|finding| here(shown(finding))).collect();
         compare(&format!("results of object {index}"), results.join("\n"), &want.results.join("\n"));
+        let moments: Vec<String> = verdict.moments.iter().map(|finding| here(shown(finding))).collect();
+        compare(&format!("moments of object {index}"), moments.join("\n"), &want.moments.join("\n"));
         compare(&format!("passed of object {index}"), verdict.passed.to_string(), &want.passed.to_string());
     }
     wrong

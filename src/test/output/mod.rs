@@ -2,13 +2,11 @@
 //!
 //! The same run gives the same bytes, so how long tests took is told only where it was asked for (`-v`).
 
-use std::io::{self, Write as _};
-
 use anyhow::Context as _;
 use clap::ValueEnum;
 
 use super::{Case, TestRun};
-use crate::cli;
+use crate::{cli, output};
 
 mod json;
 mod junit;
@@ -34,11 +32,7 @@ pub(super) fn write(run: &TestRun, options: &cli::Test) -> anyhow::Result<()> {
         Format::Junit => junit::render(run, options.verbose, &mut bytes),
     }
     .context("writing the results")?;
-    let mut out = io::stdout().lock();
-    match out.write_all(&bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("writing to standard output"),
-    }
+    output::print(|out| out.write_all(&bytes))
 }
 
 /// Visits the cases that count, those without cases of their own, each with its name from the top.

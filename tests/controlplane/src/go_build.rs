@@ -59,6 +59,22 @@ pub(crate) const OPA: Module = Module {
     version_flags: |_| String::new(),
 };
 
+/// The reference for policies in conftest style.
+pub(crate) const CONFTEST: Module = Module {
+    folder: "conftest",
+    main: "github.com/open-policy-agent/conftest",
+    packages: &[Package { path: "github.com/open-policy-agent/conftest", binary: "conftest" }],
+    version_flags: |_| String::new(),
+};
+
+/// Gatekeeper's command line: what its policies say, without a cluster.
+pub(crate) const GATOR: Module = Module {
+    folder: "gator",
+    main: "github.com/open-policy-agent/gatekeeper/v3",
+    packages: &[Package { path: "github.com/open-policy-agent/gatekeeper/v3/cmd/gator", binary: "gator" }],
+    version_flags: |_| String::new(),
+};
+
 /// Without these the server says v0.0.0, and clients that look at its version misbehave.
 fn kubernetes_version(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
@@ -205,7 +221,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &HELM, &OPA] {
+        for module in [&KUBERNETES, &HELM, &OPA, &GATOR] {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

@@ -1,6 +1,6 @@
 //! Finds the binaries the tests run.
 //!
-//! Called by the control plane for its servers, and by tests for `helm` and `opa`. The first that
+//! Called by the control plane for its servers, and by tests for `helm`, `opa` and `gator`. The first that
 //! exists wins: `TEST_ASSET_<NAME>`, `KUBEBUILDER_ASSETS`, our own build out of `tests/tools`.
 
 use std::env;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::go_build::{HELM, KUBERNETES, Module, OPA, go};
+use crate::go_build::{CONFTEST, GATOR, HELM, KUBERNETES, Module, OPA, go};
 use crate::shared::use_existing_cluster;
 
 /// A program that tests run and that Go can build.
@@ -27,6 +27,10 @@ pub enum Tool {
     Helm,
     /// The reference implementation of Rego.
     Opa,
+    /// The tool whose style of policies is named after it.
+    Conftest,
+    /// Gatekeeper without a cluster.
+    Gator,
 }
 
 impl Tool {
@@ -38,6 +42,8 @@ impl Tool {
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
             Self::Opa => "opa",
+            Self::Conftest => "conftest",
+            Self::Gator => "gator",
         }
     }
 
@@ -45,6 +51,8 @@ impl Tool {
         match self {
             Self::Helm => &HELM,
             Self::Opa => &OPA,
+            Self::Conftest => &CONFTEST,
+            Self::Gator => &GATOR,
             _ => &KUBERNETES,
         }
     }

@@ -1,0 +1,289 @@
+//! What is loaded: the [`PolicyList`] of `kaudit policies -o json` and `/policies`, and its table for people.
+
+use std::{collections::BTreeSet, io, sync::Arc};
+
+use anstyle::Style;
+use serde::Serialize;
+
+use super::{
+    About, RenderOptions,
+    text::{BOLD, DIM, Paint, columns_of, count, shown_line, style_of, wrap},
+};
+use crate::{
+    policy::{Dependencies, LoadError, Policy, PolicySet, Problem, Rule, Version},
+    verdict::{Outcome, Severity, Source},
+};
+
+/// Everything that is known of the policies; the contract of `kaudit policies -o json` and `/policies`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyList {
+    /// Always `kaudit.dev/v1alpha1`.
+    pub api_version: &'static str,
+    /// Always `PolicyList`.
+    pub kind: &'static str,
+    /// The digest of the files; empty if nothing was loaded.
+    pub digest: String,
+    /// Whether the files as they are now are what is judged by. Where they were refused as a whole, what was loaded
+    /// before stays in force.
+    pub up_to_date: bool,
+    /// Counts.
+    pub summary: PolicyCounts,
+    /// The policies that are judged by; sorted by name.
+    pub policies: Vec<ListedPolicy>,
+    /// What is wrong; sorted by file and line.
+    pub problems: Vec<Problem>,
+}
+
+/// Counts of a list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct PolicyCounts {
+    /// Policies that are judged by.
+    pub policies: usize,
+    /// Their rules.
+    pub rules: usize,
+    /// Files that are not judged by.
+    pub refused: usize,
+    /// Warnings.
+    pub warnings: usize,
+}
+
+/// One policy.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedPolicy {
+    /// Package without `data.`, or a Constraint's kind.
+    pub name: String,
+    /// `conftest`, `admission`, `gatekeeper`.
+    pub dialect: String,
+    /// The versions of Rego that it is written in.
+    pub rego: BTreeSet<Version>,
+    /// Where its first rule stands.
+    pub source: Source,
+    /// What it says of itself.
+    #[serde(flatten)]
+    pub about: About,
+    /// What its results depend on beside the object: `inventory`, `namespace`, `clock`, `transition`.
+    pub depends_on: Vec<&'static str>,
+    /// The rules that judge, sorted by name.
+    pub rules: Vec<ListedRule>,
+}
+
+/// One rule that judges.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ListedRule {
+    /// Name of the rule's head, or of a Constraint.
+    pub name: String,
+    /// What its results are: `fail` or `warn`.
+    pub result: Outcome,
+    /// Where its first definition stands.
+    pub source: Source,
+    /// What it says of itself, and its policy of all of its rules.
+    #[serde(flatten)]
+    pub about: About,
+}
+
+impl PolicyList {
+    /// Lists a set that was just loaded.
+    pub fn new(policies: &PolicySet) -> Self {
+        Self::in_force(policies, None)
+    }
+
+    /// Lists the set in force, and why newer files are not.
+    pub fn in_force(policies: &PolicySet, newer: Option<&LoadError>) -> Self {
+        let listed = policies.policies.iter().map(ListedPolicy::from).collect();
+        // What is wrong with the files as they are now; what was wrong before has no place in them.
+        let problems = newer.map_or(&policies.problems, |newer| &newer.problems);
+        let list = Self::of(listed, problems.clone());
+        Self { digest: policies.digest.to_string(), up_to_date: newer.is_none(), ..list }
+    }
+
+    /// Lists what is wrong where nothing was loaded.
+    pub fn failed(why: &LoadError) -> Self {
+        Self::of(Vec::new(), why.problems.clone())
+    }
+
+    fn of(policies: Vec<ListedPolicy>, problems: Vec<Problem>) -> Self {
+        let refused: BTreeSet<&Arc<str>> =
+            problems.iter().filter(|problem| problem.is_refusal()).map(|problem| &problem.file).collect();
+        let summary = PolicyCounts {
+            policies: policies.len(),
+            rules: policies.iter().map(|policy| policy.rules.len()).sum(),
+            refused: refused.len(),
+            warnings: problems.iter().filter(|problem| !problem.is_refusal()).count(),
+        };
+        Self {
+            api_version: "kaudit.dev/v1alpha1",
+            kind: "PolicyList",
+            digest: String::new(),
+            up_to_date: true,
+            summary,
+            policies,
+            problems,
+        }
+    }
+}
+
+impl From<&Policy> for ListedPolicy {
+    fn from(policy: &Policy) -> Self {
+        let first = policy.rules.iter().map(|rule| &rule.source).min();
+        Self {
+            name: policy.name.to_string(),
+            dialect: policy.dialect.to_string(),
+            rego: policy.versions.clone(),
+            source: first.cloned().unwrap_or_else(|| Source { file: Arc::clone(&policy.source), line: 0 }),
+            about: About::from(&policy.metadata),
+            depends_on: words(policy.depends),
+            rules: policy.rules.iter().map(ListedRule::from).collect(),
+        }
+    }
+}
+
+impl From<&Rule> for ListedRule {
+    fn from(rule: &Rule) -> Self {
+        let (name, source) = (rule.name.to_string(), rule.source.clone());
+        Self { name, result: rule.outcome, source, about: About::from(&*rule.metadata) }
+    }
+}
+
+fn words(depends: Dependencies) -> Vec<&'static str> {
+    let Dependencies { inventory, namespace, clock, transition } = depends;
+    let all = [(inventory, "inventory"), (namespace, "namespace"), (clock, "clock"), (transition, "transition")];
+    all.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect()
+}
+
+/// Writes the list as one indented document and a newline.
+pub fn render_json(list: &PolicyList, out: &mut dyn io::Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, list)?;
+    out.write_all(b"\n")
+}
+
+/// Writes a table with one line a rule, and below each policy what it is about. Problems are not in it.
+pub fn render_text(list: &PolicyList, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
+    let paint = Paint(options.color);
+    let rows: Vec<Vec<Row>> = list.policies.iter().map(rows).collect();
+    let columns = Columns::of(rows.iter().flatten(), options.width);
+    if !rows.is_empty() {
+        let head = Row { cells: HEAD.map(str::to_owned), styles: [DIM; HEAD.len()] };
+        columns.write(&head, paint, out)?;
+    }
+    for (policy, rows) in list.policies.iter().zip(&rows) {
+        for row in rows {
+            columns.write(row, paint, out)?;
+        }
+        for (name, text) in details(policy) {
+            let room = options.width.saturating_sub(DETAIL).max(NARROWEST);
+            for (index, line) in wrap(&shown_line(&text), room).iter().enumerate() {
+                let name = if index == 0 { name } else { "" };
+                writeln!(out, "  {}", paint.with(DIM, &format!("{name:<8}{}", line.trim_start())))?;
+            }
+        }
+    }
+    if !rows.is_empty() {
+        writeln!(out)?;
+    }
+    writeln!(out, "{}", closing_line(&list.summary, paint))
+}
+
+/// Where the text of a line about a policy begins.
+const DETAIL: usize = 10;
+/// Columns are not made narrower than this.
+const NARROWEST: usize = 12;
+/// Between two columns.
+const GAP: usize = 2;
+const HEAD: [&str; 8] = ["POLICY", "DIALECT", "REGO", "RULE", "RESULT", "SEVERITY", "DEPENDS ON", "SOURCE"];
+/// Those that may be wrapped.
+const WRAPPED: [usize; 4] = [0, 3, 6, 7];
+
+/// One line of the table; wrapped to several where a column is too narrow.
+struct Row {
+    cells: [String; HEAD.len()],
+    styles: [Style; HEAD.len()],
+}
+
+/// Returns one row a rule; what concerns the whole policy stands in the first.
+fn rows(policy: &ListedPolicy) -> Vec<Row> {
+    let rego: Vec<String> = policy.rego.iter().map(ToString::to_string).collect();
+    let rule = |(index, rule): (usize, &ListedRule)| {
+        let once = |text: &str| if index == 0 { shown_line(text) } else { String::new() };
+        let cells = [
+            once(&policy.name),
+            once(&policy.dialect),
+            once(&rego.join(", ")),
+            shown_line(&rule.name),
+            rule.result.word().to_owned(),
+            rule.about.severity.map_or("-", Severity::word).to_owned(),
+            once(&if policy.depends_on.is_empty() { "-".to_owned() } else { policy.depends_on.join(", ") }),
+            shown_line(&format!("{}:{}", rule.source.file, rule.source.line)),
+        ];
+        let plain = Style::new();
+        Row { cells, styles: [BOLD, plain, plain, plain, style_of(rule.result), plain, plain, DIM] }
+    };
+    policy.rules.iter().enumerate().map(rule).collect()
+}
+
+/// Returns what else there is to say of a policy, by name.
+fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
+    let title = policy.about.title.as_deref().or(policy.about.description.as_deref());
+    title.map(|title| ("about", title.lines().next().unwrap_or_default().to_owned())).into_iter().collect()
+}
+
+/// The widths of the columns.
+struct Columns([usize; HEAD.len()]);
+
+impl Columns {
+    fn of<'r>(rows: impl Iterator<Item = &'r Row>, width: usize) -> Self {
+        let mut widths = HEAD.map(str::len);
+        for row in rows {
+            for (width, cell) in widths.iter_mut().zip(&row.cells) {
+                *width = (*width).max(columns_of(cell));
+            }
+        }
+        // The widest gives way first.
+        while widths.iter().sum::<usize>() + GAP * (HEAD.len() - 1) > width {
+            let Some(widest) =
+                WRAPPED.into_iter().filter(|column| widths[*column] > NARROWEST).max_by_key(|c| widths[*c])
+            else {
+                break;
+            };
+            widths[widest] -= 1;
+        }
+        Self(widths)
+    }
+
+    fn write(&self, row: &Row, paint: Paint, out: &mut dyn io::Write) -> io::Result<()> {
+        let cells: Vec<Vec<String>> = row.cells.iter().zip(self.0).map(|(cell, width)| wrap(cell, width)).collect();
+        for line in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+            let mut text = String::new();
+            let mut blank = 0;
+            for ((cell, width), style) in cells.iter().zip(self.0).zip(row.styles) {
+                let cell = cell.get(line).map_or("", String::as_str);
+                if !cell.is_empty() {
+                    text.push_str(&" ".repeat(blank));
+                    text.push_str(&paint.with(style, cell));
+                    blank = 0;
+                }
+                blank += width + GAP - columns_of(cell);
+            }
+            writeln!(out, "{text}")?;
+        }
+        Ok(())
+    }
+}
+
+fn closing_line(summary: &PolicyCounts, paint: Paint) -> String {
+    let policies = match summary.policies {
+        1 => "1 policy".to_owned(),
+        more => format!("{more} policies"),
+    };
+    let mut text = format!("{policies}, {}", count(summary.rules, "rule"));
+    if summary.refused > 0 {
+        let refused = format!("{} refused", count(summary.refused, "file"));
+        text = format!("{text}; {}", paint.with(style_of(Outcome::Fail), &refused));
+    }
+    if summary.warnings > 0 {
+        let warnings = count(summary.warnings, "warning");
+        text = format!("{text}; {}", paint.with(style_of(Outcome::Warn), &warnings));
+    }
+    text
+}

@@ -1,0 +1,80 @@
+//! Heads: what OPA computes as part of the body is written into the body.
+
+use super::{
+    scopes::Fresh,
+    syntax::{Branch, Expr, Key, Kind, Module, Statement, Version},
+};
+
+/// `f("x")` without value and body is true.
+pub(crate) fn bare_functions(module: &mut Module) {
+    for rule in &mut module.rules {
+        let first = &mut rule.first;
+        if rule.parameters.is_some() && first.value.is_none() && first.body.is_none() {
+            first.value = Some((":=", Expr::scalar(first.at, "true")));
+        }
+    }
+}
+
+/// Keys that iterate, as in `p contains x[_]`: the evaluator fails where there is nothing to iterate over.
+pub(crate) fn keys(module: &mut Module, fresh: &mut Fresh) {
+    for rule in module.rules.iter_mut().filter(|rule| !rule.default) {
+        let keys = match &mut rule.name.kind {
+            Kind::Ref(_, keys) => keys.as_mut_slice(),
+            _ => &mut [],
+        };
+        let indices = keys.iter_mut().filter_map(|key| match key {
+            Key::Index(index) => Some(index),
+            Key::Dot(..) => None,
+        });
+        for key in indices.chain(&mut rule.contains) {
+            if iterates(key) {
+                bind(key, &mut rule.first.body, fresh, "key");
+                rule.first.conditional |= module.version == Version::V1;
+            }
+        }
+        // Values, too, of sets of objects and functions alike.
+        let Branch { value, body, conditional, .. } = &mut rule.first;
+        if let Some((_, value)) = value
+            && iterates(value)
+        {
+            bind(value, body, fresh, "value");
+            *conditional |= module.version == Version::V1;
+        }
+    }
+}
+
+/// The values of rules with `else`: one that is undefined makes OPA go on to the next branch, the evaluator stop.
+pub(crate) fn values_before_else(module: &mut Module, fresh: &mut Fresh) {
+    for rule in module.rules.iter_mut().filter(|rule| !rule.others.is_empty()) {
+        for branch in rule.branches() {
+            let Branch { value, body, conditional, .. } = branch;
+            if let Some((_, value)) = value
+                && !matches!(value.kind, Kind::Scalar(_))
+            {
+                bind(value, body, fresh, "value");
+                *conditional |= module.version == Version::V1;
+            }
+        }
+    }
+}
+
+/// Moves an expression into a body, as the value of a variable.
+fn bind(expr: &mut Expr, body: &mut Option<Vec<Statement>>, fresh: &mut Fresh, base: &str) {
+    let name = Expr::name(expr.at, &fresh.name(base));
+    let value = std::mem::replace(expr, name.clone());
+    let body = body.get_or_insert_default();
+    // The head's place is before the body's: the statement takes the place that comes next.
+    body.push(Statement::plain(Expr::binary(":=", name, value)));
+}
+
+/// Whether an expression has a key that may be a variable.
+fn iterates(expr: &mut Expr) -> bool {
+    let mut found = match &expr.kind {
+        Kind::Ref(_, keys) => {
+            keys.iter().any(|key| matches!(key, Key::Index(index) if !matches!(index.kind, Kind::Scalar(_))))
+        }
+        _ => false,
+    };
+    expr.parts(&mut |part| found |= iterates(part));
+    found
+}

@@ -1,0 +1,267 @@
+//! Text to tokens, as OPA reads them: template strings are one token, with the tokens of their expressions inside.
+
+use std::rc::Rc;
+
+use super::syntax::Place;
+
+/// Why a text is not Rego, as far as this reader goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unreadable {
+    pub(crate) at: Place,
+    pub(crate) why: String,
+}
+
+impl Unreadable {
+    pub(crate) fn new(at: Place, why: impl Into<String>) -> Self {
+        Self { at, why: why.into() }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TokenKind {
+    Name,
+    Number,
+    /// A string of either form, with its quotes.
+    Text,
+    Symbol,
+    Template(Vec<Part>),
+    End,
+}
+
+/// A part of a template string.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Part {
+    /// A string literal, with quotes.
+    Text(Rc<str>),
+    Tokens(Vec<Token>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) text: Rc<str>,
+    pub(crate) at: Place,
+    /// Line that it ends on.
+    pub(crate) last_line: u32,
+    /// Whether it follows the one before without a space.
+    pub(crate) adjacent: bool,
+}
+
+impl Token {
+    pub(crate) fn is(&self, symbol: &str) -> bool {
+        self.kind == TokenKind::Symbol && &*self.text == symbol
+    }
+}
+
+/// Returns all tokens and the end behind them.
+pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    Lexer { text, offset: 0, place: Place { line: 1, column: 1 }, depth: 0 }.until_end()
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    offset: usize,
+    place: Place,
+    /// Template strings around here.
+    depth: u8,
+}
+
+impl Lexer<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.offset..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    /// Takes one character. Columns are counted as regorus counts them, tabs as four.
+    fn take(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.offset += next.len_utf8();
+        match next {
+            '\n' => self.place = Place { line: self.place.line + 1, column: 1 },
+            '\t' => self.place.column += 4,
+            _ => self.place.column += 1,
+        }
+        Some(next)
+    }
+
+    fn until_end(mut self) -> Result<Vec<Token>, Unreadable> {
+        let mut tokens = Vec::new();
+        loop {
+            let token = self.next()?;
+            let end = token.kind == TokenKind::End;
+            tokens.push(token);
+            if end {
+                return Ok(tokens);
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<Token, Unreadable> {
+        let before = self.offset;
+        self.skip_space();
+        let (start, at) = (self.offset, self.place);
+        let kind = match self.peek() {
+            None => TokenKind::End,
+            Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
+                    self.take();
+                }
+                TokenKind::Name
+            }
+            Some(c) if c.is_ascii_digit() => self.number(),
+            Some('"') => {
+                self.string()?;
+                TokenKind::Text
+            }
+            Some('`') => {
+                self.take();
+                while self.take().ok_or_else(|| Unreadable::new(at, "a string that does not end"))? != '`' {}
+                TokenKind::Text
+            }
+            Some('$') => self.template()?,
+            Some(_) => self.symbol()?,
+        };
+        Ok(Token {
+            kind,
+            text: self.text[start..self.offset].into(),
+            at,
+            last_line: self.place.line,
+            adjacent: before == start && start > 0,
+        })
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(c) = self.peek() {
+            match c {
+                ' ' | '\t' | '\r' | '\n' => {
+                    self.take();
+                }
+                '#' => {
+                    let line = self.rest().find('\n').unwrap_or(self.rest().len());
+                    self.offset += line;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn digits(&mut self) {
+        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+            self.take();
+        }
+    }
+
+    fn number(&mut self) -> TokenKind {
+        self.digits();
+        let mut rest = self.rest().chars();
+        if rest.next() == Some('.') && rest.next().is_some_and(|c| c.is_ascii_digit()) {
+            self.take();
+            self.digits();
+        }
+        if matches!(self.peek(), Some('e' | 'E')) {
+            self.take();
+            if matches!(self.peek(), Some('+' | '-')) {
+                self.take();
+            }
+            self.digits();
+        }
+        TokenKind::Number
+    }
+
+    fn string(&mut self) -> Result<(), Unreadable> {
+        let at = self.place;
+        self.take();
+        loop {
+            match self.take() {
+                Some('"') => return Ok(()),
+                Some('\\') => {
+                    self.take();
+                }
+                None | Some('\n') => return Err(Unreadable::new(at, "a string that does not end")),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn symbol(&mut self) -> Result<TokenKind, Unreadable> {
+        let at = self.place;
+        let two = [":=", "==", "!=", "<=", ">="].iter().any(|symbol| self.rest().starts_with(symbol));
+        let first = self.take().unwrap_or_default();
+        if two {
+            self.take();
+        } else if !"[]{}(),:+-*/%&|=<>;.".contains(first) {
+            return Err(Unreadable::new(at, format!("unexpected character `{first}`")));
+        }
+        Ok(TokenKind::Symbol)
+    }
+
+    /// Reads `$"…{expression}…"`, or the same with backquotes, where no escape but `\{` counts.
+    fn template(&mut self) -> Result<TokenKind, Unreadable> {
+        let at = self.place;
+        self.take();
+        let Some(quote @ ('"' | '`')) = self.take() else {
+            return Err(Unreadable::new(at, "unexpected character `$`"));
+        };
+        self.depth += 1;
+        if self.depth > 8 {
+            return Err(Unreadable::new(at, "template strings nested too deep"));
+        }
+        let mut parts = Vec::new();
+        let mut text = String::new();
+        loop {
+            match self.take() {
+                Some(c) if c == quote => break,
+                Some('\\') if self.peek() == Some('{') => text.extend(self.take()),
+                Some('\\') if quote == '"' => {
+                    text.push('\\');
+                    text.extend(self.take());
+                }
+                Some('{') => {
+                    push_text(&mut parts, &mut text, quote);
+                    parts.push(Part::Tokens(self.until_brace()?));
+                }
+                Some('\n') if quote == '"' => return Err(Unreadable::new(at, "a string that does not end")),
+                None => return Err(Unreadable::new(at, "a string that does not end")),
+                Some(c) => text.push(c),
+            }
+        }
+        push_text(&mut parts, &mut text, quote);
+        self.depth -= 1;
+        Ok(TokenKind::Template(parts))
+    }
+
+    /// Reads the tokens of one expression of a template string, with the brace behind them as their end.
+    fn until_brace(&mut self) -> Result<Vec<Token>, Unreadable> {
+        let mut tokens = Vec::new();
+        let mut open = 0_usize;
+        loop {
+            let mut token = self.next()?;
+            if token.is("{") {
+                open += 1;
+            } else if token.is("}") {
+                if open == 0 {
+                    token.kind = TokenKind::End;
+                    tokens.push(token);
+                    return Ok(tokens);
+                }
+                open -= 1;
+            } else if token.kind == TokenKind::End {
+                return Err(Unreadable::new(token.at, "a string that does not end"));
+            }
+            tokens.push(token);
+        }
+    }
+}
+
+fn push_text(parts: &mut Vec<Part>, text: &mut String, quote: char) {
+    if !text.is_empty() {
+        let literal =
+            if quote == '"' { format!("\"{text}\"") } else { serde_json::Value::from(text.as_str()).to_string() };
+        parts.push(Part::Text(literal.into()));
+        text.clear();
+    }
+}

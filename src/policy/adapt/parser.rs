@@ -1,0 +1,389 @@
+//! Tokens to a syntax tree, by OPA's grammar: modules, rules and statements. Expressions are in [`super::terms`].
+
+use std::rc::Rc;
+
+use super::{
+    lexer::{Token, TokenKind, Unreadable, tokens},
+    syntax::{Body, Branch, Expr, Import, Key, Kind, Module, Name, Place, Rule, Statement, Version, What, With},
+};
+
+/// How deep expressions may be nested; what is read before has a lower limit.
+const DEEPEST: u32 = 100;
+
+/// Names that are no variables in any version.
+const KEYWORDS: &[&str] =
+    &["as", "default", "else", "false", "import", "null", "package", "some", "true", "not", "with"];
+const LATER_KEYWORDS: &[&str] = &["contains", "every", "if", "in"];
+
+type Read<T> = Result<T, Unreadable>;
+
+/// Reads a module, written in the given version.
+pub(crate) fn module(text: &str, version: Version) -> Read<Module> {
+    let mut parser = Parser::new(tokens(text)?, version);
+    let at = parser.place();
+    parser.expect("package")?;
+    let package = parser.term()?;
+    let mut module = Module { version, at, package, imports: Vec::new(), rules: Vec::new() };
+    while !parser.at_end() {
+        if parser.take_if("import") {
+            let import = parser.import()?;
+            module.imports.push(import);
+        } else {
+            parser.rule(&mut module.rules)?;
+        }
+    }
+    Ok(module)
+}
+
+pub(crate) struct Parser {
+    tokens: Vec<Token>,
+    next: usize,
+    depth: u32,
+    /// Bodies that turned out to be none.
+    retries: u32,
+    version: Version,
+    /// Keywords that are switched on.
+    keywords: Vec<&'static str>,
+}
+
+impl Parser {
+    fn new(tokens: Vec<Token>, version: Version) -> Self {
+        let keywords = if version == Version::V1 { LATER_KEYWORDS.to_vec() } else { Vec::new() };
+        Self { tokens, next: 0, depth: 0, retries: 0, version, keywords }
+    }
+
+    /// Reads other tokens with the same keywords, for an expression inside a string.
+    pub(crate) fn inner(&self, tokens: Vec<Token>) -> Read<Self> {
+        if self.depth > DEEPEST {
+            return Err(self.error("nested too deep"));
+        }
+        let keywords = self.keywords.clone();
+        Ok(Self { tokens, next: 0, depth: self.depth + 8, retries: self.retries, version: self.version, keywords })
+    }
+
+    pub(crate) fn token(&self) -> &Token {
+        &self.tokens[self.next.min(self.tokens.len() - 1)]
+    }
+
+    fn token_after(&self) -> &Token {
+        &self.tokens[(self.next + 1).min(self.tokens.len() - 1)]
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.token().at
+    }
+
+    pub(crate) fn at_end(&self) -> bool {
+        self.token().kind == TokenKind::End
+    }
+
+    pub(crate) fn advance(&mut self) {
+        self.next += 1;
+    }
+
+    pub(crate) fn save(&self) -> usize {
+        self.next
+    }
+
+    pub(crate) fn restore(&mut self, saved: usize) {
+        self.next = saved;
+    }
+
+    /// Counts an attempt that was in vain; `None` once there were too many, as each may double the work.
+    pub(crate) fn count_retry(&mut self) -> Option<()> {
+        self.retries += 1;
+        (self.retries < 1_000).then_some(())
+    }
+
+    /// Whether the next token is this symbol or word; a word that has keys behind it is no keyword.
+    pub(crate) fn is(&self, text: &str) -> bool {
+        let token = self.token();
+        match token.kind {
+            TokenKind::Symbol => &*token.text == text,
+            TokenKind::Name => {
+                let after = self.token_after();
+                &*token.text == text && !(after.adjacent && (after.is(".") || after.is("[")))
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn take_if(&mut self, text: &str) -> bool {
+        let is = self.is(text);
+        if is {
+            self.advance();
+        }
+        is
+    }
+
+    pub(crate) fn is_keyword(&self, text: &str) -> bool {
+        KEYWORDS.contains(&text) || self.keywords.contains(&text)
+    }
+
+    /// Whether the next token is one of the keywords that have to be switched on.
+    pub(crate) fn is_later_keyword(&self, text: &str) -> bool {
+        self.keywords.contains(&text) && self.is(text)
+    }
+
+    pub(crate) fn expect(&mut self, text: &str) -> Read<()> {
+        if self.take_if(text) { Ok(()) } else { Err(self.error(format!("expected `{text}`"))) }
+    }
+
+    pub(crate) fn error(&self, why: impl Into<String>) -> Unreadable {
+        Unreadable::new(self.place(), why)
+    }
+
+    pub(crate) fn unexpected(&self) -> Unreadable {
+        match self.token().kind {
+            TokenKind::End => self.error("unexpected end"),
+            _ => self.error(format!("unexpected `{}`", self.token().text)),
+        }
+    }
+
+    /// Reads one level deeper.
+    pub(crate) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.error("nested too deep"));
+        }
+        let result = read(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Reads a name that is no keyword.
+    pub(crate) fn variable(&mut self) -> Read<Name> {
+        let token = self.token();
+        if token.kind != TokenKind::Name || (self.is_keyword(&token.text) && &*token.text != "contains") {
+            return Err(self.unexpected());
+        }
+        let name = Rc::clone(&token.text);
+        self.advance();
+        Ok(name)
+    }
+
+    fn import(&mut self) -> Read<Import> {
+        let at = self.tokens[self.next - 1].at;
+        let path = self.term()?;
+        let alias = if self.take_if("as") { Some(self.variable()?) } else { None };
+        let words = path.path().unwrap_or_default();
+        match words.iter().map(|word| &**word).collect::<Vec<_>>().as_slice() {
+            ["rego", "v1"] | ["future", "keywords"] => self.keywords = LATER_KEYWORDS.to_vec(),
+            ["future", "keywords", "every"] => self.keywords.extend(["every", "in"]),
+            ["future", "keywords", word] => {
+                self.keywords.extend(LATER_KEYWORDS.iter().filter(|known| *known == word));
+            }
+            _ => {}
+        }
+        Ok(Import { at, path, alias })
+    }
+
+    /// Reads a rule with all its bodies.
+    fn rule(&mut self, rules: &mut Vec<Rule>) -> Read<()> {
+        let at = self.place();
+        let default = self.take_if("default");
+        let (name, parameters) = self.head_name()?;
+        let contains = if !default && self.is_later_keyword("contains") {
+            self.advance();
+            Some(self.expression()?)
+        } else {
+            None
+        };
+        let place = self.place();
+        let value = if contains.is_none() { self.assigned()? } else { None };
+        let mut first = Branch { at: place, value, conditional: false, body: None };
+        if default {
+            rules.push(Rule { at, default, name, parameters, contains, first, others: Vec::new() });
+            return Ok(());
+        }
+        self.branch_body(&mut first)?;
+        if first.body.is_none() && first.value.is_none() && contains.is_none() {
+            // A call without a body is a function that is true; a name with one key an element of a set.
+            let set = self.version == Version::V0 && matches!(&name.kind, Kind::Ref(_, keys) if keys.len() == 1);
+            if parameters.is_none() && !set {
+                return Err(Unreadable::new(at, "a rule without a value and without a body"));
+            }
+        }
+        let mut others = Vec::new();
+        while first.body.is_some() && self.is("else") {
+            let at = self.place();
+            self.advance();
+            let mut branch = Branch { at, value: self.assigned()?, conditional: false, body: None };
+            self.branch_body(&mut branch)?;
+            let last = branch.body.is_none();
+            if last && branch.value.is_none() {
+                return Err(self.error("expected a value or a body after `else`"));
+            }
+            others.push(branch);
+            if last {
+                break;
+            }
+        }
+        let chained = others.is_empty() && first.body.is_some();
+        rules.push(Rule { at, default, name, parameters, contains, first, others });
+        while chained && self.is("{") {
+            let Some(before) = rules.last() else { break };
+            let mut next = before.clone();
+            next.at = self.place();
+            next.first.body = Some(self.braced()?);
+            rules.push(next);
+        }
+        Ok(())
+    }
+
+    /// Reads a rule's name with its keys and parameters. Spaces may stand before the first key or parenthesis.
+    fn head_name(&mut self) -> Read<(Expr, Option<Vec<Expr>>)> {
+        let at = self.place();
+        let mut name = Expr::name(at, &self.variable()?);
+        let mut keys = Vec::new();
+        loop {
+            let at = self.place();
+            let joined = self.token().adjacent || (keys.is_empty() && !self.after_line_break());
+            if joined && self.take_if(".") {
+                if self.token().kind != TokenKind::Name {
+                    return Err(self.unexpected());
+                }
+                keys.push(Key::Dot(at, Rc::clone(&self.token().text)));
+                self.advance();
+            } else if joined && self.take_if("[") {
+                keys.push(Key::Index(self.expression()?));
+                self.expect("]")?;
+            } else {
+                break;
+            }
+        }
+        if !keys.is_empty() {
+            name = Expr::new(at, Kind::Ref(Box::new(name), keys));
+        }
+        let parameters = if self.take_if("(") { Some(self.list(")")?) } else { None };
+        Ok((name, parameters))
+    }
+
+    fn assigned(&mut self) -> Read<Option<(&'static str, Expr)>> {
+        let operator = if self.is(":=") { ":=" } else { "=" };
+        if !self.take_if(operator) {
+            return Ok(None);
+        }
+        Ok(Some((operator, self.expression()?)))
+    }
+
+    /// Reads `if …`, `if { … }` or, in version 0, `{ … }`.
+    fn branch_body(&mut self, branch: &mut Branch) -> Read<()> {
+        if self.is_later_keyword("if") {
+            self.advance();
+            branch.conditional = true;
+            branch.body = Some(self.conditions()?);
+        } else if self.is("{") {
+            if self.version == Version::V1 {
+                return Err(self.error("`if` keyword is required before rule body"));
+            }
+            branch.body = Some(self.braced()?);
+        }
+        Ok(())
+    }
+
+    /// Reads what stands behind `if`: one statement, which may begin with a brace, or statements in braces.
+    fn conditions(&mut self) -> Read<Body> {
+        if !self.is("{") {
+            return Ok(vec![self.statement()?]);
+        }
+        let saved = self.save();
+        let alone = self.statement();
+        // A set can only be meant as a body.
+        if let Ok(statement) = alone
+            && !matches!(&statement.what, What::Expr(Expr { kind: Kind::Set(_), .. }))
+        {
+            return Ok(vec![statement]);
+        }
+        self.restore(saved);
+        self.braced()
+    }
+
+    pub(crate) fn braced(&mut self) -> Read<Body> {
+        self.expect("{")?;
+        self.deeper(|parser| parser.body("}"))
+    }
+
+    /// Reads statements up to a closing bracket.
+    pub(crate) fn body(&mut self, close: &str) -> Read<Body> {
+        let mut body = Vec::new();
+        loop {
+            body.push(self.statement()?);
+            if self.take_if(";") {
+                if self.take_if(close) {
+                    return Ok(body);
+                }
+            } else if self.take_if(close) {
+                return Ok(body);
+            } else if !self.after_line_break() {
+                return Err(self.unexpected());
+            }
+        }
+    }
+
+    fn after_line_break(&self) -> bool {
+        let before = self.next.checked_sub(1).and_then(|index| self.tokens.get(index));
+        before.is_some_and(|before| before.last_line < self.place().line)
+    }
+
+    pub(crate) fn statement(&mut self) -> Read<Statement> {
+        let at = self.place();
+        let what = if self.is("some") {
+            self.advance();
+            self.some()?
+        } else if self.is_later_keyword("every") {
+            self.advance();
+            self.every()?
+        } else if self.take_if("not") {
+            What::Not(self.assignment()?)
+        } else {
+            What::Expr(self.assignment()?)
+        };
+        let mut with = Vec::new();
+        while self.take_if("with") {
+            let target = self.term()?;
+            self.expect("as")?;
+            with.push(With { target, value: self.expression()? });
+        }
+        Ok(Statement { at, what, with })
+    }
+
+    fn some(&mut self) -> Read<What> {
+        let saved = self.save();
+        if let Ok(Expr { kind: Kind::In { key, value, collection }, .. }) = self.expression() {
+            return Ok(What::SomeIn { key: key.map(|key| *key), value: *value, collection: *collection });
+        }
+        self.restore(saved);
+        let mut names = Vec::new();
+        loop {
+            let at = self.place();
+            names.push((at, self.variable()?));
+            if !self.take_if(",") {
+                return Ok(What::Some(names));
+            }
+        }
+    }
+
+    fn every(&mut self) -> Read<What> {
+        let at = self.place();
+        let Kind::In { key, value, collection } = self.expression()?.kind else {
+            return Err(Unreadable::new(at, "expected `every x in xs { … }`"));
+        };
+        let name = |expr: &Expr| expr.as_name().cloned().ok_or_else(|| Unreadable::new(expr.at, "expected a variable"));
+        let key = key.as_deref().map(name).transpose()?;
+        let value = name(&value)?;
+        Ok(What::Every { key, value, collection: *collection, body: self.braced()? })
+    }
+
+    fn assignment(&mut self) -> Read<Expr> {
+        let left = self.expression()?;
+        let place = self.place();
+        for operator in [":=", "="] {
+            if self.take_if(operator) {
+                let right = self.expression()?;
+                return Ok(Expr::new(left.at, Kind::Binary(operator, place, Box::new(left), Box::new(right))));
+            }
+        }
+        Ok(left)
+    }
+}

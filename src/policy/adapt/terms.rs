@@ -1,0 +1,288 @@
+//! Expressions, by OPA's grammar.
+
+use std::rc::Rc;
+
+use super::{
+    lexer::{Part, TokenKind, Unreadable},
+    parser::Parser,
+    syntax::{Body, Comprehension, Expr, Form, Key, Kind, Piece, What},
+};
+
+type Read<T> = Result<T, Unreadable>;
+
+/// Operators from the weakest to the strongest; all are left-associative.
+const OPERATORS: &[&[&str]] = &[&["==", "!=", "<", "<=", ">", ">="], &["|"], &["&"], &["+", "-"], &["*", "/", "%"]];
+
+/// The longest chain of operators; a tree of it is walked with the stack.
+const LONGEST: usize = 1_000;
+
+impl Parser {
+    /// Reads an expression; `key, value in xs` is one.
+    pub(crate) fn expression(&mut self) -> Read<Expr> {
+        self.deeper(|parser| parser.membership(true, None))
+    }
+
+    /// Reads an expression that ends at a comma.
+    fn item(&mut self) -> Read<Expr> {
+        self.item_from(None)
+    }
+
+    /// Reads an expression of which the first term was read already.
+    fn item_from(&mut self, first: Option<Expr>) -> Read<Expr> {
+        self.deeper(|parser| parser.membership(false, first))
+    }
+
+    fn membership(&mut self, pair: bool, first: Option<Expr>) -> Read<Expr> {
+        let first = self.operation(0, first)?;
+        let at = first.at;
+        let (mut key, mut value) = (None, first);
+        if pair && self.is(",") {
+            let saved = self.save();
+            self.advance();
+            match self.operation(0, None) {
+                Ok(second) if self.is_later_keyword("in") => {
+                    key = Some(Box::new(value));
+                    value = second;
+                }
+                _ => self.restore(saved),
+            }
+        }
+        for _ in 0..LONGEST {
+            if !self.is_later_keyword("in") {
+                break;
+            }
+            self.advance();
+            let collection = Box::new(self.operation(0, None)?);
+            value = Expr::new(at, Kind::In { key: key.take(), value: Box::new(value), collection });
+        }
+        Ok(value)
+    }
+
+    fn operation(&mut self, level: usize, first: Option<Expr>) -> Read<Expr> {
+        let Some(operators) = OPERATORS.get(level) else { return first.map_or_else(|| self.term(), Ok) };
+        let mut left = self.operation(level + 1, first)?;
+        for _ in 0..LONGEST {
+            let at = self.place();
+            let Some(operator) = operators.iter().find(|operator| self.token().is(operator)) else {
+                return Ok(left);
+            };
+            self.advance();
+            let right = self.operation(level + 1, None)?;
+            left = Expr::new(left.at, Kind::Binary(operator, at, Box::new(left), Box::new(right)));
+        }
+        Err(self.error("too many operations in a row"))
+    }
+
+    pub(crate) fn term(&mut self) -> Read<Expr> {
+        self.deeper(|parser| {
+            let at = parser.place();
+            if parser.token().is("-") {
+                parser.advance();
+                if parser.token().kind == TokenKind::Number {
+                    let text = format!("-{}", parser.token().text);
+                    parser.advance();
+                    return Ok(Expr::scalar(at, &text));
+                }
+                let inner = parser.term()?;
+                return Ok(Expr::new(at, Kind::Minus(Box::new(inner))));
+            }
+            let head = parser.head()?;
+            parser.keys(head)
+        })
+    }
+
+    fn head(&mut self) -> Read<Expr> {
+        let at = self.place();
+        let token = self.token();
+        let kind = match &token.kind {
+            TokenKind::Number | TokenKind::Text => {
+                let kind = Kind::Scalar(Rc::clone(&token.text));
+                self.advance();
+                kind
+            }
+            TokenKind::Name if ["true", "false", "null"].into_iter().any(|word| self.is(word)) => {
+                let kind = Kind::Scalar(Rc::clone(&self.token().text));
+                self.advance();
+                kind
+            }
+            TokenKind::Name => {
+                let name = self.variable()?;
+                if &*name == "set" && self.token().adjacent && self.is("(") {
+                    self.advance();
+                    if self.take_if(")") {
+                        return Ok(Expr::new(at, Kind::Set(Vec::new())));
+                    }
+                    let call = Kind::Call(Box::new(Expr::name(at, &name)), self.list(")")?);
+                    return Ok(Expr::new(at, call));
+                }
+                Kind::Name(name)
+            }
+            TokenKind::Template(_) => self.template()?,
+            TokenKind::Symbol if token.is("(") => {
+                self.advance();
+                let mut inner = self.expression()?;
+                self.expect(")")?;
+                // What an operator binds is in the tree.
+                if matches!(inner.kind, Kind::Scalar(_) | Kind::Name(_) | Kind::Ref(..) | Kind::Call(..)) {
+                    inner.at = at;
+                }
+                return Ok(inner);
+            }
+            TokenKind::Symbol if token.is("[") => {
+                self.advance();
+                self.array()?
+            }
+            TokenKind::Symbol if token.is("{") => {
+                self.advance();
+                self.set_or_object()?
+            }
+            _ => return Err(self.unexpected()),
+        };
+        Ok(Expr::new(at, kind))
+    }
+
+    /// Reads what is attached to a term without a space: keys, calls, and keys of what they return.
+    fn keys(&mut self, head: Expr) -> Read<Expr> {
+        let at = head.at;
+        let mut term = head;
+        let mut keys: Vec<Key> = Vec::new();
+        while self.token().adjacent {
+            let place = self.place();
+            if self.take_if(".") {
+                if self.token().kind != TokenKind::Name || !self.token().adjacent {
+                    return Err(self.unexpected());
+                }
+                keys.push(Key::Dot(place, Rc::clone(&self.token().text)));
+                self.advance();
+            } else if self.take_if("[") {
+                keys.push(Key::Index(self.expression()?));
+                self.expect("]")?;
+            } else if self.is("(") && (matches!(term.kind, Kind::Name(_)) || !keys.is_empty()) {
+                self.advance();
+                let function = with_keys(term, std::mem::take(&mut keys));
+                term = Expr::new(at, Kind::Call(Box::new(function), self.list(")")?));
+            } else {
+                break;
+            }
+        }
+        Ok(with_keys(term, keys))
+    }
+
+    /// Reads expressions up to a closing bracket; the last may have a comma behind it.
+    pub(crate) fn list(&mut self, close: &str) -> Read<Vec<Expr>> {
+        self.list_from(close, Vec::new())
+    }
+
+    fn list_from(&mut self, close: &str, mut items: Vec<Expr>) -> Read<Vec<Expr>> {
+        while !self.take_if(close) {
+            items.push(self.item()?);
+            if !self.take_if(",") {
+                self.expect(close)?;
+                break;
+            }
+        }
+        Ok(items)
+    }
+
+    /// Reads what stands behind `[`. A comprehension comes before a union: `[a | b]` is one.
+    fn array(&mut self) -> Read<Kind> {
+        if self.take_if("]") {
+            return Ok(Kind::Array(Vec::new()));
+        }
+        let may_be_comprehension = !self.take_if(",");
+        let first = self.term()?;
+        if may_be_comprehension && let Some(body) = self.behind_bar("]")? {
+            return Ok(comprehension(Form::Array, None, first, body));
+        }
+        let first = self.item_from(Some(first))?;
+        Ok(Kind::Array(self.rest_of_list("]", first)?))
+    }
+
+    fn rest_of_list(&mut self, close: &str, first: Expr) -> Read<Vec<Expr>> {
+        if self.take_if(",") {
+            return self.list_from(close, vec![first]);
+        }
+        self.expect(close)?;
+        Ok(vec![first])
+    }
+
+    /// Reads `| body` and the closing bracket, if that stands here.
+    fn behind_bar(&mut self, close: &str) -> Read<Option<Body>> {
+        let saved = self.save();
+        if !self.take_if("|") {
+            return Ok(None);
+        }
+        match self.deeper(|parser| parser.body(close)) {
+            Ok(body) => Ok(Some(body)),
+            // Only a comma tells that it is a union.
+            Err(why) if !self.is(",") => Err(why),
+            Err(why) => {
+                self.count_retry().ok_or(why)?;
+                self.restore(saved);
+                Ok(None)
+            }
+        }
+    }
+
+    fn set_or_object(&mut self) -> Read<Kind> {
+        if self.take_if("}") {
+            return Ok(Kind::Object(Vec::new()));
+        }
+        let may_be_comprehension = !self.take_if(",");
+        let first = self.term()?;
+        if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
+            return Ok(comprehension(Form::Set, None, first, body));
+        }
+        let first = self.item_from(Some(first))?;
+        if !self.take_if(":") {
+            return Ok(Kind::Set(self.rest_of_list("}", first)?));
+        }
+        let value = self.term()?;
+        if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
+            return Ok(comprehension(Form::Object, Some(first), value, body));
+        }
+        let mut fields = vec![(first, self.item_from(Some(value))?)];
+        while self.take_if(",") && !self.is("}") {
+            let key = self.item()?;
+            self.expect(":")?;
+            fields.push((key, self.item()?));
+        }
+        self.expect("}")?;
+        Ok(Kind::Object(fields))
+    }
+
+    fn template(&mut self) -> Read<Kind> {
+        let TokenKind::Template(parts) = self.token().kind.clone() else { return Err(self.unexpected()) };
+        self.advance();
+        let mut pieces = Vec::new();
+        for part in parts {
+            match part {
+                Part::Text(text) => pieces.push(Piece::Text(text)),
+                Part::Tokens(tokens) => {
+                    let mut inner = self.inner(tokens)?;
+                    let statement = inner.statement()?;
+                    if !inner.at_end() {
+                        return Err(inner.unexpected());
+                    }
+                    let assigns = |expr: &Expr| matches!(expr.kind, Kind::Binary(":=" | "=", ..));
+                    match &statement.what {
+                        What::Expr(Expr { kind: Kind::Scalar(text), .. }) if statement.with.is_empty() => {
+                            pieces.push(Piece::Text(Rc::clone(text)));
+                        }
+                        What::Expr(expr) if !assigns(expr) => pieces.push(Piece::Statement(Box::new(statement))),
+                        _ => return Err(Unreadable::new(statement.at, "no value in a template string")),
+                    }
+                }
+            }
+        }
+        Ok(Kind::Template(pieces))
+    }
+}
+
+fn comprehension(form: Form, key: Option<Expr>, term: Expr, body: Body) -> Kind {
+    Kind::Comprehension(Box::new(Comprehension { form, key, term, body }))
+}
+
+fn with_keys(head: Expr, keys: Vec<Key>) -> Expr {
+    if keys.is_empty() { head } else { Expr::new(head.at, Kind::Ref(Box::new(head), keys)) }
+}

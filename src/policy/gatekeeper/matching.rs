@@ -1,0 +1,264 @@
+//! `spec.match` of a Constraint: which objects it is about.
+//!
+//! Every field that is given must agree; the order and the odd cases (Namespaces, cluster-scoped objects, an unknown
+//! Namespace) are those of Gatekeeper's `pkg/mutation/match`.
+
+use regorus::Value;
+
+use super::document::Node;
+
+/// A text with `*` at its begin, its end or both.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wildcard(String);
+
+impl Wildcard {
+    pub(crate) fn new(pattern: &str) -> Self {
+        Self(pattern.to_owned())
+    }
+
+    /// Whether it is just this text, or a glob that fits it.
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        let pattern = self.0.as_str();
+        match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+            (Some(rest), Some(_)) => text.contains(rest.strip_suffix('*').unwrap_or(rest)),
+            (Some(suffix), None) => text.ends_with(suffix),
+            (None, Some(prefix)) => text.starts_with(prefix),
+            (None, None) => text == pattern,
+        }
+    }
+
+    /// Whether every name that will be made of a `generateName` fits.
+    fn matches_generated(&self, prefix: &str) -> bool {
+        self.0.ends_with('*') && self.matches(prefix)
+    }
+}
+
+/// What an object is matched by.
+pub(crate) struct Subject<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) kind: &'a str,
+    /// As the evaluator has it.
+    pub(crate) object: &'a Value,
+    /// Its Namespace, if it is in one that is known.
+    pub(crate) namespace: Option<&'a Value>,
+}
+
+impl Subject<'_> {
+    fn is_namespace(&self) -> bool {
+        self.group.is_empty() && self.kind == "Namespace"
+    }
+
+    fn metadata(&self, field: &str) -> &str {
+        text(&self.object["metadata"][field])
+    }
+
+    /// The namespace that it counts as being in: a Namespace is in itself. `None` for what is in none.
+    fn namespace(&self) -> Option<&str> {
+        let known = self.namespace.map(|namespace| text(&namespace["metadata"]["name"]));
+        let own = Some(self.metadata("namespace")).filter(|name| !name.is_empty());
+        if self.is_namespace() { Some(self.metadata("name")) } else { known.or(own) }
+    }
+}
+
+fn text(value: &Value) -> &str {
+    match value {
+        Value::String(text) => text,
+        _ => "",
+    }
+}
+
+/// `matchLabels` and `matchExpressions`, all of which must hold.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Selector(Vec<Requirement>);
+
+#[derive(Debug, Clone)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+    values: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+impl Selector {
+    /// Reads a selector whose types are as they should be.
+    ///
+    /// # Errors
+    /// Returns the value that is wrong, and why.
+    pub(crate) fn read(node: &Node) -> Result<Self, (&Node, String)> {
+        let mut requirements = Vec::new();
+        for (key, value) in node.get("matchLabels").fields() {
+            let values = vec![value.text().unwrap_or_default().to_owned()];
+            requirements.push(Requirement { key: key.clone(), operator: Operator::In, values });
+        }
+        for expression in node.get("matchExpressions").items() {
+            let values: Vec<String> = expression.get("values").texts().map(str::to_owned).collect();
+            let word = expression.get("operator").text().unwrap_or_default();
+            let operator = match word {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                other => {
+                    let why = format!("operator {other:?} is none of In, NotIn, Exists, DoesNotExist");
+                    return Err((expression.get("operator"), why));
+                }
+            };
+            if matches!(operator, Operator::In | Operator::NotIn) == values.is_empty() {
+                let wanted = if values.is_empty() { "needs values" } else { "takes no values" };
+                return Err((expression, format!("operator {word} {wanted}")));
+            }
+            let key = expression.get("key").text().unwrap_or_default().to_owned();
+            requirements.push(Requirement { key, operator, values });
+        }
+        Ok(Self(requirements))
+    }
+
+    fn matches(&self, object: &Value) -> bool {
+        let labels = &object["metadata"]["labels"];
+        // Labels of which one is no text count for nothing at all, as in `GetLabels`.
+        let sane = labels.as_object().is_ok_and(|labels| labels.iter().all(|(_, value)| value.as_string().is_ok()));
+        self.0.iter().all(|Requirement { key, operator, values }| {
+            let value = &labels[key.as_str()];
+            let value = value.as_string().ok().filter(|_| sane);
+            let listed = || value.is_some_and(|value| values.iter().any(|one| **one == **value));
+            match operator {
+                Operator::In => listed(),
+                Operator::NotIn => !listed(),
+                Operator::Exists => value.is_some(),
+                Operator::DoesNotExist => value.is_none(),
+            }
+        })
+    }
+}
+
+/// One of `kinds`; what is not listed does not limit.
+#[derive(Debug, Clone)]
+struct Kinds {
+    groups: Vec<String>,
+    kinds: Vec<String>,
+}
+
+fn lists(list: &[String], word: &str) -> bool {
+    list.is_empty() || list.iter().any(|one| one == "*" || one == word)
+}
+
+/// Which objects a Constraint is about; the default is all.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Match {
+    kinds: Vec<Kinds>,
+    scope: Option<Scope>,
+    namespaces: Vec<Wildcard>,
+    excluded_namespaces: Vec<Wildcard>,
+    label_selector: Option<Selector>,
+    namespace_selector: Option<Selector>,
+    name: Option<Wildcard>,
+    generated_only: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Cluster,
+    Namespaced,
+}
+
+impl Match {
+    /// Reads a `match` whose types are as they should be.
+    ///
+    /// # Errors
+    /// Returns the value that is wrong, and why.
+    pub(crate) fn read(node: &Node) -> Result<Self, (&Node, String)> {
+        let texts = |node: &Node| node.texts().map(str::to_owned).collect();
+        let wildcards = |node: &Node| node.texts().map(Wildcard::new).collect();
+        let selector = |key| Some(node.get(key)).filter(|node| !node.is_null()).map(Selector::read).transpose();
+        Ok(Self {
+            kinds: node
+                .get("kinds")
+                .items()
+                .iter()
+                .map(|kinds| Kinds { groups: texts(kinds.get("apiGroups")), kinds: texts(kinds.get("kinds")) })
+                .collect(),
+            scope: match node.get("scope").text() {
+                Some("Cluster") => Some(Scope::Cluster),
+                Some("Namespaced") => Some(Scope::Namespaced),
+                _ => None,
+            },
+            namespaces: wildcards(node.get("namespaces")),
+            excluded_namespaces: wildcards(node.get("excludedNamespaces")),
+            label_selector: selector("labelSelector")?,
+            namespace_selector: selector("namespaceSelector")?,
+            name: node.get("name").text().filter(|name| !name.is_empty()).map(Wildcard::new),
+            generated_only: node.get("source").text() == Some("Generated"),
+        })
+    }
+
+    /// Whether it asks for the labels of Namespaces.
+    pub(crate) fn needs_namespace(&self) -> bool {
+        self.namespace_selector.is_some()
+    }
+
+    /// Whether it is only about what Gatekeeper's expansion generates, which an audit of real objects never sees.
+    pub(crate) fn generated_only(&self) -> bool {
+        self.generated_only
+    }
+
+    /// Returns the names of all kinds that it can match; `None` if it is not bound to any.
+    pub(crate) fn kind_names(&self) -> Option<Vec<&str>> {
+        let bound = !self.kinds.is_empty() && self.kinds.iter().all(|kinds| !lists(&kinds.kinds, ""));
+        bound.then(|| self.kinds.iter().flat_map(|kinds| &kinds.kinds).map(String::as_str).collect())
+    }
+
+    /// Whether it can match objects of this kind.
+    pub(crate) fn allows_kind(&self, group: &str, kind: &str) -> bool {
+        self.kinds.is_empty() || self.kinds.iter().any(|kinds| lists(&kinds.kinds, kind) && lists(&kinds.groups, group))
+    }
+
+    /// Whether it matches one object.
+    ///
+    /// # Errors
+    /// Returns why that cannot be said: its Namespace would have to be known.
+    pub(crate) fn matches(&self, subject: &Subject<'_>) -> Result<bool, String> {
+        let namespaced = subject.namespace.is_some() || !subject.metadata("namespace").is_empty();
+        let in_scope = match self.scope {
+            Some(Scope::Cluster) => subject.is_namespace() || !namespaced,
+            Some(Scope::Namespaced) => !subject.is_namespace() && namespaced,
+            None => true,
+        };
+        let listed = |list: &[Wildcard]| {
+            let namespace = subject.namespace()?;
+            Some(list.iter().any(|pattern| pattern.matches(namespace)))
+        };
+        if !self.allows_kind(subject.group, subject.kind)
+            || !in_scope
+            || (!self.namespaces.is_empty() && listed(&self.namespaces) == Some(false))
+            || listed(&self.excluded_namespaces) == Some(true)
+            || self.label_selector.as_ref().is_some_and(|selector| !selector.matches(subject.object))
+            || !self.matches_namespace(subject, namespaced)?
+        {
+            return Ok(false);
+        }
+        let named = self.name.as_ref().is_none_or(|name| {
+            name.matches(subject.metadata("name")) || name.matches_generated(subject.metadata("generateName"))
+        });
+        Ok(named && !self.generated_only)
+    }
+
+    fn matches_namespace(&self, subject: &Subject<'_>, namespaced: bool) -> Result<bool, String> {
+        match (&self.namespace_selector, subject.namespace) {
+            (None, _) => Ok(true),
+            (Some(selector), _) if subject.is_namespace() => Ok(selector.matches(subject.object)),
+            (Some(selector), Some(namespace)) => Ok(selector.matches(namespace)),
+            (Some(_), None) if !namespaced => Ok(true),
+            (Some(_), None) => Err(format!(
+                "its namespaceSelector needs the Namespace {}, which is not known",
+                subject.metadata("namespace")
+            )),
+        }
+    }
+}

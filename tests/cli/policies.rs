@@ -1,0 +1,133 @@
+//! What is loaded, what is refused, and what that means for judging.
+
+use std::fs;
+
+use insta_cmd::assert_cmd_snapshot;
+
+use crate::kaudit;
+
+/// Everything that annotations can say, and two rules.
+const IMAGES: &str = r#"# METADATA
+# title: Images
+# description: What may run here.
+package images
+
+import data.lib.registries
+
+# METADATA
+# title: Tag latest
+# description: |
+#   Nobody can tell what runs after the next restart.
+# related_resources:
+# - ref: https://example.com/latest
+#   description: Why
+# custom:
+#   severity: high
+#   id: IMG-1
+deny_latest contains msg if {
+	some container in input.spec.containers
+	endswith(container.image, ":latest")
+	msg := sprintf("container %s has no fixed tag", [container.name])
+}
+
+warn_registry contains msg if {
+	some container in input.spec.containers
+	not registries.known(container.image)
+	msg := sprintf("container %s comes from elsewhere", [container.name])
+}
+"#;
+
+const REGISTRIES: &str = "package lib.registries\n\nknown(image) if startswith(image, \"registry.example.com/\")\n";
+
+/// In the old language, and with all that a verdict can depend on.
+const CHANGES: &str = r#"package kubernetes.admission
+
+deny[msg] {
+	input.request.operation == "UPDATE"
+	input.request.oldObject.spec != input.request.object.spec
+	data.kubernetes.namespaces[input.request.namespace].metadata.labels.frozen
+	time.now_ns() > 0
+	msg := "nothing may change here"
+}
+"#;
+
+const BROKEN: &str = "package broken\n\ndeny contains \"x\" if input.spec.replicas > )\n";
+
+const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec:\n  containers: [{name: web, image: registry.example.com/web:1}]\n";
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn policies_are_listed_with_what_they_depend_on() {
+    let folder = folder(&[
+        ("policies/images.rego", IMAGES),
+        ("policies/lib/registries.rego", REGISTRIES),
+        ("policies/changes.rego", CHANGES),
+    ]);
+    assert_cmd_snapshot!("list", kaudit(folder.path(), &["policies"]));
+    assert_cmd_snapshot!("list_json", kaudit(folder.path(), &["policies", "policies", "-o", "json"]));
+    let mut from_environment = kaudit(folder.path(), &["policies", "--color", "always"]);
+    assert_cmd_snapshot!("list_colour", from_environment.env("KAUDIT_POLICIES", "policies/images.rego,policies/lib"));
+}
+
+#[test]
+fn what_is_refused_is_told_and_2() {
+    let folder = folder(&[
+        ("policies/images.rego", IMAGES),
+        ("policies/lib/registries.rego", &REGISTRIES.replace("if", "if if")),
+        ("policies/changes.rego", CHANGES),
+        ("nothing/lib.rego", REGISTRIES),
+    ]);
+    assert_cmd_snapshot!("list_refused", kaudit(folder.path(), &["policies"]));
+    assert_cmd_snapshot!("list_refused_json", kaudit(folder.path(), &["policies", "-o", "json"]));
+    assert_cmd_snapshot!("list_nothing", kaudit(folder.path(), &["policies", "nothing"]));
+    assert_cmd_snapshot!("list_nowhere", kaudit(folder.path(), &["policies", "nowhere"]));
+}
+
+#[test]
+fn refused_files_stop_check_unless_they_are_allowed() {
+    let bad = POD.replace(":1}", ":latest}");
+    let folder = folder(&[
+        ("policies/images.rego", IMAGES),
+        ("policies/lib/registries.rego", REGISTRIES),
+        ("policies/broken.rego", BROKEN),
+        ("good.yaml", POD),
+        ("bad.yaml", &bad),
+    ]);
+    let check = |arguments: &[&str]| kaudit(folder.path(), &[&["check"], arguments].concat());
+    assert_cmd_snapshot!("refused", check(&["-f", "good.yaml"]));
+    assert_cmd_snapshot!("refused_allowed", check(&["-f", "good.yaml", "--allow-refused"]));
+    assert_cmd_snapshot!("refused_allowed_json", check(&["-f", "good.yaml", "--allow-refused", "-o", "json"]));
+    assert_cmd_snapshot!("refused_allowed_ndjson", check(&["-f", "good.yaml", "--allow-refused", "-o", "ndjson"]));
+    assert_cmd_snapshot!("refused_allowed_violation", check(&["-f", "bad.yaml", "--allow-refused"]));
+    // Nothing is left to judge by.
+    assert_cmd_snapshot!("refused_all", check(&["-f", "bad.yaml", "--allow-refused", "-p", "policies/broken.rego"]));
+}
+
+#[test]
+fn strict_makes_errors_of_builtins_results() {
+    let number =
+        "package number\n\ndeny contains \"too many\" if time.parse_rfc3339_ns(input.spec.containers[0].name) > 3\n";
+    let folder = folder(&[("policies/number.rego", number), ("pod.yaml", POD)]);
+    let check = |arguments: &[&str]| kaudit(folder.path(), &[&["check", "-f", "pod.yaml"], arguments].concat());
+    assert_cmd_snapshot!("not_strict", check(&[]));
+    assert_cmd_snapshot!("strict", check(&["--strict"]));
+}
+
+#[test]
+fn an_evaluation_may_take_as_long_as_is_said() {
+    let slow = "package slow\n\ndeny contains \"x\" if {\n\tsome a in numbers.range(1, 3000)\n\tsome b in numbers.range(1, 3000)\n\ta * b < 0\n}\n";
+    let folder = folder(&[("policies/slow.rego", slow), ("pod.yaml", POD)]);
+    let arguments = ["check", "-f", "pod.yaml", "--evaluation-timeout", "50ms"];
+    assert_cmd_snapshot!("evaluation_timeout", kaudit(folder.path(), &arguments));
+    let arguments = ["check", "-f", "pod.yaml", "--evaluation-timeout", "50"];
+    assert_cmd_snapshot!("evaluation_timeout_without_unit", kaudit(folder.path(), &arguments));
+}

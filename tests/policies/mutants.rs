@@ -1,0 +1,131 @@
+//! Objects altered at random: opa and kaudit say the same of each, by every rule.
+//!
+//! The seed is printed when they differ; `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_OBJECTS` makes a longer one.
+
+use std::{fs, path::Path};
+
+use fastrand::Rng;
+use kaudit_controlplane::{Tool, require_tool};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::{Found, by_kaudit, by_opa, examples, library, object_name};
+
+/// Objects in the short form.
+const OBJECTS: usize = 1_500;
+/// At most so many places of one object are altered.
+const ALTERATIONS: usize = 4;
+
+/// The pods that differ in one field from each other, of which only the parts are of use here.
+#[derive(Deserialize)]
+struct Pods {
+    bases: Map<String, Value>,
+    variations: Vec<Value>,
+}
+
+/// What objects are made of: whole ones to begin with, and values to put anywhere.
+struct Stock {
+    objects: Vec<Value>,
+    values: Vec<Value>,
+}
+
+impl Stock {
+    fn new() -> Self {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/pod_security.yaml"));
+        let pods: Pods = serde_saphyr::from_str(&text.unwrap()).unwrap();
+        let objects: Vec<Value> = examples().into_iter().chain(pods.bases.into_iter().map(|(_, pod)| pod)).collect();
+        let mut values = vec![json!(null), json!(true), json!(false), json!(""), json!([]), json!({}), json!([[]])];
+        values.extend([json!(0), json!(-1), json!(1.5), json!(1e30), json!(65536), json!("*"), json!("é\u{1}\"")]);
+        for value in objects.iter().chain(&pods.variations) {
+            parts(value, &mut values);
+        }
+        Self { objects, values }
+    }
+
+    /// Returns an object that nobody has seen before, under a name of its own.
+    fn object(&self, rng: &mut Rng, number: usize) -> Value {
+        let mut object = rng.choice(&self.objects).unwrap().clone();
+        for _ in 0..rng.usize(1..=ALTERATIONS) {
+            let (key, field) = rng.choice(object.as_object_mut().unwrap().iter_mut()).unwrap();
+            // What an object is called and what it is stay, or it would not be judged at all.
+            if !["apiVersion", "kind"].contains(&key.as_str()) {
+                self.alter(field, rng);
+            }
+        }
+        if !object["metadata"].is_object() {
+            object["metadata"] = json!({});
+        }
+        object["metadata"]["name"] = format!("o{number}").into();
+        object["metadata"]["namespace"] = "n".into();
+        object["metadata"].as_object_mut().unwrap().remove("generateName");
+        object
+    }
+
+    /// Alters a value here or somewhere below.
+    fn alter(&self, value: &mut Value, rng: &mut Rng) {
+        let deeper = rng.u8(..10) < 8;
+        match value {
+            Value::Object(fields) if deeper && !fields.is_empty() => {
+                let key = rng.choice(fields.keys()).unwrap().clone();
+                match rng.u8(..10) {
+                    0 => drop(fields.remove(&key)),
+                    1 => drop(fields.insert(self.value(rng).to_string(), self.value(rng))),
+                    _ => self.alter(&mut fields[&key], rng),
+                }
+            }
+            Value::Array(items) if deeper && !items.is_empty() => {
+                let index = rng.usize(..items.len());
+                match rng.u8(..10) {
+                    0 => drop(items.remove(index)),
+                    1 => items.push(items[index].clone()),
+                    2 => items.push(self.value(rng)),
+                    _ => self.alter(&mut items[index], rng),
+                }
+            }
+            other => *other = self.value(rng),
+        }
+    }
+
+    fn value(&self, rng: &mut Rng) -> Value {
+        rng.choice(&self.values).unwrap().clone()
+    }
+}
+
+/// Collects a value and all that it is made of.
+fn parts(value: &Value, into: &mut Vec<Value>) {
+    into.push(value.clone());
+    match value {
+        Value::Object(fields) => fields.values().for_each(|value| parts(value, into)),
+        Value::Array(items) => items.iter().for_each(|value| parts(value, into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn opa_finds_the_same_in_objects_altered_at_random() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let seed = number("KAUDIT_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let count = number("KAUDIT_TEST_OBJECTS").map_or(OBJECTS, |count| usize::try_from(count).unwrap());
+    let (stock, mut rng) = (Stock::new(), Rng::with_seed(seed));
+    let objects: Vec<Value> = (0..count).map(|number| stock.object(&mut rng, number)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("objects.json");
+    fs::write(&file, json!(objects).to_string()).unwrap();
+    let (kaudit, opa) = (by_kaudit(&file), by_opa(&library(), &objects));
+    let none = Found::default();
+    let different: Vec<String> = objects
+        .iter()
+        .filter_map(|object| {
+            let name = object_name(object);
+            let (ours, theirs) = (kaudit.get(&name).unwrap_or(&none), opa.get(&name).unwrap_or(&none));
+            let (more, less): (Vec<_>, Vec<_>) = (ours.difference(theirs).collect(), theirs.difference(ours).collect());
+            (ours != theirs).then(|| format!("{object}\n  kaudit only: {more:?}\n  opa only: {less:?}"))
+        })
+        .collect();
+    let shown = different.iter().take(5).map(String::as_str).collect::<Vec<_>>().join("\n");
+    assert!(different.is_empty(), "{} of {count} differ, KAUDIT_TEST_SEED={seed}\n{shown}", different.len());
+    assert!(opa.len() > count / 2, "only {} of {count} violate anything", opa.len());
+}

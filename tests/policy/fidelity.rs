@@ -1,0 +1,173 @@
+//! What kaudit finds is what the real `opa` finds: the cases of `fidelity/*.yaml`, each in the versions that it is written
+//! for.
+//!
+//! A module is of package `test` or below; `deny` gives strings. All cases of a version are one question to one `opa`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::Command,
+    sync::Arc,
+};
+
+use kaudit::{policy::PolicySet, verdict::Outcome};
+use kaudit_controlplane::{Tool, require_tool, tool};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{judge, object};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    note: String,
+    /// The module in version 0.
+    v0: Option<String>,
+    /// The module in version 1.
+    v1: Option<String>,
+    /// A module that both versions can read.
+    both: Option<String>,
+    /// Further modules of the same versions.
+    #[serde(default)]
+    with: Vec<String>,
+    inputs: Vec<Value>,
+}
+
+/// Which cases are asked in one go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Version {
+    V0,
+    V1,
+}
+
+impl Case {
+    /// The modules of a version, in packages of their own.
+    fn modules(&self, index: usize, version: Version) -> Option<Vec<String>> {
+        let own = if version == Version::V0 { &self.v0 } else { &self.v1 };
+        let module = own.as_ref().or(self.both.as_ref())?;
+        let package = |text: &String| {
+            text.replace("package test", &format!("package case_{index}"))
+                .replace("data.test", &format!("data.case_{index}"))
+        };
+        Some(std::iter::once(module).chain(&self.with).map(package).collect())
+    }
+}
+
+/// What is found for one input, or why nothing can be.
+type Found = Result<BTreeSet<String>, String>;
+
+/// All that `opa` finds, by case and input.
+fn by_opa(cases: &[Case], version: Version) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
+    let root = tempfile::tempdir().unwrap();
+    let contains = if version == Version::V0 { ("", "{", "}") } else { (":= x ", "if {", "}") };
+    let mut questions = String::from("package questions\n\n");
+    for (index, case) in cases.iter().enumerate() {
+        let Some(modules) = case.modules(index, version) else { continue };
+        for (number, text) in modules.iter().enumerate() {
+            fs::write(root.path().join(format!("case_{index}_{number}.rego")), text).unwrap();
+        }
+        for (number, input) in case.inputs.iter().enumerate() {
+            let (_, open, close) = contains;
+            let _ = writeln!(
+                questions,
+                "found[\"{index}/{number}\"] = x {open} x = data.case_{index}.deny with input as {input} {close}"
+            );
+        }
+    }
+    fs::write(root.path().join("questions.rego"), questions).unwrap();
+    let flag = if version == Version::V0 { "--v0-compatible" } else { "--v1-compatible" };
+    let mut opa = Command::new(tool(Tool::Opa).unwrap());
+    let output = opa
+        .args(["eval", flag, "--format", "json", "--data"])
+        .arg(root.path())
+        .arg("data.questions.found")
+        .env_clear()
+        .output()
+        .unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    // Nothing was asked, or nothing is defined.
+    if answer == serde_json::json!({}) {
+        return Ok(BTreeMap::new());
+    }
+    let Some(found) = answer.pointer("/result/0/expressions/0/value").and_then(Value::as_object) else {
+        let error = answer.pointer("/errors/0").cloned().unwrap_or_default();
+        return Err(format!("{} at {}", error["message"], error["location"]));
+    };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let texts = |value: &Value| value.as_array().unwrap().iter().map(text).collect();
+    Ok(found.iter().map(|(key, value)| (key.clone(), texts(value))).collect())
+}
+
+/// What kaudit finds for each input of one case.
+fn by_kaudit(case: &Case, index: usize, version: Version) -> Vec<Found> {
+    let root = tempfile::tempdir().unwrap();
+    for (number, text) in case.modules(index, version).unwrap_or_default().iter().enumerate() {
+        fs::write(root.path().join(format!("case_{number}.rego")), text).unwrap();
+    }
+    let policies = match PolicySet::load(&[root.path().to_owned()]) {
+        Ok(policies) => Arc::new(policies),
+        Err(why) => return case.inputs.iter().map(|_| Err(why.to_string())).collect(),
+    };
+    case.inputs.iter().map(|input| found(&policies, input)).collect()
+}
+
+fn found(policies: &Arc<PolicySet>, input: &Value) -> Found {
+    let verdict = judge(policies, object(input));
+    match verdict.results.iter().find(|finding| finding.outcome == Outcome::Error) {
+        Some(failed) => Err(failed.message.to_string()),
+        None => Ok(verdict.results.iter().map(|finding| finding.message.to_string()).collect()),
+    }
+}
+
+/// Returns what differs between the two.
+fn differences(cases: &[Case], version: Version) -> Vec<String> {
+    let opa = match by_opa(cases, version) {
+        Ok(opa) => opa,
+        Err(all) => {
+            // Which of them is not for `opa`?
+            let alone = |index: usize| {
+                by_opa(&cases[index..=index], version).err().map(|why| format!("{}: opa: {why}", cases[index].note))
+            };
+            let blamed: Vec<String> = (0..cases.len()).filter_map(alone).collect();
+            return if blamed.is_empty() { vec![all] } else { blamed };
+        }
+    };
+    let mut differences = Vec::new();
+    for (index, case) in cases.iter().enumerate().filter(|(index, case)| case.modules(*index, version).is_some()) {
+        for (number, kaudit) in by_kaudit(case, index, version).into_iter().enumerate() {
+            let opa = opa.get(&format!("{index}/{number}")).cloned().unwrap_or_default();
+            if kaudit.as_ref() != Ok(&opa) {
+                let input = &case.inputs[number];
+                differences.push(format!("{version:?} {}: {input}\n  opa    {opa:?}\n  kaudit {kaudit:?}", case.note));
+            }
+        }
+    }
+    differences
+}
+
+#[test]
+fn kaudit_finds_what_opa_finds() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let directory = std::env::var("FIDELITY_CASES").unwrap_or_else(|_| "tests/policy/fidelity".to_owned());
+    let mut cases: Vec<Case> = Vec::new();
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)).unwrap() {
+        let path = entry.unwrap().path();
+        let read: Vec<Case> = serde_saphyr::from_str(&fs::read_to_string(&path).unwrap())
+            .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        cases.extend(read);
+    }
+    assert!(!cases.is_empty(), "no cases");
+    let differences: Vec<String> =
+        [Version::V0, Version::V1].into_iter().flat_map(|version| differences(&cases, version)).collect();
+    assert!(
+        differences.is_empty(),
+        "{} differences in {} cases\n{}",
+        differences.len(),
+        cases.len(),
+        differences.join("\n")
+    );
+}
