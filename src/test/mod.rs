@@ -8,6 +8,7 @@ mod explain;
 pub mod output;
 mod rego;
 mod show;
+mod suite;
 
 use std::{
     num::NonZero,
@@ -23,10 +24,10 @@ use serde::Serialize;
 use tracing::warn;
 
 pub use self::coverage::{Coverage, FileCoverage};
-use self::{coverage::Covered, rego::RegoTests};
+use self::{coverage::Covered, rego::RegoTests, suite::SuiteTests};
 use crate::{
     cli,
-    policy::{Limits, tested},
+    policy::{Limits, LoadError, Problem, tested},
 };
 
 /// Evaluation walks the syntax tree by recursion; twice of what [`Limits::stack`] allows, and room for the rest.
@@ -228,6 +229,24 @@ impl Filter {
         Ok(Self { parts: parts.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
+    /// Whether a test of a suite is to be run, whatever its cases.
+    fn takes_test(&self, test: &str) -> bool {
+        match &self.parts[..] {
+            [] => true,
+            [regex] => regex.is_match(test),
+            [test_regex, case_regex, ..] => case_regex.as_str().is_empty() && test_regex.is_match(test),
+        }
+    }
+
+    /// Whether a case of a suite is to be run.
+    fn takes_case(&self, test: &str, case: &str) -> bool {
+        match &self.parts[..] {
+            [] => true,
+            [regex] => regex.is_match(test) || regex.is_match(case),
+            [test_regex, case_regex, ..] => test_regex.is_match(test) && case_regex.is_match(case),
+        }
+    }
+
     /// Whether a rule is to be run, by its full name.
     fn takes_rule(&self, name: &str) -> bool {
         match &self.parts[..] {
@@ -246,15 +265,22 @@ impl Filter {
 pub fn run(options: &cli::Test) -> anyhow::Result<u8> {
     let limits = Limits { evaluation: options.timeout, ..Limits::default() };
     let tested = tested::load(&options.paths, &limits)?;
-    tested.problems.iter().for_each(|problem| warn!("{problem}"));
     let filter = options.run.clone().unwrap_or_default();
+    let mut problems = tested.problems.clone();
+    let suites = SuiteTests::find(&tested.others, &filter, &mut problems);
+    if problems.iter().any(Problem::is_refusal) {
+        return Err(LoadError::new(problems).into());
+    }
+    problems.iter().for_each(|problem| warn!("{problem}"));
     let rego = RegoTests::find(&tested, &filter);
-    if rego.len() == 0 {
+    let count = rego.len() + suites.len();
+    if count == 0 {
         bail!(nothing_to_run(options));
     }
     let covers = options.coverage || options.threshold.is_some();
-    let (results, covered) = side_by_side(rego.len(), |index, covered| {
-        rego.run(index, &limits, covers.then_some(covered))
+    let (results, covered) = side_by_side(count, |index, covered| match index.checked_sub(rego.len()) {
+        None => rego.run(index, &limits, covers.then_some(covered)),
+        Some(index) => suites.run(index, &limits),
     })?;
     let run = TestRun {
         results,
