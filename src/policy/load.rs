@@ -78,12 +78,14 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     }
     // Stable: the Constraints of one kind stay in order.
     policies.sort_by(|a, b| a.name.cmp(&b.name));
-    if policies.is_empty() && !problems.iter().any(Problem::is_refusal) {
+    // A test may be about a Constraint that has nothing to say there.
+    let nothing = policies.is_empty() && point == EnforcementPoint::Audit;
+    if nothing && !problems.iter().any(Problem::is_refusal) {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
-    if policies.is_empty() {
+    if nothing {
         return Err(LoadError::new(problems));
     }
     let constraints = Arc::new(Index::new(&units));

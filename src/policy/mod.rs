@@ -48,12 +48,13 @@ pub use self::{
 };
 use self::{gatekeeper::EnforcementPoint, unit::Unit};
 use crate::{
+    inventory::Inventory,
     object::Kind,
     verdict::{Digest, Outcome, Source},
 };
 
 /// Everything that was loaded from the policy paths.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PolicySet {
     /// What it was loaded from.
     pub digest: Digest,
@@ -238,6 +239,15 @@ impl PolicySet {
     /// Returns what the verdict on an object of this kind depends on beside the object.
     pub fn dependencies(&self, _kind: &Kind) -> Dependencies {
         self.policies.iter().fold(Dependencies::default(), |all, policy| all | policy.depends)
+    }
+
+    /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded.
+    ///
+    /// # Errors
+    /// When the evaluator cannot take the objects.
+    pub fn with_inventory(&self, inventory: &Inventory) -> anyhow::Result<Self> {
+        let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect::<anyhow::Result<_>>()?;
+        Ok(Self { units, ..self.clone() })
     }
 
     /// Returns how many rules judge each object.

@@ -1,6 +1,7 @@
 //! A unit: modules that are evaluated together, with one engine, and the rules of them that judge.
 
 use std::{
+    collections::BTreeMap,
     fmt::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -18,7 +19,7 @@ use super::{
     parse::{Told, told},
     references::Path,
 };
-use crate::verdict::Source;
+use crate::{inventory::Inventory, verdict::Source};
 
 /// The package of the generated rules. Nobody's policy is called that.
 pub(crate) const GENERATED: &str = "kaudit_generated";
@@ -156,6 +157,15 @@ impl Unit {
     /// Whether its rules are asked about every object; those of a template are by its Constraints.
     pub(crate) fn asks_everything(&self) -> bool {
         self.constraints.is_empty() && !self.groups.is_empty()
+    }
+
+    /// Returns the unit with these objects to look up.
+    pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Result<Self> {
+        let mut engine = self.engine.clone();
+        let name = "inventory";
+        engine.add_data(Value::from(BTreeMap::from([(Value::from(name), inventory.document(name).clone())])))?;
+        prepare(&mut engine)?;
+        Ok(Self { engine, ..self.clone() })
     }
 
     /// An engine of its own, to be asked what no rule that judges asks.
