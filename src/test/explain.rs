@@ -7,6 +7,7 @@
 
 use std::{
     collections::BTreeSet,
+    fmt::Write as _,
     time::{Duration, Instant},
 };
 
@@ -104,7 +105,7 @@ impl<'a> Explainer<'a> {
             RuleHead::Set { .. } => None,
         };
         if bodies.is_empty() {
-            return self.value(Vec::new(), &assigned?.value);
+            return self.value(&[], &assigned?.value);
         }
         let pieces = self.pieces();
         let mut first = None;
@@ -124,7 +125,12 @@ impl<'a> Explainer<'a> {
             match found {
                 Some(found) => first = first.or(Some(found)),
                 // The body holds, so its value is what is wrong.
-                None => return self.value(way, &body.assign.as_ref().or(assigned)?.value).or(first),
+                None => {
+                    let value = &body.assign.as_ref().or(assigned)?.value;
+                    let (way, value) =
+                        assignment(&body.query, value).map_or((&way[..], &**value), |(at, value)| (&way[..at], value));
+                    return self.value(way, value).or(first);
+                }
             }
         }
         first
@@ -159,8 +165,9 @@ impl<'a> Explainer<'a> {
     /// Finds the first statement behind which there is nothing any more.
     fn query(&self, before: &[String], query: &Query, way: &[String]) -> Option<Explanation> {
         let all: Way = before.iter().chain(way).cloned().collect();
-        let questions: Vec<String> =
-            (1..=way.len()).map(|count| format!("count([1 | {}])", joined(&all[..before.len() + count], "true"))).collect();
+        let questions: Vec<String> = (1..=way.len())
+            .map(|count| format!("count([1 | {}])", joined(&all[..before.len() + count], "true")))
+            .collect();
         let counts = self.ask(&questions);
         // What cannot be asked for by itself needs a statement behind it; it is passed over.
         let last = counts.iter().position(|count| *count == Some(Value::from(0_u64)))?;
@@ -183,7 +190,7 @@ impl<'a> Explainer<'a> {
         let fails = format!("count([1 | {}]) == 0", joined(&way, "true"));
         let before: Way = passed.iter().cloned().chain([one, fails]).collect();
         let mut found = self.query(&before, query, &way)?;
-        let of_every = names.iter().filter(|name| **name != "_").map(|name| (*name).to_owned()).collect();
+        let of_every: Vec<String> = names.iter().filter(|name| **name != "_").map(|name| (*name).to_owned()).collect();
         self.name(&before, &of_every, "", &mut found.values);
         Some(found)
     }
@@ -192,12 +199,7 @@ impl<'a> Explainer<'a> {
     fn statement(&self, passed: &[String], statement: &LiteralStmt, ways: u64) -> Explanation {
         let pieces = self.pieces();
         let with = match statement.with_mods.first() {
-            Some(first) => {
-                let whole = pieces.span(&statement.span);
-                let from = first.span.start.saturating_sub(statement.span.start) as usize;
-                let from = whole.find(" with ").map_or(from, |at| at.min(from));
-                whole.get(from..).unwrap_or_default().to_owned()
-            }
+            Some(first) => format!(" {}", pieces.between(first.span.start, statement.span.end)),
             None => String::new(),
         };
         let mut parts = Vec::new();
@@ -238,47 +240,47 @@ impl<'a> Explainer<'a> {
         if ways > 1 {
             reason = format!("{reason} in all {ways} ways to get there; the first has");
         }
-        self.explanation(statement.span.line, pieces.span(&statement.span), reason, values)
+        self.explanation(passed, statement.span.line, pieces.span(&statement.span), reason, values)
     }
 
     /// Explains a value that is not true.
-    fn value(&self, passed: Way, expr: &Expr) -> Option<Explanation> {
+    fn value(&self, passed: &[String], expr: &Expr) -> Option<Explanation> {
         let pieces = self.pieces();
         let mut parts = Vec::new();
+        // The whole of it is in the reason.
         inner(&pieces, expr, &mut parts);
         let mut values = Vec::new();
-        self.name(&passed, &parts, "", &mut values);
-        let reason = match self.ask_value(&passed, pieces.expr(expr), "") {
+        self.name(passed, &parts, "", &mut values);
+        let reason = match self.ask_value(passed, pieces.expr(expr), "") {
             Some(value) => format!("is {}", show::value(&value)),
             None => "is undefined".to_owned(),
         };
-        Some(self.explanation(expr.span().line, pieces.expr(expr), reason, values))
+        Some(self.explanation(passed, expr.span().line, pieces.expr(expr), reason, values))
     }
 
-    /// Shows what the user wrote where it stands on one line; what the evaluator was given may differ.
-    fn explanation(&self, line: u32, given: &str, reason: String, values: Vec<Named>) -> Explanation {
-        let written = self.written.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default().trim();
-        let code = if given.lines().count() > 1 || !self.is_alone(line) { given } else { written };
-        Explanation { file: self.file.to_owned(), line, reason, code: show::code(code), values }
-    }
-
-    /// Whether a line holds nothing but one statement, as far as its brackets tell.
-    fn is_alone(&self, line: u32) -> bool {
-        let on_line = |token: &&Token| token.1.line == line;
-        let mut open = 0_i32;
-        for token in self.tokens.iter().filter(on_line) {
-            match guard::text(token) {
-                "(" | "[" | "{" | "set(" => open += 1,
-                ")" | "]" | "}" => open -= 1,
-                ";" | "if" | ":=" if guard::text(token) != ":=" => return false,
-                _ => {}
+    /// Shows the lines as the user wrote them; what the evaluator was given may differ.
+    fn explanation(
+        &self,
+        passed: &[String],
+        line: u32,
+        given: &str,
+        reason: String,
+        mut values: Vec<Named>,
+    ) -> Explanation {
+        let (first, count) = (line.saturating_sub(1) as usize, given.lines().count().max(1));
+        let written = self.written.lines().skip(first).take(count).collect::<Vec<_>>().join(" ");
+        values.retain_mut(|named| match show::as_written(&named.name, &written, passed) {
+            Some(name) => {
+                named.name = name;
+                true
             }
-        }
-        open == 0
+            None => false,
+        });
+        Explanation { file: self.file.to_owned(), line, reason, code: show::code(&written), values }
     }
 
     /// Adds the values of some parts.
-    fn name(&self, passed: &[String], parts: &Vec<String>, with: &str, values: &mut Vec<Named>) {
+    fn name(&self, passed: &[String], parts: &[String], with: &str, values: &mut Vec<Named>) {
         let mut names: Vec<&String> = Vec::new();
         for part in parts {
             if !names.contains(&part) && names.len() < PARTS {
@@ -289,9 +291,8 @@ impl<'a> Explainer<'a> {
         for (name, answer) in names.iter().zip(self.ask(&questions)) {
             let Some(Value::Array(answer)) = answer else { continue };
             let value = answer.first().map_or_else(|| "undefined".to_owned(), show::value);
-            let name = show::code(name);
-            if !values.iter().any(|known| known.name == name) {
-                values.push(Named { name, value });
+            if !values.iter().any(|known| known.name == **name) {
+                values.push(Named { name: (*name).clone(), value });
             }
         }
     }
@@ -312,7 +313,8 @@ impl<'a> Explainer<'a> {
                 let ask = |(index, rule): (usize, &Ref<Rule>)| {
                     let data = caught(|| engine.eval_rule_in_module(&probes, rule, false)).ok()?;
                     let package = self.package.iter().fold(data, |value, key| value[key.as_str()].clone());
-                    Some(package[format!("{PROBE}_{index}").as_str()].clone()).filter(|value| *value != Value::Undefined)
+                    Some(package[format!("{PROBE}_{index}").as_str()].clone())
+                        .filter(|value| *value != Value::Undefined)
                 };
                 rules.iter().enumerate().map(ask).collect()
             }
@@ -328,7 +330,7 @@ impl<'a> Explainer<'a> {
         let first = self.module.policy.iter().map(|rule| rule.span()).min_by_key(|span| span.start)?;
         let mut text = self.pieces().before(first).to_owned();
         for (index, question) in questions.iter().enumerate() {
-            text.push_str(&format!("\n{PROBE}_{index} := {question}\n"));
+            let _ = write!(text, "\n{PROBE}_{index} := {question}\n");
         }
         let source = Source::from_contents(PROBE.to_owned(), text.clone()).ok()?;
         let limits = Limits::default();
@@ -362,6 +364,20 @@ fn joined(way: &[String], last: &str) -> String {
 /// Returns the statements of a body as source.
 fn ways(pieces: &Pieces<'_>, query: &Query) -> Way {
     query.stmts.iter().map(|statement| pieces.span(&statement.span).to_owned()).collect()
+}
+
+/// Returns the last statement that assigns what an expression names, and what it assigns.
+fn assignment<'e>(query: &'e Query, expr: &Expr) -> Option<(usize, &'e Expr)> {
+    let Expr::Var { span: name, .. } = expr else { return None };
+    query.stmts.iter().enumerate().rev().find_map(|(index, statement)| match &statement.literal {
+        Literal::Expr { expr, .. } => match &**expr {
+            Expr::AssignExpr { lhs, rhs, .. } if matches!(&**lhs, Expr::Var { span, .. } if span.text() == name.text()) => {
+                Some((index, &**rhs))
+            }
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 /// Collects the variables of an expression.

@@ -166,7 +166,7 @@ impl TestRun {
     pub fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         for result in &self.results {
-            if result.cases.is_empty() || matches!(result.outcome, Outcome::Error | Outcome::Skip) {
+            if result.cases.is_empty() {
                 summary.add(result.outcome);
             } else {
                 summary.cases(&result.cases);
@@ -282,11 +282,8 @@ pub fn run(options: &cli::Test) -> anyhow::Result<u8> {
         None => rego.run(index, &limits, covers.then_some(covered)),
         Some(index) => suites.run(index, &limits),
     })?;
-    let run = TestRun {
-        results,
-        coverage: covers.then(|| Coverage::new(&tested, &covered)),
-        threshold: options.threshold,
-    };
+    let run =
+        TestRun { results, coverage: covers.then(|| Coverage::new(&tested, &covered)), threshold: options.threshold };
     output::write(&run, options)?;
     Ok(run.exit_code())
 }
@@ -320,7 +317,8 @@ fn side_by_side(
     };
     thread::scope(|scope| {
         let start = |_| thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-        let started = (0..threads).map(start).collect::<Result<Vec<_>, _>>().context("starting threads for the tests")?;
+        let started =
+            (0..threads).map(start).collect::<Result<Vec<_>, _>>().context("starting threads for the tests")?;
         let mut results = Vec::with_capacity(count);
         let mut covered = Covered::default();
         for thread in started {

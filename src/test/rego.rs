@@ -198,7 +198,11 @@ fn dotted(first: &str, rest: &[String]) -> String {
             && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
     rest.iter().fold(first.to_owned(), |text, key| {
-        if plain(key) { format!("{text}.{key}") } else { format!("{text}[{}]", show::literal(&Value::from(key.as_str()))) }
+        if plain(key) {
+            format!("{text}.{key}")
+        } else {
+            format!("{text}[{}]", show::literal(&Value::from(key.as_str())))
+        }
     })
 }
 
@@ -212,6 +216,7 @@ fn constant(value: &Expr) -> Value {
 /// Returns what there is to say of a value that is none for a test.
 fn wrong_value(shape: Shape, value: &Value) -> String {
     match (shape, value) {
+        (Shape::Default, _) => "its default is not true, and a default is a test of its own".to_owned(),
         (_, Value::Undefined | Value::Bool(false)) => String::new(),
         (Shape::Set, _) => "it is a set, and a test must be true; cases are written test_x[name] if { … }".to_owned(),
         _ => format!("its value must be true, and is {}", show::value(value)),
@@ -233,7 +238,9 @@ fn told(failure: &Failure, limits: &Limits) -> String {
 /// Takes the place off a line that `print` wrote: regorus puts it in front, OPA does not.
 fn printed(line: &str) -> String {
     let place = line.split_once(": ").filter(|(place, _)| {
-        place.rsplit_once(':').is_some_and(|(_, line)| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit()))
+        place
+            .rsplit_once(':')
+            .is_some_and(|(_, line)| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit()))
     });
     place.map_or(line, |(_, text)| text).trim_end().to_owned()
 }

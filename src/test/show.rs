@@ -1,7 +1,8 @@
 //! Values and source as they are shown: values as Rego writes them, source on one line.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::LazyLock};
 
+use regex::{Captures, Regex};
 use regorus::{
     Value,
     unstable::{Expr, Span, Token},
@@ -68,12 +69,7 @@ fn write(value: &Value, text: &mut String, enough: usize) {
     }
 }
 
-fn list<'v>(
-    items: impl Iterator<Item = &'v Value>,
-    (open, close): (char, char),
-    text: &mut String,
-    enough: usize,
-) {
+fn list<'v>(items: impl Iterator<Item = &'v Value>, (open, close): (char, char), text: &mut String, enough: usize) {
     text.push(open);
     for (index, item) in items.enumerate() {
         if text.len() > enough {
@@ -83,6 +79,40 @@ fn list<'v>(
         write(item, text, enough);
     }
     text.push(close);
+}
+
+/// Returns a piece of source as the user wrote it: the evaluator gets full names for imports, and new names for variables
+/// that shadow others or hold what was taken out of a statement; `statements` assign these. `None` if that fails.
+pub(super) fn as_written(piece: &str, written: &str, statements: &[String]) -> Option<String> {
+    static NAMES: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"\b(?:data(?:\.\w+)+|([A-Za-z_]\w*?)__\d+\b)").ok());
+    let mut made_up = false;
+    let shorter = |captures: &Captures<'_>| {
+        let whole = &captures[0];
+        if written.contains(whole) {
+            return whole.to_owned();
+        }
+        let Some(base) = captures.get(1).map(|base| base.as_str()) else {
+            let short = whole.match_indices('.').map(|(at, _)| &whole[at + 1..]).find(|short| written.contains(short));
+            return short.unwrap_or(whole).to_owned();
+        };
+        let value = statements.iter().find_map(|statement| statement.strip_prefix(whole)?.strip_prefix(" := "));
+        match value.and_then(|value| as_written(value, written, &[])) {
+            _ if mentions(written, base) => base.to_owned(),
+            Some(value) => value,
+            None => {
+                made_up = true;
+                String::new()
+            }
+        }
+    };
+    let text = NAMES.as_ref().map_or_else(|| piece.to_owned(), |names| names.replace_all(piece, shorter).into_owned());
+    (!made_up).then(|| code(&text))
+}
+
+/// Whether a name stands in a text as a word.
+fn mentions(text: &str, name: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
 }
 
 /// The text of one module, piece by piece.
@@ -121,7 +151,8 @@ impl<'a> Pieces<'a> {
         self.tokens.iter().filter(inside).any(|token| token.1.text() == name)
     }
 
-    fn between(&self, start: u32, end: u32) -> &'a str {
+    /// Returns what stands between two places, with the brackets that belong to it.
+    pub(super) fn between(&self, start: u32, end: u32) -> &'a str {
         let mut first = self.tokens.partition_point(|token| token.1.start < start);
         let mut behind = self.tokens.partition_point(|token| guard::begin(token) < end.max(start + 1));
         let (mut open, mut missing) = (0_usize, 0_usize);
@@ -149,7 +180,8 @@ impl<'a> Pieces<'a> {
             }
             behind += 1;
         }
-        let (Some(first), Some(last)) = (self.tokens.get(first), behind.checked_sub(1).and_then(|at| self.tokens.get(at)))
+        let (Some(first), Some(last)) =
+            (self.tokens.get(first), behind.checked_sub(1).and_then(|at| self.tokens.get(at)))
         else {
             return "";
         };
@@ -193,6 +225,21 @@ fn bounds(expr: &Expr, start: &mut u32, end: &mut u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_those_of_the_user() {
+        let written = "not a.ok(x) with input as y";
+        for (piece, want) in [
+            ("data.lib.a.ok(x__2)", Some("a.ok(x)")),
+            ("x", Some("x")),
+            ("data.lib.b", Some("data.lib.b")),
+            ("value__1", None),
+            ("f(taken__1)", Some("f(data.lib.a.list)")),
+        ] {
+            let hoisted = ["taken__1 := data.lib.a.list".to_owned()];
+            assert_eq!(as_written(piece, written, &hoisted).as_deref(), want, "{piece}");
+        }
+    }
 
     #[test]
     fn values_are_written_as_rego() {

@@ -10,6 +10,7 @@ use insta_cmd::assert_cmd_snapshot;
 
 mod check;
 mod policies;
+mod test;
 
 /// Returns `kaudit` in `folder`, with nothing of the environment that could change what it says.
 fn kaudit(folder: &Path, arguments: &[&str]) -> Command {
@@ -23,6 +24,7 @@ fn help_and_version_are_no_errors() {
     let folder = tempfile::tempdir().unwrap();
     assert_cmd_snapshot!("help", kaudit(folder.path(), &["--help"]));
     assert_cmd_snapshot!("help_check", kaudit(folder.path(), &["check", "--help"]));
+    assert_cmd_snapshot!("help_test", kaudit(folder.path(), &["test", "--help"]));
     assert_cmd_snapshot!("help_policies", kaudit(folder.path(), &["policies", "--help"]));
     let version = kaudit(folder.path(), &["--version"]).output().unwrap();
     assert!(version.status.success());

@@ -34,7 +34,7 @@ fn add(suite: &mut TestSuite, result: &TestResult, times: bool) {
         }
         suite.add_test_case(case);
     };
-    if result.cases.is_empty() || matches!(result.outcome, Outcome::Error | Outcome::Skip) {
+    if result.cases.is_empty() {
         add(&result.name, result.outcome, &result.message, result.explanation.as_ref(), &result.output);
         return;
     }

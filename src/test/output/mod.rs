@@ -39,7 +39,11 @@ pub(super) fn write(run: &TestRun, options: &cli::Test) -> anyhow::Result<()> {
 fn leaves<'c>(cases: &'c [Case], names: &mut Vec<&'c str>, visit: &mut dyn FnMut(&[&'c str], &'c Case)) {
     for case in cases {
         names.push(&case.name);
-        if case.cases.is_empty() { visit(names, case) } else { leaves(&case.cases, names, visit) }
+        if case.cases.is_empty() {
+            visit(names, case)
+        } else {
+            leaves(&case.cases, names, visit)
+        }
         names.pop();
     }
 }

@@ -27,8 +27,7 @@ pub(super) fn render(run: &TestRun, verbose: bool, out: &mut dyn io::Write) -> a
         writeln!(out, "{LINE}")?;
     }
     let summary = run.summary();
-    let counts =
-        [("PASS", summary.pass), ("FAIL", summary.fail), ("SKIPPED", summary.skip), ("ERROR", summary.error)];
+    let counts = [("PASS", summary.pass), ("FAIL", summary.fail), ("SKIPPED", summary.skip), ("ERROR", summary.error)];
     for (word, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         writeln!(out, "{word}: {count}/{}", summary.total)?;
     }
@@ -98,12 +97,7 @@ pub(super) fn headline(explanation: &Explanation) -> String {
     format!("{file}:{line}: {code} {reason}")
 }
 
-fn reasons(
-    message: &str,
-    explanation: Option<&Explanation>,
-    indent: &str,
-    out: &mut dyn io::Write,
-) -> io::Result<()> {
+fn reasons(message: &str, explanation: Option<&Explanation>, indent: &str, out: &mut dyn io::Write) -> io::Result<()> {
     for line in message.lines() {
         writeln!(out, "{indent}{line}")?;
     }

@@ -34,7 +34,10 @@ impl Assertion {
         let message = node.get("message").text().map(|pattern| {
             Regex::new(pattern).map_err(|why| {
                 let reason = why.to_string();
-                format!("the message of an assertion is no regular expression: {}", reason.lines().last().unwrap_or(&reason))
+                format!(
+                    "the message of an assertion is no regular expression: {}",
+                    reason.lines().last().unwrap_or(&reason)
+                )
             })
         });
         Ok(Self { count, message: message.transpose()? })
@@ -50,7 +53,8 @@ impl Assertion {
             Count::Exactly(want) if found != want => format!("exactly {want}"),
             _ => return None,
         };
-        let containing = self.message.as_ref().map(|regex| format!(" containing {:?}", regex.as_str())).unwrap_or_default();
+        let containing =
+            self.message.as_ref().map(|regex| format!(" containing {:?}", regex.as_str())).unwrap_or_default();
         let mut text = format!("unexpected number of violations: got {found} violations{containing} but want {want}");
         text.push_str(if messages.is_empty() { "; there are none" } else { "; all messages:" });
         for message in messages {

@@ -71,14 +71,26 @@ pub(super) fn single(path: &Path) -> Result<Node, String> {
     }
 }
 
-/// Returns the kind of the Constraints of a template.
-pub(super) fn kind_of_template(path: &Path) -> Option<String> {
-    single(path).ok()?.at(&["spec", "crd", "spec", "names", "kind"]).text().map(str::to_owned)
+/// Makes sure that a template and a Constraint of its kind are what they are given for. gator takes nothing else either,
+/// whatever a test expects.
+pub(super) fn check_pair(template: &Path, constraint: &Path) -> Result<(), String> {
+    let (node, given) = (single(template)?, single(constraint)?);
+    if (group(&node), node.get("kind").text()) != ("templates.gatekeeper.sh", Some("ConstraintTemplate")) {
+        return Err(format!("{}: is no ConstraintTemplate", template.display()));
+    }
+    let kind = node.at(&["spec", "crd", "spec", "names", "kind"]).text();
+    if group(&given) != "constraints.gatekeeper.sh" {
+        return Err(format!("{}: is no Constraint", constraint.display()));
+    }
+    if given.get("kind").text() != kind {
+        let (given, kind) = (given.get("kind").text().unwrap_or_default(), kind.unwrap_or_default());
+        return Err(format!("{}: is a {given}, and the template is for {kind}", constraint.display()));
+    }
+    Ok(())
 }
 
-/// Returns the kind of a single object.
-pub(super) fn kind_of(path: &Path) -> Option<String> {
-    single(path).ok()?.get("kind").text().map(str::to_owned)
+fn group(node: &Node) -> &str {
+    node.get("apiVersion").text().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group)
 }
 
 /// Makes an object of a document.
@@ -96,8 +108,7 @@ pub(super) fn object(node: &Node) -> Result<(Object, Value), String> {
 
 /// Whether a document is a review and not an object.
 pub(super) fn is_review(node: &Node) -> bool {
-    let version = node.get("apiVersion").text().unwrap_or_default();
-    node.get("kind").text() == Some("AdmissionReview") && version.split('/').next() == Some("admission.k8s.io")
+    (group(node), node.get("kind").text()) == ("admission.k8s.io", Some("AdmissionReview"))
 }
 
 /// Checks that a review says nothing that no API server would.
