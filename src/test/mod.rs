@@ -222,11 +222,7 @@ impl Filter {
         if parts.len() > 2 {
             return Err("at most one // may stand in it, between the test and the case".into());
         }
-        let compile = |part: &&str| {
-            let reason = |why: regex::Error| why.to_string().lines().last().unwrap_or_default().to_owned();
-            Regex::new(part).map_err(|why| reason(why).trim_start_matches("error: ").to_owned())
-        };
-        Ok(Self { parts: parts.iter().map(compile).collect::<Result<_, _>>()? })
+        Ok(Self { parts: parts.into_iter().map(compile).collect::<Result<_, _>>()? })
     }
 
     /// Whether a test of a suite is to be run, whatever its cases.
@@ -256,6 +252,15 @@ impl Filter {
             _ => false,
         }
     }
+}
+
+/// Reads a regular expression of a user.
+///
+/// # Errors
+/// Returns what is wrong with it, without the pattern.
+fn compile(pattern: &str) -> Result<Regex, String> {
+    let reason = |text: &str| text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    Regex::new(pattern).map_err(|why| reason(&why.to_string()))
 }
 
 /// Runs `kaudit test`; returns the exit code.

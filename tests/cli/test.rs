@@ -7,7 +7,7 @@ use insta_cmd::assert_cmd_snapshot;
 use crate::kaudit;
 
 /// Writes files into a new folder.
-fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+pub(crate) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         let path = folder.path().join(name);
@@ -18,7 +18,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 /// `kaudit test` with time enough for a busy machine.
-fn test(folder: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn test(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = kaudit(folder, &["test", "--timeout", "60s"]);
     command.args(arguments);
     command
@@ -31,7 +31,7 @@ fn without_times(command: &mut Command) -> String {
     times.replace_all(&written, "(TIME)").into_owned()
 }
 
-const POLICY: &str = r#"package shop
+pub(crate) const POLICY: &str = r#"package shop
 
 import data.lib.names
 
@@ -54,12 +54,16 @@ allowed if {
 }
 "#;
 
-const LIBRARY: &str = "package lib.names\n\nhas(object) if object.name != \"\"\n";
+pub(crate) const LIBRARY: &str = "package lib.names\n\nhas(object) if object.name != \"\"\n";
 
-const TEAMS: &str = "- name: red\n- name: blue\n";
+pub(crate) const TEAMS: &str = "- name: red\n- name: blue\n";
+
+/// Version 0, and not in a file of tests.
+pub(crate) const OLD: &str = "package old\n\ndeny[msg] { input.x; msg := \"x\" }\n\ntest_deny { count(deny) == 1 with input as {\"x\": true} }\n\n\
+                test_keys[\"a\"] { true }\n\ntest_table[\"a\"] = true { true }\n\ntest_both { false } { 1 > 2 }\n";
 
 /// Tests of which each fails in a way of its own.
-const FAILING: &str = r#"package shop_test
+pub(crate) const FAILING: &str = r#"package shop_test
 
 import data.lib.names
 import data.shop
@@ -79,8 +83,8 @@ test_undefined_rule if {
 }
 
 test_undefined_field if {
-	x := big.labels.app
-	x == "web"
+	labels := input.labels with input as big
+	labels.app == "web"
 }
 
 test_negation if not names.has(big)
@@ -146,7 +150,7 @@ test_contains if "x" in [names | some names in [big.name]]
 test_arithmetic if (big.replicas - 1) * 2 == shop.limit
 "#;
 
-const TABLES: &str = r#"package table_test
+pub(crate) const TABLES: &str = r#"package table_test
 
 import data.shop
 
@@ -176,7 +180,7 @@ test_no_case[name] if {
 }
 "#;
 
-fn policies(tests: &[(&'static str, &'static str)]) -> tempfile::TempDir {
+pub(crate) fn policies(tests: &[(&'static str, &'static str)]) -> tempfile::TempDir {
     let rest =
         [("policies/shop.rego", POLICY), ("policies/lib/names.rego", LIBRARY), ("policies/teams/data.yaml", TEAMS)];
     let files: Vec<_> = rest.into_iter().chain(tests.iter().copied()).collect();
@@ -204,9 +208,7 @@ fn tables_have_cases() {
 
 #[test]
 fn version_0_is_understood_in_any_file() {
-    let rego = "package old\n\ndeny[msg] { input.x; msg := \"x\" }\n\ntest_deny { count(deny) == 1 with input as {\"x\": true} }\n\n\
-                test_keys[\"a\"] { true }\n\ntest_table[\"a\"] = true { true }\n\ntest_both { false } { 1 > 2 }\n";
-    let folder = folder(&[("policies/old.rego", rego)]);
+    let folder = folder(&[("policies/old.rego", OLD)]);
     assert_cmd_snapshot!("test_version_0", test(folder.path(), &[]));
 }
 
@@ -301,7 +303,7 @@ const NO_OLD: &str = "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nre
 const ODD_REVIEW: &str = "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest:\n  operatoin: CREATE\n  object:\n    \
                           apiVersion: v1\n    kind: Pod\n    metadata: {name: a}\n";
 
-const SUITE: &str = r#"apiVersion: test.gatekeeper.sh/v1alpha1
+pub(crate) const SUITE: &str = r#"apiVersion: test.gatekeeper.sh/v1alpha1
 kind: Suite
 tests:
   - name: labels
@@ -324,7 +326,7 @@ tests:
   - {name: left out, skip: true}
 "#;
 
-const FAILING_SUITE: &str = r#"apiVersion: test.gatekeeper.sh/v1alpha1
+pub(crate) const FAILING_SUITE: &str = r#"apiVersion: test.gatekeeper.sh/v1alpha1
 kind: Suite
 tests:
   - name: assertions
@@ -362,7 +364,7 @@ tests:
   - {name: expansion left out, expansion: samples/expansion.yaml, skip: true}
 "#;
 
-fn suite(name: &'static str, text: &'static str) -> tempfile::TempDir {
+pub(crate) fn suite(name: &str, text: &str) -> tempfile::TempDir {
     folder(&[
         ("labels/template.yaml", TEMPLATE),
         ("labels/samples/constraint.yaml", CONSTRAINT),

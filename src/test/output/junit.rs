@@ -68,6 +68,6 @@ fn status(outcome: Outcome, message: &str, explanation: Option<&Explanation>, pl
     for named in explanation.iter().flat_map(|explanation| &explanation.values) {
         let _ = write!(description, "\n{} = {}", named.name, named.value);
     }
-    status.set_message(first).set_description(description);
+    status.set_message(first.lines().next().unwrap_or_default()).set_description(description);
     status
 }

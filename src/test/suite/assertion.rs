@@ -2,7 +2,10 @@
 
 use regex::Regex;
 
-use crate::policy::gatekeeper::document::{Content, Node};
+use crate::{
+    policy::gatekeeper::document::{Content, Node},
+    test::compile,
+};
 
 /// One claim.
 pub(super) struct Assertion {
@@ -31,16 +34,9 @@ impl Assertion {
             _ => None,
         };
         let count = count.ok_or("violations of an assertion must be yes, no or a number from 0 on")?;
-        let message = node.get("message").text().map(|pattern| {
-            Regex::new(pattern).map_err(|why| {
-                let reason = why.to_string();
-                format!(
-                    "the message of an assertion is no regular expression: {}",
-                    reason.lines().last().unwrap_or(&reason)
-                )
-            })
-        });
-        Ok(Self { count, message: message.transpose()? })
+        let message = node.get("message").text().map(compile).transpose();
+        let message = message.map_err(|why| format!("the message of an assertion is no regular expression: {why}"))?;
+        Ok(Self { count, message })
     }
 
     /// Returns why the claim is not so, in gator's words; `None` if it is.
