@@ -8,6 +8,7 @@ use super::{
     Limits,
     data::Data,
     files::{self, File, Form},
+    gatekeeper::Library,
     load::{self, Purpose},
     lost::Lost,
     parse,
@@ -40,8 +41,12 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadErr
     let mut data = Data::default();
     // Without modules nobody reads data, and there may be thousands of examples.
     if !sources.is_empty() {
+        let mut library = Library::default();
         for file in &others {
-            data.add(file, true, &mut problems);
+            // What is wrong with templates is said by the suites that name them.
+            if !library.add(file, true, &mut Vec::new()) {
+                data.add(file, true, &mut problems);
+            }
         }
     }
     let loaded = if sources.is_empty() {
