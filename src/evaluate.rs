@@ -24,7 +24,7 @@ use crate::{
     policy::{
         Dialect, Limits, PolicySet,
         gatekeeper::column,
-        unit::{Entry, Failure, Group, Unit},
+        unit::{Entry, Failure, Group, LARGEST_ANSWER, Unit},
         value,
     },
     verdict::{Finding, Outcome, Source, Verdict},
@@ -61,21 +61,23 @@ pub fn evaluate(job: &Job) -> Verdict {
         match Documents::read(job) {
             Err(why) => standing.push(unreadable(&why)),
             Ok(documents) => {
-                let ask = |moment, results: &mut Results| {
-                    Judge { limits: &set.limits, began, results }.all(job, &constraints, &documents, moment);
+                let ask = |moment, whom, results: &mut Results| {
+                    Judge { limits: &set.limits, began, whom, results }.all(job, &constraints, &documents, moment);
                 };
-                if !job.deleted {
-                    ask(Moment::Standing, &mut standing);
-                }
+                // Of a deleted object nothing stands; it is only asked for what is no news at its end.
+                ask(Moment::Standing, if job.deleted { Whom::LookAtChanges } else { Whom::All }, &mut standing);
                 if let Some(change) = Documents::change(job) {
-                    ask(change, &mut moments);
+                    ask(change, Whom::LookAtChanges, &mut moments);
                 }
             }
         }
     }
-    let (results, passed) = standing.finish();
+    let (mut results, mut passed) = standing.finish();
     let (mut moments, _) = moments.finish();
     moments.retain(|moment| !results.iter().any(|standing| results::same(standing, moment)));
+    if job.deleted {
+        (results, passed) = (Vec::new(), 0);
+    }
     Verdict {
         key: job.object.key.clone(),
         uid: job.object.uid.clone(),
@@ -100,11 +102,27 @@ pub fn evaluate_review(
     let review = value::from_tree(review).map_err(|why| why.to_string())?;
     let review = Review::given(&review, namespace.as_ref())?;
     let mut results = Results::default();
-    let mut judge = Judge { limits: &policies.limits, began: Instant::now(), results: &mut results };
+    let began = Instant::now();
+    let mut judge = Judge { limits: &policies.limits, began, whom: Whom::All, results: &mut results };
     for unit in &policies.units {
-        unit.constraints.iter().for_each(|constraint| judge.constraint(unit, constraint, &review));
+        unit.constraints.iter().for_each(|constraint| judge.constraint(unit, constraint, &review, None));
     }
     Ok(results.finish().0)
+}
+
+/// Asks a rule whether it is one of those that are asked about the kind or not, for tests; whether it says something.
+#[cfg(test)]
+pub(crate) fn says_anything(job: &Job, unit: &Unit, group: &Group, index: usize) -> Result<bool, Failure> {
+    let documents = Documents::read(job).map_err(Failure::told)?;
+    let input = match group.dialect {
+        Dialect::Conftest => documents.object.clone(),
+        Dialect::Admission => documents.admission(Moment::Standing),
+        Dialect::Gatekeeper => {
+            let parameters = unit.constraints.first().map_or(Value::Undefined, |first| first.parameters.clone());
+            input::fields([("review", documents.review(Moment::Standing).document), ("parameters", parameters)])
+        }
+    };
+    Ok(!results::findings(&group.entries[index], &unit.ask(&input, &group.one(index))?).is_empty())
 }
 
 /// The finding for an object that no policy can be asked about.
@@ -120,55 +138,65 @@ fn unreadable(why: &str) -> Finding {
     }
 }
 
+/// Which policies are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whom {
+    All,
+    LookAtChanges,
+}
+
 /// Judging of one object.
 struct Judge<'a> {
     limits: &'a Limits,
     began: Instant,
+    whom: Whom,
     results: &'a mut Results,
 }
 
 impl Judge<'_> {
     /// Asks all policies that have a say at a moment; `constraints` are those whose kind it is.
     fn all(&mut self, job: &Job, constraints: &[(usize, usize)], documents: &Documents<'_>, moment: Moment) {
-        let (set, standing) = (&*job.policies, moment == Moment::Standing);
+        let (set, all) = (&*job.policies, self.whom == Whom::All);
+        let kind = &job.object.key.kind.kind;
         for unit in set.units.iter().filter(|unit| unit.asks_everything()) {
             for group in &unit.groups {
                 match group.dialect {
-                    Dialect::Conftest if standing => self.group(unit, group, &documents.object, moment),
-                    Dialect::Admission if standing || group.entries.iter().any(|entry| entry.transition) => {
-                        self.group(unit, group, &documents.admission(moment), moment);
+                    Dialect::Conftest if all => self.group(unit, group, kind, &documents.object),
+                    Dialect::Admission if all || group.entries.iter().any(|entry| entry.transition) => {
+                        self.group(unit, group, kind, &documents.admission(moment));
                     }
                     _ => {}
                 }
             }
         }
-        let concerned = |(unit, _): &&(usize, usize)| standing || set.units[*unit].depends.transition;
+        let concerned = |(unit, _): &&(usize, usize)| all || set.units[*unit].depends.transition;
         let mut constraints = constraints.iter().filter(concerned).peekable();
         if constraints.peek().is_some() && !set.settings.exempts(&job.object.key, &documents.object) {
             let review = documents.review(moment);
             for (unit, constraint) in constraints {
                 let unit = &set.units[*unit];
-                self.constraint(unit, &unit.constraints[*constraint], &review);
+                self.constraint(unit, &unit.constraints[*constraint], &review, Some(kind));
             }
         }
     }
 
-    /// Asks for everything at once, and one by one if that fails; about a change only those that look at it.
-    fn group(&mut self, unit: &Unit, group: &Group, input: &Value, moment: Moment) {
-        let wanted = |entry: &Entry| moment == Moment::Standing || entry.transition;
-        let together = group.entries.iter().all(wanted);
-        let all = together.then(|| unit.ask(input, &group.all()).ok()).flatten();
-        let answers: Vec<Result<Value, Failure>> = match all.as_ref().and_then(|all| all.as_array().ok()) {
-            Some(answers) if answers.len() == group.len() => {
-                answers.iter().map(|answer| Ok(answer[0_usize].clone())).collect()
-            }
-            _ => (0..group.len())
-                .map(|index| match group.entries.get(index) {
-                    Some(entry) if !wanted(entry) => Ok(Value::Undefined),
-                    _ => self.alone(unit, group, index, input),
-                })
-                .collect(),
+    /// Asks for everything at once that can say something of the kind, and one by one if that fails or not all are asked.
+    fn group(&mut self, unit: &Unit, group: &Group, kind: &str, input: &Value) {
+        let Some(scope) = group.scopes.of(kind).filter(|scope| !scope.asked.is_empty()) else {
+            return group.entries.iter().for_each(|_| self.results.pass());
         };
+        let wanted =
+            |index: usize| self.whom == Whom::All || group.entries.get(index).is_none_or(|entry| entry.transition);
+        let together = scope.asked.iter().all(|index| wanted(*index));
+        let all = together.then(|| unit.ask(input, &group.all(scope.question)).ok()).flatten();
+        let all = all.as_ref().and_then(|all| all.as_array().ok()).filter(|all| all.len() == scope.asked.len());
+        let mut answers: Vec<Result<Value, Failure>> = vec![Ok(Value::Undefined); group.len()];
+        for (place, index) in scope.asked.iter().enumerate().filter(|(_, index)| wanted(**index)) {
+            answers[*index] = match all {
+                Some(all) => Ok(all[place][0_usize].clone()),
+                None => self.alone(unit, group, *index, input),
+            };
+        }
         let (answers, exceptions) = answers.split_at(group.entries.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {
@@ -240,6 +268,7 @@ impl Judge<'_> {
             },
             Failure::Panicked => "the evaluator failed on this rule".to_owned(),
             Failure::TimedOut => format!("took longer than {}", seconds(self.limits.evaluation)),
+            Failure::TooLarge => format!("says more than {} MiB about one object", LARGEST_ANSWER >> 20),
             Failure::OutOfTime => {
                 format!("not evaluated: the rules before it took longer than {}", seconds(self.limits.object))
             }

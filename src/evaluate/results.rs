@@ -23,6 +23,10 @@ impl Results {
         self.findings.push(finding);
     }
 
+    pub(super) fn extend(&mut self, findings: Vec<Finding>) {
+        self.findings.extend(findings);
+    }
+
     pub(super) fn pass(&mut self) {
         self.passed += 1;
     }

@@ -51,7 +51,7 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadErr
     }
     let loaded = if sources.is_empty() {
         // Suites bring what they test.
-        Unit::new(parse::engine(limits), Vec::new()).ok()
+        Unit::new(parse::engine(limits), parse::engine(limits), Vec::new()).ok()
     } else {
         let (sources, problems) = (sources.iter().collect(), &mut problems);
         load::unit(sources, &data, limits, Lost::default(), problems, Purpose::Test).map(|(_, unit)| unit)

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use anyhow::{Context, Result};
@@ -14,15 +14,20 @@ use regorus::{
 };
 
 use super::{
-    Dependencies, Dialect, Metadata, Rule,
+    Dependencies, Dialect, Metadata, Rule, Version, adapt,
     gatekeeper::{Block, Constraint},
     parse::{Told, told},
+    reads::{Reads, Scopes},
     references::Path,
+    value,
 };
 use crate::{inventory::Inventory, verdict::Source};
 
 /// The package of the generated rules. Nobody's policy is called that.
 pub(crate) const GENERATED: &str = "kaudit_generated";
+
+/// The most that a rule may say of one object, in bytes.
+pub(crate) const LARGEST_ANSWER: usize = 4 << 20;
 
 /// How a rule's value says that something is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,12 +86,14 @@ pub(crate) struct Group {
     pub(crate) dialect: Dialect,
     pub(crate) entries: Vec<Entry>,
     pub(crate) exceptions: Vec<Exception>,
+    /// What is asked about which kind.
+    pub(crate) scopes: Scopes,
 }
 
 impl Group {
-    /// The generated rule that asks for all at once.
-    pub(crate) fn all(&self) -> String {
-        format!("data.{GENERATED}.{}", self.dialect)
+    /// The generated rule that asks for all of one question at once.
+    pub(crate) fn all(&self, question: usize) -> String {
+        format!("data.{GENERATED}.{}_all_{question}", self.dialect)
     }
 
     /// The generated rule that asks for one; exceptions are counted on behind the entries.
@@ -99,8 +106,9 @@ impl Group {
         self.entries.len() + self.exceptions.len()
     }
 
-    fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.entries.iter().map(|entry| &entry.path).chain(self.exceptions.iter().map(|exception| &exception.path))
+    fn paths(&self) -> Vec<&Path> {
+        let exceptions = self.exceptions.iter().map(|exception| &exception.path);
+        self.entries.iter().map(|entry| &entry.path).chain(exceptions).collect()
     }
 }
 
@@ -108,6 +116,7 @@ impl Group {
 #[derive(Clone)]
 pub(crate) struct Unit {
     engine: Engine,
+    tolerant: Tolerant,
     pub(crate) groups: Vec<Group>,
     /// Of a Gatekeeper template: the Constraints that ask its one rule.
     pub(crate) constraints: Vec<Constraint>,
@@ -115,6 +124,39 @@ pub(crate) struct Unit {
     pub(crate) blocks: Vec<Block>,
     /// What its rules depend on.
     pub(crate) depends: Dependencies,
+}
+
+/// An engine for what the first one failed on; made when it is first needed, of the first one's modules and data.
+struct Tolerant {
+    /// An engine without modules.
+    bare: Engine,
+    engine: OnceLock<Option<Engine>>,
+}
+
+impl Clone for Tolerant {
+    /// The clone makes its own engine: it may be given other data.
+    fn clone(&self) -> Self {
+        Self { bare: self.bare.clone(), engine: OnceLock::new() }
+    }
+}
+
+impl Tolerant {
+    fn of(&self, first: &Engine) -> Option<Engine> {
+        self.engine.get_or_init(|| self.make(first).ok()).clone()
+    }
+
+    fn make(&self, first: &Engine) -> Result<Engine> {
+        let mut engine = self.bare.clone();
+        engine.clear_data();
+        engine.add_data(first.get_data())?;
+        for source in first.get_policies()? {
+            let (text, version) = adapt::tolerant(source.get_contents()).context("a module that was read before")?;
+            engine.set_rego_v0(version == Version::V0);
+            engine.add_policy(source.get_path().clone(), text)?;
+        }
+        prepare(&mut engine)?;
+        Ok(engine)
+    }
 }
 
 impl fmt::Debug for Unit {
@@ -132,6 +174,8 @@ pub(crate) enum Failure {
     Panicked,
     /// It took longer than it may.
     TimedOut,
+    /// It says more than [`LARGEST_ANSWER`].
+    TooLarge,
     /// The rules before it used up the object's time.
     OutOfTime,
 }
@@ -143,15 +187,23 @@ impl Failure {
 }
 
 impl Unit {
-    /// Completes an engine that holds all modules and data with the rules that ask for the results.
+    /// Completes an engine that holds all modules and data with the rules that ask for the results; `bare` is the same
+    /// engine without modules.
     ///
     /// # Errors
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it prepares them together.
-    pub(crate) fn new(mut engine: Engine, groups: Vec<Group>) -> Result<Self> {
+    pub(crate) fn new(mut engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
         engine.set_rego_v0(false);
         engine.add_policy(format!("{GENERATED}.rego"), generated(&groups))?;
         prepare(&mut engine)?;
-        Ok(Self { engine, groups, constraints: Vec::new(), blocks: Vec::new(), depends: Dependencies::default() })
+        Ok(Self {
+            engine,
+            tolerant: Tolerant { bare, engine: OnceLock::new() },
+            groups,
+            constraints: Vec::new(),
+            blocks: Vec::new(),
+            depends: Dependencies::default(),
+        })
     }
 
     /// Whether its rules are asked about every object; those of a template are by its Constraints.
@@ -173,11 +225,31 @@ impl Unit {
         self.engine.clone()
     }
 
-    /// Asks for one rule's value.
+    /// Returns what its rules read of objects of a kind.
+    pub(crate) fn reads(&self, kind: &str) -> Reads {
+        let scopes = self.groups.iter().filter_map(|group| group.scopes.of(kind));
+        scopes.flat_map(|scope| &scope.reads).fold(Reads::default(), |mut all, reads| {
+            all.merge(reads);
+            all
+        })
+    }
+
+    /// Asks for one rule's value; after an error once more, so that only what is one to OPA remains.
     pub(crate) fn ask(&self, input: &Value, rule: &str) -> Result<Value, Failure> {
-        let mut engine = self.engine.clone();
-        engine.set_input(input.clone());
-        caught(|| engine.eval_rule(rule.to_owned()))
+        self.twice(input, |engine| engine.eval_rule(rule.to_owned())).0
+    }
+
+    /// Returns the answer and the engine that gave it.
+    fn twice(&self, input: &Value, ask: impl Fn(&mut Engine) -> Result<Value>) -> (Result<Value, Failure>, Engine) {
+        let once = |mut engine: Engine| {
+            engine.set_input(input.clone());
+            (caught(|| ask(&mut engine)), engine)
+        };
+        let first = once(self.engine.clone());
+        match (&first.0, &self.tolerant) {
+            (Err(Failure::Told(_)), tolerant) => tolerant.of(&self.engine).map_or(first, once),
+            _ => first,
+        }
     }
 
     /// Asks for what one definition alone adds to its rule.
@@ -187,10 +259,24 @@ impl Unit {
         entry: &Entry,
         definition: &Definition,
     ) -> Result<Value, Failure> {
-        let mut engine = self.engine.clone();
-        engine.set_input(input.clone());
-        let data = caught(|| engine.eval_rule_in_module(&definition.module, &definition.rule, false))?;
-        Ok(entry.path.iter().fold(data, |value, key| value[key.as_str()].clone()))
+        self.ask_alone(input, (&definition.module, &definition.rule), &entry.path, false).0
+    }
+
+    /// Asks for what one definition of a rule alone gives at a path. Returns also the engine that was asked, which knows
+    /// what was printed and, if `covers`, what was evaluated.
+    pub(crate) fn ask_alone(
+        &self,
+        input: &Value,
+        (module, rule): (&Ref<Module>, &Ref<unstable::Rule>),
+        path: &Path,
+        covers: bool,
+    ) -> (Result<Value, Failure>, Engine) {
+        self.twice(input, |engine| {
+            engine.set_enable_coverage(covers);
+            let (module, rule) = same_rule(engine, rule).unwrap_or_else(|| (module.clone(), rule.clone()));
+            let data = engine.eval_rule_in_module(&module, &rule, false)?;
+            Ok(path.iter().fold(data, |value, key| value[key.as_str()].clone()))
+        })
     }
 }
 
@@ -200,10 +286,23 @@ pub(crate) fn prepare(engine: &mut Engine) -> Result<()> {
     prepared.ok().context("the evaluator failed on these modules")?.map(drop)
 }
 
+/// Finds a rule among the modules of another engine.
+fn same_rule(engine: &mut Engine, rule: &Ref<unstable::Rule>) -> Option<(Ref<Module>, Ref<unstable::Rule>)> {
+    let wanted = rule.span();
+    engine.get_modules().iter().find_map(|module| {
+        let rule = module.policy.iter().find(|rule| {
+            let span = rule.span();
+            (span.line, span.col) == (wanted.line, wanted.col) && span.source.get_path() == wanted.source.get_path()
+        })?;
+        Some((module.clone(), rule.clone()))
+    })
+}
+
 /// Asks an engine that is not needed any more if that fails.
 pub(crate) fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
     // The engine is a clone that is dropped with whatever state the panic left in it.
     match catch_unwind(AssertUnwindSafe(ask)) {
+        Ok(Ok(value)) if !value::fits(&value, LARGEST_ANSWER) => Err(Failure::TooLarge),
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             let text = format!("{error:#}");
@@ -223,15 +322,20 @@ pub(crate) fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failu
 fn generated(groups: &[Group]) -> String {
     let mut text = format!("package {GENERATED}\n\nready := true\n");
     for group in groups {
-        let mut all = String::new();
-        for (index, path) in group.paths().enumerate() {
-            let path = reference(path);
-            // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
-            let set = group.entries.get(index).is_some_and(|entry| entry.shape == Shape::Set);
-            let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+        let paths: Vec<String> = group.paths().into_iter().map(reference).collect();
+        for (index, path) in paths.iter().enumerate() {
             let _ = writeln!(text, "\n{}_{index} := {path}", group.dialect);
         }
-        let _ = writeln!(text, "\n{} := [\n{all}]", group.dialect);
+        for (question, asked) in group.scopes.questions.iter().enumerate() {
+            let mut all = String::new();
+            for index in asked {
+                let path = &paths[*index];
+                // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
+                let set = group.entries.get(*index).is_some_and(|entry| entry.shape == Shape::Set);
+                let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+            }
+            let _ = writeln!(text, "\n{}_all_{question} := [\n{all}]", group.dialect);
+        }
     }
     text
 }

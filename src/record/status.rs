@@ -193,10 +193,14 @@ impl Recorder {
             .map(|(kind, value, reason, message)| self.condition(kind, value, reason, &message))
             .collect();
         let summary = &overview.summary;
-        let policies: Vec<Value> = overview.policies.policies.iter().map(|policy| {
+        // Constraints of one kind are one policy each, but counted together.
+        let kinds = overview.policies.policies.chunk_by(|a, b| a.name == b.name);
+        let policies: Vec<Value> = kinds.filter_map(|kind| {
+            let policy = kind.first()?;
+            let rules: usize = kind.iter().map(|policy| policy.rules.len()).sum();
             let [fail, warn, error] = overview.by_policy.get(&policy.name).copied().unwrap_or_default();
-            json!({"name": policy.name, "dialect": policy.dialect.to_string(), "source": policy.source, "rules": policy.rules.len(),
-                "fail": fail, "warn": warn, "error": error})
+            Some(json!({"name": policy.name, "dialect": policy.dialect.to_string(), "source": policy.source, "rules": rules,
+                "fail": fail, "warn": warn, "error": error}))
         }).collect();
         json!({
             "conditions": conditions,

@@ -311,10 +311,12 @@ impl<'a> Explainer<'a> {
             Some((mut engine, probes)) => {
                 let rules: Vec<Ref<Rule>> = probes.policy.iter().rev().take(questions.len()).rev().cloned().collect();
                 let ask = |(index, rule): (usize, &Ref<Rule>)| {
-                    let data = caught(|| engine.eval_rule_in_module(&probes, rule, false)).ok()?;
-                    let package = self.package.iter().fold(data, |value, key| value[key.as_str()].clone());
-                    Some(package[format!("{PROBE}_{index}").as_str()].clone())
-                        .filter(|value| *value != Value::Undefined)
+                    let ask = || {
+                        let data = engine.eval_rule_in_module(&probes, rule, false)?;
+                        let package = self.package.iter().fold(data, |value, key| value[key.as_str()].clone());
+                        Ok(package[format!("{PROBE}_{index}").as_str()].clone())
+                    };
+                    caught(ask).ok().filter(|value| *value != Value::Undefined)
                 };
                 rules.iter().enumerate().map(ask).collect()
             }
@@ -345,7 +347,7 @@ impl<'a> Explainer<'a> {
         let probes = engine.get_modules().last()?.clone();
         let rule = probes.policy.last()?.clone();
         // What does not fit together shows only now; an undefined answer is none of that.
-        match caught(|| engine.eval_rule_in_module(&probes, &rule, false)) {
+        match caught(|| engine.eval_rule_in_module(&probes, &rule, false).map(|_| Value::Null)) {
             Ok(_) => Some((engine, probes)),
             Err(_) => None,
         }

@@ -24,7 +24,7 @@ use crate::policy::{
     Limits,
     references::{self, Path},
     tested::Tested,
-    unit::{Failure, caught},
+    unit::{Failure, LARGEST_ANSWER},
 };
 
 /// Rules of this prefix are tests.
@@ -121,18 +121,21 @@ impl<'a> RegoTests<'a> {
 
     fn evaluate(&self, test: &RegoTest, limits: &Limits, covered: Option<&mut Covered>, result: &mut TestResult) {
         let began = Instant::now();
-        let mut engine = self.engine.clone();
-        engine.set_enable_coverage(covered.is_some());
         let answer = match (test.shape, &*test.rule) {
             (Shape::Function, _) => Err("it is a function, and a test takes no arguments".to_owned()),
             (Shape::Default, Rule::Default { value, .. }) => Ok(constant(value)),
-            _ => self.ask(&mut engine, test).map_err(|failure| told(&failure, limits)),
+            _ => {
+                let rule = (&self.tested.modules[test.module], &test.rule);
+                let (answer, mut engine) =
+                    self.tested.unit.ask_alone(&Value::Undefined, rule, &test.path, covered.is_some());
+                result.output = engine.take_prints().unwrap_or_default().iter().map(|line| printed(line)).collect();
+                if let Some(covered) = covered {
+                    covered.add(&engine);
+                }
+                answer.map_err(|failure| told(&failure, limits))
+            }
         };
         result.took = began.elapsed();
-        result.output = engine.take_prints().unwrap_or_default().iter().map(|line| printed(line)).collect();
-        if let Some(covered) = covered {
-            covered.add(&engine);
-        }
         match answer {
             Err(why) => (result.outcome, result.message) = (Outcome::Error, why),
             Ok(value) if test.shape == Shape::Table => {
@@ -151,12 +154,6 @@ impl<'a> RegoTests<'a> {
                 }
             }
         }
-    }
-
-    /// Asks for what the one definition gives.
-    fn ask(&self, engine: &mut Engine, test: &RegoTest) -> Result<Value, Failure> {
-        let data = caught(|| engine.eval_rule_in_module(&self.tested.modules[test.module], &test.rule, false))?;
-        Ok(test.path.iter().fold(data, |value, key| value[key.as_str()].clone()))
     }
 }
 
@@ -230,6 +227,7 @@ fn told(failure: &Failure, limits: &Limits) -> String {
             Some((file, line, column)) => format!("{file}:{line}:{column}: {}", told.reason),
             None => told.reason.clone(),
         },
+        Failure::TooLarge => format!("its value takes more than {} MiB", LARGEST_ANSWER >> 20),
         Failure::Panicked => "the evaluator failed on this rule".to_owned(),
         Failure::TimedOut | Failure::OutOfTime => format!("took longer than {:?}", limits.evaluation),
     }

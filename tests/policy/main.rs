@@ -23,6 +23,7 @@ use serde_json::Value;
 
 mod fidelity;
 mod files;
+mod gator;
 mod guards;
 
 #[derive(Deserialize)]

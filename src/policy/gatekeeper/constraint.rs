@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use regorus::Value;
 
-use super::{Document, annotations, matching::Match, template::Template};
+use super::{
+    Document, annotations,
+    matching::{Match, is_subdomain},
+    template::Template,
+};
 use crate::{
     policy::{
         Metadata, Rule,
@@ -45,7 +49,7 @@ pub(crate) struct Constraint {
 
 /// A Constraint that was read, or why it judges nothing.
 pub(crate) enum Read {
-    Judges(Constraint),
+    Judges(Box<Constraint>),
     /// It has nothing to say to an audit.
     Silent(&'static str),
 }
@@ -60,10 +64,10 @@ pub(crate) fn read(
 ) -> Option<Read> {
     let before = problems.len();
     let name = document.name().to_owned();
-    let label = format!("{} {name}", template.kind);
+    let label = document.label();
     if !is_subdomain(&name) {
         let message = format!("{} {name:?}: this is no name for an object", template.kind);
-        problems.push(document.problem(&document.node, message).help("use a-z, 0-9, - and . for metadata.name"));
+        problems.push(document.whole(message).help("use a-z, 0-9, - and . for metadata.name"));
     }
     let version = document.node.get("apiVersion").text().unwrap_or_default();
     if !matches!(version.rsplit('/').next(), Some("v1beta1" | "v1alpha1")) {
@@ -91,7 +95,7 @@ pub(crate) fn read(
     }
     let metadata = annotations::read(document, problems).or(&template.metadata).or(of_rule);
     let parameters = spec.get("parameters");
-    Some(Read::Judges(Constraint {
+    Some(Read::Judges(Box::new(Constraint {
         policy: Arc::clone(&template.kind),
         matching,
         parameters: if parameters.is_null() { Value::new_object() } else { parameters.value() },
@@ -101,7 +105,7 @@ pub(crate) fn read(
             metadata: Arc::new(metadata),
             source: Source { file: Arc::clone(&document.file.shown), line: document.node.at.line },
         },
-    }))
+    })))
 }
 
 /// Returns what violations count as; `None` if nothing is to be done about them at this point.
@@ -139,17 +143,6 @@ fn action(document: &Document<'_>, point: EnforcementPoint) -> Result<Option<Out
 fn unknown_action(document: &Document<'_>, node: &super::document::Node) -> Problem {
     let message = format!("{}: unknown action {}", document.label(), node.json());
     document.problem(node, message).help("use deny, warn, dryrun or scoped")
-}
-
-/// Whether it is a name as the API server wants it (RFC 1123 subdomain).
-fn is_subdomain(name: &str) -> bool {
-    let fits = |part: &str| {
-        !part.is_empty()
-            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(fits)
 }
 
 /// Makes a warning of a problem.

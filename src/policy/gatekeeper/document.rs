@@ -62,7 +62,9 @@ impl Node {
             Err(why) => return Err(yaml_problem(file, &why)),
         };
         let mut flat = Vec::new();
-        documents.into_iter().for_each(|document| document.flatten(&mut flat));
+        for document in documents {
+            document.flatten(&mut flat);
+        }
         Ok(flat)
     }
 
@@ -73,7 +75,9 @@ impl Node {
             && let Some((_, Self { content: Content::List(items), .. })) =
                 fields.iter_mut().find(|(key, _)| key == "items")
         {
-            std::mem::take(items).into_iter().for_each(|item| item.flatten(into));
+            for item in std::mem::take(items) {
+                item.flatten(into);
+            }
         } else if !self.is_null() {
             into.push(self);
         }

@@ -18,13 +18,15 @@ use std::{
     sync::Arc,
 };
 
+use serde::Serialize;
+
 pub use self::{
     config::{GroupVersionKind, Settings},
     constraint::EnforcementPoint,
 };
 pub(crate) use self::{
     constraint::Constraint,
-    matching::Subject,
+    matching::{Match, Subject},
     template::{Block, ENTRY, PACKAGE, check, column},
 };
 use self::{
@@ -44,7 +46,7 @@ use super::{
 use crate::{object::Kind, verdict::Source};
 
 /// A template or Constraint that judges nothing, and why. Someone wrote it to be judged by.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Unjudged {
     /// `ConstraintTemplate k8sfoo` or `K8sFoo all-pods`.
     pub name: String,
@@ -78,7 +80,7 @@ impl Document<'_> {
     }
 
     fn label(&self) -> String {
-        format!("{} {}", self.kind(), self.name())
+        format!("{} {}", self.kind(), self.name()).trim_end().to_owned()
     }
 
     fn problem(&self, node: &Node, message: impl Into<String>) -> Problem {
@@ -87,6 +89,22 @@ impl Document<'_> {
 
     fn problem_at(&self, at: At, message: impl Into<String>) -> Problem {
         Problem::refused(&self.file.shown, message).at(&self.file.text, at.line, at.column)
+    }
+
+    /// A problem of the whole document; its first line says nothing that would have to be shown.
+    fn whole(&self, message: impl Into<String>) -> Problem {
+        Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
+    }
+
+    /// What to say of a Constraint whose template is refused.
+    fn left_out(&self, template: &Self) -> Problem {
+        let message = format!(
+            "left out: {} uses {} of {}, which is not loaded",
+            self.label(),
+            template.label(),
+            template.file.shown
+        );
+        Problem::left_out(&self.file.shown, message).at(&self.file.text, self.node.at.line, self.node.at.column)
     }
 
     fn source(&self) -> Source {
@@ -148,13 +166,13 @@ impl<'f> Library<'f> {
                 (group, _) if group.ends_with(".gatekeeper.sh") => {
                     let message =
                         format!("{}: this part of Gatekeeper is not supported; it is not used", document.label());
-                    problems.push(warning(document.problem(&document.node, message)));
+                    problems.push(warning(document.whole(message)));
                 }
                 _ if example => {}
                 _ => {
                     let message =
                         format!("{}: a Kubernetes object is neither policy nor data; it is not used", document.label());
-                    let problem = warning(document.problem(&document.node, message));
+                    let problem = warning(document.whole(message));
                     problems.push(problem.help("move it out of the policy paths"));
                 }
             }
@@ -178,13 +196,16 @@ impl<'f> Library<'f> {
             let constraints = constraints.remove(kind).unwrap_or_default();
             match template::read(&document, limits, problems) {
                 Ok(template) => loaded.template(&document, &template, constraints, (limits, point), problems),
-                Err(problem) => problems.push(problem),
+                Err(problem) => {
+                    problems.push(problem);
+                    problems.extend(constraints.iter().map(|constraint| constraint.left_out(&document)));
+                }
             }
         }
         for document in constraints.into_values().flatten() {
             let message = format!("{}: there is no ConstraintTemplate for this kind", document.label());
             let help = "put the template into the policy paths too";
-            problems.push(document.problem(&document.node, message).help(help));
+            problems.push(document.whole(message).help(help));
         }
         loaded.policies.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.rules[0].name.cmp(&b.rules[0].name)));
         loaded.unjudged.sort();
@@ -203,7 +224,7 @@ fn distinct<'f>(documents: Vec<Document<'f>>, problems: &mut Vec<Problem>) -> Ve
             Some(other) => {
                 let Source { file, line } = other.source();
                 let message = format!("{} is also defined at {file}:{line}, in other words", document.label());
-                let problem = document.problem(&document.node, message);
+                let problem = document.whole(message);
                 // Each test of a suite has a Constraint of its own, often under one name.
                 problems.push(if document.example {
                     warning(problem).help("the first is judged by; name the other differently to judge by both")
@@ -232,10 +253,11 @@ impl Loaded {
         if template.modules.is_empty() {
             let reason = "it is written in CEL only, and kaudit judges by Rego";
             let message = format!("{} is not judged: {reason}", document.label());
-            problems.push(warning(document.problem(&document.node, message)));
+            problems.push(warning(document.whole(message)));
             self.unjudged.extend([document].into_iter().chain(&constraints).map(|one| one.unjudged(reason)));
             return;
         }
+        let before = problems.len();
         let modules: Vec<&File> = template.modules.iter().collect();
         let mut found = Vec::new();
         let unit = load::unit(modules, &Data::default(), limits, Lost::default(), &mut found, Purpose::Template);
@@ -246,35 +268,36 @@ impl Loaded {
         {
             let message = format!("{}: its Rego has no rule {ENTRY}", document.label());
             let help = "Gatekeeper asks for violation[{\"msg\": msg, \"details\": {}}] { … }";
-            problems.push(document.problem(&document.node, message).help(help));
+            problems.push(document.whole(message).help(help));
         }
         let of_rule = own.map(|policy| Metadata::clone(&policy.rules[0].metadata)).unwrap_or_default();
         if template.prefers_cel {
             let message =
                 format!("{} holds CEL too, which Gatekeeper would take; its Rego is judged", document.label());
-            problems.push(Problem::warning(&document.file.shown, message));
+            problems.push(warning(document.whole(message)));
         }
-        if constraints.is_empty() {
+        if constraints.is_empty() && !problems[before..].iter().any(Problem::is_refusal) {
             let reason = "no Constraint uses it";
-            problems.push(warning(
-                document.problem(&document.node, format!("{} judges nothing: {reason}", document.label())),
-            ));
+            problems.push(warning(document.whole(format!("{} judges nothing: {reason}", document.label()))));
             self.unjudged.push(document.unjudged(reason));
+        }
+        if own.is_none() {
+            problems.extend(constraints.iter().map(|constraint| constraint.left_out(document)));
         }
         let mut judging = Vec::new();
         for mut constraint in constraints {
             match constraint::read(&mut constraint, template, &of_rule, point, problems) {
-                Some(Read::Judges(read)) => judging.push(read),
+                Some(Read::Judges(read)) => judging.push(*read),
                 Some(Read::Silent(reason)) => {
                     let message = format!("{} is not judged: {reason}", constraint.label());
-                    problems.push(warning(constraint.problem(&constraint.node, message)));
+                    problems.push(warning(constraint.whole(message)));
                     self.unjudged.push(constraint.unjudged(reason));
                 }
                 None => {}
             }
         }
         if let Some((policies, unit)) = unit
-            && let Some(own) = policies.into_iter().next()
+            && let Some(own) = policies.first()
             && !judging.is_empty()
         {
             self.unit(own, unit, document, template, judging);
@@ -284,7 +307,7 @@ impl Loaded {
     /// Joins a compiled template with its Constraints.
     fn unit(
         &mut self,
-        own: Policy,
+        own: &Policy,
         mut unit: Unit,
         document: &Document<'_>,
         template: &Template,
@@ -293,7 +316,7 @@ impl Loaded {
         let place = |source: &mut Source| {
             // Modules whose lines are not those of the file have a name of their own.
             if source.file != document.file.shown {
-                *source = document.source();
+                *source = Source { line: template.line, ..document.source() };
             }
         };
         for definition in
@@ -304,15 +327,19 @@ impl Loaded {
         let mut source = own.rules[0].source.clone();
         place(&mut source);
         for constraint in &mut constraints {
-            let file = std::mem::replace(&mut constraint.rule.source, source.clone()).file;
+            let own_source = std::mem::replace(&mut constraint.rule.source, source.clone());
             let namespace = own.depends.namespace || constraint.matching.needs_namespace();
             self.policies.push(Policy {
                 name: Arc::clone(&constraint.policy),
                 dialect: Dialect::Gatekeeper,
-                source: file,
-                versions: own.versions.clone(),
+                source: own_source.file,
+                line: own_source.line,
                 metadata: Metadata::clone(&constraint.rule.metadata),
+                versions: own.versions.clone(),
                 depends: Dependencies { namespace, ..own.depends },
+                matches: own.matches.clone().and(constraint.matching.kind_names()),
+                reads: own.reads.with(&constraint.matching.reads()),
+                scans_inventory: own.scans_inventory,
                 rules: vec![constraint.rule.clone()],
             });
         }

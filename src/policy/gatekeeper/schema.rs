@@ -161,7 +161,8 @@ impl Check<'_> {
             }
         } else if let Some(kind) = schema.get("type").text() {
             let same = value.kind() == kind || (kind == "number" && value.kind() == "integer");
-            if !same && !(value.is_null() && schema.get("nullable").is_true()) {
+            let absent = value.is_null() && schema.get("nullable").is_true();
+            if !same && !absent {
                 return self.say(value, path, &format!("must be {}, not {}", article(kind), name(value)));
             }
         }
@@ -325,6 +326,6 @@ fn nearest<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> String {
     match near.filter(|near| likeness(near) > 0.85) {
         Some(near) => format!("did you mean {near}?"),
         None if known.is_empty() => "the schema of the template names no fields here".to_owned(),
-        None => format!("there are {}", known.join(", ")),
+        None => format!("the fields here are {}", known.join(", ")),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use regorus::unstable::{Module, Ref, Source, TokenKind};
+use regorus::unstable::{Module, Ref, Source, Token, TokenKind};
 
 use super::{Document, annotations, document::Node, schema::Schema};
 use crate::policy::{
     Limits, Metadata, Version,
+    data::number,
     files::{File, Form},
     guard,
     problem::Problem,
@@ -26,7 +27,9 @@ pub(crate) struct Template {
     pub(crate) kind: Arc<str>,
     /// The entry module, then the libraries; none if there is no Rego in it.
     pub(crate) modules: Vec<File>,
-    /// Where the modules stand in the file.
+    /// Line that the entry module begins at.
+    pub(crate) line: u32,
+    /// Where the modules stand in the file, line by line.
     pub(crate) blocks: Vec<Block>,
     pub(crate) schema: Schema,
     pub(crate) metadata: Metadata,
@@ -58,7 +61,7 @@ pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<
     let kind = node.at(&["spec", "crd", "spec", "names", "kind"]);
     let said = kind.text().unwrap_or_default();
     if said.is_empty() {
-        return Err(document.problem(node, "a ConstraintTemplate without spec.crd.spec.names.kind"));
+        return Err(document.whole("a ConstraintTemplate without spec.crd.spec.names.kind"));
     }
     if !name.text().is_some_and(|name| name.eq_ignore_ascii_case(said)) {
         let message =
@@ -81,6 +84,7 @@ pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<
     let mut template = Template {
         kind: said.into(),
         modules: Vec::new(),
+        line: node.at.line,
         blocks: Vec::new(),
         schema: Schema::new(node.at(&["spec", "crd", "spec", "validation"]), legacy),
         metadata: annotations::read(document, problems),
@@ -103,6 +107,7 @@ pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<
             return Err(document.problem(target, format!("ConstraintTemplate {said} has no Rego")).help(help));
         }
     };
+    template.line = source.get("rego").at.line;
     template.add(document, source.get("rego"), "rego", version, limits);
     for (index, library) in source.get("libs").items().iter().enumerate() {
         template.add(document, library, &format!("libs[{index}]"), version, limits);
@@ -144,7 +149,10 @@ impl Template {
 fn block(file: &str, node: &Node) -> Option<Block> {
     let text = node.text()?;
     let begin = node.at.line;
-    [begin, begin + 1].into_iter().filter(|first| *first > 0).find_map(|first| {
+    // Blank lines at its begin belong to the text, but not to what the reader points at.
+    let blank = text.lines().take_while(|line| line.trim().is_empty()).count();
+    let begins = [begin.saturating_sub(number(blank)), begin, begin + 1];
+    begins.into_iter().filter(|first| *first > 0).find_map(|first| {
         let mut lines = file.lines().skip(first as usize - 1);
         let mut indent = None;
         let mut last = first;
@@ -167,29 +175,21 @@ fn in_package(text: &str, limits: &Limits) -> String {
     let Ok(source) = Source::from_contents("rego".to_owned(), text.to_owned()) else { return text.to_owned() };
     let tokens = guard::tokens(&source, limits);
     let Some(begin) = tokens.iter().position(|token| token.1.text() == "package") else { return text.to_owned() };
-    let mut path = tokens[begin + 1..].iter();
-    let Some(first) = path.next().filter(|token| token.0 == TokenKind::Ident) else { return text.to_owned() };
-    let mut end = first.1.end;
-    while let Some(token) = path.next() {
-        match token.1.text() {
-            // Only what follows without a gap belongs to the name.
-            "." if token.1.start == end => {}
-            "[" if token.1.start == end => drop(path.next()),
-            _ => break,
-        }
-        end = path.next().map_or(end, |token| token.1.end);
-        if token.1.text() == "[" {
-            continue;
-        }
-    }
-    match (text.get(..first.1.start as usize), text.get(end as usize..)) {
+    let path = path(&tokens[begin + 1..]);
+    let (Some(first), Some(last)) = (path.first(), path.last()) else { return text.to_owned() };
+    match (text.get(..first.1.start as usize), text.get(last.1.end as usize..)) {
         (Some(before), Some(after)) => format!("{before}{PACKAGE}{after}"),
         _ => text.to_owned(),
     }
 }
 
 /// Returns what Gatekeeper does not allow in modules that parse: other packages, imports and data than those it gives.
-pub(crate) fn check(files: &[&File], modules: &[Ref<Module>], nodes: &[references::Node]) -> Vec<Problem> {
+pub(crate) fn check(
+    files: &[&File],
+    modules: &[Ref<Module>],
+    nodes: &[references::Node],
+    limits: &Limits,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (index, (file, module)) in files.iter().zip(modules).enumerate() {
         let package = references::package(module);
@@ -200,20 +200,7 @@ pub(crate) fn check(files: &[&File], modules: &[Ref<Module>], nodes: &[reference
             let help = "the packages of libs begin with lib, e.g. `package lib.images`";
             problems.push(Problem::refused(&file.shown, message).at(&file.text, span.line, span.col).help(help));
         }
-        for import in &module.imports {
-            let path = references::constant_path(&import.refr).0;
-            let first = path.iter().map(String::as_str).take(2).collect::<Vec<_>>();
-            if matches!(first[..], ["data", "lib"] | ["future", ..]) {
-                continue;
-            }
-            let message = format!("import {} is not allowed in a template", path.join("."));
-            let help = match first[..] {
-                ["rego", "v1"] => "for Rego v1 put it under code with engine: Rego and version: v1",
-                _ => "Gatekeeper only allows imports of data.lib and of future.keywords",
-            };
-            let span = &import.span;
-            problems.push(Problem::refused(&file.shown, message).at(&file.text, span.line, span.col).help(help));
-        }
+        problems.extend(imports(file, limits));
     }
     let allowed = |path: &&Path| path.first().is_some_and(|key| matches!(key.as_str(), PACKAGE | "lib" | "inventory"));
     for node in nodes {
@@ -226,4 +213,43 @@ pub(crate) fn check(files: &[&File], modules: &[Ref<Module>], nodes: &[reference
         }
     }
     problems
+}
+
+/// Returns the imports that Gatekeeper refuses, by the text as it was written.
+fn imports(file: &File, limits: &Limits) -> Vec<Problem> {
+    let Ok(source) = Source::from_contents(file.shown.to_string(), file.text.clone()) else { return Vec::new() };
+    let tokens = guard::tokens(&source, limits);
+    let mut problems = Vec::new();
+    for (index, import) in
+        tokens.iter().enumerate().filter(|(_, token)| token.0 == TokenKind::Ident && token.1.text() == "import")
+    {
+        let path = path(&tokens[index + 1..]);
+        let help = match path.iter().map(|token| token.1.text()).filter(|word| *word != ".").collect::<Vec<_>>()[..] {
+            // Something else is called so.
+            [] | ["data", "lib", ..] | ["future", ..] => continue,
+            ["rego", "v1"] => "for Rego v1 put it under code with engine: Rego and version: v1",
+            _ => "Gatekeeper only allows imports of data.lib and of future.keywords",
+        };
+        let name: String = path.iter().map(|token| token.1.text()).collect();
+        let problem = Problem::refused(&file.shown, format!("import {name} is not allowed in a template"));
+        problems.push(problem.at(&file.text, import.1.line, import.1.col).help(help));
+    }
+    problems
+}
+
+/// Returns the tokens of the reference that a list of tokens begins with: `a.b["c"]`.
+fn path(tokens: &[Token]) -> &[Token] {
+    let mut length = usize::from(tokens.first().is_some_and(|token| token.0 == TokenKind::Ident));
+    while let Some(token) = tokens.get(length).filter(|_| length > 0) {
+        // A part belongs to what stands before it without a gap.
+        if token.1.start != tokens[length - 1].1.end {
+            break;
+        }
+        length += match token.1.text() {
+            "." => 2,
+            "[" => 3,
+            _ => break,
+        };
+    }
+    &tokens[..length.min(tokens.len())]
 }
