@@ -21,6 +21,8 @@ mod lost;
 mod metadata;
 pub(crate) mod parse;
 mod problem;
+#[doc(hidden)]
+pub mod question;
 pub(crate) mod reads;
 pub(crate) mod references;
 mod stack;

@@ -284,9 +284,27 @@ impl Loaded {
         if own.is_none() {
             problems.extend(constraints.iter().map(|constraint| constraint.left_out(document)));
         }
+        let judging = self.constraints(constraints, template, &of_rule, point, problems);
+        if let Some((policies, unit)) = unit
+            && let Some(own) = policies.first()
+            && !judging.is_empty()
+        {
+            self.unit(own, unit, document, template, judging);
+        }
+    }
+
+    /// Reads the Constraints of a template; returns those that judge.
+    fn constraints(
+        &mut self,
+        constraints: Vec<Document<'_>>,
+        template: &Template,
+        of_rule: &Metadata,
+        point: EnforcementPoint,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Constraint> {
         let mut judging = Vec::new();
         for mut constraint in constraints {
-            match constraint::read(&mut constraint, template, &of_rule, point, problems) {
+            match constraint::read(&mut constraint, template, of_rule, point, problems) {
                 Some(Read::Judges(read)) => judging.push(*read),
                 Some(Read::Silent(reason)) => {
                     let message = format!("{} is not judged: {reason}", constraint.label());
@@ -296,12 +314,7 @@ impl Loaded {
                 None => {}
             }
         }
-        if let Some((policies, unit)) = unit
-            && let Some(own) = policies.first()
-            && !judging.is_empty()
-        {
-            self.unit(own, unit, document, template, judging);
-        }
+        judging
     }
 
     /// Joins a compiled template with its Constraints.

@@ -57,62 +57,80 @@ pub(crate) fn column(blocks: &[Block], line: u32, column: u32) -> u32 {
 /// Returns what is wrong with it; Gatekeeper would refuse it too.
 pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<Problem>) -> Result<Template, Problem> {
     let node = &document.node;
-    let name = node.at(&["metadata", "name"]);
-    let kind = node.at(&["spec", "crd", "spec", "names", "kind"]);
-    let said = kind.text().unwrap_or_default();
-    if said.is_empty() {
-        return Err(document.whole("a ConstraintTemplate without spec.crd.spec.names.kind"));
-    }
-    if !name.text().is_some_and(|name| name.eq_ignore_ascii_case(said)) {
-        let message =
-            format!("ConstraintTemplate {:?} must be named like its kind {said}", name.text().unwrap_or_default());
-        let help = format!("metadata.name: {}", said.to_lowercase());
-        return Err(document.problem(if name.is_null() { node } else { name }, message).help(help));
-    }
-    let targets = node.at(&["spec", "targets"]);
-    let [target] = targets.items() else {
-        let message = format!("ConstraintTemplate {said} has {} targets, but must have one", targets.items().len());
-        return Err(document.problem(if targets.is_null() { node } else { targets }, message));
-    };
-    if target.get("target").text() != Some(TARGET) {
-        let message = format!("ConstraintTemplate {said} is for another target than {TARGET}");
-        return Err(document.problem(target, message).help(format!("target: {TARGET}")));
-    }
-    let code = target.get("code").items();
-    let engine = |wanted: &str| code.iter().find(|code| code.get("engine").text() == Some(wanted));
+    let (kind, target) = identity(document)?;
     let legacy = !node.get("apiVersion").text().is_some_and(|version| version.ends_with("/v1"));
     let mut template = Template {
-        kind: said.into(),
+        kind: kind.into(),
         modules: Vec::new(),
         line: node.at.line,
         blocks: Vec::new(),
         schema: Schema::new(node.at(&["spec", "crd", "spec", "validation"]), legacy),
         metadata: annotations::read(document, problems),
-        prefers_cel: engine("K8sNativeValidation").is_some(),
+        prefers_cel: engine(target, "K8sNativeValidation").is_some(),
     };
-    let (source, version) = match (target.get("rego").text().filter(|text| !text.is_empty()), engine("Rego")) {
-        (Some(_), _) => (target, Version::V0),
-        (None, Some(code)) => {
-            let source = code.get("source");
-            if source.get("rego").text().is_none() {
-                return Err(
-                    document.problem(code, format!("ConstraintTemplate {said}: engine Rego without source.rego"))
-                );
-            }
-            (source, if source.get("version").text() == Some("v1") { Version::V1 } else { Version::V0 })
+    if let Some((source, version)) = source(document, kind, target)? {
+        template.line = source.get("rego").at.line;
+        template.add(document, source.get("rego"), "rego", version, limits);
+        for (index, library) in source.get("libs").items().iter().enumerate() {
+            template.add(document, library, &format!("libs[{index}]"), version, limits);
         }
-        (None, None) if template.prefers_cel => return Ok(template),
-        (None, None) => {
-            let help = "write it under rego, or under code with engine: Rego";
-            return Err(document.problem(target, format!("ConstraintTemplate {said} has no Rego")).help(help));
-        }
-    };
-    template.line = source.get("rego").at.line;
-    template.add(document, source.get("rego"), "rego", version, limits);
-    for (index, library) in source.get("libs").items().iter().enumerate() {
-        template.add(document, library, &format!("libs[{index}]"), version, limits);
     }
     Ok(template)
+}
+
+/// Returns the kind of a template's Constraints, and its one target.
+fn identity<'n>(document: &'n Document<'_>) -> Result<(&'n str, &'n Node), Problem> {
+    let node = &document.node;
+    let name = node.at(&["metadata", "name"]);
+    let kind = node.at(&["spec", "crd", "spec", "names", "kind"]).text().unwrap_or_default();
+    if kind.is_empty() {
+        return Err(document.whole("a ConstraintTemplate without spec.crd.spec.names.kind"));
+    }
+    if !name.text().is_some_and(|name| name.eq_ignore_ascii_case(kind)) {
+        let name_said = name.text().unwrap_or_default();
+        let message = format!("ConstraintTemplate {name_said:?} must be named like its kind {kind}");
+        let help = format!("metadata.name: {}", kind.to_lowercase());
+        return Err(document.problem(if name.is_null() { node } else { name }, message).help(help));
+    }
+    let targets = node.at(&["spec", "targets"]);
+    let [target] = targets.items() else {
+        let message = format!("ConstraintTemplate {kind} has {} targets, but must have one", targets.items().len());
+        return Err(document.problem(if targets.is_null() { node } else { targets }, message));
+    };
+    if target.get("target").text() != Some(TARGET) {
+        let message = format!("ConstraintTemplate {kind} is for another target than {TARGET}");
+        return Err(document.problem(target, message).help(format!("target: {TARGET}")));
+    }
+    Ok((kind, target))
+}
+
+/// Returns the code that a target holds for an engine.
+fn engine<'n>(target: &'n Node, wanted: &str) -> Option<&'n Node> {
+    target.get("code").items().iter().find(|code| code.get("engine").text() == Some(wanted))
+}
+
+/// Returns what holds `rego` and `libs`, and their version; `None` if all is in CEL.
+fn source<'n>(document: &Document<'_>, kind: &str, target: &'n Node) -> Result<Option<(&'n Node, Version)>, Problem> {
+    // As in Gatekeeper, what stands at the target itself overrides the code beside it.
+    if target.get("rego").text().is_some_and(|text| !text.is_empty()) {
+        return Ok(Some((target, Version::V0)));
+    }
+    match engine(target, "Rego") {
+        Some(code) if code.at(&["source", "rego"]).text().is_none() => {
+            let message = format!("ConstraintTemplate {kind}: engine Rego without source.rego");
+            Err(document.problem(code, message))
+        }
+        Some(code) => {
+            let source = code.get("source");
+            let v1 = source.get("version").text() == Some("v1");
+            Ok(Some((source, if v1 { Version::V1 } else { Version::V0 })))
+        }
+        None if engine(target, "K8sNativeValidation").is_some() => Ok(None),
+        None => {
+            let help = "write it under rego, or under code with engine: Rego";
+            Err(document.problem(target, format!("ConstraintTemplate {kind} has no Rego")).help(help))
+        }
+    }
 }
 
 impl Template {
