@@ -14,6 +14,8 @@
 //!                      record: events · Audit status     output: text, json, ndjson     admin: health, metrics ◀──┘
 //! ```
 //!
+//! Beside that walk, `test` runs the unit tests of policies.
+//!
 //! One task owns cache, gate, queue and ledger, so there is no lock around any of them. `check -f`, `check --once` and
 //! the long run differ only in the source and in what records.
 
@@ -48,3 +50,5 @@ pub mod metrics;
 pub mod output;
 pub mod progress;
 pub mod telemetry;
+
+pub mod test;

@@ -2,7 +2,11 @@
 
 use std::{io::Write, process::ExitCode};
 
-use kaudit::{check, cli::Command, config, telemetry};
+use kaudit::{
+    check,
+    cli::{Command, Mode},
+    config, telemetry, test,
+};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -36,6 +40,10 @@ fn run(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
         Command::Policies(options) => kaudit::policies::run(&options),
+        Command::Test(options) => {
+            telemetry::init(&options.log, Mode::Files)?;
+            test::run(&options)
+        }
         Command::Check(options) => {
             telemetry::init(&options.log, options.mode())?;
             let runtime =

@@ -311,7 +311,7 @@ fn leading_lines(document: &str) -> usize {
 }
 
 /// Makes a kind of what a manifest says; the plural is a guess by the rules that Kubernetes itself uses.
-fn kind_of(api_version: &str, kind: &str) -> Kind {
+pub(crate) fn kind_of(api_version: &str, kind: &str) -> Kind {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let gvk = kube::core::GroupVersionKind::gvk(group, version, kind);
     let plural = kube::core::ApiResource::from_gvk(&gvk).plural;

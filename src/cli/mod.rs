@@ -14,6 +14,7 @@ use crate::{
     discovery::KindPattern,
     output::{FailOn, Target},
     policy::Limits,
+    test::{self, Filter},
 };
 
 mod values;
@@ -39,6 +40,9 @@ pub enum Command {
     /// List the policies: rules, dialect, what they judge, read and depend on, and what is wrong with them
     #[command(after_help = POLICIES_AFTER_HELP)]
     Policies(ListPolicies),
+    /// Run the unit tests of policies: test_ rules and Gatekeeper suites
+    #[command(after_help = TEST_AFTER_HELP)]
+    Test(Box<Test>),
     /// Write a completion script for a shell to standard output
     Completions {
         /// The shell to complete for
@@ -77,6 +81,72 @@ EXAMPLES:
     kaudit check --once --exclude '*' --include deploy,sts
   Judge rendered manifests, without a cluster
     helm template chart | kaudit check -f -";
+
+const TEST_AFTER_HELP: &str = "\
+EXIT CODES:
+  0  All tests that were run passed
+  1  A test failed or could not be run to its end, or the coverage is below
+     --threshold
+  2  Usage or policy error, or no test at all: nothing was run
+
+EXAMPLES:
+  Run all tests of a directory
+    kaudit test policies
+  Run the tests whose full name (data.main_test.test_latest) matches
+    kaudit test policies -r main_test
+  Run one case of a Gatekeeper suite
+    kaudit test policies -r 'required-labels//missing'
+  Write a report for a CI system, and demand that 90 % of all lines are tested
+    kaudit test policies -o junit --threshold 90 > report.xml";
+
+/// Options of `kaudit test`.
+#[derive(Debug, Args)]
+pub struct Test {
+    /// Test the policies in this file or directory
+    #[arg(value_name = "PATH", default_value = "policies")]
+    pub paths: Vec<PathBuf>,
+
+    /// Run only tests whose full name matches; TEST//CASE also matches single cases of suites
+    #[arg(short, long, value_name = "REGEX", env = "KAUDIT_TEST_RUN", value_parser = Filter::parse)]
+    pub run: Option<Filter>,
+
+    /// Write results in this format
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        env = "KAUDIT_TEST_OUTPUT",
+        default_value_t = test::output::Format::Text
+    )]
+    pub output: test::output::Format,
+
+    /// Tell which lines of the .rego files the tests evaluated
+    #[arg(long, env = "KAUDIT_TEST_COVERAGE", value_parser = BoolishValueParser::new())]
+    pub coverage: bool,
+
+    /// Fail if less than this percentage of lines was evaluated; implies --coverage
+    #[arg(long, value_name = "PERCENT", env = "KAUDIT_TEST_THRESHOLD", value_parser = values::percentage)]
+    pub threshold: Option<f64>,
+
+    /// Give up on a test after this time (500ms, 5s, 1m)
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "KAUDIT_TEST_TIMEOUT",
+        default_value = "5s",
+        value_parser = values::duration
+    )]
+    pub timeout: Duration,
+
+    /// Tell also what passed, what all tests printed and how long they took
+    #[arg(short, long, env = "KAUDIT_TEST_VERBOSE", value_parser = BoolishValueParser::new())]
+    pub verbose: bool,
+
+    /// What to tell on standard error.
+    #[command(flatten)]
+    pub log: Log,
+}
 
 const POLICIES_AFTER_HELP: &str = "\
 EXIT CODES:

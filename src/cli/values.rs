@@ -54,6 +54,14 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
+/// Parses a percentage.
+pub(super) fn percentage(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("expected a percentage from 0 to 100".into()),
+    }
+}
+
 /// Parses an address to listen at: `HOST:PORT`, or `:PORT` for all addresses.
 pub(super) fn listen(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').and_then(|(host, port)| {

@@ -11,6 +11,7 @@ use super::{
     data::Data,
     files::File,
     graph::Graph,
+    load::Purpose,
     lost::Lost,
     problem::{Problem, ProblemSeverity},
     references::{Call, Node, Path, package},
@@ -27,6 +28,7 @@ pub(crate) struct Checked<'a> {
     pub(crate) lost: &'a Lost,
     /// The rules that judge.
     pub(crate) entries: &'a BTreeSet<Path>,
+    pub(crate) purpose: Purpose,
     pub(crate) limits: &'a Limits,
 }
 
@@ -77,7 +79,7 @@ impl Checked<'_> {
     fn calls(&self, problems: &mut Vec<Problem>) {
         let reachable = self.graph.reachable(self.entries.iter().map(Vec::as_slice));
         for node in self.nodes {
-            if node.is_test(package(&self.modules[node.module]).len()) {
+            if self.purpose != Purpose::Test && node.is_test(package(&self.modules[node.module]).len()) {
                 continue;
             }
             for call in &node.calls {

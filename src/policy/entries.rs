@@ -60,7 +60,7 @@ impl Reading<'_> {
             let package = package(&self.modules[node.module]);
             let Some(name) = node.path.get(package.len()) else { continue };
             let wanted = match self.purpose {
-                Purpose::Directory => judges(&package) && outcome(name).is_some(),
+                Purpose::Directory | Purpose::Test => judges(&package) && outcome(name).is_some(),
                 Purpose::Template => package == [gatekeeper::PACKAGE] && name == gatekeeper::ENTRY,
             };
             if wanted && node.parameters.is_none() {
@@ -77,7 +77,7 @@ impl Reading<'_> {
         let mut groups: BTreeMap<Dialect, Group> = BTreeMap::new();
         for (package, paths) in self.entries() {
             let dialect = match self.purpose {
-                Purpose::Directory => dialect::find(&package, self.nodes, self.graph, &paths),
+                Purpose::Directory | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
                 Purpose::Template => Dialect::Gatekeeper,
             };
             let group = Group { dialect, entries: Vec::new(), exceptions: Vec::new(), scopes: Scopes::default() };

@@ -108,7 +108,7 @@ impl Shape {
 }
 
 /// Returns the text of a token, empty for strings so that their contents are never taken for syntax.
-fn text(token: &Token) -> &str {
+pub(crate) fn text(token: &Token) -> &str {
     match token.0 {
         TokenKind::String | TokenKind::RawString | TokenKind::Number => "",
         _ => token.1.text(),
@@ -137,11 +137,11 @@ fn quotes(token: &Token) -> u32 {
     u32::from(matches!(token.0, TokenKind::String | TokenKind::RawString))
 }
 
-fn begin(token: &Token) -> u32 {
+pub(crate) fn begin(token: &Token) -> u32 {
     token.1.start - quotes(token)
 }
 
-fn end(token: &Token) -> u32 {
+pub(crate) fn end(token: &Token) -> u32 {
     token.1.end + quotes(token)
 }
 

@@ -28,7 +28,7 @@ use super::{
     metadata, parse,
     problem::{LoadError, Problem},
     reads,
-    references::{self, Node},
+    references::{self, Node, package},
     unit::Unit,
     value,
 };
@@ -39,6 +39,8 @@ use crate::verdict::Digest;
 pub(crate) enum Purpose {
     /// All `.rego` files together; rules judge by their names.
     Directory,
+    /// The same with their tests, to run these.
+    Test,
     /// One Gatekeeper template; the first module has the rule that judges.
     Template,
 }
@@ -228,11 +230,16 @@ fn read(
         .collect();
     let graph = Graph::new(nodes);
     let read = Reading { files, modules, annotations: &annotations, nodes, graph: &graph, purpose };
-    let entries = read.entries().into_values().flatten().collect();
-    let checked = Checked { files, modules, nodes, graph: &graph, data, lost, entries: &entries, limits };
+    let mut entries: BTreeSet<_> = read.entries().into_values().flatten().collect();
+    if purpose == Purpose::Test {
+        let is_test = |node: &&Node| node.is_test(package(&modules[node.module]).len());
+        entries.extend(nodes.iter().filter(is_test).map(|node| node.path.clone()));
+    }
+    let checked = Checked { files, modules, nodes, graph: &graph, data, lost, entries: &entries, purpose, limits };
     problems.extend(checked.problems());
     match purpose {
         Purpose::Directory => problems.extend(lint::warnings(&checked)),
+        Purpose::Test => return (Vec::new(), Vec::new(), problems),
         Purpose::Template => problems.extend(gatekeeper::check(files, modules, nodes, limits)),
     }
     let (mut policies, mut groups) = read.policies();

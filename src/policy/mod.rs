@@ -11,21 +11,22 @@ mod data;
 mod dependencies;
 mod dialect;
 mod entries;
-mod files;
+pub(crate) mod files;
 pub mod gatekeeper;
 mod graph;
-mod guard;
+pub(crate) mod guard;
 mod lint;
 mod load;
 mod lost;
 mod metadata;
-mod parse;
+pub(crate) mod parse;
 mod problem;
 #[doc(hidden)]
 pub mod question;
 pub(crate) mod reads;
-mod references;
+pub(crate) mod references;
 mod stack;
+pub(crate) mod tested;
 pub(crate) mod unit;
 pub(crate) mod value;
 

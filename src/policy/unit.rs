@@ -240,6 +240,11 @@ impl Unit {
         self.constraints.is_empty() && !self.groups.is_empty()
     }
 
+    /// An engine of its own, to be asked what no rule that judges asks.
+    pub(crate) fn engine(&self) -> Engine {
+        self.engine.clone()
+    }
+
     /// Returns what its rules read of objects of a kind.
     pub(crate) fn reads(&self, kind: &str) -> Reads {
         let scopes = self.groups.iter().filter_map(|group| group.scopes.of(kind));
@@ -251,16 +256,17 @@ impl Unit {
 
     /// Asks for one rule's value; after an error once more, so that only what is one to OPA remains.
     pub(crate) fn ask(&self, input: &Value, rule: &str) -> Result<Value, Failure> {
-        self.twice(input, |engine| engine.eval_rule(rule.to_owned()))
+        self.twice(input, |engine| engine.eval_rule(rule.to_owned())).0
     }
 
-    fn twice(&self, input: &Value, ask: impl Fn(&mut Engine) -> Result<Value>) -> Result<Value, Failure> {
+    /// Returns the answer and the engine that gave it.
+    fn twice(&self, input: &Value, ask: impl Fn(&mut Engine) -> Result<Value>) -> (Result<Value, Failure>, Engine) {
         let once = |mut engine: Engine| {
             engine.set_input(input.clone());
-            caught(|| ask(&mut engine))
+            (caught(|| ask(&mut engine)), engine)
         };
         let first = once(self.engine.clone());
-        match (&first, &self.tolerant) {
+        match (&first.0, &self.tolerant) {
             (Err(Failure::Told(_)), tolerant) => tolerant.of(&self.engine).map_or(first, once),
             _ => first,
         }
@@ -273,12 +279,24 @@ impl Unit {
         entry: &Entry,
         definition: &Definition,
     ) -> Result<Value, Failure> {
-        let data = self.twice(input, |engine| {
-            let (module, rule) =
-                same_rule(engine, definition).unwrap_or_else(|| (definition.module.clone(), definition.rule.clone()));
-            engine.eval_rule_in_module(&module, &rule, false)
-        })?;
-        Ok(entry.path.iter().fold(data, |value, key| value[key.as_str()].clone()))
+        self.ask_alone(input, (&definition.module, &definition.rule), &entry.path, false).0
+    }
+
+    /// Asks for what one definition of a rule alone gives at a path. Returns also the engine that was asked, which knows
+    /// what was printed and, if `covers`, what was evaluated.
+    pub(crate) fn ask_alone(
+        &self,
+        input: &Value,
+        (module, rule): (&Ref<Module>, &Ref<unstable::Rule>),
+        path: &Path,
+        covers: bool,
+    ) -> (Result<Value, Failure>, Engine) {
+        self.twice(input, |engine| {
+            engine.set_enable_coverage(covers);
+            let (module, rule) = same_rule(engine, rule).unwrap_or_else(|| (module.clone(), rule.clone()));
+            let data = engine.eval_rule_in_module(&module, &rule, false)?;
+            Ok(path.iter().fold(data, |value, key| value[key.as_str()].clone()))
+        })
     }
 }
 
@@ -295,9 +313,9 @@ pub(crate) fn prepare(engine: &mut Engine) -> Result<()> {
     prepared.ok().context("the evaluator failed on these modules")?.map(drop)
 }
 
-/// Finds a definition among the modules of another engine.
-fn same_rule(engine: &mut Engine, definition: &Definition) -> Option<(Ref<Module>, Ref<unstable::Rule>)> {
-    let wanted = definition.rule.span();
+/// Finds a rule among the modules of another engine.
+fn same_rule(engine: &mut Engine, rule: &Ref<unstable::Rule>) -> Option<(Ref<Module>, Ref<unstable::Rule>)> {
+    let wanted = rule.span();
     engine.get_modules().iter().find_map(|module| {
         let rule = module.policy.iter().find(|rule| {
             let span = rule.span();
@@ -307,7 +325,8 @@ fn same_rule(engine: &mut Engine, definition: &Definition) -> Option<(Ref<Module
     })
 }
 
-fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
+/// Asks an engine that is not needed any more if that fails.
+pub(crate) fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
     // The engine is a clone that is dropped with whatever state the panic left in it.
     match catch_unwind(AssertUnwindSafe(ask)) {
         Ok(Ok(value)) if !value::fits(&value, LARGEST_ANSWER) => Err(Failure::TooLarge),

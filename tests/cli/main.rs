@@ -9,7 +9,9 @@ use std::{fs, path::Path, process::Command};
 use insta_cmd::assert_cmd_snapshot;
 
 mod check;
+mod peers;
 mod policies;
+mod test;
 
 /// Returns `kaudit` in `folder`, with nothing of the environment that could change what it says.
 fn kaudit(folder: &Path, arguments: &[&str]) -> Command {
@@ -23,6 +25,7 @@ fn help_and_version_are_no_errors() {
     let folder = tempfile::tempdir().unwrap();
     assert_cmd_snapshot!("help", kaudit(folder.path(), &["--help"]));
     assert_cmd_snapshot!("help_check", kaudit(folder.path(), &["check", "--help"]));
+    assert_cmd_snapshot!("help_test", kaudit(folder.path(), &["test", "--help"]));
     assert_cmd_snapshot!("help_policies", kaudit(folder.path(), &["policies", "--help"]));
     let version = kaudit(folder.path(), &["--version"]).output().unwrap();
     assert!(version.status.success());

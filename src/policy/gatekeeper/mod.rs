@@ -7,7 +7,7 @@
 mod annotations;
 mod config;
 mod constraint;
-mod document;
+pub(crate) mod document;
 mod matching;
 mod schema;
 mod template;
