@@ -3,7 +3,7 @@
 //! In: objects from the sources, a relist as a listing that is compared. Out: what really changed, and the object of
 //! a key when it is to be judged. Only the pipeline owns a cache; bodies are shared with the judges.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, fmt, num::NonZeroU64, sync::Arc};
 
 use crate::{
     body::{Body, Packer},
@@ -61,6 +61,8 @@ struct Entry {
     body: Body,
     location: Option<Box<Location>>,
     listing: u32,
+    /// Hash of what policies can read of it, once that was asked for.
+    projection: Option<NonZeroU64>,
 }
 
 impl Cache {
@@ -108,7 +110,7 @@ impl Cache {
         }
         let Object { key, uid, resource_version, body, location } = object;
         let body = self.packer.pack(body);
-        let entry = Entry { uid, resource_version, body, location: location.map(Box::new), listing };
+        let entry = Entry { uid, resource_version, body, location: location.map(Box::new), listing, projection: None };
         entries.objects.insert(key, entry);
         if self.packer.ready_to_train() {
             self.train();
@@ -146,6 +148,27 @@ impl Cache {
     /// Returns where an object was read, for manifests.
     pub fn location(&self, key: &ObjectKey) -> Option<&Location> {
         self.entry(key)?.location.as_deref()
+    }
+
+    /// Returns the hash that was kept for the present state of an object.
+    pub fn projection(&self, key: &ObjectKey) -> Option<NonZeroU64> {
+        self.entry(key)?.projection
+    }
+
+    /// Keeps a hash for the present state of an object.
+    pub fn set_projection(&mut self, key: &ObjectKey, projection: Option<NonZeroU64>) {
+        let entry = self.feed(key).and_then(|feed| self.feeds.get_mut(&feed)?.objects.get_mut(key));
+        if let Some(entry) = entry {
+            entry.projection = projection;
+        }
+    }
+
+    /// Forgets all hashes: policies that read something else are in force.
+    pub fn clear_projections(&mut self) {
+        #[allow(clippy::iter_over_hash_type, reason = "the order makes no difference")]
+        for entry in self.feeds.values_mut().flat_map(|entries| entries.objects.values_mut()) {
+            entry.projection = None;
+        }
     }
 
     /// Returns the keys of all objects of a feed, in no order.

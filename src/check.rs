@@ -26,7 +26,7 @@ use crate::{
     metrics::Metrics,
     object::Secrets,
     output::{self, AuditResult, Entry, Event, Resource, Streams},
-    pipeline::{Change, Initial, Inputs, Outputs, Pipeline, Progress, Reload},
+    pipeline::{Change, Initial, Inputs, Outputs, Pipeline, Progress, Reload, Settings},
     policy::{self, PolicySet},
     progress,
     record::{events, status},
@@ -153,7 +153,13 @@ fn pipeline(check: &Check, policies: Arc<PolicySet>, outputs: Outputs) -> Pipeli
         cli::Initial::Judge => Initial::Judge,
         cli::Initial::Skip => Initial::Skip,
     };
-    Pipeline::new(policies, initial, check.sync_timeout, outputs)
+    let settings = Settings {
+        initial,
+        sync_timeout: check.sync_timeout,
+        rejudge_every: Some(check.rejudge_every).filter(|every| !every.is_zero() && check.mode() == Mode::Watch),
+        update_filter: check.update_filter == cli::Switch::On,
+    };
+    Pipeline::new(policies, settings, outputs)
 }
 
 fn finish(check: &Check, result: &AuditResult) -> anyhow::Result<u8> {
@@ -316,7 +322,8 @@ fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Del
         let (resource, now) = (Resource::new(&delta.object, &delta.uid), Timestamp::now());
         let appeared = delta.appeared.iter().map(|violation| (Event::Appeared, violation));
         let resolved = delta.resolved.iter().map(|violation| (Event::Resolved, violation));
-        for (event, violation) in appeared.chain(resolved) {
+        let moments = delta.moments.iter().map(|violation| (Event::Happened, violation));
+        for (event, violation) in appeared.chain(resolved).chain(moments) {
             // Nobody reads, or not fast enough: the verdicts stand in /status all the same.
             let _dropped = sender.try_send((event, Entry::new(&violation.finding, &resource, None), now));
         }

@@ -24,6 +24,7 @@ use crate::{
     policy::{
         Dialect, Limits, PolicySet,
         gatekeeper::column,
+        reads::Scope,
         unit::{Entry, Failure, Group, Unit},
         value,
     },
@@ -133,10 +134,16 @@ impl Judge<'_> {
         let (set, standing) = (&*job.policies, moment == Moment::Standing);
         for unit in set.units.iter().filter(|unit| unit.asks_everything()) {
             for group in &unit.groups {
-                match group.dialect {
-                    Dialect::Conftest if standing => self.group(unit, group, &documents.object, moment),
-                    Dialect::Admission if standing || group.entries.iter().any(|entry| entry.transition) => {
-                        self.group(unit, group, &documents.admission(moment), moment);
+                let scope = group.scopes.of(&job.object.key.kind.kind).filter(|scope| !scope.asked.is_empty());
+                match (scope, group.dialect) {
+                    (None, _) => group.entries.iter().for_each(|_| self.results.pass()),
+                    (Some(scope), Dialect::Conftest) if standing => {
+                        self.group(unit, group, scope, &documents.object, moment);
+                    }
+                    (Some(scope), Dialect::Admission)
+                        if standing || group.entries.iter().any(|entry| entry.transition) =>
+                    {
+                        self.group(unit, group, scope, &documents.admission(moment), moment);
                     }
                     _ => {}
                 }
@@ -153,22 +160,21 @@ impl Judge<'_> {
         }
     }
 
-    /// Asks for everything at once, and one by one if that fails; about a change only those that look at it.
-    fn group(&mut self, unit: &Unit, group: &Group, input: &Value, moment: Moment) {
-        let wanted = |entry: &Entry| moment == Moment::Standing || entry.transition;
-        let together = group.entries.iter().all(wanted);
-        let all = together.then(|| unit.ask(input, &group.all()).ok()).flatten();
-        let answers: Vec<Result<Value, Failure>> = match all.as_ref().and_then(|all| all.as_array().ok()) {
-            Some(answers) if answers.len() == group.len() => {
-                answers.iter().map(|answer| Ok(answer[0_usize].clone())).collect()
-            }
-            _ => (0..group.len())
-                .map(|index| match group.entries.get(index) {
-                    Some(entry) if !wanted(entry) => Ok(Value::Undefined),
-                    _ => self.alone(unit, group, index, input),
-                })
-                .collect(),
-        };
+    /// Asks for everything at once that can say something, and one by one if that fails; about a change only those that
+    /// look at it.
+    fn group(&mut self, unit: &Unit, group: &Group, scope: &Scope, input: &Value, moment: Moment) {
+        let wanted =
+            |index: usize| moment == Moment::Standing || group.entries.get(index).is_none_or(|entry| entry.transition);
+        let mut answers: Vec<Result<Value, Failure>> = vec![Ok(Value::Undefined); group.len()];
+        let together = scope.asked.iter().all(|index| wanted(*index));
+        let all = together.then(|| unit.ask(input, &group.all(scope.question)).ok()).flatten();
+        let all = all.as_ref().and_then(|all| all.as_array().ok()).filter(|all| all.len() == scope.asked.len());
+        for (place, index) in scope.asked.iter().enumerate().filter(|(_, index)| wanted(**index)) {
+            answers[*index] = match all {
+                Some(all) => Ok(all[place][0_usize].clone()),
+                None => self.alone(unit, group, *index, input),
+            };
+        }
         let (answers, exceptions) = answers.split_at(group.entries.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {

@@ -35,6 +35,8 @@ pub struct Delta {
     pub appeared: Vec<Violation>,
     /// Violations that are there no more.
     pub resolved: Vec<Violation>,
+    /// What the change itself violated: it happened, and nothing of it stands.
+    pub moments: Vec<Violation>,
 }
 
 /// Everything that is known of one judged object.
@@ -63,7 +65,7 @@ impl Ledger {
     /// Takes in a verdict; returns what it changed. An object that another took the place of is to be forgotten
     /// before, as the two have no violation in common.
     pub fn record(&mut self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
-        let Verdict { key, uid, results, passed, .. } = verdict;
+        let Verdict { key, uid, results, passed, moments, .. } = verdict;
         let mut before = self.take(&key).map(|standing| standing.results).unwrap_or_default();
         let mut appeared = Vec::new();
         let results: Vec<_> = results
@@ -84,14 +86,19 @@ impl Ledger {
         }
         self.objects.insert(key.clone(), Standing { uid: uid.clone(), results, passed });
         before.retain(|violation| violation.finding.outcome.is_violation());
-        delta(key, uid, appeared, before)
+        delta(key, uid, appeared, before, violations(moments, now))
+    }
+
+    /// Returns what a verdict tells of a change whose object is not known any more.
+    pub fn moments(verdict: Verdict, now: Timestamp) -> Option<Delta> {
+        delta(verdict.key, verdict.uid, Vec::new(), Vec::new(), violations(verdict.moments, now))
     }
 
     /// Forgets an object that is gone; returns what that resolves.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
         let Standing { uid, mut results, .. } = self.take(key)?;
         results.retain(|violation| violation.finding.outcome.is_violation());
-        delta(key.clone(), uid, Vec::new(), results)
+        delta(key.clone(), uid, Vec::new(), results, Vec::new())
     }
 
     fn take(&mut self, key: &ObjectKey) -> Option<Standing> {
@@ -113,6 +120,12 @@ impl Ledger {
     /// Whether an object was judged.
     pub fn knows(&self, key: &ObjectKey) -> bool {
         self.objects.contains_key(key)
+    }
+
+    /// Whether some policy failed on an object; it may not the next time, whatever it reads.
+    pub fn has_errors(&self, key: &ObjectKey) -> bool {
+        let results = self.objects.get(key).into_iter().flat_map(|standing| &standing.results);
+        results.into_iter().any(|known| known.finding.outcome == Outcome::Error)
     }
 
     /// How many objects were judged.
@@ -140,8 +153,21 @@ fn same(a: &Finding, b: &Finding) -> bool {
     a.outcome == b.outcome && a.policy == b.policy && a.rule == b.rule && a.message == b.message
 }
 
-fn delta(object: ObjectKey, uid: Arc<str>, appeared: Vec<Violation>, resolved: Vec<Violation>) -> Option<Delta> {
-    (!appeared.is_empty() || !resolved.is_empty()).then_some(Delta { object, uid, appeared, resolved })
+/// Errors are counted where they happen; nothing of the moment can stand.
+fn violations(moments: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
+    let violations = moments.into_iter().filter(|finding| finding.outcome.is_violation());
+    violations.map(|finding| Violation { finding, since: now }).collect()
+}
+
+fn delta(
+    object: ObjectKey,
+    uid: Arc<str>,
+    appeared: Vec<Violation>,
+    resolved: Vec<Violation>,
+    moments: Vec<Violation>,
+) -> Option<Delta> {
+    let silent = appeared.is_empty() && resolved.is_empty() && moments.is_empty();
+    (!silent).then_some(Delta { object, uid, appeared, resolved, moments })
 }
 
 #[cfg(test)]
@@ -216,5 +242,17 @@ mod tests {
         assert!(ledger.record(failed, Timestamp::UNIX_EPOCH).is_none());
         assert_eq!(ledger.objects().next().unwrap().1.results.len(), 1);
         assert!(ledger.record(verdict(&[]), Timestamp::UNIX_EPOCH).is_none());
+    }
+
+    #[test]
+    fn what_the_change_violated_is_told_once_and_never_stands() {
+        let mut ledger = Ledger::default();
+        let moment = |message: &str| Verdict { moments: vec![finding(message, Outcome::Fail)], ..verdict(&["x"]) };
+        let delta = ledger.record(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.moments.len()), (1, 0, 1));
+        assert!(ledger.record(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
+        assert_eq!(ledger.counts().values().sum::<usize>(), 1);
+        assert_eq!(Ledger::moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap().moments.len(), 1);
+        assert!(Ledger::moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
     }
 }

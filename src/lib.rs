@@ -31,6 +31,7 @@ pub mod object;
 pub mod body;
 pub mod cache;
 pub mod gate;
+pub mod inventory;
 pub mod queue;
 
 pub mod evaluate;

@@ -98,6 +98,8 @@ pub struct Metrics {
     restart_reasons: Mutex<BTreeSet<&'static str>>,
     policy_reloads: Family<ReloadLabels, Counter>,
     unreadable_objects: Family<KindLabels, Counter>,
+    changes_skipped: Counter,
+    inventory_update_seconds: Histogram,
 }
 
 impl Default for Metrics {
@@ -127,6 +129,8 @@ impl Metrics {
             restart_reasons: Mutex::default(),
             policy_reloads: Family::default(),
             unreadable_objects: Family::default(),
+            changes_skipped: Counter::default(),
+            inventory_update_seconds: Histogram::new(EVALUATION_BUCKETS),
         };
         metrics.register_state();
         metrics.register_counts_and_times();
@@ -174,6 +178,17 @@ impl Metrics {
         registry.register("recorder_drops", "What was not written, by reason", self.recorder_drops.clone());
         registry.register("watch_restarts", "Watches that had to start again, by reason", self.watch_restarts.clone());
         registry.register("policy_reloads", "Times that the policies were loaded again", self.policy_reloads.clone());
+        registry.register(
+            "changes_skipped",
+            "Changes of objects that no policy can see, and that were not judged",
+            self.changes_skipped.clone(),
+        );
+        registry.register_with_unit(
+            "inventory_update",
+            "Time to bring what policies look up in other objects up to date",
+            Unit::Seconds,
+            self.inventory_update_seconds.clone(),
+        );
         registry.register(
             "unreadable_objects",
             "Objects of a kind that could not be understood",
@@ -239,6 +254,16 @@ impl Metrics {
     pub fn evaluated(&self, took: Duration) {
         self.evaluations.inc();
         self.evaluation_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts a change that no policy can see.
+    pub fn change_skipped(&self) {
+        self.changes_skipped.inc();
+    }
+
+    /// Counts a new state of the inventory, and what it took to make it.
+    pub fn inventory_updated(&self, took: Duration) {
+        self.inventory_update_seconds.observe(took.as_secs_f64());
     }
 
     /// Counts an evaluation of a policy that failed.
@@ -323,6 +348,8 @@ mod tests {
         metrics.set_violations("image", Some(Severity::High), Outcome::Fail, 2);
         metrics.set_violations("image", Some(Severity::High), Outcome::Fail, 1);
         metrics.evaluated(Duration::from_micros(52));
+        metrics.change_skipped();
+        metrics.inventory_updated(Duration::from_millis(5));
         metrics.policy_failed("image");
         metrics.set_queue_length(2);
         metrics.verdict_after(Duration::from_millis(3));

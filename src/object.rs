@@ -115,6 +115,13 @@ pub struct ObjectKey {
     pub copy: u32,
 }
 
+impl ObjectKey {
+    /// Returns its kind with the scope that the object is in, which manifests do not say of a kind.
+    pub fn as_placed(&self) -> Kind {
+        Kind { namespaced: self.namespace.is_some(), ..Kind::clone(&self.kind) }
+    }
+}
+
 /// Shows `Kind namespace/name`.
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,14 +3,20 @@
 //! In: what the sources say, new policies, questions. Out: deltas for the recorders, a summary for the status, and in
 //! the end the whole result. It never waits for anything but its own inputs: judging happens on blocking threads,
 //! recorders take what they can and count the rest.
+//!
+//! An object is judged when it changed ([`judging`]), or something that its verdict depends on ([`dependents`]).
+
+mod dependents;
+mod inventory;
+mod judging;
+mod overview;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
@@ -18,17 +24,20 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use self::{
+    dependents::{Clock, Traits},
+    inventory::Stock,
+};
 use crate::{
     cache::{Cache, Effect, Feed},
-    evaluate::{Job, evaluate},
     gate::{Coverage, Discovered, Gate, Unreadable},
     ledger::{Delta, Ledger},
     metrics::Metrics,
     object::{Object, ObjectKey},
-    output::{AuditResult, Entry, PolicySummary, Resource, Summary},
+    output::{AuditResult, Summary},
     policy::PolicySet,
     queue::{Lane, Queue},
-    verdict::{Outcome, Verdict},
+    verdict::Verdict,
 };
 
 /// What a source says. Within a feed the order counts.
@@ -128,42 +137,77 @@ pub struct Outputs {
 
 /// How often the overview is drawn up, if anything changed.
 const OVERVIEW_EVERY: Duration = Duration::from_millis(500);
-/// Feeds that are named to whoever asks what is waited for.
-const NAMED: usize = 5;
-/// Objects in one go of a judge: enough that the hand-over costs nothing, few enough that a change does not wait.
-const BATCH: usize = 32;
+/// How a pipeline works.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// What becomes of the objects that are there at the start.
+    pub initial: Initial,
+    /// How long the first list of a feed may take.
+    pub sync_timeout: Duration,
+    /// How often objects are judged again whose verdicts depend on the clock; `None` is never.
+    pub rejudge_every: Option<Duration>,
+    /// Whether changes that no policy can see are left unjudged. Off only to prove that it makes no difference.
+    pub update_filter: bool,
+}
 
 /// See the module.
 pub struct Pipeline {
+    settings: Settings,
     cache: Cache,
     gate: Gate,
     queue: Queue,
     ledger: Ledger,
+    /// The policies as they were loaded.
     policies: Arc<PolicySet>,
     policy_error: String,
-    initial: Initial,
+    /// What was found out of kinds under these policies.
+    traits: Traits,
+    /// Other objects that policies look up, and the policies with them.
+    stock: Stock,
+    clock: Clock,
+    /// Feeds of which a list is under way: what it brings happened some time ago, so no change is made of it.
+    listing: HashSet<Feed>,
+    /// For policies that look at changes: the state before the oldest change that was not judged yet.
+    before: HashMap<ObjectKey, Object>,
+    /// For the same policies: the last state of objects that were deleted.
+    departed: VecDeque<Object>,
     /// Objects of the base line that have not changed since; see [`Initial::Skip`].
     baseline: HashSet<ObjectKey>,
     /// Feeds of the first discovery; their first list is the base line.
     first_feeds: HashSet<Feed>,
-    judges: JoinSet<Vec<Verdict>>,
+    judges: JoinSet<Vec<(Verdict, Judged)>>,
     judges_at_most: usize,
     outputs: Outputs,
     /// Something changed that the overview shows.
     dirty: bool,
 }
 
+/// What a verdict is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    /// The object as it is.
+    Present,
+    /// Its deletion.
+    Deletion,
+}
+
 impl Pipeline {
     /// Makes a pipeline whose gate is shut.
-    pub fn new(policies: Arc<PolicySet>, initial: Initial, sync_timeout: Duration, outputs: Outputs) -> Self {
+    pub fn new(policies: Arc<PolicySet>, settings: Settings, outputs: Outputs) -> Self {
         Self {
+            settings,
             cache: Cache::default(),
-            gate: Gate::new(sync_timeout),
+            gate: Gate::new(settings.sync_timeout),
             queue: Queue::default(),
             ledger: Ledger::default(),
+            stock: Stock::new(&policies),
             policies,
             policy_error: String::new(),
-            initial,
+            traits: Traits::default(),
+            clock: Clock::new(settings.rejudge_every),
+            listing: HashSet::new(),
+            before: HashMap::new(),
+            departed: VecDeque::new(),
             baseline: HashSet::new(),
             first_feeds: HashSet::new(),
             judges: JoinSet::new(),
@@ -178,29 +222,28 @@ impl Pipeline {
         let mut changes = Vec::with_capacity(256);
         let mut tick = tokio::time::interval(OVERVIEW_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut reloads_open = true;
+        let (mut reloads_open, mut changes_open) = (true, true);
         loop {
+            let wake = self.look_after_dependents(Instant::now());
             self.dispatch();
-            if once && self.gate.is_open() && self.queue.is_idle() {
+            if (once || !changes_open) && self.gate.is_open() && self.is_idle() {
                 break;
             }
             tokio::select! {
                 Some(judged) = self.judges.join_next() => match judged {
-                    Ok(verdicts) => verdicts.into_iter().for_each(|verdict| self.judged(verdict)),
+                    Ok(verdicts) => verdicts.into_iter().for_each(|(verdict, about)| self.judged(verdict, about)),
                     // Evaluation catches panics of its own; what comes here is the runtime going down.
                     Err(failed) => error!(%failed, "A judge died"),
                 },
-                count = inputs.changes.recv_many(&mut changes, 256) => {
+                Some(made) = self.stock.made() => self.restocked(made, Instant::now()),
+                count = inputs.changes.recv_many(&mut changes, 256), if changes_open => {
                     let now = Instant::now();
                     changes.drain(..).for_each(|change| self.take_in(change, now));
                     self.try_open(now);
+                    // The sources are done (files): wait for the judges only.
+                    changes_open = count > 0;
                     if count == 0 && !self.gate.is_open() {
                         error!("The sources ended before everything was read");
-                        break;
-                    }
-                    if count == 0 {
-                        // The sources are done (files): wait for the judges only.
-                        self.finish_judging().await;
                         break;
                     }
                 }
@@ -212,6 +255,7 @@ impl Pipeline {
                     Some(reload) => self.reload(reload),
                     None => reloads_open = false,
                 },
+                () = until(wake), if wake.is_some() => {}
                 _ = tick.tick() => self.tick(),
                 () = inputs.stop.cancelled() => break,
             }
@@ -220,15 +264,9 @@ impl Pipeline {
         self.result()
     }
 
-    async fn finish_judging(&mut self) {
-        while !self.queue.is_idle() {
-            self.dispatch();
-            match self.judges.join_next().await {
-                Some(Ok(verdicts)) => verdicts.into_iter().for_each(|verdict| self.judged(verdict)),
-                Some(Err(_)) => {}
-                None => return,
-            }
-        }
+    /// Whether nothing waits to be judged, or is on its way to make something wait.
+    fn is_idle(&self) -> bool {
+        self.queue.is_idle() && self.departed.is_empty() && self.stock.is_current()
     }
 
     fn take_in(&mut self, change: Change, now: Instant) {
@@ -243,8 +281,9 @@ impl Pipeline {
             }
             Change::Vanished(feed) => {
                 self.gate.vanished(&feed);
+                self.listing.remove(&feed);
                 for key in self.cache.drop_feed(&feed) {
-                    self.forget(&key);
+                    self.forget(&key, now);
                 }
                 self.outputs.metrics.remove_kind(&feed.kind.group, &feed.kind.plural);
             }
@@ -252,11 +291,13 @@ impl Pipeline {
             Change::Listing(feed) => {
                 self.cache.listing(&feed);
                 self.gate.listing(&feed);
+                self.listing.insert(feed);
             }
             Change::Seen(feed, object) => self.seen(&feed, object, now),
             Change::Gone(feed, object) => {
                 if self.cache.gone(&feed, &object.key, &object.uid) {
-                    self.forget(&object.key);
+                    self.forget(&object.key, now);
+                    self.departs(&feed, object);
                 }
             }
             Change::Skipped(feed, name, why) => {
@@ -281,24 +322,36 @@ impl Pipeline {
     }
 
     fn seen(&mut self, feed: &Feed, object: Object, now: Instant) {
-        let key = object.key.clone();
+        let (key, body) = (object.key.clone(), object.body.clone());
+        let live = self.gate.lets_through(feed);
+        let before = if live { self.cache.object(&key) } else { None };
+        let projection = self.cache.projection(&key);
         let effect = self.cache.seen(feed, object);
         if effect == Effect::Same {
             return;
         }
         self.gate.read(feed, &key);
         if effect == Effect::Replaced {
-            self.forget(&key);
+            self.forget(&key, now);
         }
-        if self.gate.lets_through(feed) {
-            self.baseline.remove(&key);
-            self.queue.push(key, Lane::Change, now);
+        if !live {
+            return;
         }
+        self.others_follow(&key, now);
+        if let Some(before) = before.filter(|_| effect == Effect::Changed) {
+            if self.is_out_of_sight(&before, projection, &body) {
+                return self.outputs.metrics.change_skipped();
+            }
+            self.changes(feed, before);
+        }
+        self.baseline.remove(&key);
+        self.queue.push(key, Lane::Change, now);
     }
 
     fn synced(&mut self, feed: &Feed, now: Instant) {
+        self.listing.remove(feed);
         for key in self.cache.listed(feed) {
-            self.forget(&key);
+            self.forget(&key, now);
         }
         let first = self.gate.synced(feed);
         debug!(%feed, objects = self.cache.len(feed), "Synced");
@@ -325,179 +378,33 @@ impl Pipeline {
     /// Lets the objects of a feed be judged, which so far were only kept.
     fn admit(&mut self, feed: &Feed, now: Instant) {
         let keys: Vec<_> = self.cache.keys(feed).cloned().collect();
-        if self.initial == Initial::Skip && self.first_feeds.contains(feed) {
+        self.others_follow_all(feed, &keys, now);
+        if self.settings.initial == Initial::Skip && self.first_feeds.contains(feed) {
             self.baseline.extend(keys);
         } else {
             self.queue.extend(keys, Lane::Snapshot, now);
         }
     }
 
-    fn forget(&mut self, key: &ObjectKey) {
+    /// Forgets what is known of an object that is gone.
+    fn forget(&mut self, key: &ObjectKey, now: Instant) {
         self.queue.forget(key);
         self.baseline.remove(key);
+        self.before.remove(key);
+        self.others_follow(key, now);
         if let Some(delta) = self.ledger.forget(key) {
             (self.outputs.record)(&delta);
         }
     }
+}
 
-    /// Hands waiting objects to the judges.
-    fn dispatch(&mut self) {
-        while self.judges.len() < self.judges_at_most {
-            // Small batches while there is little to do, so that every judge has some of it.
-            let size = (self.queue.length() / self.judges_at_most).clamp(1, BATCH);
-            let mut jobs = Vec::with_capacity(size);
-            while jobs.len() < size {
-                let Some(key) = self.queue.pop() else { break };
-                match self.cache.object(&key) {
-                    Some(object) => {
-                        let policies = self.policies.clone();
-                        jobs.push(Job { object, previous: None, deleted: false, namespace: None, policies });
-                    }
-                    None => {
-                        self.queue.done(&key);
-                    }
-                }
-            }
-            if jobs.is_empty() {
-                return;
-            }
-            self.judges.spawn_blocking(move || jobs.iter().map(evaluate).collect());
-        }
-    }
-
-    fn judged(&mut self, verdict: Verdict) {
-        let since = self.queue.done(&verdict.key);
-        let metrics = &self.outputs.metrics;
-        metrics.evaluated(verdict.took);
-        for finding in verdict.results.iter().filter(|finding| finding.outcome == Outcome::Error) {
-            metrics.policy_failed(&finding.policy);
-        }
-        // The object may be gone, replaced, or waiting for its verdict under newer policies.
-        if self.cache.uid(&verdict.key) != Some(&verdict.uid) || verdict.policies != self.policies.digest {
-            return;
-        }
-        if let Some(since) = since {
-            metrics.verdict_after(since.elapsed());
-        }
-        self.dirty = true;
-        if let Some(delta) = self.ledger.record(verdict, Timestamp::now()) {
-            (self.outputs.record)(&delta);
-        }
-    }
-
-    fn reload(&mut self, reload: Reload) {
-        self.dirty = true;
-        self.outputs.metrics.policies_reloaded(reload.is_ok());
-        match reload {
-            Err(why) => {
-                error!("The policies could not be loaded; those loaded before stay in force:\n{why}");
-                self.policy_error = why;
-            }
-            Ok(policies) => {
-                self.policy_error.clear();
-                info!(rules = policies.rules(), digest = %policies.digest, "Policies loaded");
-                self.policies = policies;
-                let now = Instant::now();
-                let feeds: Vec<_> = self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect();
-                for feed in feeds {
-                    let keys: Vec<_> =
-                        self.cache.keys(&feed).filter(|key| !self.baseline.contains(key)).cloned().collect();
-                    self.queue.extend(keys, Lane::Snapshot, now);
-                }
-            }
-        }
-    }
-
-    fn tick(&mut self) {
-        let now = Instant::now();
-        self.try_open(now);
-        let (feeds_done, feeds) = self.gate.progress();
-        let waiting_for = self.gate.waiting_for().take(NAMED).map(ToString::to_string).collect();
-        let progress =
-            Progress { open: self.gate.is_open(), feeds_done, feeds, waiting_for, queue: self.queue.length() };
-        self.outputs.metrics.set_queue_length(progress.queue);
-        self.outputs.progress.send_if_modified(|known| {
-            let new = *known != progress;
-            *known = progress;
-            new
-        });
-        if !std::mem::take(&mut self.dirty) {
-            return;
-        }
-        let overview = self.overview();
-        self.outputs.metrics.set_coverage(&overview.coverage);
-        for ((policy, severity, outcome), count) in self.ledger.counts() {
-            self.outputs.metrics.set_violations(policy, *severity, *outcome, *count);
-        }
-        self.outputs.overview.send_replace(Some(Arc::new(overview)));
-    }
-
-    fn coverage(&self) -> Vec<Coverage> {
-        self.gate.coverage(|feed| self.cache.len(feed))
-    }
-
-    fn summary(&self) -> Summary {
-        let mut summary = Summary { objects: self.ledger.judged(), pass: self.ledger.passed(), ..Summary::default() };
-        for ((_, _, outcome), count) in self.ledger.counts() {
-            match outcome {
-                Outcome::Fail => summary.fail += count,
-                Outcome::Warn => summary.warn += count,
-                Outcome::Error => summary.error += count,
-                Outcome::Skip => summary.skip += count,
-            }
-        }
-        summary
-    }
-
-    fn overview(&self) -> Overview {
-        let summary = self.summary();
-        let mut by_policy: BTreeMap<Arc<str>, [usize; 3]> = BTreeMap::new();
-        for ((policy, _, outcome), count) in self.ledger.counts() {
-            let slot = match outcome {
-                Outcome::Fail => 0,
-                Outcome::Warn => 1,
-                Outcome::Error => 2,
-                Outcome::Skip => continue,
-            };
-            by_policy.entry(policy.clone()).or_default()[slot] += count;
-        }
-        Overview {
-            synced: self.gate.is_open(),
-            complete: self.gate.is_complete() && summary.error == 0,
-            summary,
-            coverage: self.coverage(),
-            policies: self.policies.clone(),
-            by_policy,
-            policy_error: self.policy_error.clone(),
-        }
-    }
-
-    /// The whole result, sorted.
-    fn result(&self) -> AuditResult {
-        let summary = self.summary();
-        let mut results: Vec<Entry> = Vec::with_capacity(summary.fail + summary.warn + summary.error + summary.skip);
-        for (key, standing) in self.ledger.objects() {
-            let resource = Resource::new(key, &standing.uid);
-            let location = self.cache.location(key);
-            let entries = standing.results.iter().map(|known| Entry::new(&known.finding, &resource, location));
-            results.extend(entries);
-        }
-        results.sort_by(|a, b| {
-            let order = |entry: &Entry| (entry.resource.clone(), entry.location.clone());
-            order(a).cmp(&order(b)).then_with(|| {
-                (&a.policy, &a.rule, a.result, &a.message).cmp(&(&b.policy, &b.rule, b.result, &b.message))
-            })
-        });
-        let mut policies: Vec<_> = self.policies.policies.iter().map(PolicySummary::from).collect();
-        policies.sort_by(|a, b| a.name.cmp(&b.name));
-        AuditResult {
-            api_version: "kaudit.dev/v1alpha1",
-            kind: "AuditResult",
-            complete: self.gate.is_open() && self.gate.is_complete() && summary.error == 0,
-            summary,
-            coverage: self.coverage(),
-            policies,
-            results,
-        }
+/// Sleeps until an instant, if there is one.
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant.into()).await,
+        None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

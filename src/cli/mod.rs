@@ -188,6 +188,29 @@ pub struct Check {
     )]
     pub sync_timeout: Duration,
 
+    /// Judge again this often what depends on the time of day, policies that call time.now_ns; 0 is never
+    #[arg(
+        long,
+        env = "KAUDIT_REJUDGE_EVERY",
+        value_name = "DURATION",
+        default_value = "1h",
+        value_parser = values::interval,
+        help_heading = "Running"
+    )]
+    pub rejudge_every: Duration,
+
+    /// Leave changes unjudged that no policy can see; off is for diagnosis, verdicts are the same
+    #[arg(
+        long,
+        env = "KAUDIT_UPDATE_FILTER",
+        value_enum,
+        value_name = "SWITCH",
+        default_value_t = Switch::On,
+        hide = true,
+        help_heading = "Running"
+    )]
+    pub update_filter: Switch,
+
     /// Serve /livez, /readyz, /metrics and /status at this address, such as 127.0.0.1:8080 or :8080 [default: off]
     #[arg(
         long,
@@ -311,6 +334,14 @@ pub enum Initial {
     Judge,
     /// Judge only what changes later
     Skip,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "the names say all")]
+pub enum Switch {
+    On,
+    Off,
 }
 
 /// How log lines look.

@@ -49,6 +49,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses how often something is done; 0 is never.
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    if text.trim() == "0" { Ok(Duration::ZERO) } else { duration(text) }
+}
+
 /// Parses an address to listen at: `HOST:PORT`, or `:PORT` for all addresses.
 pub(super) fn listen(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').and_then(|(host, port)| {
@@ -112,6 +117,8 @@ mod tests {
         {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
+        assert_eq!(interval("0"), Ok(Duration::ZERO));
+        assert!(interval("60").is_err() && interval("2h") == duration("2h"));
         for text in ["60", "0s", "-1s", "", "soon", "1.5", "99999999999999999999s"] {
             assert!(duration(text).is_err(), "{text:?}");
         }

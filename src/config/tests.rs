@@ -69,6 +69,7 @@ fn what_makes_no_sense_is_refused() {
         &["-f", "a.yaml", "--listen", ":8080"],
         &["-f", "a.yaml", "--initial", "judge"],
         &["-f", "a.yaml", "--sync-timeout", "1m"],
+        &["-f", "a.yaml", "--rejudge-every", "1m"],
         &["-f", "a.yaml", "--record", "events"],
         &["-f", "-", "-f", "-"],
         &["--once", "--initial", "skip"],

@@ -94,6 +94,8 @@ pub enum Event {
     Appeared,
     /// It is gone, or its object is.
     Resolved,
+    /// It was about a change: it is over, and stands nowhere.
+    Happened,
 }
 
 /// Writes the whole result.

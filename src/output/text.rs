@@ -67,6 +67,7 @@ pub(super) fn stream_line(
     let (word, style) = match event {
         Event::Appeared => ("appeared", style_of(entry.result)),
         Event::Resolved => ("resolved", GREEN),
+        Event::Happened => ("happened", style_of(entry.result)),
     };
     let severity = entry.severity.map_or(String::new(), |severity| format!(" {}", severity.word()));
     writeln!(

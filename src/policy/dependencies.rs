@@ -1,6 +1,9 @@
 //! What a verdict depends on beside the object: what else, when it changes, is a reason to judge anew.
 
-use std::{collections::BTreeSet, ops::BitOr};
+use std::{
+    collections::BTreeSet,
+    ops::{BitAnd, BitOr},
+};
 
 use super::{
     graph::Graph,
@@ -33,8 +36,21 @@ impl BitOr for Dependencies {
     }
 }
 
+impl BitAnd for Dependencies {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self {
+            inventory: self.inventory && other.inventory,
+            namespace: self.namespace && other.namespace,
+            clock: self.clock && other.clock,
+            transition: self.transition && other.transition,
+        }
+    }
+}
+
 /// The documents below `data` that hold other objects.
-const INVENTORIES: [&str; 2] = ["inventory", "kubernetes"];
+pub(crate) const INVENTORIES: [&str; 2] = ["inventory", "kubernetes"];
 
 impl Dependencies {
     /// Reads what the rules that judge, and all that they use, depend on.

@@ -21,7 +21,7 @@ use super::{
     graph::Graph,
     guard, metadata, parse,
     problem::{LoadError, Problem},
-    references,
+    reads, references,
     unit::Unit,
     value,
 };
@@ -60,7 +60,9 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     }
     // Stable: the Constraints of one kind stay in order.
     policies.sort_by(|a, b| a.name.cmp(&b.name));
-    if !problems.iter().any(gatekeeper::refused) && policies.is_empty() {
+    // A test may be about a Constraint that has nothing to say there.
+    let nothing = policies.is_empty() && point == EnforcementPoint::Audit;
+    if nothing && !problems.iter().any(gatekeeper::refused) {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
@@ -69,8 +71,9 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
         return Err(LoadError { problems });
     }
     let constraints = Arc::new(Index::new(&units));
+    let reads = Arc::new(reads::Index::new(&units));
     let digest = digest(&files);
-    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints })
+    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints, reads })
 }
 
 /// Takes out the packages that are the source of a template: they only judge from inside of one.
@@ -191,7 +194,10 @@ fn read(
     if purpose == Purpose::Template {
         problems.extend(gatekeeper::check(files, modules, &nodes));
     }
-    let (policies, groups) = read.policies();
+    let (mut policies, mut groups) = read.policies();
+    if !problems.iter().any(gatekeeper::refused) {
+        reads::find(&reads::Rules::new(modules, &graph), &mut policies, &mut groups);
+    }
     (policies, groups, problems)
 }
 

@@ -18,6 +18,7 @@ mod load;
 mod metadata;
 mod parse;
 mod problem;
+pub(crate) mod reads;
 mod references;
 mod stack;
 pub(crate) mod unit;
@@ -38,15 +39,17 @@ pub use self::{
     files::{Fingerprint, fingerprint},
     metadata::{Metadata, RelatedResource},
     problem::{LoadError, Problem, ProblemSeverity},
+    reads::{InventoryReads, Matches, Projection},
 };
 use self::{gatekeeper::EnforcementPoint, unit::Unit};
 use crate::{
-    object::Kind,
+    inventory::Inventory,
+    object::{Kind, Object},
     verdict::{Digest, Outcome, Source},
 };
 
 /// Everything that was loaded from the policy paths.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PolicySet {
     /// What it was loaded from.
     pub digest: Digest,
@@ -63,6 +66,7 @@ pub struct PolicySet {
     pub(crate) units: Vec<Unit>,
     /// Which Constraints of the units can match which kinds.
     pub(crate) constraints: Arc<gatekeeper::Index>,
+    pub(crate) reads: Arc<reads::Index>,
 }
 
 /// One package with rules that judge.
@@ -78,6 +82,12 @@ pub struct Policy {
     pub metadata: Metadata,
     /// What its results depend on beside the object.
     pub depends: Dependencies,
+    /// The kinds that it can say anything about.
+    pub matches: Matches,
+    /// What it reads of the object.
+    pub reads: Projection,
+    /// Whether it goes through all objects of a kind for each object that it judges.
+    pub scans_inventory: bool,
     /// The rules that judge, sorted by name.
     pub rules: Vec<Rule>,
 }
@@ -166,8 +176,43 @@ impl PolicySet {
     }
 
     /// Returns what the verdict on an object of this kind depends on beside the object.
-    pub fn dependencies(&self, _kind: &Kind) -> Dependencies {
-        self.policies.iter().fold(Dependencies::default(), |all, policy| all | policy.depends)
+    pub fn dependencies(&self, kind: &Kind) -> Dependencies {
+        let matching = self.constraints.candidates(&self.units, kind).into_iter();
+        let matching = matching.map(|(unit, constraint)| &self.units[unit].constraints[constraint].matching);
+        let namespace = matching.into_iter().any(|matching| matching.needs_namespace());
+        self.reads.of(&kind.kind).dependencies | Dependencies { namespace, ..Dependencies::default() }
+    }
+
+    /// Returns what the policies read of objects of this kind.
+    pub fn projection(&self, kind: &Kind) -> &Projection {
+        &self.reads.of(&kind.kind).projection
+    }
+
+    /// Returns a hash of what the policies read of an object, from its JSON.
+    ///
+    /// Two states of one object with the same hash have the same verdict as far as it depends on the object alone. What
+    /// else it depends on is not in it: [`Self::dependencies`]; a policy that looks at transitions has to see each of
+    /// them, and what ended in an error, a time limit for example, may end otherwise the next time.
+    ///
+    /// `None` if only judging can tell. The hash differs from process to process.
+    pub fn projection_hash(&self, object: &Object) -> Option<u64> {
+        self.projection(&object.key.kind).hash(&object.body.json().ok()?)
+    }
+
+    /// Returns what the policies read of other objects: which kinds the inventory has to hold, and which changes of its
+    /// objects can matter to others.
+    pub fn inventory_reads(&self) -> &InventoryReads {
+        &self.reads.inventory
+    }
+
+    /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded. Takes about as
+    /// long as the load of those that do look something up.
+    ///
+    /// # Errors
+    /// When the evaluator cannot take the objects.
+    pub fn with_inventory(&self, inventory: &Inventory) -> anyhow::Result<Self> {
+        let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect::<anyhow::Result<_>>()?;
+        Ok(Self { units, ..self.clone() })
     }
 
     /// Returns how many rules judge each object.

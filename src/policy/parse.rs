@@ -26,6 +26,10 @@ pub(crate) fn add(engine: &mut Engine, file: &File, limits: &Limits) -> Result<(
         return Err(refused);
     }
     let text = without_plain_input_import(&file.text, &tokens);
+    if file.version == Version::V0 && guard::needs_v1(&tokens) {
+        let help = "put it under code with engine: Rego and version: v1, or import future.keywords";
+        return Err(Problem::refused(&file.shown, "this is Rego v1, but the template takes it for v0").help(help));
+    }
     if file.version != Version::Either {
         return attempt(engine, file, &text, file.version == Version::V0);
     }

@@ -63,7 +63,7 @@ pub(crate) fn package(module: &Module) -> Path {
 }
 
 /// Splits a reference into its constant beginning and the rest: `a.b["c"][x].d` is `a b c` and not whole.
-pub(crate) fn constant_path(mut expr: &Expr) -> (Path, bool) {
+pub(super) fn constant_path(mut expr: &Expr) -> (Path, bool) {
     let mut keys = Vec::new();
     loop {
         match expr {
@@ -159,7 +159,7 @@ pub(crate) fn read(modules: &[Ref<Module>]) -> Vec<Node> {
 }
 
 /// Returns what the imports of a module call what.
-fn aliases(module: &Module) -> BTreeMap<String, Path> {
+pub(super) fn aliases(module: &Module) -> BTreeMap<String, Path> {
     let mut aliases = BTreeMap::new();
     for import in &module.imports {
         let (path, _) = constant_path(&import.refr);
@@ -408,7 +408,7 @@ impl Reader<'_> {
 }
 
 /// Collects the variables that a query declares itself; what is only unified stays with rules and imports.
-fn declared(query: &Query, names: &mut BTreeSet<String>) {
+pub(super) fn declared(query: &Query, names: &mut BTreeSet<String>) {
     for statement in &query.stmts {
         match &statement.literal {
             Literal::SomeVars { vars, .. } => names.extend(vars.iter().map(|span| span.text().to_owned())),
@@ -425,7 +425,7 @@ fn declared(query: &Query, names: &mut BTreeSet<String>) {
     }
 }
 
-fn patterns<'e>(exprs: impl IntoIterator<Item = &'e Ref<Expr>>, names: &mut BTreeSet<String>) {
+pub(super) fn patterns<'e>(exprs: impl IntoIterator<Item = &'e Ref<Expr>>, names: &mut BTreeSet<String>) {
     for expr in exprs {
         pattern(expr, names);
     }

@@ -1,6 +1,7 @@
 //! A unit: modules that are evaluated together, with one engine, and the rules of them that judge.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -14,11 +15,13 @@ use regorus::{
 
 use super::{
     Dependencies, Dialect, Metadata, Rule,
+    dependencies::INVENTORIES,
     gatekeeper::{Block, Constraint},
     parse::{Told, told},
-    references::Path,
+    reads::Scopes,
+    references::{self, Node, Path},
 };
-use crate::verdict::Source;
+use crate::{inventory::Inventory, verdict::Source};
 
 /// The package of the generated rules. Nobody's policy is called that.
 pub(crate) const GENERATED: &str = "kaudit_generated";
@@ -80,12 +83,14 @@ pub(crate) struct Group {
     pub(crate) dialect: Dialect,
     pub(crate) entries: Vec<Entry>,
     pub(crate) exceptions: Vec<Exception>,
+    /// What is asked about which kind.
+    pub(crate) scopes: Scopes,
 }
 
 impl Group {
-    /// The generated rule that asks for all at once.
-    pub(crate) fn all(&self) -> String {
-        format!("data.{GENERATED}.{}", self.dialect)
+    /// The generated rule that asks for all of one question at once.
+    pub(crate) fn all(&self, question: usize) -> String {
+        format!("data.{GENERATED}.{}_all_{question}", self.dialect)
     }
 
     /// The generated rule that asks for one; exceptions are counted on behind the entries.
@@ -98,8 +103,9 @@ impl Group {
         self.entries.len() + self.exceptions.len()
     }
 
-    fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.entries.iter().map(|entry| &entry.path).chain(self.exceptions.iter().map(|exception| &exception.path))
+    fn paths(&self) -> Vec<&Path> {
+        let exceptions = self.exceptions.iter().map(|exception| &exception.path);
+        self.entries.iter().map(|entry| &entry.path).chain(exceptions).collect()
     }
 }
 
@@ -114,6 +120,10 @@ pub(crate) struct Unit {
     pub(crate) blocks: Vec<Block>,
     /// What its rules depend on.
     pub(crate) depends: Dependencies,
+    /// Whether its rules look other objects up.
+    looks_up: bool,
+    /// Keys of the inventory's documents where rules stand.
+    taken: BTreeSet<(String, String)>,
 }
 
 impl fmt::Debug for Unit {
@@ -150,7 +160,36 @@ impl Unit {
         engine.set_rego_v0(false);
         engine.add_policy(format!("{GENERATED}.rego"), generated(&groups))?;
         prepare(&mut engine)?;
-        Ok(Self { engine, groups, constraints: Vec::new(), blocks: Vec::new(), depends: Dependencies::default() })
+        let nodes = references::read(engine.get_modules());
+        let looks_up = groups.iter().any(|group| !group.scopes.inventory().is_empty());
+        let (constraints, blocks, depends) = (Vec::new(), Vec::new(), Dependencies::default());
+        Ok(Self { engine, groups, constraints, blocks, depends, looks_up, taken: taken(&nodes) })
+    }
+
+    /// Returns the unit with these objects to look up. Rules and data files stand before objects, where both would be.
+    pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Result<Self> {
+        if !self.looks_up {
+            return Ok(self.clone());
+        }
+        let own = self.engine.get_data();
+        let mut data = BTreeMap::new();
+        for name in INVENTORIES {
+            let mut document = inventory.document(name).clone();
+            let before = &own[name];
+            if !matches!(before, Value::Object(_) | Value::Undefined) {
+                continue;
+            }
+            let owned = before.as_object().ok().into_iter().flat_map(|fields| fields.keys().cloned());
+            let ruled = self.taken.iter().filter(|(first, _)| first == name).map(|(_, key)| Value::from(key.as_str()));
+            for key in owned.chain(ruled) {
+                document.as_object_mut()?.remove(&key);
+            }
+            data.insert(Value::from(name), document);
+        }
+        let mut engine = self.engine.clone();
+        engine.add_data(Value::from(data))?;
+        prepare(&mut engine)?;
+        Ok(Self { engine, ..self.clone() })
     }
 
     /// Whether its rules are asked about every object; those of a template are by its Constraints.
@@ -177,6 +216,13 @@ impl Unit {
         let data = caught(|| engine.eval_rule_in_module(&definition.module, &definition.rule, false))?;
         Ok(entry.path.iter().fold(data, |value, key| value[key.as_str()].clone()))
     }
+}
+
+/// Returns the keys right below the inventory's documents that rules take: `admission` of `package kubernetes.admission`.
+fn taken(nodes: &[Node]) -> BTreeSet<(String, String)> {
+    let in_document = |node: &&Node| node.path.first().is_some_and(|first| INVENTORIES.contains(&first.as_str()));
+    let key = |node: &Node| Some((node.path.first()?.clone(), node.path.get(1)?.clone()));
+    nodes.iter().filter(in_document).filter_map(key).collect()
 }
 
 /// Makes the engine look at all its modules together.
@@ -207,15 +253,20 @@ fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
 fn generated(groups: &[Group]) -> String {
     let mut text = format!("package {GENERATED}\n\nready := true\n");
     for group in groups {
-        let mut all = String::new();
-        for (index, path) in group.paths().enumerate() {
-            let path = reference(path);
-            // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
-            let set = group.entries.get(index).is_some_and(|entry| entry.shape == Shape::Set);
-            let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+        let paths: Vec<String> = group.paths().into_iter().map(reference).collect();
+        for (index, path) in paths.iter().enumerate() {
             let _ = writeln!(text, "\n{}_{index} := {path}", group.dialect);
         }
-        let _ = writeln!(text, "\n{} := [\n{all}]", group.dialect);
+        for (question, asked) in group.scopes.questions.iter().enumerate() {
+            let mut all = String::new();
+            for index in asked {
+                let path = &paths[*index];
+                // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
+                let set = group.entries.get(*index).is_some_and(|entry| entry.shape == Shape::Set);
+                let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+            }
+            let _ = writeln!(text, "\n{}_all_{question} := [\n{all}]", group.dialect);
+        }
     }
     text
 }

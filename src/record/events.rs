@@ -1,4 +1,4 @@
-//! Events: one when a violation appears, one when it is resolved.
+//! Events: one when a violation appears, one when it is resolved; one for what a change itself violated.
 
 use std::{
     collections::BTreeMap,
@@ -102,7 +102,7 @@ impl EventSink {
     /// Tells what changed.
     pub fn record(&self, delta: &Delta) {
         let (at, queued) = (Timestamp::now(), Instant::now());
-        let appeared = delta.appeared.iter().map(|violation| (violation, false));
+        let appeared = delta.appeared.iter().chain(&delta.moments).map(|violation| (violation, false));
         let resolved = delta.resolved.iter().map(|violation| (violation, true));
         for (violation, resolved) in appeared.chain(resolved) {
             let (object, uid) = (delta.object.clone(), delta.uid.clone());

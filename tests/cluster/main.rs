@@ -15,6 +15,7 @@ mod basics;
 mod chart;
 mod convergence;
 mod coverage;
+mod dependents;
 mod kubectl;
 mod namespaced;
 mod odd;

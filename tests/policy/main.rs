@@ -22,6 +22,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 mod files;
+mod gator;
 mod guards;
 
 #[derive(Deserialize)]

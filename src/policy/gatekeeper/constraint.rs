@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use regorus::Value;
 
-use super::{Document, annotations, matching::Match, template::Template};
+use super::{
+    Document, annotations,
+    matching::{Match, is_subdomain},
+    template::Template,
+};
 use crate::{
     policy::{
         Metadata, Rule,
@@ -139,17 +143,6 @@ fn action(document: &Document<'_>, point: EnforcementPoint) -> Result<Option<Out
 fn unknown_action(document: &Document<'_>, node: &super::document::Node) -> Problem {
     let message = format!("{}: unknown action {}", document.label(), node.json());
     document.problem(node, message).help("use deny, warn, dryrun or scoped")
-}
-
-/// Whether it is a name as the API server wants it (RFC 1123 subdomain).
-fn is_subdomain(name: &str) -> bool {
-    let fits = |part: &str| {
-        !part.is_empty()
-            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(fits)
 }
 
 /// Makes a warning of a problem.

@@ -95,6 +95,7 @@ impl Selector {
         let mut requirements = Vec::new();
         for (key, value) in node.get("matchLabels").fields() {
             let values = vec![value.text().unwrap_or_default().to_owned()];
+            legal(value, key, &values)?;
             requirements.push(Requirement { key: key.clone(), operator: Operator::In, values });
         }
         for expression in node.get("matchExpressions").items() {
@@ -115,6 +116,7 @@ impl Selector {
                 return Err((expression, format!("operator {word} {wanted}")));
             }
             let key = expression.get("key").text().unwrap_or_default().to_owned();
+            legal(expression, &key, &values)?;
             requirements.push(Requirement { key, operator, values });
         }
         Ok(Self(requirements))
@@ -136,6 +138,34 @@ impl Selector {
             }
         })
     }
+}
+
+/// Makes sure that there can be a label of this key, with these values.
+fn legal<'n>(node: &'n Node, key: &str, values: &[String]) -> Result<(), (&'n Node, String)> {
+    let word = |text: &str| {
+        let edges = text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.ends_with(|c: char| c.is_ascii_alphanumeric());
+        text.len() <= 63 && edges && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    if !word(name) || !prefix.is_none_or(is_subdomain) {
+        return Err((node, format!("{key:?} cannot be the key of a label")));
+    }
+    match values.iter().find(|value| !value.is_empty() && !word(value)) {
+        Some(value) => Err((node, format!("{value:?} cannot be the value of a label"))),
+        None => Ok(()),
+    }
+}
+
+/// Whether it is a name as the API server wants it (RFC 1123 subdomain).
+pub(crate) fn is_subdomain(name: &str) -> bool {
+    let fits = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(fits)
 }
 
 /// One of `kinds`; what is not listed does not limit.

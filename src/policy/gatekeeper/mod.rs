@@ -311,6 +311,9 @@ impl Loaded {
                 source: file,
                 metadata: Metadata::clone(&constraint.rule.metadata),
                 depends: Dependencies { namespace, ..own.depends },
+                matches: own.matches.clone(),
+                reads: own.reads.clone(),
+                scans_inventory: own.scans_inventory,
                 rules: vec![constraint.rule.clone()],
             });
         }
