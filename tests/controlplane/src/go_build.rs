@@ -67,6 +67,17 @@ pub(crate) const GATOR: Module = Module {
     version_flags: |_| String::new(),
 };
 
+/// What kaudit is measured against: conftest, and OPA as a library with prepared queries.
+pub(crate) const PEERS: Module = Module {
+    folder: "peers",
+    main: "github.com/open-policy-agent/conftest",
+    packages: &[
+        Package { path: "github.com/open-policy-agent/conftest", binary: "conftest" },
+        Package { path: "kaudit/tests/tools/peers/prepared", binary: "prepared" },
+    ],
+    version_flags: |_| String::new(),
+};
+
 /// Without these the server says v0.0.0, and clients that look at its version misbehave.
 fn kubernetes_version(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
@@ -136,7 +147,7 @@ impl Module {
         let linker_flags = format!("-s -w {}", (self.version_flags)(&version));
         Ok(Recipe {
             output: target_folder()?.join("tools").join(format!("{}-{version}", self.folder)),
-            stamp: format!("{linker_flags}\n{go_mod}\n{go_sum}"),
+            stamp: format!("{linker_flags}\n{go_mod}\n{go_sum}{}", own_sources(&source)?),
             source,
             version,
             linker_flags,
@@ -157,6 +168,19 @@ impl Recipe {
     fn is_done(&self) -> bool {
         fs::read_to_string(self.output.join("stamp")).is_ok_and(|stamp| stamp == self.stamp)
     }
+}
+
+/// Returns the Go files of a module's own packages, which lie in folders beside its go.mod.
+fn own_sources(module: &Path) -> Result<String> {
+    let mut sources = Vec::new();
+    for folder in fs::read_dir(module)?.collect::<Result<Vec<_>, _>>()? {
+        if folder.file_type()?.is_dir() {
+            let files = fs::read_dir(folder.path())?.map(|file| file.map(|file| file.path()));
+            sources.extend(files.collect::<Result<Vec<_>, _>>()?);
+        }
+    }
+    sources.sort();
+    Ok(sources.iter().map(fs::read_to_string).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// Returns the version of module `path` that a go.mod requires.
@@ -213,7 +237,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &HELM, &OPA, &GATOR] {
+        for module in [&KUBERNETES, &HELM, &OPA, &GATOR, &PEERS] {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

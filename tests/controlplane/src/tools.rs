@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::go_build::{GATOR, HELM, KUBERNETES, Module, OPA, go};
+use crate::go_build::{GATOR, HELM, KUBERNETES, Module, OPA, PEERS, go};
 use crate::shared::use_existing_cluster;
 
 /// A program that tests run and that Go can build.
@@ -29,6 +29,10 @@ pub enum Tool {
     Opa,
     /// Gatekeeper without a cluster.
     Gator,
+    /// Tests files by Rego policies.
+    Conftest,
+    /// OPA as a library, with a prepared query.
+    Prepared,
 }
 
 impl Tool {
@@ -41,6 +45,8 @@ impl Tool {
             Self::Helm => "helm",
             Self::Opa => "opa",
             Self::Gator => "gator",
+            Self::Conftest => "conftest",
+            Self::Prepared => "prepared",
         }
     }
 
@@ -49,6 +55,7 @@ impl Tool {
             Self::Helm => &HELM,
             Self::Opa => &OPA,
             Self::Gator => &GATOR,
+            Self::Conftest | Self::Prepared => &PEERS,
             _ => &KUBERNETES,
         }
     }

@@ -3,7 +3,8 @@
 //
 //	prepared ROUNDS JOBS
 //
-// JOBS is a JSON file: units, each a list of modules with their queries, and inputs, each with the units that judge it.
+// JOBS is a JSON file: units, each with its modules, a query and perhaps parameters, and inputs, each with the units that
+// judge it. A unit with parameters sees {"review": input, "parameters": parameters}, as Gatekeeper's do.
 // It prints JSON: the seconds of each round, and how many results the last one gave.
 package main
 
@@ -23,16 +24,23 @@ type unit struct {
 	Version string            `json:"version"`
 	Modules map[string]string `json:"modules"`
 	Query   string            `json:"query"`
+
+	Parameters any `json:"parameters"`
 }
 
 type input struct {
-	Unit  int `json:"unit"`
-	Value any `json:"value"`
+	Units []int `json:"units"`
+	Value any   `json:"value"`
 }
 
 type jobs struct {
 	Units  []unit  `json:"units"`
 	Inputs []input `json:"inputs"`
+}
+
+type question struct {
+	unit  int
+	input ast.Value
 }
 
 type outcome struct {
@@ -70,10 +78,23 @@ func run() error {
 			return fmt.Errorf("unit %d: %w", i, err)
 		}
 	}
-	values := make([]ast.Value, len(all.Inputs))
+	var questions []question
 	for i := range all.Inputs {
-		if values[i], err = ast.InterfaceToValue(all.Inputs[i].Value); err != nil {
+		value, err := ast.InterfaceToValue(all.Inputs[i].Value)
+		if err != nil {
 			return err
+		}
+		for _, unit := range all.Inputs[i].Units {
+			input := value
+			if parameters := all.Units[unit].Parameters; parameters != nil {
+				given, err := ast.InterfaceToValue(parameters)
+				if err != nil {
+					return err
+				}
+				input = ast.NewObject(ast.Item(ast.StringTerm("review"), ast.NewTerm(value)),
+					ast.Item(ast.StringTerm("parameters"), ast.NewTerm(given)))
+			}
+			questions = append(questions, question{unit, input})
 		}
 		all.Inputs[i].Value = nil
 	}
@@ -81,8 +102,8 @@ func run() error {
 	for range rounds {
 		began := time.Now()
 		told.Results = 0
-		for i, input := range all.Inputs {
-			set, err := queries[input.Unit].Eval(ctx, rego.EvalParsedInput(values[i]))
+		for _, question := range questions {
+			set, err := queries[question.unit].Eval(ctx, rego.EvalParsedInput(question.input))
 			if err != nil {
 				return err
 			}
