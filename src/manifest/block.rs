@@ -5,7 +5,7 @@
 //! odd keys, doubtful indentation, errors) is left to the full parser, which takes fifty times as long. The invariant:
 //! what is returned here is what the full parser returns; tests compare the two on generated documents.
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr2, memchr3};
 
 use super::full;
 
@@ -525,20 +525,17 @@ impl<'t> Reader<'t> {
     }
 }
 
-fn escape(text: &[u8], out: &mut Vec<u8>) {
-    let mut from = 0;
-    for (at, byte) in text.iter().enumerate() {
-        let escaped: &[u8] = match byte {
+fn escape(mut text: &[u8], out: &mut Vec<u8>) {
+    while let Some(at) = memchr3(b'"', b'\\', b'\t', text) {
+        out.extend_from_slice(&text[..at]);
+        out.extend_from_slice(match text[at] {
             b'"' => b"\\\"",
             b'\\' => b"\\\\",
-            b'\t' => b"\\t",
-            _ => continue,
-        };
-        out.extend_from_slice(&text[from..at]);
-        out.extend_from_slice(escaped);
-        from = at + 1;
+            _ => b"\\t",
+        });
+        text = &text[at + 1..];
     }
-    out.extend_from_slice(&text[from..]);
+    out.extend_from_slice(text);
 }
 
 /// What plain keys are made of, and plain texts in flow collections.
