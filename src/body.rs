@@ -9,7 +9,7 @@ use zstd::{
 };
 
 /// The JSON of one object, plain or compressed with the dictionary of its cache.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Body {
     bytes: Arc<[u8]>,
     dictionary: Option<Arc<DecoderDictionary<'static>>>,
@@ -80,6 +80,11 @@ const DICTIONARY_BYTES: usize = 64 * 1024;
 const LEVEL: i32 = 1;
 
 impl Packer {
+    /// Makes a packer that never trains, and so leaves everything plain.
+    pub fn off() -> Self {
+        Self { trained: true, ..Self::default() }
+    }
+
     /// Whether enough was seen.
     pub fn ready_to_train(&self) -> bool {
         !self.trained && self.seen >= TRAINING_OBJECTS

@@ -66,6 +66,11 @@ struct Entry {
 }
 
 impl Cache {
+    /// Makes a cache that holds bodies as they come, for objects that stay for a moment only.
+    pub fn unpacked() -> Self {
+        Self { packer: Packer::off(), ..Self::default() }
+    }
+
     /// Begins to hold a feed.
     pub fn add(&mut self, feed: Feed) {
         self.feeds.entry(feed).or_default();
@@ -148,6 +153,14 @@ impl Cache {
     /// Returns where an object was read, for manifests.
     pub fn location(&self, key: &ObjectKey) -> Option<&Location> {
         self.entry(key)?.location.as_deref()
+    }
+
+    /// Forgets the JSON of an object that nobody will ask for any more.
+    pub fn let_go(&mut self, key: &ObjectKey) {
+        let entry = self.feed(key).and_then(|feed| self.feeds.get_mut(&feed)?.objects.get_mut(key));
+        if let Some(entry) = entry {
+            entry.body = Body::default();
+        }
     }
 
     /// Returns the hash that was kept for the present state of an object.

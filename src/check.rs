@@ -172,6 +172,7 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
 
 fn pipeline(check: &Check, policies: Arc<PolicySet>, outputs: Outputs) -> Pipeline {
     let initial = match check.initial {
+        cli::Initial::Judge if check.mode() == Mode::Files && policies.judge_objects_alone() => Initial::Pass,
         cli::Initial::Judge => Initial::Judge,
         cli::Initial::Skip => Initial::Skip,
     };

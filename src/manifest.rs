@@ -3,22 +3,27 @@
 //! Out: the same [`Change`]s as from a cluster. A document that cannot be read is reported with file and line and
 //! costs only itself. YAML is read as kubectl reads it (1.1 booleans and octal numbers).
 
+mod block;
+mod parse;
+mod pieces;
+mod pool;
+
 use std::{
     collections::{HashMap, HashSet},
-    io::Read,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use anyhow::Context;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
+use self::parse::Parser;
+pub(crate) use self::parse::kind_of;
 use crate::{
     cache::Feed,
     discovery::Selection,
     gate::{Discovered, State, Unreadable},
-    object::{Kind, Location, Object, ObjectKey, Received, Secrets, fields},
+    object::{Object, ObjectKey, Secrets},
     pipeline::Change,
 };
 
@@ -60,17 +65,27 @@ fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> std::io::Resul
 }
 
 /// Reads all `files` into `changes`; blocks. Ends when all is read or nobody listens any more.
+///
+/// Files are read in pieces that are parsed in parallel, and taken in in their order, so that the result is always the same
+/// and the memory does not grow with the files.
 pub fn read(files: &[PathBuf], selection: &Selection, secrets: Secrets, changes: &mpsc::Sender<Change>) {
-    let mut reader = Reader { selection, secrets, changes, feeds: HashSet::new(), copies: HashMap::new() };
-    for file in files {
-        reader.file(file);
-    }
+    let parser = Parser { selection, secrets };
+    let mut reader = Reader { changes, feeds: HashSet::new(), copies: HashMap::new() };
+    let pieces = files.iter().flat_map(|file| pieces::of(file));
+    pool::in_order(pieces, |piece| parser.piece(piece), |found| reader.take_in(found));
     reader.done();
 }
 
+/// What a piece of a file holds, in its order.
+enum Found {
+    /// An object; its copy is not counted yet.
+    Object(Box<Object>),
+    /// A document that cannot be read: where it stands, and why.
+    Unreadable(String, String),
+}
+
+/// Takes in what was found.
 struct Reader<'a> {
-    selection: &'a Selection,
-    secrets: Secrets,
     changes: &'a mpsc::Sender<Change>,
     feeds: HashSet<Feed>,
     /// How often each name came.
@@ -78,164 +93,35 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn file(&mut self, path: &Path) {
-        let name: Arc<str> = path.to_string_lossy().into();
-        let text = if path.as_os_str() == STDIN {
-            let mut text = String::new();
-            std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
-        } else {
-            std::fs::read_to_string(path)
-        };
-        match text {
-            Ok(text) => self.documents(&name, &text),
-            Err(error) => self.unreadable(&name, &error.to_string()),
-        }
-    }
-
-    fn documents(&mut self, file: &Arc<str>, text: &str) {
-        // A byte order mark is no content.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        if text.trim_start().starts_with(['{', '[']) && self.json(file, text, 1) {
-            return;
-        }
-        for (line, document) in split(text) {
-            let read = |text: &str| serde_saphyr::from_str_with_options::<serde_json::Value>(text, yaml_options());
-            match forgiving(document, read) {
-                Ok(serde_json::Value::Null) => {}
-                Ok(value) => {
-                    // What was just read from text has nothing in it that JSON cannot say.
-                    self.value(file, &value.to_string(), &|_| line + leading_lines(document));
-                }
-                Err(error) => {
-                    let text = error.without_snippet().to_string();
-                    let (row, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-                    // The parser counts lines from the document's first, and says it in the text, at either end.
-                    let text =
-                        text.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map_or(&*text, |it| it.1);
-                    let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
-                    let row = line + usize::try_from(row).unwrap_or(1).max(1) - 1;
-                    self.unreadable(&format!("{file}:{row}:{column}"), text);
-                }
+    fn take_in(&mut self, found: Vec<Found>) {
+        for found in found {
+            match found {
+                Found::Object(object) => self.object(*object),
+                Found::Unreadable(at, why) => self.unreadable(at, why),
             }
         }
     }
 
-    /// Reads JSON documents, one after the other. Returns false if it is none (but YAML in flow style).
-    fn json(&mut self, file: &Arc<str>, text: &str, first_line: usize) -> bool {
-        let stream = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-        let mut any = false;
-        for document in stream {
-            match document {
-                Ok(document) => {
-                    any = true;
-                    self.value(file, document.get(), &|part: &str| {
-                        // `part` is a slice of `text`: what stands before it is countable.
-                        let offset = (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
-                        first_line
-                            + text
-                                .as_bytes()
-                                .get(..offset)
-                                .map_or(0, |before| memchr::memchr_iter(b'\n', before).count())
-                    });
-                }
-                Err(_) if !any => return false,
-                Err(error) => {
-                    let row = first_line + error.line().max(1) - 1;
-                    self.unreadable(&format!("{file}:{row}:{}", error.column()), &error.to_string());
-                    break;
-                }
-            }
-        }
-        true
-    }
-
-    /// Takes in an object, or what a list or an admission review holds.
-    fn value(&mut self, file: &Arc<str>, json: &str, line: &dyn Fn(&str) -> usize) {
-        if json.starts_with('[') {
-            match serde_json::from_str::<Vec<&RawValue>>(json) {
-                Ok(items) => items.iter().for_each(|item| self.value(file, item.get(), line)),
-                Err(error) => self.unreadable(&format!("{file}:{}", line(json)), &error.to_string()),
-            }
-            return;
-        }
-        let received = Received::read(json);
-        let kind = received.kind.clone().unwrap_or_default();
-        match Self::inside(json, &kind) {
-            Ok(None) => self.object(file, received, line(json)),
-            Ok(Some(inside)) => {
-                for part in inside {
-                    // Items of a typed list may leave out what the list's own kind says.
-                    let mut item = Received::read(part.get());
-                    item.api_version = item.api_version.or_else(|| received.api_version.clone());
-                    item.kind = item
-                        .kind
-                        .or_else(|| kind.strip_suffix("List").filter(|kind| !kind.is_empty()).map(str::to_owned));
-                    self.object(file, item, line(part.get()));
-                }
-            }
-            Err(why) => self.unreadable(&format!("{file}:{}", line(json)), &why),
-        }
-    }
-
-    /// Returns the objects inside of a `List` or an `AdmissionReview`.
-    fn inside<'j>(json: &'j str, kind: &str) -> Result<Option<Vec<&'j RawValue>>, String> {
-        let field = |json: &'j str, name: &str| -> Result<Option<&'j RawValue>, String> {
-            let found = fields(json).map_err(|error| error.to_string())?.into_iter().find(|(key, _)| key == name);
-            Ok(found.map(|(_, value)| value).filter(|value| value.get() != "null"))
-        };
-        if kind == "AdmissionReview" {
-            let request = field(json, "request")?.ok_or("an AdmissionReview without request")?;
-            let object = field(request.get(), "object")?
-                .map_or_else(|| field(request.get(), "oldObject"), |found| Ok(Some(found)))?;
-            return Ok(Some(vec![object.ok_or("an AdmissionReview without object and oldObject")?]));
-        }
-        match field(json, "items") {
-            Ok(Some(items)) if kind.ends_with("List") => {
-                serde_json::from_str(items.get()).map(Some).map_err(|error| format!("items: {error}"))
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn object(&mut self, file: &Arc<str>, received: Received, line: usize) {
-        let (Some(api_version), Some(kind)) = (received.api_version.clone(), received.kind.clone()) else {
-            let why = received.problem().map_or_else(
-                || "not a Kubernetes object: apiVersion or kind is missing".to_owned(),
-                |problem| format!("not a Kubernetes object: {problem}"),
-            );
-            return self.unreadable(&format!("{file}:{line}"), &why);
-        };
-        let kind = Arc::new(kind_of(&api_version, &kind));
-        let wanted = &self.selection.namespaces;
-        if self.selection.chooses(&kind) == Some(false)
-            || (!wanted.is_empty() && !received.namespace().is_some_and(|namespace| wanted.contains(namespace)))
-        {
-            return;
-        }
-        let mut object = match Object::new(&kind, received, self.secrets, 0) {
-            Ok(object) => object,
-            Err(why) => return self.unreadable(&format!("{file}:{line}"), &why),
-        };
+    fn object(&mut self, mut object: Object) {
         let copies = self.copies.entry(object.key.clone()).or_default();
         object.key.copy = *copies;
         *copies += 1;
-        object.location = Some(Location { file: file.clone(), line });
-        let feed = Feed { kind, namespace: None };
+        let feed = Feed { kind: object.key.kind.clone(), namespace: None };
         if self.feeds.insert(feed.clone()) {
             self.send(Change::Appeared(feed.clone()));
         }
         self.send(Change::Seen(feed, object));
     }
 
-    /// Notes a document that cannot be read, and where it stands; in the coverage it is of the kind `*`.
-    fn unreadable(&mut self, at: &str, why: &str) {
+    /// Notes a document that cannot be read; in the coverage it is of the kind `*`.
+    fn unreadable(&mut self, at: String, why: String) {
         let mut kind = kind_of("", "*");
         kind.plural.clone_from(&kind.kind);
         let feed = Feed { kind: Arc::new(kind), namespace: None };
         if self.feeds.insert(feed.clone()) {
             self.send(Change::Appeared(feed.clone()));
         }
-        self.send(Change::Skipped(feed, at.to_owned(), why.to_owned()));
+        self.send(Change::Skipped(feed, at, why));
     }
 
     fn done(self) {
@@ -254,6 +140,11 @@ impl Reader<'_> {
         // Nobody listens any more after an interrupt; what is left to read is little.
         let _ended = self.changes.blocking_send(change);
     }
+}
+
+/// Reads any YAML document.
+fn full(document: &str) -> Result<serde_json::Value, serde_saphyr::Error> {
+    forgiving(document, |text| serde_saphyr::from_str_with_options(text, yaml_options()))
 }
 
 /// YAML as kubectl reads it, errors without excerpts (they are told in one line).
@@ -285,65 +176,20 @@ pub(crate) fn forgiving<T>(
     }
 }
 
-/// Splits a YAML stream into documents with the line that each begins at. YAML allows a line that begins with `---`
-/// only between documents, so no parser is needed, and a broken document does not hide those behind it.
-fn split(text: &str) -> Vec<(usize, &str)> {
-    let mut documents = Vec::new();
-    let (mut start, mut start_line, mut offset) = (0, 1, 0);
-    for (number, line) in text.split_inclusive('\n').enumerate() {
-        let marks = |mark: &str| {
-            line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
-        };
-        if marks("---") || marks("...") {
-            documents.push((start_line, &text[start..offset]));
-            // What stands behind the mark belongs to the document, on the same line.
-            (start, start_line) = (offset + 3, number + 1);
-        }
-        offset += line.len();
-    }
-    documents.push((start_line, &text[start..]));
-    documents
-}
-
-/// Lines before the content of a document: blank ones and comments.
-fn leading_lines(document: &str) -> usize {
-    document.lines().take_while(|line| line.trim().is_empty() || line.trim_start().starts_with('#')).count()
-}
-
-/// Makes a kind of what a manifest says; the plural is a guess by the rules that Kubernetes itself uses.
-pub(crate) fn kind_of(api_version: &str, kind: &str) -> Kind {
-    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    let gvk = kube::core::GroupVersionKind::gvk(group, version, kind);
-    let plural = kube::core::ApiResource::from_gvk(&gvk).plural;
-    Kind {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        plural,
-        kind: kind.to_owned(),
-        singular: kind.to_lowercase(),
-        short_names: Vec::new(),
-        // A file does not say; nothing depends on it without a cluster.
-        namespaced: true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn read_text(text: &str) -> (Vec<String>, Vec<String>) {
-        let (sender, mut receiver) = mpsc::channel(1_000);
-        let selection = Selection::default();
-        let mut reader = Reader {
-            selection: &selection,
-            secrets: Secrets::Redact,
-            changes: &sender,
-            feeds: HashSet::new(),
-            copies: HashMap::new(),
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| reader.documents(&"f".into(), text));
-        });
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        read_files(&[file.path().to_owned()])
+    }
+
+    /// Reads files; where something stands is `f` and the line.
+    fn read_files(files: &[PathBuf]) -> (Vec<String>, Vec<String>) {
+        let (sender, mut receiver) = mpsc::channel(10_000);
+        read(files, &Selection::default(), Secrets::Redact, &sender);
         drop(sender);
         let (mut seen, mut skipped) = (Vec::new(), Vec::new());
         while let Some(change) = receiver.blocking_recv() {
@@ -352,11 +198,55 @@ mod tests {
                     let line = object.location.map_or(0, |location| location.line);
                     seen.push(format!("{line} {} #{}", object.key, object.key.copy));
                 }
-                Change::Skipped(_, at, why) => skipped.push(format!("{at} {why}")),
+                Change::Skipped(_, at, why) => {
+                    let place = at.split_once(':').map_or("", |(_, place)| place);
+                    skipped.push(format!("f:{place} {why}"));
+                }
                 _ => {}
             }
         }
         (seen, skipped)
+    }
+
+    #[test]
+    fn many_pieces_are_taken_in_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let pod = |number: usize| {
+            format!(
+                "kind: Pod\napiVersion: v1\nmetadata:\n  name: p{}\n  labels:\n    filler: {}\n",
+                number % 700,
+                "x".repeat(300)
+            )
+        };
+        // Comments whose lines look like marks, and long ones that no piece ends in.
+        let stream: Vec<_> =
+            (0..2_000).map(|number| format!("# --- {}\n{}", "-".repeat(number % 90), pod(number))).collect();
+        let (first, second, third) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
+        std::fs::write(&first, stream.join("---\n")).unwrap();
+        std::fs::write(&second, stream.join("--- # next\n")).unwrap();
+        std::fs::write(&third, pod(7)).unwrap();
+        let (seen, skipped) = read_files(&[first, second, third]);
+        let line = |number: usize| if number == 0 { 2 } else { number * 8 + 2 };
+        let mut want: Vec<_> = (0..4_000)
+            .map(|number| {
+                format!(
+                    "{} Pod p{} #{}",
+                    line(number % 2_000),
+                    number % 2_000 % 700,
+                    number % 2_000 / 700
+                        + if number < 2_000 {
+                            0
+                        } else if number % 2_000 % 700 < 600 {
+                            3
+                        } else {
+                            2
+                        }
+                )
+            })
+            .collect();
+        want.push("1 Pod p7 #6".to_owned());
+        assert!(seen == want, "{:?}", seen.iter().zip(&want).find(|(seen, want)| seen != want));
+        assert!(skipped.is_empty(), "{skipped:?}");
     }
 
     #[test]
@@ -377,7 +267,7 @@ mod tests {
         );
         assert_eq!((seen, skipped), (vec!["2 Pod a #0".into(), "3 Pod b #0".into(), "4 Pod c #0".into()], vec![]));
         let (seen, _) = read_text("apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: x}\n");
-        assert_eq!(seen, ["1 Deployment x #0"]);
+        assert_eq!(seen, ["4 Deployment x #0"]);
     }
 
     #[test]

@@ -72,6 +72,9 @@ pub enum Initial {
     Judge,
     /// They are the base line: only what changes later is judged.
     Skip,
+    /// Each is judged when it comes, and only its verdict is kept: for sources that end, where no verdict depends on another
+    /// object.
+    Pass,
 }
 
 /// Where the pipeline stands, for readiness and progress.
@@ -141,6 +144,9 @@ pub struct Outputs {
 
 /// How often the overview is drawn up, if anything changed.
 const OVERVIEW_EVERY: Duration = Duration::from_millis(500);
+/// Objects that wait to be judged before the source is made to wait; see [`Initial::Pass`].
+const WAITING: usize = 1_024;
+
 /// How a pipeline works.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -200,7 +206,7 @@ impl Pipeline {
     pub fn new(policies: Arc<PolicySet>, settings: Settings, outputs: Outputs) -> Self {
         Self {
             settings,
-            cache: Cache::default(),
+            cache: if settings.initial == Initial::Pass { Cache::unpacked() } else { Cache::default() },
             gate: Gate::new(settings.sync_timeout),
             queue: Queue::default(),
             ledger: Ledger::default(),
@@ -241,7 +247,7 @@ impl Pipeline {
                     Err(failed) => error!(%failed, "A judge died"),
                 },
                 Some(made) = self.stock.made() => self.restocked(made, Instant::now()),
-                count = inputs.changes.recv_many(&mut changes, 256), if changes_open => {
+                count = inputs.changes.recv_many(&mut changes, 256), if changes_open && self.has_room() => {
                     let now = Instant::now();
                     changes.drain(..).for_each(|change| self.take_in(change, now));
                     self.try_open(now);
@@ -272,6 +278,11 @@ impl Pipeline {
     /// Whether nothing waits to be judged, or is on its way to make something wait.
     fn is_idle(&self) -> bool {
         self.queue.is_idle() && self.departed.is_empty() && self.stock.is_current()
+    }
+
+    /// Whether more may come in.
+    fn has_room(&self) -> bool {
+        self.settings.initial != Initial::Pass || self.queue.length() < WAITING
     }
 
     fn take_in(&mut self, change: Change, now: Instant) {
@@ -339,6 +350,9 @@ impl Pipeline {
         if effect == Effect::Replaced {
             self.forget(&key, now);
         }
+        if self.settings.initial == Initial::Pass {
+            return self.queue.push(key, Lane::Snapshot, now);
+        }
         if !live {
             return;
         }
@@ -382,6 +396,9 @@ impl Pipeline {
 
     /// Lets the objects of a feed be judged, which so far were only kept.
     fn admit(&mut self, feed: &Feed, now: Instant) {
+        if self.settings.initial == Initial::Pass {
+            return;
+        }
         let keys: Vec<_> = self.cache.keys(feed).cloned().collect();
         self.others_follow_all(feed, &keys, now);
         if self.settings.initial == Initial::Skip && self.first_feeds.contains(feed) {

@@ -17,6 +17,13 @@
 //! - "Own share" is what kaudit adds: from when a raw watch shows the change to when kaudit's verdict is on standard
 //!   output, or its Event in a raw watch, the latter without what an Event costs that this benchmark writes itself.
 //!
+//! ```text
+//! cargo run --release --example bench -- peers
+//! ```
+//!
+//! compares `check -f` with conftest and gator, and evaluation alone with OPA as a Go library, on the same objects and
+//! policies; the peers are built with Go as for the tests.
+//!
 //! All times include what the API server does on the same machine.
 
 #![allow(
@@ -29,6 +36,7 @@
 mod changes;
 mod download;
 mod objects;
+mod peers;
 mod process;
 
 use std::{
@@ -57,6 +65,8 @@ use crate::{
 /// Measure kaudit on a real control plane
 #[derive(Debug, Parser)]
 struct Options {
+    #[command(subcommand)]
+    mode: Option<Mode>,
     /// Pods and Deployments to create
     #[arg(long, default_value_t = 20_000)]
     objects: usize,
@@ -76,6 +86,17 @@ struct Options {
     #[arg(long)]
     hold: bool,
 }
+
+/// What else can be measured.
+#[derive(Debug, clap::Subcommand)]
+enum Mode {
+    /// Compare with conftest, gator and OPA as a library; needs no cluster
+    Peers(peers::Options),
+}
+
+/// kaudit's own: evaluation in this process is to be as fast as in kaudit's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Requests under way at a time while the cluster is filled.
 const WRITERS: usize = 32;
@@ -98,6 +119,10 @@ fn main() -> Result<()> {
 
 async fn bench(options: &Options) -> Result<()> {
     let programs = if options.programs.is_empty() { vec![build()?] } else { options.programs.clone() };
+    if let Some(Mode::Peers(options)) = &options.mode {
+        print(&host(&programs[0])?)?;
+        return peers::run(options, &programs[0]).await;
+    }
     let folder = tempfile::tempdir()?;
     note("Starting the control plane");
     let plane = ControlPlane::start(PlaneOptions {
@@ -118,7 +143,11 @@ async fn bench(options: &Options) -> Result<()> {
             policies: Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/bench/policies"),
         })
         .collect();
-    print(&machine(&client, &kaudits[0].program).await?)?;
+    print(&format!(
+        "{}, kube-apiserver {}",
+        host(&kaudits[0].program)?,
+        client.apiserver_version().await?.git_version
+    ))?;
 
     note("An almost empty cluster");
     let mut empty = Vec::new();
@@ -374,7 +403,7 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 /// Says on what this runs.
-async fn machine(client: &Client, kaudit: &Path) -> Result<String> {
+fn host(kaudit: &Path) -> Result<String> {
     let info = |file: &str, field: &str| -> Option<String> {
         let text = fs::read_to_string(file).ok()?;
         let line = text.lines().find(|line| line.starts_with(field))?;
@@ -383,12 +412,11 @@ async fn machine(client: &Client, kaudit: &Path) -> Result<String> {
     let memory = info("/proc/meminfo", "MemTotal").and_then(|size| size.split(' ').next()?.parse::<f64>().ok());
     let version = Command::new(kaudit).arg("--version").output()?.stdout;
     Ok(format!(
-        "- {} cores, {:.0} GB of memory, {}\n- {}, kube-apiserver {}",
+        "- {} cores, {:.0} GB of memory, {}\n- {}",
         std::thread::available_parallelism()?,
         memory.unwrap_or_default() / 1e6,
         info("/proc/cpuinfo", "model name").unwrap_or_default(),
         String::from_utf8_lossy(&version).trim(),
-        client.apiserver_version().await?.git_version,
     ))
 }
 

@@ -23,11 +23,27 @@ impl Kind {
     /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Pod, Self::Deployment];
 
+    /// Returns its API group.
+    pub(crate) fn group(self) -> &'static str {
+        match self {
+            Self::Pod => "",
+            Self::Deployment => "apps",
+        }
+    }
+
+    /// Returns its plural.
+    pub(crate) fn plural(self) -> &'static str {
+        match self {
+            Self::Pod => "pods",
+            Self::Deployment => "deployments",
+        }
+    }
+
     /// Returns the path of its list, in one namespace or in all.
     pub(crate) fn path(self, namespace: Option<&str>) -> String {
         let (api, plural) = match self {
-            Self::Pod => ("/api/v1", "pods"),
-            Self::Deployment => ("/apis/apps/v1", "deployments"),
+            Self::Pod => ("/api/v1", self.plural()),
+            Self::Deployment => ("/apis/apps/v1", self.plural()),
         };
         namespace
             .map_or_else(|| format!("{api}/{plural}"), |namespace| format!("{api}/namespaces/{namespace}/{plural}"))

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 const TICK: Duration = Duration::from_millis(10);
 /// How often memory is looked at. The kernel keeps the peak, so only what comes after the last look is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// What a process took from its start to its end.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +61,24 @@ impl Drop for Guarded {
     }
 }
 
+/// Runs a program that judges: 0 is clean and 1 are violations. Returns what it took.
+pub(crate) async fn measure(mut command: Command, log: &Path) -> Result<Usage> {
+    command.stdin(Stdio::null()).stderr(fs::File::create(log)?);
+    let began = Instant::now();
+    let mut child = Guarded(command.spawn().with_context(|| format!("starting {command:?}"))?);
+    let pid = child.0.id();
+    let mut peak_kb = 0;
+    while !has_ended(pid) {
+        peak_kb = peak_kb.max(memory_kb(pid, "VmHWM").unwrap_or_default());
+        ensure!(began.elapsed() < PATIENCE, "{command:?} does not end");
+        sleep(LOOK_EVERY).await;
+    }
+    let usage = Usage { wall: began.elapsed(), cpu: cpu(pid)?, peak_kb };
+    let status: ExitStatus = child.0.wait()?;
+    ensure!(matches!(status.code(), Some(0 | 1)), "{command:?}: {status}\n{}", fs::read_to_string(log)?);
+    Ok(usage)
+}
+
 /// How kaudit is called in this benchmark.
 #[derive(Debug, Clone)]
 pub(crate) struct Kaudit {
@@ -80,23 +98,20 @@ impl Kaudit {
         command
     }
 
+    /// Returns the call of `check -f` with other policies.
+    pub(crate) fn files(program: &Path, policies: &Path, manifests: &Path) -> Command {
+        let kaudit = Self { program: program.to_owned(), kubeconfig: PathBuf::new(), policies: policies.to_owned() };
+        let mut command = kaudit.check(&["-o", "json", "-f"]);
+        command.arg(manifests);
+        command
+    }
+
     /// Runs `check --once`; returns what it took and what it found.
     pub(crate) async fn once(&self, folder: &Path) -> Result<(Usage, Value)> {
         let (result, log) = (folder.join("result.json"), folder.join("once.log"));
         let mut command = self.check(&["--once", "-o", &format!("json={}", result.display())]);
-        command.stdout(Stdio::null()).stderr(fs::File::create(&log)?);
-        let began = Instant::now();
-        let mut child = Guarded(command.spawn().context("starting kaudit")?);
-        let pid = child.0.id();
-        let mut peak_kb = 0;
-        while !has_ended(pid) {
-            peak_kb = peak_kb.max(memory_kb(pid, "VmHWM").unwrap_or_default());
-            ensure!(began.elapsed() < PATIENCE, "kaudit does not end");
-            sleep(LOOK_EVERY).await;
-        }
-        let usage = Usage { wall: began.elapsed(), cpu: cpu(pid)?, peak_kb };
-        let status: ExitStatus = child.0.wait()?;
-        ensure!(matches!(status.code(), Some(0 | 1)), "kaudit: {status}\n{}", fs::read_to_string(&log)?);
+        command.stdout(Stdio::null());
+        let usage = measure(command, &log).await?;
         Ok((usage, serde_json::from_slice(&fs::read(&result)?)?))
     }
 

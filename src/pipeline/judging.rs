@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use jiff::Timestamp;
 use tracing::{error, info};
 
-use super::{Judged, Pipeline, Reload, dependents::Traits};
+use super::{Initial, Judged, Pipeline, Reload, dependents::Traits};
 use crate::{
     cache::Feed,
     evaluate::{Job, evaluate},
@@ -77,6 +77,9 @@ impl Pipeline {
             && verdict.policies == self.policies.digest;
         if let Some(since) = since.filter(|_| stands) {
             metrics.verdict_after(since.elapsed());
+        }
+        if self.settings.initial == Initial::Pass {
+            self.cache.let_go(&verdict.key);
         }
         let now = Timestamp::now();
         let delta = if stands { self.ledger.record(verdict, now) } else { Ledger::moments(verdict, now) };

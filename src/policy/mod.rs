@@ -263,6 +263,11 @@ impl PolicySet {
         constraints.fold(plain, BitOr::bitor)
     }
 
+    /// Whether no verdict depends on another object.
+    pub fn judge_objects_alone(&self) -> bool {
+        !self.policies.iter().any(|policy| policy.depends.inventory || policy.depends.namespace)
+    }
+
     /// Returns what the policies read of objects of this kind.
     pub fn projection(&self, kind: &Kind) -> &Projection {
         &self.reads.of(&kind.kind).projection

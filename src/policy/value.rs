@@ -3,7 +3,7 @@
 //! regorus reads JSON too, but gives a meaning to the key `$serde_json::private::Number`: a number of any size, whose
 //! digits it computes for hours if the exponent is large. Any object could carry it, so nothing is read by that way.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{cell::RefCell, collections::BTreeMap, fmt};
 
 use regorus::Value;
 use serde::{
@@ -110,11 +110,55 @@ impl<'de> Visitor<'de> for PlainVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut values = BTreeMap::new();
-        while let Some((key, Plain(value))) = entries.next_entry::<Cow<'de, str>, Plain>()? {
-            values.insert(Value::from(&*key), value);
+        let mut values = Vec::with_capacity(entries.size_hint().unwrap_or(8));
+        while let Some((Key(key), Plain(value))) = entries.next_entry()? {
+            values.push((key, value));
         }
-        Ok(Value::from(values))
+        // Of equal keys the last one counts. What is sorted already, as most of what a server sends, costs least this way.
+        Ok(Value::from(values.into_iter().collect::<BTreeMap<_, _>>()))
+    }
+}
+
+/// A key as the text says it. Objects have few different ones, so each thread keeps those it met.
+struct Key(Value);
+
+/// Longer keys are mostly data.
+const KEY_BYTES: usize = 48;
+/// A power of two, so that the hash can be cut.
+const KEYS: usize = 1_024;
+
+thread_local! {
+    /// Each key has one place; who comes later takes it.
+    static KNOWN: RefCell<Vec<Value>> = RefCell::new(vec![Value::Undefined; KEYS]);
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(KeyVisitor)
+    }
+}
+
+struct KeyVisitor;
+
+impl Visitor<'_> for KeyVisitor {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<Key, E> {
+        if key.len() > KEY_BYTES {
+            return Ok(Key(Value::from(key)));
+        }
+        let hash = key.bytes().fold(key.len(), |hash, byte| (hash ^ usize::from(byte)).wrapping_mul(0x0100_01b3));
+        Ok(Key(KNOWN.with_borrow_mut(|known| {
+            let place = &mut known[(hash ^ (hash >> 10)) % KEYS];
+            if !matches!(place, Value::String(text) if **text == *key) {
+                *place = Value::from(key);
+            }
+            place.clone()
+        })))
     }
 }
 
@@ -136,6 +180,17 @@ mod tests {
         let value = from_yaml("a: [yes, no, true, 010, ~, 1.5, '1', 2024-01-01]\n1: x").unwrap();
         let json = r#"{"a": ["yes", "no", true, 8, null, 1.5, "1", "2024-01-01"], "1": "x"}"#;
         assert_eq!(value, from_json(json.as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn of_equal_keys_the_last_counts_and_all_keys_are_told_apart() {
+        let value = from_json(br#"{"b": 1, "a": 2, "b": 3, "\u0062c": 4}"#).unwrap();
+        assert_eq!(value, Value::from_json_str(r#"{"a": 2, "b": 3, "bc": 4}"#).unwrap());
+        // More keys than have a place.
+        let text = |number: usize| format!("{{\"key-{number}\": {number}, \"{}\": 1}}", "k".repeat(number % 100));
+        for number in (0..5_000).chain(0..5_000) {
+            assert_eq!(from_json(text(number).as_bytes()).unwrap(), Value::from_json_str(&text(number)).unwrap());
+        }
     }
 
     #[test]

@@ -59,14 +59,6 @@ pub(crate) const OPA: Module = Module {
     version_flags: |_| String::new(),
 };
 
-/// The reference for policies in conftest style.
-pub(crate) const CONFTEST: Module = Module {
-    folder: "conftest",
-    main: "github.com/open-policy-agent/conftest",
-    packages: &[Package { path: "github.com/open-policy-agent/conftest", binary: "conftest" }],
-    version_flags: |_| String::new(),
-};
-
 /// Gatekeeper's command line: what its policies say, without a cluster.
 pub(crate) const GATOR: Module = Module {
     folder: "gator",
@@ -80,6 +72,17 @@ pub(crate) const OPA_CASES: Module = Module {
     folder: "opa-cases",
     main: "github.com/open-policy-agent/opa",
     packages: &[Package { path: "kaudit/tests/tools/opa-cases", binary: "opa-cases" }],
+    version_flags: |_| String::new(),
+};
+
+/// What kaudit is measured against: conftest, and OPA as a library with prepared queries.
+pub(crate) const PEERS: Module = Module {
+    folder: "peers",
+    main: "github.com/open-policy-agent/conftest",
+    packages: &[
+        Package { path: "github.com/open-policy-agent/conftest", binary: "conftest" },
+        Package { path: "kaudit/tests/tools/peers/prepared", binary: "prepared" },
+    ],
     version_flags: |_| String::new(),
 };
 
@@ -148,13 +151,12 @@ impl Module {
         let go_mod = fs::read_to_string(source.join("go.mod"))?;
         let go_sum = fs::read_to_string(source.join("go.sum"))?;
         // Most modules only name the packages of others.
-        let main = fs::read_to_string(source.join("main.go")).unwrap_or_default();
         let version = required_version(&go_mod, self.main)
             .with_context(|| format!("{}/go.mod requires no {}", source.display(), self.main))?;
         let linker_flags = format!("-s -w {}", (self.version_flags)(&version));
         Ok(Recipe {
             output: target_folder()?.join("tools").join(format!("{}-{version}", self.folder)),
-            stamp: format!("{linker_flags}\n{go_mod}\n{go_sum}{main}"),
+            stamp: format!("{linker_flags}\n{go_mod}\n{go_sum}{}", own_sources(&source)?),
             source,
             version,
             linker_flags,
@@ -175,6 +177,24 @@ impl Recipe {
     fn is_done(&self) -> bool {
         fs::read_to_string(self.output.join("stamp")).is_ok_and(|stamp| stamp == self.stamp)
     }
+}
+
+/// Returns the Go files of a module's own packages, which lie in folders beside its go.mod.
+fn own_sources(module: &Path) -> Result<String> {
+    let mut sources = Vec::new();
+    let mut folders = vec![module.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "go") {
+                sources.push(path);
+            }
+        }
+    }
+    sources.sort();
+    Ok(sources.iter().map(fs::read_to_string).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// Returns the version of module `path` that a go.mod requires.
@@ -231,7 +251,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &HELM, &OPA, &OPA_CASES, &CONFTEST, &GATOR] {
+        for module in [&KUBERNETES, &HELM, &OPA, &OPA_CASES, &GATOR, &PEERS] {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

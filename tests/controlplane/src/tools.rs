@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::go_build::{CONFTEST, GATOR, HELM, KUBERNETES, Module, OPA, OPA_CASES, go};
+use crate::go_build::{GATOR, HELM, KUBERNETES, Module, OPA, OPA_CASES, PEERS, go};
 use crate::shared::use_existing_cluster;
 
 /// A program that tests run and that Go can build.
@@ -33,6 +33,8 @@ pub enum Tool {
     Gator,
     /// What prints OPA's own compliance cases; needs Go where it runs.
     OpaCases,
+    /// OPA as a library, with a prepared query.
+    Prepared,
 }
 
 impl Tool {
@@ -47,6 +49,7 @@ impl Tool {
             Self::Conftest => "conftest",
             Self::Gator => "gator",
             Self::OpaCases => "opa-cases",
+            Self::Prepared => "prepared",
         }
     }
 
@@ -54,9 +57,9 @@ impl Tool {
         match self {
             Self::Helm => &HELM,
             Self::Opa => &OPA,
-            Self::Conftest => &CONFTEST,
             Self::Gator => &GATOR,
             Self::OpaCases => &OPA_CASES,
+            Self::Conftest | Self::Prepared => &PEERS,
             _ => &KUBERNETES,
         }
     }

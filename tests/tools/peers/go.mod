@@ -1,8 +1,10 @@
-module kaudit/tests/tools/conftest
+module kaudit/tests/tools/peers
 
 go 1.26.8
 
 tool github.com/open-policy-agent/conftest
+
+require github.com/open-policy-agent/opa v1.21.1
 
 require (
 	cel.dev/expr v0.25.2 // indirect
@@ -105,7 +107,6 @@ require (
 	github.com/olekukonko/ll v0.1.6 // indirect
 	github.com/olekukonko/tablewriter v1.1.5 // indirect
 	github.com/open-policy-agent/conftest v0.71.1 // indirect
-	github.com/open-policy-agent/opa v1.21.1 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/owenrumney/go-sarif/v2 v2.3.3 // indirect
