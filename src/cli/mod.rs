@@ -297,7 +297,7 @@ pub struct Check {
     )]
     pub update_filter: Switch,
 
-    /// Serve /livez, /readyz, /metrics and /status at this address, such as 127.0.0.1:8080 or :8080 [default: off]
+    /// Serve /livez, /readyz, /metrics, /status and /policies at this address, such as 127.0.0.1:8080 or :8080 [default: off]
     #[arg(
         long,
         env = "KAUDIT_LISTEN",

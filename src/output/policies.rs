@@ -350,7 +350,9 @@ fn wrap_name(text: &str, width: usize) -> Vec<String> {
             line.push_str(part);
         }
     }
-    lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
+    for line in &mut lines {
+        line.truncate(line.trim_end().len());
+    }
     lines
 }
 

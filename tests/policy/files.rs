@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use kaudit::policy::{PolicySet, fingerprint};
+use kaudit::policy::{Limits, PolicySet, fingerprint};
 
 use super::write;
 
@@ -132,4 +132,25 @@ fn edits_additions_and_deletions_change_the_fingerprint() {
     changed("a deletion");
     fs::remove_dir_all(root.path()).unwrap();
     changed("no directory at all");
+}
+
+#[test]
+fn a_set_takes_the_place_of_another_unless_it_loses_a_file_that_worked() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(root.path().join(name), text).unwrap();
+    let load = || PolicySet::load_partly(&[root.path().to_owned()], &Limits::default()).unwrap();
+    write("a.rego", "package a\n\ndeny contains 1\n");
+    write("b.rego", "package b\n\ndeny contains\n");
+    let first = load();
+    assert!(first.is_partial() && first.refused_files().len() == 1);
+    // What was refused before may still be.
+    write("a.rego", "package a\n\ndeny contains 2\n");
+    assert!(load().after(&first).is_ok());
+    write("c.rego", "package c\n\ndeny contains 3\n");
+    write("a.rego", "package a\n\ndeny contains\n");
+    let why = load().after(&first).unwrap_err().to_string();
+    assert!(why.contains("a.rego:4:1: "), "{why}");
+    write("a.rego", "package a\n\ndeny contains 1\n");
+    write("b.rego", "package b\n\ndeny contains 1\n");
+    assert!(!load().after(&first).unwrap().is_partial());
 }
