@@ -247,6 +247,7 @@ mod tests {
                 coverage: vec![],
                 policies: vec![],
                 refused: vec![],
+                not_judged: vec![],
                 results: vec![],
             };
             running.requests.recv().await.unwrap().send(result).unwrap();

@@ -24,7 +24,7 @@ use crate::{
     policy::{
         Dialect, Limits, PolicySet,
         gatekeeper::column,
-        unit::{Entry, Failure, Group, Unit},
+        unit::{Entry, Failure, Group, LARGEST_ANSWER, Unit},
         value,
     },
     verdict::{Finding, Outcome, Source, Verdict},
@@ -105,9 +105,24 @@ pub fn evaluate_review(
     let began = Instant::now();
     let mut judge = Judge { limits: &policies.limits, began, whom: Whom::All, results: &mut results };
     for unit in &policies.units {
-        unit.constraints.iter().for_each(|constraint| judge.constraint(unit, constraint, &review));
+        unit.constraints.iter().for_each(|constraint| judge.constraint(unit, constraint, &review, None));
     }
     Ok(results.finish().0)
+}
+
+/// Asks a rule whether it is one of those that are asked about the kind or not, for tests; whether it says something.
+#[cfg(test)]
+pub(crate) fn says_anything(job: &Job, unit: &Unit, group: &Group, index: usize) -> Result<bool, Failure> {
+    let documents = Documents::read(job).map_err(Failure::told)?;
+    let input = match group.dialect {
+        Dialect::Conftest => documents.object.clone(),
+        Dialect::Admission => documents.admission(Moment::Standing),
+        Dialect::Gatekeeper => {
+            let parameters = unit.constraints.first().map_or(Value::Undefined, |first| first.parameters.clone());
+            input::fields([("review", documents.review(Moment::Standing).document), ("parameters", parameters)])
+        }
+    };
+    Ok(!results::findings(&group.entries[index], &unit.ask(&input, &group.one(index))?).is_empty())
 }
 
 /// The finding for an object that no policy can be asked about.
@@ -142,12 +157,13 @@ impl Judge<'_> {
     /// Asks all policies that have a say at a moment; `constraints` are those whose kind it is.
     fn all(&mut self, job: &Job, constraints: &[(usize, usize)], documents: &Documents<'_>, moment: Moment) {
         let (set, all) = (&*job.policies, self.whom == Whom::All);
+        let kind = &job.object.key.kind.kind;
         for unit in set.units.iter().filter(|unit| unit.asks_everything()) {
             for group in &unit.groups {
                 match group.dialect {
-                    Dialect::Conftest if all => self.group(unit, group, &documents.object),
+                    Dialect::Conftest if all => self.group(unit, group, kind, &documents.object),
                     Dialect::Admission if all || group.entries.iter().any(|entry| entry.transition) => {
-                        self.group(unit, group, &documents.admission(moment));
+                        self.group(unit, group, kind, &documents.admission(moment));
                     }
                     _ => {}
                 }
@@ -159,27 +175,28 @@ impl Judge<'_> {
             let review = documents.review(moment);
             for (unit, constraint) in constraints {
                 let unit = &set.units[*unit];
-                self.constraint(unit, &unit.constraints[*constraint], &review);
+                self.constraint(unit, &unit.constraints[*constraint], &review, Some(kind));
             }
         }
     }
 
-    /// Asks for everything at once, and one by one if that fails or not all are asked.
-    fn group(&mut self, unit: &Unit, group: &Group, input: &Value) {
-        let wanted = |entry: &Entry| self.whom == Whom::All || entry.transition;
-        let together = group.entries.iter().all(wanted);
-        let all = together.then(|| unit.ask(input, &group.all()).ok()).flatten();
-        let answers: Vec<Result<Value, Failure>> = match all.as_ref().and_then(|all| all.as_array().ok()) {
-            Some(answers) if answers.len() == group.len() => {
-                answers.iter().map(|answer| Ok(answer[0_usize].clone())).collect()
-            }
-            _ => (0..group.len())
-                .map(|index| match group.entries.get(index) {
-                    Some(entry) if !wanted(entry) => Ok(Value::Undefined),
-                    _ => self.alone(unit, group, index, input),
-                })
-                .collect(),
+    /// Asks for everything at once that can say something of the kind, and one by one if that fails or not all are asked.
+    fn group(&mut self, unit: &Unit, group: &Group, kind: &str, input: &Value) {
+        let Some(scope) = group.scopes.of(kind).filter(|scope| !scope.asked.is_empty()) else {
+            return group.entries.iter().for_each(|_| self.results.pass());
         };
+        let wanted =
+            |index: usize| self.whom == Whom::All || group.entries.get(index).is_none_or(|entry| entry.transition);
+        let together = scope.asked.iter().all(|index| wanted(*index));
+        let all = together.then(|| unit.ask(input, &group.all(scope.question)).ok()).flatten();
+        let all = all.as_ref().and_then(|all| all.as_array().ok()).filter(|all| all.len() == scope.asked.len());
+        let mut answers: Vec<Result<Value, Failure>> = vec![Ok(Value::Undefined); group.len()];
+        for (place, index) in scope.asked.iter().enumerate().filter(|(_, index)| wanted(**index)) {
+            answers[*index] = match all {
+                Some(all) => Ok(all[place][0_usize].clone()),
+                None => self.alone(unit, group, *index, input),
+            };
+        }
         let (answers, exceptions) = answers.split_at(group.entries.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {
@@ -251,6 +268,7 @@ impl Judge<'_> {
             },
             Failure::Panicked => "the evaluator failed on this rule".to_owned(),
             Failure::TimedOut => format!("took longer than {}", seconds(self.limits.evaluation)),
+            Failure::TooLarge => format!("says more than {} MiB about one object", LARGEST_ANSWER >> 20),
             Failure::OutOfTime => {
                 format!("not evaluated: the rules before it took longer than {}", seconds(self.limits.object))
             }

@@ -526,6 +526,7 @@ impl Pipeline {
             coverage: self.coverage(),
             policies,
             refused: self.policies.refused().cloned().collect(),
+            not_judged: self.policies.unjudged.clone(),
             results,
         }
     }

@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl Judge<'_> {
-    /// Asks one Constraint about one review.
-    pub(super) fn constraint(&mut self, unit: &Unit, constraint: &Constraint, review: &Review) {
+    /// Asks one Constraint about one review; of an object of a known kind only if it can say anything about that.
+    pub(super) fn constraint(&mut self, unit: &Unit, constraint: &Constraint, review: &Review, kind: Option<&str>) {
         match matches(constraint, review) {
             Ok(true) => {}
             Ok(false) => return,
@@ -32,6 +32,9 @@ impl Judge<'_> {
         let Some((group, entry)) = unit.groups.first().and_then(|group| Some((group, group.entries.first()?))) else {
             return;
         };
+        if kind.is_some_and(|kind| group.scopes.of(kind).is_none_or(|scope| scope.asked.is_empty())) {
+            return self.results.pass();
+        }
         let input = fields([("review", review.document.clone()), ("parameters", constraint.parameters.clone())]);
         let answer = self.alone(unit, group, 0, &input).and_then(|answer| violations(constraint, &answer));
         match answer {

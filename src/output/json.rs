@@ -10,7 +10,10 @@ use std::io;
 use serde::Serialize;
 
 use super::{AuditResult, Entry, Event, PolicySummary, Summary};
-use crate::{gate::Coverage, policy::Problem};
+use crate::{
+    gate::Coverage,
+    policy::{Problem, gatekeeper::Unjudged},
+};
 
 /// The last line of `ndjson`.
 #[derive(Serialize)]
@@ -24,6 +27,8 @@ struct End<'a> {
     policies: &'a [PolicySummary],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     refused: &'a [Problem],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    not_judged: &'a [Unjudged],
 }
 
 /// One line of the long run.
@@ -48,8 +53,8 @@ pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io:
     }
     let coverage = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
     let AuditResult { api_version, kind, complete, summary, .. } = *result;
-    let (policies, refused) = (&result.policies, &result.refused);
-    line(&End { api_version, kind, complete, summary, coverage, policies, refused }, out)
+    let (policies, refused, not_judged) = (&result.policies, &result.refused, &result.not_judged);
+    line(&End { api_version, kind, complete, summary, coverage, policies, refused, not_judged }, out)
 }
 
 /// Writes what happened to one violation.

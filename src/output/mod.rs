@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     gate::Coverage,
     object::{Location, ObjectKey},
-    policy::{Metadata, Policy, Problem, RelatedResource},
+    policy::{Metadata, Policy, Problem, RelatedResource, gatekeeper::Unjudged},
     verdict::{Finding, Outcome, Severity, Source},
 };
 
@@ -170,6 +170,9 @@ pub struct AuditResult {
     /// Why policy files were not judged by; sorted by file and line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Problem>,
+    /// Templates and Constraints that judge nothing, although they are in order; sorted by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_judged: Vec<Unjudged>,
     /// Fail, warn, error and skip; sorted by resource, policy, rule, message.
     pub results: Vec<Entry>,
 }

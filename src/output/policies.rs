@@ -10,7 +10,7 @@ use super::{
     text::{BOLD, DIM, Paint, columns_of, count, shown_line, style_of, wrap},
 };
 use crate::{
-    policy::{Dependencies, LoadError, Policy, PolicySet, Problem, Rule, Version},
+    policy::{Dependencies, Dialect, LoadError, Policy, PolicySet, Problem, Rule, Version, gatekeeper::Unjudged},
     verdict::{Outcome, Severity, Source},
 };
 
@@ -31,6 +31,8 @@ pub struct PolicyList {
     pub summary: PolicyCounts,
     /// The policies that are judged by; sorted by name.
     pub policies: Vec<ListedPolicy>,
+    /// Templates and Constraints that judge nothing, although they are in order; sorted by name.
+    pub not_judged: Vec<Unjudged>,
     /// What is wrong; sorted by file and line.
     pub problems: Vec<Problem>,
 }
@@ -58,7 +60,7 @@ pub struct ListedPolicy {
     pub dialect: String,
     /// The versions of Rego that it is written in.
     pub rego: BTreeSet<Version>,
-    /// Where its first rule stands.
+    /// Where its first rule stands, or the Constraint.
     pub source: Source,
     /// What it says of itself.
     #[serde(flatten)]
@@ -95,7 +97,8 @@ impl PolicyList {
         // What is wrong with the files as they are now; what was wrong before has no place in them.
         let problems = newer.map_or(&policies.problems, |newer| &newer.problems);
         let list = Self::of(listed, problems.clone());
-        Self { digest: policies.digest.to_string(), up_to_date: newer.is_none(), ..list }
+        let (digest, not_judged) = (policies.digest.to_string(), policies.unjudged.clone());
+        Self { digest, up_to_date: newer.is_none(), not_judged, ..list }
     }
 
     /// Lists what is wrong where nothing was loaded.
@@ -119,6 +122,7 @@ impl PolicyList {
             up_to_date: true,
             summary,
             policies,
+            not_judged: Vec::new(),
             problems,
         }
     }
@@ -126,12 +130,11 @@ impl PolicyList {
 
 impl From<&Policy> for ListedPolicy {
     fn from(policy: &Policy) -> Self {
-        let first = policy.rules.iter().map(|rule| &rule.source).min();
         Self {
             name: policy.name.to_string(),
             dialect: policy.dialect.to_string(),
             rego: policy.versions.clone(),
-            source: first.cloned().unwrap_or_else(|| Source { file: Arc::clone(&policy.source), line: 0 }),
+            source: Source { file: Arc::clone(&policy.source), line: policy.line },
             about: About::from(&policy.metadata),
             depends_on: words(policy.depends),
             rules: policy.rules.iter().map(ListedRule::from).collect(),
@@ -182,6 +185,13 @@ pub fn render_text(list: &PolicyList, options: &RenderOptions, out: &mut dyn io:
     if !rows.is_empty() {
         writeln!(out)?;
     }
+    for Unjudged { name, reason, source } in &list.not_judged {
+        let words = paint.with(style_of(Outcome::Warn), "not judged:");
+        writeln!(out, "{words} {}  {}  {}", shown_line(name), paint.with(DIM, &place(source)), shown_line(reason))?;
+    }
+    if !list.not_judged.is_empty() {
+        writeln!(out)?;
+    }
     writeln!(out, "{}", closing_line(&list.summary, paint))
 }
 
@@ -214,7 +224,7 @@ fn rows(policy: &ListedPolicy) -> Vec<Row> {
             rule.result.word().to_owned(),
             rule.about.severity.map_or("-", Severity::word).to_owned(),
             once(&if policy.depends_on.is_empty() { "-".to_owned() } else { policy.depends_on.join(", ") }),
-            shown_line(&format!("{}:{}", rule.source.file, rule.source.line)),
+            place(if is_constraint(policy) { &policy.source } else { &rule.source }),
         ];
         let plain = Style::new();
         Row { cells, styles: [BOLD, plain, plain, plain, style_of(rule.result), plain, plain, DIM] }
@@ -225,7 +235,18 @@ fn rows(policy: &ListedPolicy) -> Vec<Row> {
 /// Returns what else there is to say of a policy, by name.
 fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
     let title = policy.about.title.as_deref().or(policy.about.description.as_deref());
-    title.map(|title| ("about", title.lines().next().unwrap_or_default().to_owned())).into_iter().collect()
+    let title = title.map(|title| ("about", title.lines().next().unwrap_or_default().to_owned()));
+    let template = policy.rules.first().filter(|_| is_constraint(policy)).map(|rule| ("rule", place(&rule.source)));
+    title.into_iter().chain(template).collect()
+}
+
+/// A Constraint stands elsewhere than the rule of its template.
+fn is_constraint(policy: &ListedPolicy) -> bool {
+    policy.dialect == Dialect::Gatekeeper.to_string()
+}
+
+fn place(source: &Source) -> String {
+    shown_line(&format!("{}:{}", source.file, source.line))
 }
 
 /// The widths of the columns.
@@ -252,7 +273,8 @@ impl Columns {
     }
 
     fn write(&self, row: &Row, paint: Paint, out: &mut dyn io::Write) -> io::Result<()> {
-        let cells: Vec<Vec<String>> = row.cells.iter().zip(self.0).map(|(cell, width)| wrap(cell, width)).collect();
+        let cells: Vec<Vec<String>> =
+            row.cells.iter().zip(self.0).map(|(cell, width)| wrap_name(cell, width)).collect();
         for line in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
             let mut text = String::new();
             let mut blank = 0;
@@ -271,6 +293,22 @@ impl Columns {
     }
 }
 
+/// Cuts names and paths behind what joins their parts, where they are too long for one line.
+fn wrap_name(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for part in text.split_inclusive(['.', '/', '_', '-', ' ']) {
+        let used = lines.last().map_or(0, |line| columns_of(line));
+        if used + columns_of(part.trim_end()) > width {
+            lines.retain(|line| !line.is_empty());
+            lines.extend(wrap(part, width));
+        } else if let Some(line) = lines.last_mut() {
+            line.push_str(part);
+        }
+    }
+    lines.iter_mut().for_each(|line| line.truncate(line.trim_end().len()));
+    lines
+}
+
 fn closing_line(summary: &PolicyCounts, paint: Paint) -> String {
     let policies = match summary.policies {
         1 => "1 policy".to_owned(),
@@ -286,4 +324,55 @@ fn closing_line(summary: &PolicyCounts, paint: Paint) -> String {
         text = format!("{text}; {}", paint.with(style_of(Outcome::Warn), &warnings));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(name: &str, result: Outcome, severity: Option<Severity>) -> ListedRule {
+        let source = Source { file: "policies/a/rather/long/way/down/images.rego".into(), line: 17 };
+        ListedRule { name: name.into(), result, source, about: About { severity, ..About::default() } }
+    }
+
+    fn list() -> PolicyList {
+        let title =
+            "What may run here, told at such a length that nobody would like to read it all on one line of a screen";
+        let images = ListedPolicy {
+            name: "company.platform.security.images".into(),
+            dialect: "conftest".into(),
+            rego: [Version::V0, Version::V1].into(),
+            source: Source { file: "policies/a/rather/long/way/down/images.rego".into(), line: 17 },
+            about: About { title: Some(title.into()), ..About::default() },
+            depends_on: vec!["inventory", "namespace", "clock", "transition"],
+            rules: vec![
+                rule("deny_images_that_nobody_has_signed", Outcome::Fail, Some(Severity::Critical)),
+                rule("warn_\u{1b}[31m", Outcome::Warn, None),
+            ],
+        };
+        let problem = Problem::refused(&"b.rego".into(), "broken");
+        PolicyList::of(vec![images], vec![Problem::warning(&"a.rego".into(), "x"), problem.clone(), problem])
+    }
+
+    fn text(width: usize) -> String {
+        let mut out = Vec::new();
+        render_text(&list(), &RenderOptions { color: false, width }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_table_fits_where_it_is_shown() {
+        for width in [100, 120] {
+            let text = text(width);
+            assert!(text.lines().all(|line| columns_of(line) <= width), "{text}");
+        }
+        insta::assert_snapshot!("list_100_columns", text(100));
+        // Nothing is lost of what cannot be made narrower.
+        insta::assert_snapshot!("list_20_columns", text(20));
+    }
+
+    #[test]
+    fn counts_are_of_files() {
+        assert_eq!(list().summary, PolicyCounts { policies: 1, rules: 2, refused: 1, warnings: 1 });
+    }
 }

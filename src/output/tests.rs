@@ -66,6 +66,7 @@ fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResu
             policy("K8sOwner", "gatekeeper", &["owner"]),
         ],
         refused: Vec::new(),
+        not_judged: Vec::new(),
         results,
     }
 }

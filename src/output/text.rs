@@ -222,6 +222,7 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     let gaps: Vec<&Coverage> = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
     let mut lines: Vec<String> = gaps.iter().map(|gap| gap_line(gap, paint)).collect();
     lines.extend(result.refused.iter().map(|problem| refused_line(problem, paint)));
+    lines.extend(not_judged_line(result.not_judged.len(), paint));
     lines.extend(advice(&gaps, summary.error));
     if !lines.is_empty() {
         lines.push(String::new());
@@ -231,6 +232,11 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
         lines.push(paint.with(AnsiColor::Yellow.on_default(), "incomplete: not everything was judged"));
     }
     lines
+}
+
+fn not_judged_line(number: usize, paint: Paint) -> Option<String> {
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
+    (number > 0).then(|| format!("{words} {number} of the templates and Constraints; kaudit policies tells why"))
 }
 
 fn refused_line(problem: &Problem, paint: Paint) -> String {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use regorus::unstable::{Expr, Module, Ref};
 
 use super::{
-    Limits,
+    Limits, adapt,
     builtins::{self, Arity},
     data::Data,
     files::File,
@@ -106,6 +106,7 @@ impl Checked<'_> {
             (Some(arity), _) => arity,
             (None, Some(Arity::Exactly(arity))) => usize::from(arity),
             (None, Some(Arity::Any)) => return None,
+            (None, None) if adapt::introduces(&call.name) => return None,
             (None, None) => return Some(missing(call)),
         };
         // One more than it takes is where its result goes: `count(xs, n)`.

@@ -1,6 +1,9 @@
 //! What a verdict depends on beside the object: what else, when it changes, is a reason to judge anew.
 
-use std::{collections::BTreeSet, ops::BitOr};
+use std::{
+    collections::BTreeSet,
+    ops::{BitAnd, BitOr},
+};
 
 use super::{
     graph::Graph,
@@ -30,6 +33,19 @@ impl BitOr for Dependencies {
             namespace: self.namespace || other.namespace,
             clock: self.clock || other.clock,
             transition: self.transition || other.transition,
+        }
+    }
+}
+
+impl BitAnd for Dependencies {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self {
+            inventory: self.inventory && other.inventory,
+            namespace: self.namespace && other.namespace,
+            clock: self.clock && other.clock,
+            transition: self.transition && other.transition,
         }
     }
 }

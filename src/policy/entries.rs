@@ -17,6 +17,7 @@ use super::{
     graph::Graph,
     load::Purpose,
     metadata::Scope,
+    reads::{Matches, Projection, Scopes},
     references::{Node, Path, head, head_path, package},
     unit::{Definition, Entry, Exception, Group, Shape},
 };
@@ -79,7 +80,7 @@ impl Reading<'_> {
                 Purpose::Directory => dialect::find(&package, self.nodes, self.graph, &paths),
                 Purpose::Template => Dialect::Gatekeeper,
             };
-            let group = Group { dialect, entries: Vec::new(), exceptions: Vec::new() };
+            let group = Group { dialect, entries: Vec::new(), exceptions: Vec::new(), scopes: Scopes::default() };
             let group = groups.entry(dialect).or_insert(group);
             let policy_name: Arc<str> = package.join(".").into();
             let exception = self.exception(&package, &policy_name);
@@ -97,8 +98,12 @@ impl Reading<'_> {
                 dialect,
                 versions: self.versions(&package),
                 source: Arc::clone(&first.rule.source.file),
+                line: first.rule.source.line,
                 metadata: self.package_metadata(&package),
                 depends,
+                matches: Matches::default(),
+                reads: Projection::default(),
+                scans_inventory: false,
                 rules: entries.iter().map(|entry| entry.rule.clone()).collect(),
             });
             group.entries.extend(entries);

@@ -1,7 +1,7 @@
 //! What is probably not meant: rules and packages that nothing asks, and imports of nothing. All of it is allowed, so
 //! these are warnings; where a policy judges nothing, silence would pass for a clean result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::unstable::Module;
 
@@ -56,15 +56,15 @@ pub(crate) fn test_file(file: &File) -> Option<Problem> {
 
 /// Rules that look like such that judge, and do not.
 fn names(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
-    let mut told: BTreeMap<&Path, ()> = BTreeMap::new();
+    let mut told: BTreeSet<&Path> = BTreeSet::new();
     for node in checked.nodes {
         let package = package(&checked.modules[node.module]);
         let Some(name) = node.path.get(package.len()) else { continue };
         let Some((message, help)) = wrong_name(name, &package, node) else { continue };
-        if told.contains_key(&node.path) || is_used(checked, &node.path, |other| other.path != node.path) {
+        if told.contains(&node.path) || is_used(checked, &node.path, |other| other.path != node.path) {
             continue;
         }
-        told.insert(&node.path, ());
+        told.insert(&node.path);
         let file = checked.files[node.module];
         problems.push(Problem::warning(&file.shown, message).help(help).at(&file.text, node.line, node.column));
     }

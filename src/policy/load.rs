@@ -27,6 +27,7 @@ use super::{
     lost::Lost,
     metadata, parse,
     problem::{LoadError, Problem},
+    reads,
     references::{self, Node},
     unit::Unit,
     value,
@@ -48,16 +49,18 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
         return Err(LoadError { problems });
     }
+    let mut lost = Lost::default();
+    for unread in &problems {
+        lost.unread(&unread.file);
+    }
     let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
     problems.extend(tests.iter().filter_map(lint::test_file));
     let suites = gatekeeper::suites(&files);
-    let mut lost = Lost::default();
-    problems.iter().filter(|problem| problem.is_refusal()).for_each(|unread| lost.unread(&unread.file));
     let mut data = Data::default();
     let mut library = Library::default();
     for file in files.iter().filter(|file| file.form != Form::Rego) {
-        let before = problems.len();
         let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
+        let before = problems.len();
         if !library.add(file, example, &mut problems) {
             data.add(file, example, &mut problems);
             if problems[before..].iter().any(Problem::is_refusal) {
@@ -80,18 +83,18 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     policies.sort_by(|a, b| a.name.cmp(&b.name));
     let refused = problems.iter().any(Problem::is_refusal);
     // A test may be about a Constraint that has nothing to say there.
-    let nothing = policies.is_empty() && (refused || point == EnforcementPoint::Audit);
-    if nothing && !refused {
+    if policies.is_empty() && !refused && point == EnforcementPoint::Audit {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
-    if nothing {
+    if policies.is_empty() && problems.iter().any(Problem::is_refusal) {
         return Err(LoadError::new(problems));
     }
     let constraints = Arc::new(Index::new(&units));
+    let reads = Arc::new(reads::Index::new(&units));
     let digest = digest(&files);
-    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints })
+    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints, reads })
 }
 
 /// Takes out the packages that are the source of a template: they only judge from inside of one.
@@ -144,6 +147,7 @@ pub(crate) fn unit(
                 return None;
             }
         };
+        let bare = engine.clone();
         let mut modules = Vec::new();
         files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, limits) {
             Ok(()) => {
@@ -156,8 +160,8 @@ pub(crate) fn unit(
                 false
             }
         });
-        if purpose == Purpose::Template && files.len() < adapted.len() {
-            return None;
+        if files.is_empty() || (purpose == Purpose::Template && files.len() < adapted.len()) {
+            break;
         }
         let sources: Vec<&File> = files.iter().map(|(file, _)| *file).collect();
         let nodes = references::read(&modules, &lost);
@@ -169,7 +173,7 @@ pub(crate) fn unit(
             found.iter().filter(|problem| problem.is_refusal()).map(|problem| Arc::clone(&problem.file)).collect();
         problems.extend(found);
         if refused.is_empty() {
-            let why = match Unit::new(engine, groups) {
+            let why = match Unit::new(engine, bare, groups) {
                 Ok(unit) => return Some((policies, unit)),
                 Err(why) => why,
             };
@@ -193,6 +197,7 @@ pub(crate) fn unit(
 fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
     let mut engine = parse::engine(limits);
     builtins::guard(&mut engine)?;
+    adapt::support(&mut engine)?;
     engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
     Ok(engine)
 }
@@ -226,7 +231,10 @@ fn read(
         Purpose::Directory => problems.extend(lint::warnings(&checked)),
         Purpose::Template => problems.extend(gatekeeper::check(files, modules, nodes, limits)),
     }
-    let (policies, groups) = read.policies();
+    let (mut policies, mut groups) = read.policies();
+    if !problems.iter().any(Problem::is_refusal) {
+        reads::find(&reads::Rules::new(modules, &graph), &mut policies, &mut groups);
+    }
     (policies, groups, problems)
 }
 

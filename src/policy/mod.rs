@@ -21,6 +21,7 @@ mod lost;
 mod metadata;
 mod parse;
 mod problem;
+pub(crate) mod reads;
 mod references;
 mod stack;
 pub(crate) mod unit;
@@ -45,10 +46,11 @@ pub use self::{
     files::{Fingerprint, fingerprint},
     metadata::{Metadata, RelatedResource},
     problem::{LoadError, Problem, ProblemSeverity, summed_up},
+    reads::{InventoryReads, Matches, Projection},
 };
 use self::{gatekeeper::EnforcementPoint, unit::Unit};
 use crate::{
-    object::Kind,
+    object::{Kind, Object},
     verdict::{Digest, Outcome, Source},
 };
 
@@ -68,6 +70,7 @@ pub struct PolicySet {
     /// What Gatekeeper's own settings among the policies say.
     pub settings: gatekeeper::Settings,
     pub(crate) units: Vec<Unit>,
+    pub(crate) reads: Arc<reads::Index>,
     /// Which Constraints of the units can match which kinds.
     pub(crate) constraints: Arc<gatekeeper::Index>,
 }
@@ -81,12 +84,20 @@ pub struct Policy {
     pub dialect: Dialect,
     /// The versions of Rego that its modules are written in.
     pub versions: BTreeSet<Version>,
-    /// The file that its first rule is in.
+    /// The file that its first rule is in, or the Constraint.
     pub source: Arc<str>,
+    /// Where it stands there, from 1.
+    pub line: u32,
     /// What the package says of itself.
     pub metadata: Metadata,
     /// What its results depend on beside the object.
     pub depends: Dependencies,
+    /// The kinds that it can say anything about.
+    pub matches: Matches,
+    /// What it reads of the object.
+    pub reads: Projection,
+    /// Whether it goes through all objects of a kind for each object that it judges.
+    pub scans_inventory: bool,
     /// The rules that judge, sorted by name.
     pub rules: Vec<Rule>,
 }
@@ -184,6 +195,14 @@ impl PolicySet {
         Self::load_partly(paths, limits)?.whole()
     }
 
+    /// Loads the policies under `paths` that are in order; [`Self::refused`] tells the others.
+    ///
+    /// # Errors
+    /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
+    pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
+        load::load(paths, limits, EnforcementPoint::Audit)
+    }
+
     /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
     /// `gator`.
     ///
@@ -191,14 +210,6 @@ impl PolicySet {
     /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
     pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
         load::load(&[template.to_owned(), constraint.to_owned()], limits, EnforcementPoint::Gator)?.whole()
-    }
-
-    /// Loads the policies under `paths` that are in order; [`Self::refused`] tells the others.
-    ///
-    /// # Errors
-    /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
-    pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
-        load::load(paths, limits, EnforcementPoint::Audit)
     }
 
     /// Returns the set if nothing was refused.
@@ -237,14 +248,37 @@ impl PolicySet {
 
     /// Returns what the verdict on an object of this kind depends on beside the object.
     pub fn dependencies(&self, kind: &Kind) -> Dependencies {
-        let plain = self.policies.iter().filter(|policy| policy.dialect != Dialect::Gatekeeper);
+        let plain = self.reads.of(&kind.kind).dependencies;
         let constraints = self.constraints.candidates(&self.units, kind).into_iter();
         let constraints = constraints.map(|(unit, number)| {
             let unit = &self.units[unit];
-            let namespace = unit.depends.namespace || unit.constraints[number].matching.needs_namespace();
-            Dependencies { namespace, ..unit.depends }
+            let depends = unit.depends & unit.reads(&kind.kind).dependencies(Dialect::Gatekeeper);
+            let namespace = depends.namespace || unit.constraints[number].matching.needs_namespace();
+            Dependencies { namespace, ..depends }
         });
-        plain.map(|policy| policy.depends).chain(constraints).fold(Dependencies::default(), BitOr::bitor)
+        constraints.fold(plain, BitOr::bitor)
+    }
+
+    /// Returns what the policies read of objects of this kind.
+    pub fn projection(&self, kind: &Kind) -> &Projection {
+        &self.reads.of(&kind.kind).projection
+    }
+
+    /// Returns a hash of what the policies read of an object, from its JSON.
+    ///
+    /// Two states of one object with the same hash have the same verdict as far as it depends on the object alone. What
+    /// else it depends on is not in it: [`Self::dependencies`]; a policy that looks at transitions has to see each of
+    /// them, and what ended in an error, a time limit for example, may end otherwise the next time.
+    ///
+    /// `None` if only judging can tell. The hash differs from process to process.
+    pub fn projection_hash(&self, object: &Object) -> Option<u64> {
+        self.projection(&object.key.kind).hash(&object.body.json().ok()?)
+    }
+
+    /// Returns what the policies read of other objects: which kinds the inventory has to hold, and which changes of its
+    /// objects can matter to others.
+    pub fn inventory_reads(&self) -> &InventoryReads {
+        &self.reads.inventory
     }
 
     /// Returns how many rules judge each object.

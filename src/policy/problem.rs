@@ -157,11 +157,8 @@ const NAMED: usize = 5;
 pub fn summed_up<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
     let refused: Vec<&Problem> = problems.into_iter().filter(|problem| problem.is_refusal()).collect();
     let named = refused.iter().take(NAMED).map(|problem| format!("{}: {}", problem.place(), problem.message));
-    let mut text = named.collect::<Vec<_>>().join("; ");
-    if refused.len() > NAMED {
-        text.push_str(&format!("; and {} more", refused.len() - NAMED));
-    }
-    text
+    let more = refused.len().checked_sub(NAMED).filter(|more| *more > 0).map(|more| format!("and {more} more"));
+    named.chain(more).collect::<Vec<_>>().join("; ")
 }
 
 impl LoadError {
@@ -216,6 +213,14 @@ mod tests {
         ] {
             assert_eq!(character(line, column), want, "{line:?} {column}");
         }
+    }
+
+    #[test]
+    fn many_problems_are_summed_up() {
+        let problems: Vec<Problem> = (1..=7).map(|line| Problem::refused(&"a".into(), "x").at("", line, 2)).collect();
+        assert_eq!(summed_up(&problems[..2]), "a:1:2: x; a:2:2: x");
+        assert_eq!(summed_up(&problems), "a:1:2: x; a:2:2: x; a:3:2: x; a:4:2: x; a:5:2: x; and 2 more");
+        assert_eq!(summed_up(&[Problem::warning(&"a".into(), "x")]), "");
     }
 
     #[test]

@@ -162,7 +162,7 @@ pub(crate) fn read(modules: &[Ref<Module>], lost: &Lost) -> Vec<Node> {
 }
 
 /// Returns what the imports of a module call what.
-fn aliases(module: &Module) -> BTreeMap<String, Path> {
+pub(super) fn aliases(module: &Module) -> BTreeMap<String, Path> {
     let mut aliases = BTreeMap::new();
     for import in &module.imports {
         let (path, _) = constant_path(&import.refr);
@@ -411,7 +411,7 @@ impl Reader<'_> {
 }
 
 /// Collects the variables that a query declares itself; what is only unified stays with rules and imports.
-fn declared(query: &Query, names: &mut BTreeSet<String>) {
+pub(super) fn declared(query: &Query, names: &mut BTreeSet<String>) {
     for statement in &query.stmts {
         match &statement.literal {
             Literal::SomeVars { vars, .. } => names.extend(vars.iter().map(|span| span.text().to_owned())),
@@ -428,7 +428,7 @@ fn declared(query: &Query, names: &mut BTreeSet<String>) {
     }
 }
 
-fn patterns<'e>(exprs: impl IntoIterator<Item = &'e Ref<Expr>>, names: &mut BTreeSet<String>) {
+pub(super) fn patterns<'e>(exprs: impl IntoIterator<Item = &'e Ref<Expr>>, names: &mut BTreeSet<String>) {
     for expr in exprs {
         pattern(expr, names);
     }

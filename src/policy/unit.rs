@@ -3,7 +3,7 @@
 use std::{
     fmt::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use anyhow::{Context, Result};
@@ -13,15 +13,20 @@ use regorus::{
 };
 
 use super::{
-    Dependencies, Dialect, Metadata, Rule,
+    Dependencies, Dialect, Metadata, Rule, Version, adapt,
     gatekeeper::{Block, Constraint},
     parse::{Told, told},
+    reads::{Reads, Scopes},
     references::Path,
+    value,
 };
 use crate::verdict::Source;
 
 /// The package of the generated rules. Nobody's policy is called that.
 pub(crate) const GENERATED: &str = "kaudit_generated";
+
+/// The most that a rule may say of one object, in bytes.
+pub(crate) const LARGEST_ANSWER: usize = 4 << 20;
 
 /// How a rule's value says that something is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,12 +85,14 @@ pub(crate) struct Group {
     pub(crate) dialect: Dialect,
     pub(crate) entries: Vec<Entry>,
     pub(crate) exceptions: Vec<Exception>,
+    /// What is asked about which kind.
+    pub(crate) scopes: Scopes,
 }
 
 impl Group {
-    /// The generated rule that asks for all at once.
-    pub(crate) fn all(&self) -> String {
-        format!("data.{GENERATED}.{}", self.dialect)
+    /// The generated rule that asks for all of one question at once.
+    pub(crate) fn all(&self, question: usize) -> String {
+        format!("data.{GENERATED}.{}_all_{question}", self.dialect)
     }
 
     /// The generated rule that asks for one; exceptions are counted on behind the entries.
@@ -98,8 +105,9 @@ impl Group {
         self.entries.len() + self.exceptions.len()
     }
 
-    fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.entries.iter().map(|entry| &entry.path).chain(self.exceptions.iter().map(|exception| &exception.path))
+    fn paths(&self) -> Vec<&Path> {
+        let exceptions = self.exceptions.iter().map(|exception| &exception.path);
+        self.entries.iter().map(|entry| &entry.path).chain(exceptions).collect()
     }
 }
 
@@ -107,6 +115,7 @@ impl Group {
 #[derive(Clone)]
 pub(crate) struct Unit {
     engine: Engine,
+    tolerant: Tolerant,
     pub(crate) groups: Vec<Group>,
     /// Of a Gatekeeper template: the Constraints that ask its one rule.
     pub(crate) constraints: Vec<Constraint>,
@@ -114,6 +123,39 @@ pub(crate) struct Unit {
     pub(crate) blocks: Vec<Block>,
     /// What its rules depend on.
     pub(crate) depends: Dependencies,
+}
+
+/// An engine for what the first one failed on; made when it is first needed, of the first one's modules and data.
+struct Tolerant {
+    /// An engine without modules.
+    bare: Engine,
+    engine: OnceLock<Option<Engine>>,
+}
+
+impl Clone for Tolerant {
+    /// The clone makes its own engine: it may be given other data.
+    fn clone(&self) -> Self {
+        Self { bare: self.bare.clone(), engine: OnceLock::new() }
+    }
+}
+
+impl Tolerant {
+    fn of(&self, first: &Engine) -> Option<Engine> {
+        self.engine.get_or_init(|| self.make(first).ok()).clone()
+    }
+
+    fn make(&self, first: &Engine) -> Result<Engine> {
+        let mut engine = self.bare.clone();
+        engine.clear_data();
+        engine.add_data(first.get_data())?;
+        for source in first.get_policies()? {
+            let (text, version) = adapt::tolerant(source.get_contents()).context("a module that was read before")?;
+            engine.set_rego_v0(version == Version::V0);
+            engine.add_policy(source.get_path().clone(), text)?;
+        }
+        prepare(&mut engine)?;
+        Ok(engine)
+    }
 }
 
 impl fmt::Debug for Unit {
@@ -131,6 +173,8 @@ pub(crate) enum Failure {
     Panicked,
     /// It took longer than it may.
     TimedOut,
+    /// It says more than [`LARGEST_ANSWER`].
+    TooLarge,
     /// The rules before it used up the object's time.
     OutOfTime,
 }
@@ -142,15 +186,23 @@ impl Failure {
 }
 
 impl Unit {
-    /// Completes an engine that holds all modules and data with the rules that ask for the results.
+    /// Completes an engine that holds all modules and data with the rules that ask for the results; `bare` is the same
+    /// engine without modules.
     ///
     /// # Errors
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it prepares them together.
-    pub(crate) fn new(mut engine: Engine, groups: Vec<Group>) -> Result<Self> {
+    pub(crate) fn new(mut engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
         engine.set_rego_v0(false);
         engine.add_policy(format!("{GENERATED}.rego"), generated(&groups))?;
         prepare(&mut engine)?;
-        Ok(Self { engine, groups, constraints: Vec::new(), blocks: Vec::new(), depends: Dependencies::default() })
+        Ok(Self {
+            engine,
+            tolerant: Tolerant { bare, engine: OnceLock::new() },
+            groups,
+            constraints: Vec::new(),
+            blocks: Vec::new(),
+            depends: Dependencies::default(),
+        })
     }
 
     /// Whether its rules are asked about every object; those of a template are by its Constraints.
@@ -158,11 +210,30 @@ impl Unit {
         self.constraints.is_empty() && !self.groups.is_empty()
     }
 
-    /// Asks for one rule's value.
+    /// Returns what its rules read of objects of a kind.
+    pub(crate) fn reads(&self, kind: &str) -> Reads {
+        let scopes = self.groups.iter().filter_map(|group| group.scopes.of(kind));
+        scopes.flat_map(|scope| &scope.reads).fold(Reads::default(), |mut all, reads| {
+            all.merge(reads);
+            all
+        })
+    }
+
+    /// Asks for one rule's value; after an error once more, so that only what is one to OPA remains.
     pub(crate) fn ask(&self, input: &Value, rule: &str) -> Result<Value, Failure> {
-        let mut engine = self.engine.clone();
-        engine.set_input(input.clone());
-        caught(|| engine.eval_rule(rule.to_owned()))
+        self.twice(input, |engine| engine.eval_rule(rule.to_owned()))
+    }
+
+    fn twice(&self, input: &Value, ask: impl Fn(&mut Engine) -> Result<Value>) -> Result<Value, Failure> {
+        let once = |mut engine: Engine| {
+            engine.set_input(input.clone());
+            caught(|| ask(&mut engine))
+        };
+        let first = once(self.engine.clone());
+        match (&first, &self.tolerant) {
+            (Err(Failure::Told(_)), tolerant) => tolerant.of(&self.engine).map_or(first, once),
+            _ => first,
+        }
     }
 
     /// Asks for what one definition alone adds to its rule.
@@ -172,9 +243,11 @@ impl Unit {
         entry: &Entry,
         definition: &Definition,
     ) -> Result<Value, Failure> {
-        let mut engine = self.engine.clone();
-        engine.set_input(input.clone());
-        let data = caught(|| engine.eval_rule_in_module(&definition.module, &definition.rule, false))?;
+        let data = self.twice(input, |engine| {
+            let (module, rule) =
+                same_rule(engine, definition).unwrap_or_else(|| (definition.module.clone(), definition.rule.clone()));
+            engine.eval_rule_in_module(&module, &rule, false)
+        })?;
         Ok(entry.path.iter().fold(data, |value, key| value[key.as_str()].clone()))
     }
 }
@@ -185,9 +258,22 @@ pub(crate) fn prepare(engine: &mut Engine) -> Result<()> {
     prepared.ok().context("the evaluator failed on these modules")?.map(drop)
 }
 
+/// Finds a definition among the modules of another engine.
+fn same_rule(engine: &mut Engine, definition: &Definition) -> Option<(Ref<Module>, Ref<unstable::Rule>)> {
+    let wanted = definition.rule.span();
+    engine.get_modules().iter().find_map(|module| {
+        let rule = module.policy.iter().find(|rule| {
+            let span = rule.span();
+            (span.line, span.col) == (wanted.line, wanted.col) && span.source.get_path() == wanted.source.get_path()
+        })?;
+        Some((module.clone(), rule.clone()))
+    })
+}
+
 fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
     // The engine is a clone that is dropped with whatever state the panic left in it.
     match catch_unwind(AssertUnwindSafe(ask)) {
+        Ok(Ok(value)) if !value::fits(&value, LARGEST_ANSWER) => Err(Failure::TooLarge),
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             let text = format!("{error:#}");
@@ -207,15 +293,20 @@ fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
 fn generated(groups: &[Group]) -> String {
     let mut text = format!("package {GENERATED}\n\nready := true\n");
     for group in groups {
-        let mut all = String::new();
-        for (index, path) in group.paths().enumerate() {
-            let path = reference(path);
-            // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
-            let set = group.entries.get(index).is_some_and(|entry| entry.shape == Shape::Set);
-            let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+        let paths: Vec<String> = group.paths().into_iter().map(reference).collect();
+        for (index, path) in paths.iter().enumerate() {
             let _ = writeln!(text, "\n{}_{index} := {path}", group.dialect);
         }
-        let _ = writeln!(text, "\n{} := [\n{all}]", group.dialect);
+        for (question, asked) in group.scopes.questions.iter().enumerate() {
+            let mut all = String::new();
+            for index in asked {
+                let path = &paths[*index];
+                // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
+                let set = group.entries.get(*index).is_some_and(|entry| entry.shape == Shape::Set);
+                let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+            }
+            let _ = writeln!(text, "\n{}_all_{question} := [\n{all}]", group.dialect);
+        }
     }
     text
 }

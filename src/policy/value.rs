@@ -34,6 +34,25 @@ pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Er
     Plain::deserialize(tree).map(|plain| plain.0)
 }
 
+/// Whether a value, written out, takes about `most` bytes at most. What it holds several times counts several times: a few
+/// rules that double a value make one that no memory can hold once it is written.
+pub(crate) fn fits(value: &Value, most: usize) -> bool {
+    let mut left = most;
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        let text = if let Value::String(text) = value { text.len() } else { 0 };
+        let Some(rest) = left.checked_sub(text + 8) else { return false };
+        left = rest;
+        match value {
+            Value::Array(items) => open.extend(items.iter()),
+            Value::Set(items) => open.extend(items.iter()),
+            Value::Object(fields) => open.extend(fields.iter_sorted().flat_map(|(key, value)| [key, value])),
+            _ => {}
+        }
+    }
+    true
+}
+
 /// A value as the text says it.
 struct Plain(Value);
 

@@ -53,6 +53,46 @@ deny[msg] {
 
 const BROKEN: &str = "package broken\n\ndeny contains \"x\" if input.spec.replicas > )\n";
 
+const CEL: &str = r#"apiVersion: templates.gatekeeper.sh/v1
+kind: ConstraintTemplate
+metadata: {name: k8sreplicas}
+spec:
+  crd: {spec: {names: {kind: K8sReplicas}}}
+  targets:
+  - target: admission.k8s.gatekeeper.sh
+    code:
+    - engine: K8sNativeValidation
+      source: {validations: [{expression: object.spec.replicas < 4, message: too many}]}
+---
+apiVersion: templates.gatekeeper.sh/v1
+kind: ConstraintTemplate
+metadata:
+  name: k8sowner
+  annotations: {description: Everything has an owner.}
+spec:
+  crd: {spec: {names: {kind: K8sOwner}}}
+  targets:
+  - target: admission.k8s.gatekeeper.sh
+    rego: |
+      package k8sowner
+
+      violation[{"msg": "label owner is missing"}] {
+        not input.review.object.metadata.labels.owner
+      }
+"#;
+
+const CONSTRAINTS: &str = "apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: K8sReplicas
+metadata: {name: few}
+---
+apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: K8sOwner
+metadata: {name: all-pods}
+spec:
+  enforcementAction: warn
+  match: {kinds: [{apiGroups: ['', apps], kinds: [Pod, Deployment]}], namespaceSelector: {matchLabels: {team: a}}}
+";
+
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec:\n  containers: [{name: web, image: registry.example.com/web:1}]\n";
 
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -76,6 +116,16 @@ fn policies_are_listed_with_what_they_depend_on() {
     assert_cmd_snapshot!("list_json", kaudit(folder.path(), &["policies", "policies", "-o", "json"]));
     let mut from_environment = kaudit(folder.path(), &["policies", "--color", "always"]);
     assert_cmd_snapshot!("list_colour", from_environment.env("KAUDIT_POLICIES", "policies/images.rego,policies/lib"));
+}
+
+#[test]
+fn templates_and_constraints_are_listed_and_what_judges_nothing_is_told() {
+    let folder =
+        folder(&[("policies/templates.yaml", CEL), ("policies/constraints.yaml", CONSTRAINTS), ("pod.yaml", POD)]);
+    assert_cmd_snapshot!("list_gatekeeper", kaudit(folder.path(), &["policies"]));
+    assert_cmd_snapshot!("list_gatekeeper_json", kaudit(folder.path(), &["policies", "-o", "json"]));
+    assert_cmd_snapshot!("not_judged", kaudit(folder.path(), &["check", "-f", "pod.yaml"]));
+    assert_cmd_snapshot!("not_judged_ndjson", kaudit(folder.path(), &["check", "-f", "pod.yaml", "-o", "ndjson"]));
 }
 
 #[test]

@@ -205,3 +205,22 @@ fn verdicts_are_the_same_from_many_threads() {
     });
     threads.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
 }
+
+#[test]
+fn a_rule_that_says_too_much_is_an_error_and_the_others_judge() {
+    // Thirty doublings: a value of little memory that takes gigabytes once it is written.
+    let doubled = (0..30).fold("\"x\"".to_owned(), |inner, _| format!("f({inner})"));
+    let text = format!(
+        "package a\n\nf(x) := [x, x]\n\ndeny_much contains {{\"msg\": \"much\", \"details\": {doubled}}}\n\ndeny contains \"little\"\n"
+    );
+    let verdict = judge(&load(&text).unwrap(), pod());
+    let results: Vec<String> = verdict.results.iter().map(shown).collect();
+    let file = &verdict.results[0].source.file;
+    assert_eq!(
+        results,
+        [
+            format!("fail a/deny {file}:7: little"),
+            format!("error a/deny_much {file}:5: says more than 4 MiB about one object")
+        ]
+    );
+}

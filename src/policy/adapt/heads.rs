@@ -2,7 +2,7 @@
 
 use super::{
     scopes::Fresh,
-    syntax::{Branch, Expr, Key, Kind, Module, Statement, Version},
+    syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Statement, Version},
 };
 
 /// `f("x")` without value and body is true.
@@ -40,6 +40,24 @@ pub(crate) fn keys(module: &mut Module, fresh: &mut Fresh) {
             bind(value, body, fresh, "value");
             *conditional |= module.version == Version::V1;
         }
+    }
+}
+
+/// Terms of comprehensions that iterate.
+pub(crate) fn terms(module: &mut Module, fresh: &mut Fresh) {
+    for rule in &mut module.rules {
+        rule.each_expr(&mut |expr| {
+            let Kind::Comprehension(comprehension) = &mut expr.kind else { return };
+            let Comprehension { key, term, body, .. } = &mut **comprehension;
+            for term in key.iter_mut().chain([term]) {
+                if !iterates(term) {
+                    continue;
+                }
+                let name = Expr::name(term.at, &fresh.name("term"));
+                let value = std::mem::replace(term, name.clone());
+                body.push(Statement::plain(Expr::binary(":=", name, value)));
+            }
+        });
     }
 }
 

@@ -16,10 +16,15 @@ mod syntax;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod tolerant;
 
 use std::collections::{BTreeMap, HashMap};
 
-pub(crate) use self::{lexer::Unreadable, syntax::Place};
+pub(crate) use self::{
+    lexer::Unreadable,
+    syntax::Place,
+    tolerant::{introduces, support, tolerant},
+};
 use self::{
     scopes::Fresh,
     syntax::{Module, Name},
@@ -38,14 +43,23 @@ pub(crate) struct Adapted {
 
 /// What the modules of a unit define, over all files.
 #[derive(Debug, Default)]
-pub(crate) struct Outline {
+struct Outline {
     packages: BTreeMap<Vec<Name>, Package>,
 }
 
-/// Rules of one package by their first name, with the number of parameters if they are functions.
+/// Rules of one package by their first name.
 #[derive(Debug, Default)]
-pub(crate) struct Package {
-    rules: HashMap<Name, Option<usize>>,
+struct Package {
+    rules: HashMap<Name, Known>,
+}
+
+/// What is known of the rules of one name.
+#[derive(Debug, Default)]
+struct Known {
+    /// How many parameters they have, if they are functions.
+    parameters: Option<usize>,
+    /// How many there are beside the default.
+    definitions: usize,
 }
 
 impl Outline {
@@ -58,21 +72,23 @@ impl Outline {
             }) else {
                 continue;
             };
-            package.rules.insert(name.clone(), rule.parameters.as_ref().map(Vec::len));
+            let known = package.rules.entry(name.clone()).or_default();
+            known.parameters = known.parameters.or(rule.parameters.as_ref().map(Vec::len));
+            known.definitions += usize::from(!rule.default);
         }
     }
 
     /// Returns how many parameters the function of a name has, that of a rule or a builtin.
     fn arity(&self, package: &Package, path: &[Name]) -> Option<usize> {
         if let [name] = path
-            && let Some(arity) = package.rules.get(name)
+            && let Some(known) = package.rules.get(name)
         {
-            return *arity;
+            return known.parameters;
         }
         if let [data, package @ .., name] = path
             && &**data == "data"
         {
-            return self.packages.get(package)?.rules.get(name).copied().flatten();
+            return self.packages.get(package)?.rules.get(name)?.parameters;
         }
         let name: Vec<&str> = path.iter().map(|name| &**name).collect();
         match builtins::find(&name.join("."))? {
@@ -121,11 +137,16 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     scopes::resolve(&mut module, package, fresh);
     statements::templates(&mut module, fresh);
     negation::rewrite(&mut module, package, fresh);
+    statements::walks(&mut module, fresh);
+    statements::pairs(&mut module);
+    statements::replacements(&mut module, package, fresh);
     statements::self_references(&mut module);
     statements::outputs(&mut module, package, outline);
     statements::minus(&mut module);
     heads::bare_functions(&mut module);
     heads::values_before_else(&mut module, fresh);
     heads::keys(&mut module, fresh);
+    heads::terms(&mut module, fresh);
+    tolerant::functions(&mut module, package);
     Adapted { text: print::module(&module), version: module.version }
 }

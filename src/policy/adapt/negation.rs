@@ -6,6 +6,7 @@
 
 use super::{
     Package,
+    parser::never,
     scopes::Fresh,
     syntax::{Body, Expr, Key, Kind, Module, Statement, What},
 };
@@ -16,7 +17,7 @@ pub(crate) fn rewrite(module: &mut Module, package: &Package, fresh: &mut Fresh)
         words == ["future", "keywords"] || words == ["future", "keywords", "not"]
     });
     if inside {
-        return;
+        return comparisons(module);
     }
     for rule in &mut module.rules {
         rule.each_body(&mut |body| {
@@ -35,6 +36,19 @@ pub(crate) fn rewrite(module: &mut Module, package: &Package, fresh: &mut Fresh)
                 rewritten.push(statement);
             }
             *body = rewritten;
+        });
+    }
+}
+
+/// With the import, `not x = y` is a body of its own: it binds nothing outside.
+fn comparisons(module: &mut Module) {
+    for rule in &mut module.rules {
+        rule.each_body(&mut |body| {
+            for statement in body {
+                let What::Not(expr @ Expr { kind: Kind::Binary("=", ..), .. }) = &mut statement.what else { continue };
+                let inner = expr.take();
+                statement.what = What::Expr(never(statement.at, vec![Statement::plain(inner)]));
+            }
         });
     }
 }

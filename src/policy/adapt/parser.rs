@@ -4,7 +4,10 @@ use std::rc::Rc;
 
 use super::{
     lexer::{Token, TokenKind, Unreadable, tokens},
-    syntax::{Body, Branch, Expr, Import, Key, Kind, Module, Name, Place, Rule, Statement, Version, What, With},
+    syntax::{
+        Body, Branch, Comprehension, Expr, Form, Import, Key, Kind, Module, Name, Place, Rule, Statement, Version,
+        What, With,
+    },
 };
 
 /// How deep expressions may be nested; what is read before has a lower limit.
@@ -44,12 +47,14 @@ pub(crate) struct Parser {
     version: Version,
     /// Keywords that are switched on.
     keywords: Vec<&'static str>,
+    /// Whether `not` may have a body, by `import future.keywords.not`.
+    not_bodies: bool,
 }
 
 impl Parser {
     fn new(tokens: Vec<Token>, version: Version) -> Self {
         let keywords = if version == Version::V1 { LATER_KEYWORDS.to_vec() } else { Vec::new() };
-        Self { tokens, next: 0, depth: 0, retries: 0, version, keywords }
+        Self { tokens, next: 0, depth: 0, retries: 0, version, keywords, not_bodies: false }
     }
 
     /// Reads other tokens with the same keywords, for an expression inside a string.
@@ -58,7 +63,15 @@ impl Parser {
             return Err(self.error("nested too deep"));
         }
         let keywords = self.keywords.clone();
-        Ok(Self { tokens, next: 0, depth: self.depth + 8, retries: self.retries, version: self.version, keywords })
+        Ok(Self {
+            tokens,
+            next: 0,
+            depth: self.depth + 8,
+            retries: self.retries,
+            version: self.version,
+            keywords,
+            not_bodies: self.not_bodies,
+        })
     }
 
     pub(crate) fn token(&self) -> &Token {
@@ -168,7 +181,12 @@ impl Parser {
         let alias = if self.take_if("as") { Some(self.variable()?) } else { None };
         let words = path.path().unwrap_or_default();
         match words.iter().map(|word| &**word).collect::<Vec<_>>().as_slice() {
-            ["rego", "v1"] | ["future", "keywords"] => self.keywords = LATER_KEYWORDS.to_vec(),
+            ["rego", "v1"] => self.keywords = LATER_KEYWORDS.to_vec(),
+            ["future", "keywords"] => {
+                self.keywords = LATER_KEYWORDS.to_vec();
+                self.not_bodies = true;
+            }
+            ["future", "keywords", "not"] => self.not_bodies = true,
             ["future", "keywords", "every"] => self.keywords.extend(["every", "in"]),
             ["future", "keywords", word] => {
                 self.keywords.extend(LATER_KEYWORDS.iter().filter(|known| *known == word));
@@ -335,7 +353,7 @@ impl Parser {
             self.advance();
             self.every()?
         } else if self.take_if("not") {
-            What::Not(self.assignment()?)
+            if self.not_bodies && self.is("{") { self.negated_body()? } else { What::Not(self.assignment()?) }
         } else {
             What::Expr(self.assignment()?)
         };
@@ -346,6 +364,13 @@ impl Parser {
             with.push(With { target, value: self.expression()? });
         }
         Ok(Statement { at, what, with })
+    }
+
+    /// `not { body }` is true if the body never is.
+    fn negated_body(&mut self) -> Read<What> {
+        let at = self.place();
+        let body = self.braced()?;
+        Ok(What::Expr(never(at, body)))
     }
 
     fn some(&mut self) -> Read<What> {
@@ -386,4 +411,12 @@ impl Parser {
         }
         Ok(left)
     }
+}
+
+/// `[true | body] == []`.
+pub(crate) fn never(at: Place, body: Body) -> Expr {
+    let term = Expr::scalar(at, "true");
+    let all = Comprehension { form: Form::Array, key: None, term, body };
+    let all = Expr::new(at, Kind::Comprehension(Box::new(all)));
+    Expr::binary("==", all, Expr::new(at, Kind::Array(Vec::new())))
 }

@@ -285,7 +285,7 @@ impl Resolver<'_> {
         if let Some(path) = self.imports.get(text) {
             name.kind = path.kind.clone();
             move_to(name);
-        } else if self.package.rules.get(text).is_some_and(Option::is_none) {
+        } else if self.package.rules.get(text).is_some_and(|known| known.parameters.is_none()) {
             let rule = Key::Dot(name.at, Rc::clone(text));
             name.kind = match self.path.clone().kind {
                 Kind::Ref(head, mut keys) => {
@@ -326,7 +326,7 @@ fn flatten(expr: &mut Expr) {
     {
         let mut all = std::mem::take(first);
         all.append(keys);
-        let inner = std::mem::replace(&mut **inner, Expr::scalar(expr.at, "null"));
+        let inner = inner.take();
         expr.kind = Kind::Ref(Box::new(inner), all);
     }
 }

@@ -1,9 +1,11 @@
 //! Statements and operators that the evaluator refuses or misreads.
 
 use super::{
+    super::builtins::{self, Arity},
     Outline, Package,
     scopes::Fresh,
-    syntax::{Comprehension, Expr, Form, Key, Kind, Module, Piece, Statement, What},
+    syntax::{Branch, Comprehension, Expr, Form, Key, Kind, Module, Piece, Rule, Statement, What},
+    tolerant,
 };
 
 /// `x = s[x]`: what defines `x` is the iteration, the rest a comparison.
@@ -37,9 +39,8 @@ pub(crate) fn minus(module: &mut Module) {
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| {
             if let Kind::Minus(inner) = &mut expr.kind {
-                let zero = Expr::scalar(expr.at, "0");
-                let inner = std::mem::replace(&mut **inner, zero.clone());
-                *expr = Expr::binary("-", zero, inner);
+                let inner = inner.take();
+                *expr = Expr::binary("-", Expr::scalar(expr.at, "0"), inner);
             }
         });
     }
@@ -53,7 +54,6 @@ pub(crate) fn outputs(module: &mut Module, package: &Package, outline: &Outline)
                 let (What::Expr(expr) | What::Not(expr)) = &mut statement.what else { continue };
                 let Kind::Call(function, arguments) = &mut expr.kind else { continue };
                 let path = function.path().unwrap_or_default();
-                // It has many results; the evaluator knows it in this form only.
                 if path.len() == 1 && &*path[0] == "walk" {
                     continue;
                 }
@@ -63,12 +63,112 @@ pub(crate) fn outputs(module: &mut Module, package: &Package, outline: &Outline)
                 }
                 if let Some(mut output) = arguments.pop() {
                     output.at = expr.at;
-                    let call = std::mem::replace(expr, Expr::scalar(output.at, "null"));
+                    let call = expr.take();
                     *expr = Expr::binary("=", output, call);
                 }
             }
         });
     }
+}
+
+/// `walk` has many results; the evaluator knows it as `walk(x, pattern)` alone, as a statement.
+pub(crate) fn walks(module: &mut Module, fresh: &mut Fresh) {
+    for rule in &mut module.rules {
+        rule.each_body(&mut |body| {
+            let mut index = 0;
+            while index < body.len() {
+                let statement = &mut body[index];
+                let mut found = Vec::new();
+                match &mut statement.what {
+                    What::Expr(Expr { kind: Kind::Binary("=" | ":=", _, left, right), .. }) if is_walk(right, 1) => {
+                        left.parts(&mut |part| take_walks(part, fresh, &mut found));
+                        let pattern = left.take();
+                        let mut call = right.take();
+                        if let Kind::Call(_, arguments) = &mut call.kind {
+                            arguments.push(pattern);
+                        }
+                        statement.what = What::Expr(call);
+                    }
+                    What::Expr(expr) | What::Not(expr) if is_walk(expr, 2) || is_walk(expr, 1) => {
+                        expr.parts(&mut |part| take_walks(part, fresh, &mut found));
+                    }
+                    _ => statement.exprs(&mut |expr| take_walks(expr, fresh, &mut found)),
+                }
+                let with = statement.with.clone();
+                for taken in found {
+                    body.insert(index, Statement { with: with.clone(), ..taken });
+                    index += 1;
+                }
+                index += 1;
+            }
+        });
+    }
+}
+
+fn is_walk(expr: &Expr, count: usize) -> bool {
+    matches!(&expr.kind, Kind::Call(function, arguments)
+        if function.as_name().is_some_and(|name| &**name == "walk") && arguments.len() == count)
+}
+
+/// Takes calls of `walk` out of an expression.
+fn take_walks(expr: &mut Expr, fresh: &mut Fresh, taken: &mut Vec<Statement>) {
+    expr.parts(&mut |part| take_walks(part, fresh, taken));
+    if is_walk(expr, 1) {
+        let name = Expr::name(expr.at, &fresh.name("walked"));
+        let mut call = std::mem::replace(expr, name.clone());
+        if let Kind::Call(_, arguments) = &mut call.kind {
+            arguments.push(name);
+        }
+        taken.push(Statement::plain(call));
+    }
+}
+
+/// `key, value in set`: the keys of a set are its elements.
+pub(crate) fn pairs(module: &mut Module) {
+    for rule in &mut module.rules {
+        rule.each_expr(&mut |expr| {
+            if let Kind::In { key: key @ Some(_), value, collection } = &mut expr.kind {
+                let parts = key.take().into_iter().map(|key| *key).chain([value.take(), collection.take()]);
+                *expr = Expr::call(expr.at, tolerant::PAIR, parts.collect());
+            }
+        });
+    }
+}
+
+/// `with f as builtin`: the evaluator replaces functions by functions of policies, so the builtin gets one around it.
+pub(crate) fn replacements(module: &mut Module, package: &Package, fresh: &mut Fresh) {
+    let mut added: Vec<Rule> = Vec::new();
+    for rule in &mut module.rules {
+        rule.each_body(&mut |body| {
+            for with in body.iter_mut().flat_map(|statement| &mut statement.with) {
+                let Some(path) = with.value.path() else { continue };
+                let name = path.join(".");
+                let document = matches!(&*path[0], "data" | "input") || package.rules.contains_key(&path[0]);
+                let target = with.target.path().unwrap_or_default();
+                let (false, Some(Arity::Exactly(arity))) =
+                    (document || target.first().is_some_and(|root| &**root == "input"), builtins::find(&name))
+                else {
+                    continue;
+                };
+                let at = with.value.at;
+                let function = Expr::name(at, &fresh.name(&path.join("_")));
+                let parameters: Vec<Expr> = (0..arity).map(|_| Expr::name(at, &fresh.name("x"))).collect();
+                let value = Some((":=", Expr::call(at, &name, parameters.clone())));
+                with.value = function.clone();
+                let first = Branch { at, value, conditional: false, body: None };
+                added.push(Rule {
+                    at,
+                    default: false,
+                    name: function,
+                    parameters: Some(parameters),
+                    contains: None,
+                    first,
+                    others: Vec::new(),
+                });
+            }
+        });
+    }
+    module.rules.append(&mut added);
 }
 
 /// Template strings, as OPA itself lowers them: each expression becomes a set that is empty where it is undefined.

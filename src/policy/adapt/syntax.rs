@@ -179,6 +179,12 @@ impl Expr {
         Self::new(at, Kind::Call(Box::new(function), arguments))
     }
 
+    /// Takes an expression away to put it somewhere else.
+    pub(crate) fn take(&mut self) -> Self {
+        let null = Self::scalar(self.at, "null");
+        std::mem::replace(self, null)
+    }
+
     /// The name, if it is nothing else.
     pub(crate) fn as_name(&self) -> Option<&Name> {
         match &self.kind {

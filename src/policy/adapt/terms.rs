@@ -78,10 +78,10 @@ impl Parser {
             let at = parser.place();
             if parser.token().is("-") {
                 parser.advance();
-                if parser.token().kind == TokenKind::Number {
-                    let text = format!("-{}", parser.token().text);
-                    parser.advance();
-                    return Ok(Expr::scalar(at, &text));
+                if parser.token().kind == TokenKind::Number || parser.token().is(".") {
+                    if let Kind::Scalar(text) = parser.head()?.kind {
+                        return Ok(Expr::scalar(at, &format!("-{text}")));
+                    }
                 }
                 let inner = parser.term()?;
                 return Ok(Expr::new(at, Kind::Minus(Box::new(inner))));
@@ -118,6 +118,15 @@ impl Parser {
                 Kind::Name(name)
             }
             TokenKind::Template(_) => self.template()?,
+            TokenKind::Symbol if token.is(".") => {
+                self.advance();
+                if self.token().kind != TokenKind::Number || !self.token().adjacent {
+                    return Err(self.unexpected());
+                }
+                let kind = Kind::Scalar(format!("0.{}", self.token().text).into());
+                self.advance();
+                kind
+            }
             TokenKind::Symbol if token.is("(") => {
                 self.advance();
                 let mut inner = self.expression()?;

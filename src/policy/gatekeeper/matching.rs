@@ -233,6 +233,22 @@ impl Match {
         self.namespace_selector.is_some()
     }
 
+    /// Returns the paths of an object that it looks at, apiVersion and kind left out.
+    pub(crate) fn reads(&self) -> Vec<[&'static str; 2]> {
+        let mut paths = Vec::new();
+        if self.label_selector.is_some() || self.namespace_selector.is_some() {
+            paths.push(["metadata", "labels"]);
+        }
+        if self.name.is_some() {
+            paths.extend([["metadata", "name"], ["metadata", "generateName"]]);
+        }
+        if self.scope.is_some() || !self.namespaces.is_empty() || !self.excluded_namespaces.is_empty() {
+            // A Namespace is in itself.
+            paths.extend([["metadata", "namespace"], ["metadata", "name"]]);
+        }
+        paths
+    }
+
     /// Whether it is only about what Gatekeeper's expansion generates, which an audit of real objects never sees.
     pub(crate) fn generated_only(&self) -> bool {
         self.generated_only

@@ -18,13 +18,15 @@ use std::{
     sync::Arc,
 };
 
+use serde::Serialize;
+
 pub use self::{
     config::{GroupVersionKind, Settings},
     constraint::EnforcementPoint,
 };
 pub(crate) use self::{
     constraint::Constraint,
-    matching::Subject,
+    matching::{Match, Subject},
     template::{Block, ENTRY, PACKAGE, check, column},
 };
 use self::{
@@ -44,7 +46,7 @@ use super::{
 use crate::{object::Kind, verdict::Source};
 
 /// A template or Constraint that judges nothing, and why. Someone wrote it to be judged by.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Unjudged {
     /// `ConstraintTemplate k8sfoo` or `K8sFoo all-pods`.
     pub name: String,
@@ -92,6 +94,17 @@ impl Document<'_> {
     /// A problem of the whole document; its first line says nothing that would have to be shown.
     fn whole(&self, message: impl Into<String>) -> Problem {
         Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
+    }
+
+    /// What to say of a Constraint whose template is refused.
+    fn left_out(&self, template: &Self) -> Problem {
+        let message = format!(
+            "left out: {} uses {} of {}, which is not loaded",
+            self.label(),
+            template.label(),
+            template.file.shown
+        );
+        Problem { line: self.node.at.line, ..Problem::left_out(&self.file.shown, message) }
     }
 
     fn source(&self) -> Source {
@@ -183,7 +196,10 @@ impl<'f> Library<'f> {
             let constraints = constraints.remove(kind).unwrap_or_default();
             match template::read(&document, limits, problems) {
                 Ok(template) => loaded.template(&document, &template, constraints, (limits, point), problems),
-                Err(problem) => problems.push(problem),
+                Err(problem) => {
+                    problems.push(problem);
+                    problems.extend(constraints.iter().map(|constraint| constraint.left_out(&document)));
+                }
             }
         }
         for document in constraints.into_values().flatten() {
@@ -265,6 +281,9 @@ impl Loaded {
             problems.push(warning(document.whole(format!("{} judges nothing: {reason}", document.label()))));
             self.unjudged.push(document.unjudged(reason));
         }
+        if own.is_none() {
+            problems.extend(constraints.iter().map(|constraint| constraint.left_out(document)));
+        }
         let judging = self.constraints(constraints, template, &of_rule, point, problems);
         if let Some((policies, unit)) = unit
             && let Some(own) = policies.first()
@@ -321,15 +340,19 @@ impl Loaded {
         let mut source = own.rules[0].source.clone();
         place(&mut source);
         for constraint in &mut constraints {
-            let file = std::mem::replace(&mut constraint.rule.source, source.clone()).file;
+            let own_source = std::mem::replace(&mut constraint.rule.source, source.clone());
             let namespace = own.depends.namespace || constraint.matching.needs_namespace();
             self.policies.push(Policy {
                 name: Arc::clone(&constraint.policy),
                 dialect: Dialect::Gatekeeper,
-                source: file,
-                versions: own.versions.clone(),
+                source: own_source.file,
+                line: own_source.line,
                 metadata: Metadata::clone(&constraint.rule.metadata),
+                versions: own.versions.clone(),
                 depends: Dependencies { namespace, ..own.depends },
+                matches: own.matches.clone().and(constraint.matching.kind_names()),
+                reads: own.reads.with(&constraint.matching.reads()),
+                scans_inventory: own.scans_inventory,
                 rules: vec![constraint.rule.clone()],
             });
         }

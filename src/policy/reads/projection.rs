@@ -1,0 +1,253 @@
+//! The read parts of an object as a hash, straight from its JSON.
+
+use std::{
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::LazyLock,
+};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+};
+
+use super::tree::{Key, Tree};
+
+/// The parts of an object that policies can read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Projection {
+    /// As it is shown.
+    tree: Tree,
+    /// With what is read of any field added to the named ones.
+    settled: Tree,
+}
+
+/// SipHash with a key of this process: nobody can make two objects whose hashes are the same, and no hash outlives it.
+static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+impl Projection {
+    pub(super) fn new(tree: Tree) -> Self {
+        let mut settled = tree.clone();
+        settled.settle();
+        Self { tree, settled }
+    }
+
+    /// Adds paths that are read whole.
+    pub(crate) fn with(&self, paths: &[[&'static str; 2]]) -> Self {
+        let mut tree = self.tree.clone();
+        paths.iter().for_each(|path| tree.insert(&path.map(Key::from), true));
+        Self::new(tree)
+    }
+
+    /// Returns a hash of the parts that are read, from the JSON of an object: different parts, different hashes, and the
+    /// order of keys is no part. It differs from process to process.
+    ///
+    /// `None` if the JSON cannot be read, or holds a key twice in one object: then only judging can tell.
+    pub fn hash(&self, json: &[u8]) -> Option<u64> {
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        let hash = Node(&self.settled).deserialize(&mut reader).ok()?;
+        reader.end().ok()?;
+        Some(hash)
+    }
+
+    /// Returns the paths that are read, sorted; `path?` where only whether it is there is read (and its value if it is a
+    /// scalar), `*` for the whole object.
+    pub fn paths(&self) -> Vec<String> {
+        self.tree.paths()
+    }
+}
+
+/// Shows the paths.
+impl fmt::Display for Projection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tree.fmt(f)
+    }
+}
+
+/// What a value is, first in its hash.
+#[derive(Clone, Copy)]
+enum Tag {
+    Null,
+    False,
+    True,
+    Unsigned,
+    Signed,
+    Float,
+    Text,
+    Array,
+    Object,
+}
+
+/// Hashes a value of which the parts in a tree are read.
+struct Node<'t>(&'t Tree);
+
+/// Reads over a value as the evaluator would read it: what it could not read must not go unnoticed.
+struct Skipped;
+
+fn hasher(tag: Tag) -> impl Hasher {
+    let mut hasher = KEY.build_hasher();
+    hasher.write_u8(tag as u8);
+    hasher
+}
+
+fn scalar(tag: Tag, bits: u64) -> u64 {
+    let mut hasher = hasher(tag);
+    hasher.write_u64(bits);
+    hasher.finish()
+}
+
+fn text(text: &str) -> u64 {
+    let mut hasher = hasher(Tag::Text);
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<u64, E> {
+        Ok(scalar(Tag::Null, 0))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<u64, E> {
+        Ok(scalar(if value { Tag::True } else { Tag::False }, 0))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
+        Ok(scalar(Tag::Unsigned, value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<u64, E> {
+        Ok(scalar(Tag::Signed, value.cast_unsigned()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<u64, E> {
+        Ok(scalar(Tag::Float, value.to_bits()))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
+        Ok(text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<u64, A::Error> {
+        let mut hasher = hasher(Tag::Array);
+        let element = if self.0.whole { Some(self.0) } else { self.0.any.as_deref() };
+        match element {
+            Some(element) => {
+                let mut length = 0;
+                while let Some(hash) = items.next_element_seed(Node(element))? {
+                    hasher.write_u64(hash);
+                    length += 1;
+                }
+                hasher.write_u64(length);
+            }
+            None => while items.next_element::<Skipped>()?.is_some() {},
+        }
+        Ok(hasher.finish())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<u64, A::Error> {
+        let mut entries: Vec<(u64, u64)> = Vec::new();
+        while let Some(field) = map.next_key_seed(Field(self.0))? {
+            match field {
+                Some((key, tree)) => entries.push((key, map.next_value_seed(Node(tree))?)),
+                None => drop(map.next_value::<Skipped>()?),
+            }
+        }
+        entries.sort_unstable();
+        if entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err(A::Error::custom("a key stands twice"));
+        }
+        let mut hasher = hasher(Tag::Object);
+        for (key, value) in entries {
+            hasher.write_u64(key);
+            hasher.write_u64(value);
+        }
+        Ok(hasher.finish())
+    }
+}
+
+/// The key of a field: its hash and what is read of its value, if anything.
+struct Field<'t>(&'t Tree);
+
+impl<'de, 't> DeserializeSeed<'de> for Field<'t> {
+    type Value = Option<(u64, &'t Tree)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'t> Visitor<'_> for Field<'t> {
+    type Value = Option<(u64, &'t Tree)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
+        let child = if self.0.whole { Some(self.0) } else { self.0.fields.get(key).or(self.0.any.as_deref()) };
+        Ok(child.map(|child| (text(key), child)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Skipped {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Skipped {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        // What is a key and what a value does not matter here.
+        while map.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+}

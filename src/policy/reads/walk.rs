@@ -1,0 +1,690 @@
+//! Rules, bodies and statements: goes through them as the evaluator would, with [`Possible`] values.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use regorus::unstable::{Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleAssign, RuleBody, RuleHead};
+
+use super::{
+    super::{
+        Dialect,
+        graph::Graph,
+        references::{Node, Path, aliases, declared, head_path, package},
+    },
+    Reads,
+    bindings::{is_multiple, sites},
+    possible::{Place, Possible},
+    tree::Key,
+};
+
+/// Expressions that are looked at, over all kinds, before the rest counts as reading everything.
+const STEPS: usize = 1_000_000;
+/// Expressions in expressions, over rules and functions.
+const DEPTH: usize = 120;
+/// How often a body is looked at until its variables hold all they can.
+const PASSES: usize = 8;
+/// Arguments that one function is looked at with; further ones count as read whole.
+const CONTEXTS: usize = 100;
+/// Values that one variable may stand for before it counts as read whole.
+pub(super) const SIZE: usize = 200;
+
+/// The modules of a unit and what their names mean.
+pub(crate) struct Rules<'a> {
+    pub(super) modules: &'a [Ref<Module>],
+    pub(super) graph: &'a Graph<'a>,
+    names: BTreeMap<Path, BTreeSet<String>>,
+    aliases: Vec<BTreeMap<String, Path>>,
+    packages: Vec<Path>,
+}
+
+impl<'a> Rules<'a> {
+    pub(crate) fn new(modules: &'a [Ref<Module>], graph: &'a Graph<'a>) -> Self {
+        let packages: Vec<Path> = modules.iter().map(|module| package(module)).collect();
+        let mut names: BTreeMap<Path, BTreeSet<String>> = BTreeMap::new();
+        for (module, package) in modules.iter().zip(&packages) {
+            let names = names.entry(package.clone()).or_default();
+            names.extend(module.policy.iter().filter_map(|rule| head_path(rule).0.into_iter().next()));
+        }
+        Self { modules, graph, names, aliases: modules.iter().map(|module| aliases(module)).collect(), packages }
+    }
+
+    pub(super) fn rule(&self, node: &Node) -> &'a Rule {
+        &self.modules[node.module].policy[node.rule]
+    }
+}
+
+/// What the object's kind is taken for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum KindIs {
+    /// None that the policies name.
+    Other,
+    Named(Arc<str>),
+    /// Any.
+    Unknown,
+}
+
+/// How a statement or body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Outcome {
+    /// It fails, whatever the object holds.
+    No,
+    Maybe,
+    /// It succeeds, whatever the object holds.
+    Yes,
+}
+
+/// What came out of a rule or function.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    pub(super) value: Possible,
+    pub(super) reads: Reads,
+    /// It may end in an error.
+    pub(super) risk: bool,
+    /// It depends on the kind.
+    pub(super) sensitive: bool,
+}
+
+/// One variable.
+#[derive(Default)]
+struct Variable {
+    value: Option<Possible>,
+    /// Someone looked at it.
+    used: bool,
+}
+
+/// What is known while one definition is looked at.
+#[derive(Default)]
+pub(super) struct Frame {
+    module: usize,
+    scopes: Vec<BTreeMap<String, Variable>>,
+    sites: BTreeMap<String, usize>,
+    pub(super) reads: Reads,
+    pub(super) risk: bool,
+    pub(super) sensitive: bool,
+    /// The outermost scope in which a variable got more values after someone had looked at it.
+    stale: Option<usize>,
+    /// A variable was looked at that has no value yet.
+    unbound: bool,
+}
+
+/// What a name stands for.
+pub(super) enum Name {
+    /// A variable of this scope.
+    Local(usize),
+    /// `data` or `input` and the keys behind it.
+    Document(Path),
+    /// A variable that nothing declares, or the name of a builtin.
+    Implicit,
+}
+
+/// Looks at rules for one dialect and one kind.
+pub(super) struct Walker<'a> {
+    pub(super) rules: &'a Rules<'a>,
+    pub(super) dialect: Dialect,
+    pub(super) kind: KindIs,
+    /// Texts that the kind was compared with.
+    pub(super) named: BTreeSet<Arc<str>>,
+    pub(super) frame: Frame,
+    memo: BTreeMap<(Path, Option<Vec<Possible>>), Arc<Summary>>,
+    contexts: BTreeMap<Path, usize>,
+    stack: Vec<Path>,
+    steps: usize,
+    depth: usize,
+}
+
+impl<'a> Walker<'a> {
+    pub(super) fn new(rules: &'a Rules<'a>, dialect: Dialect) -> Self {
+        Self {
+            rules,
+            dialect,
+            kind: KindIs::Other,
+            named: BTreeSet::new(),
+            frame: Frame::default(),
+            memo: BTreeMap::new(),
+            contexts: BTreeMap::new(),
+            stack: Vec::new(),
+            steps: 0,
+            depth: 0,
+        }
+    }
+
+    /// Goes on with another kind; what does not depend on it is kept.
+    pub(super) fn set_kind(&mut self, kind: KindIs) {
+        self.kind = kind;
+        self.memo.retain(|_, summary| !summary.sensitive);
+        self.contexts.clear();
+    }
+
+    /// Looks at the rule at a path below `data` and all that is found below it.
+    pub(super) fn entry(&mut self, path: &Path) -> Summary {
+        self.frame = Frame { scopes: vec![BTreeMap::new()], ..Frame::default() };
+        let value = self.data(path).0;
+        let value = self.whole(value);
+        let frame = std::mem::take(&mut self.frame);
+        Summary { value, reads: frame.reads, risk: frame.risk, sensitive: frame.sensitive }
+    }
+
+    /// Takes everything as read; for what is not understood.
+    pub(super) fn unsure(&mut self) -> Possible {
+        self.frame.reads.unsure();
+        self.frame.risk = true;
+        Possible::other()
+    }
+
+    /// Counts an expression; `false` if it is one too many.
+    pub(super) fn enter(&mut self) -> bool {
+        self.steps += 1;
+        self.depth += 1;
+        self.steps < STEPS && self.depth < DEPTH
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    // Rules
+
+    /// Returns what came out of the rule (`None`) or function at a path, and counts its reads as the caller's.
+    pub(super) fn call(&mut self, path: &[String], arguments: Option<Vec<Possible>>) -> Possible {
+        let mut key = (path.to_vec(), arguments);
+        if let Some(arguments) = &mut key.1
+            && !self.memo.contains_key(&(path.to_vec(), Some(arguments.clone())))
+        {
+            let contexts = self.contexts.entry(path.to_vec()).or_default();
+            *contexts += 1;
+            if *contexts > CONTEXTS {
+                for argument in arguments.iter_mut() {
+                    drop(self.whole(std::mem::take(argument)));
+                    *argument = Possible::other();
+                }
+            }
+        }
+        let summary = match self.memo.get(&key) {
+            Some(summary) => Arc::clone(summary),
+            // Refused at load, but this must end here too.
+            None if self.stack.contains(&key.0) => return self.unsure(),
+            None => {
+                self.stack.push(key.0.clone());
+                let caller = std::mem::take(&mut self.frame);
+                let summary = Arc::new(self.summary(&key.0, key.1.as_deref()));
+                self.frame = caller;
+                self.stack.pop();
+                self.memo.insert(key, Arc::clone(&summary));
+                summary
+            }
+        };
+        self.frame.reads.merge(&summary.reads);
+        self.frame.risk |= summary.risk;
+        self.frame.sensitive |= summary.sensitive;
+        summary.value.clone()
+    }
+
+    fn summary(&mut self, path: &Path, arguments: Option<&[Possible]>) -> Summary {
+        let graph = self.rules.graph;
+        let mut summary = Summary::default();
+        let mut found = Found::default();
+        for node in graph.at(path).filter(|node| node.parameters.is_some() == arguments.is_some()) {
+            let rule = self.rules.rule(node);
+            self.frame = Frame { module: node.module, sites: sites(rule), ..Frame::default() };
+            self.definition(rule, arguments, &mut found);
+            let frame = std::mem::take(&mut self.frame);
+            summary.reads.merge(&frame.reads);
+            summary.risk |= frame.risk;
+            summary.sensitive |= frame.sensitive;
+        }
+        let Found { mut value, complete, several, sure } = found;
+        // Which of several values a rule has is decided by comparing them: two different ones are an error.
+        let conflict = (complete > 1 || several) && !(value.is_scalar() && value.scalars.len() < 2);
+        value.sure |= sure;
+        if conflict || value.size(SIZE) > SIZE {
+            let mut places = Vec::new();
+            value.all_places(&mut places);
+            places.into_iter().for_each(|place| summary.reads.insert(place, true));
+            value = value.without_places();
+        }
+        summary.value = if value.size(SIZE) > SIZE { Possible::other() } else { value };
+        summary.risk |= conflict;
+        summary
+    }
+
+    fn definition(&mut self, rule: &'a Rule, arguments: Option<&[Possible]>, found: &mut Found) {
+        match rule {
+            Rule::Default { value, .. } => {
+                self.frame.scopes.push(BTreeMap::new());
+                let value = self.expr(value);
+                found.value.join(value);
+                found.sure = true;
+            }
+            Rule::Spec { head, bodies, .. } if bodies.is_empty() => {
+                let one = self.body(head, None, arguments, found);
+                found.add(head, one);
+            }
+            Rule::Spec { head, bodies, .. } => {
+                let mut rest = bodies.as_slice();
+                while let Some((first, others)) = rest.split_first() {
+                    // `else` is tried only when what stands before it failed.
+                    let length = others.iter().take_while(|body| body.is_else).count();
+                    let mut chain = (Outcome::No, Possible::default());
+                    for body in [first].into_iter().chain(&others[..length]) {
+                        let (outcome, value) = self.body(head, Some(body), arguments, found);
+                        chain.1.join(value);
+                        chain.0 = chain.0.max(outcome);
+                        if outcome == Outcome::Yes {
+                            break;
+                        }
+                    }
+                    found.add(head, chain);
+                    rest = &others[length..];
+                }
+            }
+        }
+    }
+
+    /// Looks at one body and the value that it gives its rule.
+    fn body(
+        &mut self,
+        head: &'a RuleHead,
+        body: Option<&'a RuleBody>,
+        arguments: Option<&[Possible]>,
+        found: &mut Found,
+    ) -> (Outcome, Possible) {
+        self.frame.scopes = vec![BTreeMap::new()];
+        self.frame.stale = None;
+        self.frame.unbound = false;
+        let mut outcome = Outcome::Yes;
+        let (parameters, assign): (&[Ref<Expr>], Option<&RuleAssign>) = match head {
+            RuleHead::Func { args, assign, .. } => (args, assign.as_ref()),
+            RuleHead::Compr { assign, .. } => (&[], assign.as_ref()),
+            RuleHead::Set { .. } => (&[], None),
+        };
+        let mut names = BTreeSet::new();
+        super::super::references::patterns(parameters, &mut names);
+        self.declare(names);
+        for (parameter, argument) in parameters.iter().zip(arguments.unwrap_or_default()) {
+            outcome = outcome.min(self.destructure(parameter, argument.clone()));
+        }
+        let assign = match body {
+            Some(body) if body.is_else || body.assign.is_some() => body.assign.as_ref(),
+            _ => assign,
+        };
+        let term = |walker: &mut Self| walker.head(head, assign);
+        let (ended, value) = match body {
+            _ if outcome == Outcome::No => (Outcome::No, Possible::default()),
+            Some(body) => self.query(&body.query, term),
+            None => (Outcome::Yes, term(self)),
+        };
+        if self.frame.unbound && ended != Outcome::No {
+            self.unsure();
+        }
+        let terms: Vec<&Expr> = assign.iter().map(|assign| assign.value.as_ref()).collect();
+        if ended != Outcome::No
+            && is_multiple(body.map(|body| body.query.as_ref()), parameters, &terms)
+            && !matches!(head, RuleHead::Set { key: Some(_), .. })
+        {
+            found.several = true;
+        }
+        let outcome = outcome.min(ended);
+        // Without a value there is none of the rule either.
+        if value.is_nothing() {
+            (Outcome::No, value)
+        } else {
+            (outcome.min(if value.sure { Outcome::Yes } else { Outcome::Maybe }), value)
+        }
+    }
+
+    /// Returns what one body makes of its rule: a value, a set of one element, an object of one field.
+    fn head(&mut self, head: &'a RuleHead, assign: Option<&'a RuleAssign>) -> Possible {
+        match head {
+            RuleHead::Set { key: Some(key), .. } => {
+                let element = self.expr(key);
+                if element.is_nothing() {
+                    return Possible::default();
+                }
+                Possible::set(self.whole(element), true)
+            }
+            RuleHead::Compr { refr, .. } | RuleHead::Set { refr, key: None, .. } if is_partial(refr) => {
+                self.keys(refr);
+                let value = assign.map_or_else(|| Possible::scalar(true.into()), |assign| self.expr(&assign.value));
+                if value.is_nothing() {
+                    return Possible::default();
+                }
+                let items = Some(Box::new(self.whole(value)));
+                Possible { fields: Some(BTreeMap::new()), items, other: true, ..Possible::default() }
+            }
+            _ => assign.map_or_else(|| Possible::scalar(true.into()), |assign| self.expr(&assign.value)),
+        }
+    }
+
+    /// Reads the computed keys of a head.
+    fn keys(&mut self, mut refr: &'a Expr) {
+        while let Expr::RefDot { refr: inner, .. } | Expr::RefBrack { refr: inner, .. } = refr {
+            if let Expr::RefBrack { index, .. } = refr {
+                let key = self.expr(index);
+                self.whole(key);
+            }
+            refr = inner;
+        }
+    }
+
+    // Bodies
+
+    /// Looks at a body, then at what stands for each of its solutions.
+    pub(super) fn query(&mut self, query: &'a Query, term: impl FnOnce(&mut Self) -> Possible) -> (Outcome, Possible) {
+        let mut names = BTreeSet::new();
+        declared(query, &mut names);
+        self.frame.scopes.push(BTreeMap::new());
+        self.declare(names);
+        let base = self.frame.scopes.len() - 1;
+        let outer_stale = self.frame.stale.take();
+        let outer_risk = std::mem::take(&mut self.frame.risk);
+        let outer_unbound = self.frame.unbound;
+        let mut lowest: Option<usize> = None;
+        let mut outcome = Outcome::Maybe;
+        for pass in 1..=PASSES {
+            self.frame.unbound = outer_unbound;
+            outcome = self.statements(query);
+            let Some(stale) = self.frame.stale.take() else { break };
+            lowest = Some(lowest.map_or(stale, |lowest| lowest.min(stale)));
+            if outcome == Outcome::No && !self.frame.risk {
+                break;
+            }
+            if pass == PASSES {
+                self.unsure();
+            }
+        }
+        let value = if outcome == Outcome::No {
+            self.frame.unbound = outer_unbound;
+            Possible::default()
+        } else {
+            term(self)
+        };
+        self.frame.scopes.pop();
+        self.frame.risk |= outer_risk;
+        self.frame.stale = [outer_stale, lowest.filter(|lowest| *lowest < base)].into_iter().flatten().min();
+        (outcome, value)
+    }
+
+    /// Ends at the first statement that fails for sure, if nothing before it can be an error: nothing behind it matters
+    /// then.
+    fn statements(&mut self, query: &'a Query) -> Outcome {
+        let mut outcome = Outcome::Yes;
+        for statement in &query.stmts {
+            outcome = outcome.min(self.statement(statement));
+            if outcome == Outcome::No && !self.frame.risk {
+                return Outcome::No;
+            }
+        }
+        outcome
+    }
+
+    fn statement(&mut self, statement: &'a LiteralStmt) -> Outcome {
+        if !statement.with_mods.is_empty() {
+            return self.with(statement);
+        }
+        match &statement.literal {
+            Literal::SomeVars { vars, .. } => {
+                self.declare(vars.iter().map(|var| var.text().to_owned()).collect());
+                Outcome::Yes
+            }
+            Literal::SomeIn { key, value, collection, .. } => {
+                let collection = self.expr(collection);
+                let (keys, values) = self.elements(&collection);
+                if values.is_nothing() {
+                    return Outcome::No;
+                }
+                let key = key.as_ref().map_or(Outcome::Yes, |key| self.destructure(key, keys));
+                key.min(self.destructure(value, values)).min(Outcome::Maybe)
+            }
+            Literal::Expr { expr, .. } => {
+                let value = self.expr(expr);
+                self.present(&value);
+                certain(&value)
+            }
+            Literal::NotExpr { expr, .. } => {
+                let value = self.expr(expr);
+                self.present(&value);
+                match certain(&value) {
+                    Outcome::Yes => Outcome::No,
+                    Outcome::No if value.sure && !value.is_nothing() => Outcome::Yes,
+                    // Whether `not` of something undefined holds is not the same everywhere.
+                    _ => Outcome::Maybe,
+                }
+            }
+            Literal::Every { key, value, domain, query, .. } => {
+                let domain = self.expr(domain);
+                let (keys, values) = self.elements(&domain);
+                let scope = self.frame.scopes.len();
+                self.frame.scopes.push(BTreeMap::new());
+                let names = key.iter().chain([value]).map(|name| name.text().to_owned());
+                self.declare(names.collect());
+                if let Some(key) = key {
+                    self.bind_in(scope, key.text(), keys);
+                }
+                self.bind_in(scope, value.text(), values);
+                self.query(query, |_| Possible::default());
+                self.frame.scopes.pop();
+                Outcome::Maybe
+            }
+        }
+    }
+
+    /// A statement under other documents: nothing that is known of them holds there.
+    fn with(&mut self, statement: &'a LiteralStmt) -> Outcome {
+        self.unsure();
+        match &statement.literal {
+            Literal::SomeIn { key, value, .. } => {
+                for pattern in key.iter().chain([value]) {
+                    self.destructure(pattern, Possible::other());
+                }
+            }
+            Literal::SomeVars { vars, .. } => {
+                self.declare(vars.iter().map(|var| var.text().to_owned()).collect());
+            }
+            Literal::Expr { expr, .. } => self.bind_unknown(expr),
+            Literal::NotExpr { .. } | Literal::Every { .. } => {}
+        }
+        Outcome::Maybe
+    }
+
+    // Variables
+
+    fn declare(&mut self, names: BTreeSet<String>) {
+        if let Some(scope) = self.frame.scopes.last_mut() {
+            for name in names {
+                scope.entry(name).or_default();
+            }
+        }
+    }
+
+    pub(super) fn name(&self, name: &str) -> Name {
+        let frame = &self.frame;
+        if let Some(scope) = frame.scopes.iter().rposition(|scope| scope.contains_key(name)) {
+            return Name::Local(scope);
+        }
+        if matches!(name, "input" | "data") {
+            return Name::Document(vec![name.to_owned()]);
+        }
+        let package = &self.rules.packages[frame.module];
+        if self.rules.names[package].contains(name) {
+            let package = package.iter().map(String::as_str);
+            return Name::Document(["data"].into_iter().chain(package).chain([name]).map(str::to_owned).collect());
+        }
+        let alias = self.rules.aliases[frame.module].get(name);
+        alias.map_or(Name::Implicit, |path| Name::Document(path.clone()))
+    }
+
+    /// Returns what a variable may be; `None` if it has no value yet.
+    pub(super) fn variable(&mut self, scope: usize, name: &str) -> Option<Possible> {
+        let variable = self.frame.scopes[scope].get_mut(name)?;
+        variable.used = true;
+        variable.value.clone()
+    }
+
+    /// Whether a name is a variable without a value.
+    pub(super) fn is_unbound(&self, name: &str) -> bool {
+        match self.name(name) {
+            Name::Local(scope) => self.frame.scopes[scope].get(name).is_none_or(|variable| variable.value.is_none()),
+            Name::Document(_) => false,
+            Name::Implicit => true,
+        }
+    }
+
+    /// Looks at a variable that has no value yet: there may be one further on.
+    pub(super) fn unbound(&mut self, name: &str) -> Possible {
+        if matches!(self.name(name), Name::Implicit) {
+            self.frame.scopes[0].entry(name.to_owned()).or_default().used = true;
+        }
+        self.frame.unbound = true;
+        Possible::other()
+    }
+
+    /// Gives a variable a value of which nothing is known; what else it may turn out to be is compared with that.
+    pub(super) fn bind_used(&mut self, name: &str, value: Possible) {
+        self.bind(name, value);
+        if let Name::Local(scope) = self.name(name) {
+            self.variable(scope, name);
+        }
+    }
+
+    /// Gives a variable a value more.
+    pub(super) fn bind(&mut self, name: &str, value: Possible) {
+        let scope = match self.name(name) {
+            Name::Local(scope) => scope,
+            _ => 0,
+        };
+        self.bind_in(scope, name, value);
+    }
+
+    fn bind_in(&mut self, scope: usize, name: &str, mut value: Possible) {
+        // A variable that is bound twice is a comparison of both values.
+        if self.frame.sites.get(name).copied().unwrap_or(0) > 1 {
+            value = self.whole(value);
+            value.other = true;
+        } else if value.size(SIZE) > SIZE {
+            self.whole(value);
+            value = Possible::other();
+        }
+        let variable = self.frame.scopes[scope].entry(name.to_owned()).or_default();
+        let before = variable.value.clone();
+        let now = variable.value.get_or_insert_default();
+        now.join(value);
+        now.sure = false;
+        if variable.used && before.as_ref() != Some(now) {
+            self.frame.stale = Some(self.frame.stale.map_or(scope, |stale| stale.min(scope)));
+        }
+    }
+
+    // Reads
+
+    /// Whether a value is there was read, and what it is if it is a scalar.
+    pub(super) fn present(&mut self, value: &Possible) {
+        for place in &value.places {
+            self.frame.reads.insert(place, false);
+        }
+    }
+
+    /// All of a value was read; returns it without what was not.
+    pub(super) fn whole(&mut self, value: Possible) -> Possible {
+        let mut places: Vec<&Place> = Vec::new();
+        value.all_places(&mut places);
+        for place in places {
+            self.frame.reads.insert(place, true);
+        }
+        value.without_places()
+    }
+
+    /// Which elements there are was read; returns what their keys and values may be.
+    pub(super) fn elements(&mut self, value: &Possible) -> (Possible, Possible) {
+        let (keys, values) = self.iterate(value);
+        self.present(&values);
+        (keys, values)
+    }
+
+    /// Returns what the keys and values of elements may be that are looked into further.
+    pub(super) fn iterate(&mut self, value: &Possible) -> (Possible, Possible) {
+        let (mut keys, mut values) = (Possible::default(), Possible::default());
+        let unknown_keys =
+            !value.places.is_empty() || value.items.is_some() || value.other || !value.scalars.is_empty();
+        keys.other = unknown_keys;
+        // A scalar has no elements, but evaluators do not agree what that means.
+        values.other = value.other || !value.scalars.is_empty();
+        for place in &value.places {
+            let element: Place = place.iter().cloned().chain([Key::Any]).collect();
+            self.frame.reads.loop_over(place);
+            values.join(Possible::place(element));
+        }
+        for (name, field) in value.fields.iter().flatten() {
+            keys.join(Possible::scalar(regorus::Value::from(&**name)));
+            values.join(field.clone());
+        }
+        if let Some(items) = &value.items {
+            values.join((**items).clone());
+        }
+        if let Some(members) = &value.members {
+            keys.join((**members).clone());
+            values.join((**members).clone());
+        }
+        values.sure = false;
+        (keys, values)
+    }
+}
+
+/// How a statement ends that has this value.
+pub(super) fn certain(value: &Possible) -> Outcome {
+    if value.is_false() {
+        Outcome::No
+    } else if value.is_true() {
+        Outcome::Yes
+    } else {
+        Outcome::Maybe
+    }
+}
+
+/// What the definitions of a rule gave so far.
+#[derive(Default)]
+struct Found {
+    value: Possible,
+    /// Definitions that may give it a value of which there can be only one.
+    complete: usize,
+    /// One of them may give several.
+    several: bool,
+    /// There is a value for sure.
+    sure: bool,
+}
+
+impl Found {
+    fn add(&mut self, head: &RuleHead, (outcome, value): (Outcome, Possible)) {
+        // A set or object of several definitions is there, even if it is empty.
+        let empty = match head {
+            RuleHead::Set { key: Some(_), .. } => Some(Possible::set(Possible::default(), true)),
+            RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } if is_partial(refr) => {
+                Some(Possible { fields: Some(BTreeMap::new()), ..Possible::default() })
+            }
+            _ => None,
+        };
+        self.sure |= empty.is_some() || outcome == Outcome::Yes;
+        self.value.join(empty.unwrap_or_default());
+        if outcome != Outcome::No {
+            self.complete += usize::from(!matches!(head, RuleHead::Set { key: Some(_), .. }));
+            self.value.join(value);
+        }
+    }
+}
+
+/// Whether a head has keys that are computed.
+fn is_partial(mut refr: &Expr) -> bool {
+    loop {
+        match refr {
+            Expr::RefDot { refr: inner, .. } => refr = inner,
+            Expr::RefBrack { refr: inner, index, .. } => {
+                if !matches!(index.as_ref(), Expr::String { .. } | Expr::RawString { .. }) {
+                    return true;
+                }
+                refr = inner;
+            }
+            _ => return false,
+        }
+    }
+}
