@@ -83,12 +83,13 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     policies.sort_by(|a, b| a.name.cmp(&b.name));
     let refused = problems.iter().any(Problem::is_refusal);
     // A test may be about a Constraint that has nothing to say there.
-    if policies.is_empty() && !refused && point == EnforcementPoint::Audit {
+    let nothing = policies.is_empty() && (refused || point == EnforcementPoint::Audit);
+    if nothing && !refused {
         problems.push(nothing_to_judge_by(paths, &files));
     }
     problems.sort();
     problems.dedup();
-    if policies.is_empty() && problems.iter().any(Problem::is_refusal) {
+    if nothing {
         return Err(LoadError::new(problems));
     }
     let constraints = Arc::new(Index::new(&units));
@@ -138,9 +139,10 @@ pub(crate) fn unit(
 ) -> Option<(Vec<Policy>, Unit)> {
     let adapted = adapt::adapt(files.iter().map(|file| (file.text.as_str(), file.version)));
     let mut files: Vec<(&File, &Result<Adapted, Unreadable>)> = files.into_iter().zip(&adapted).collect();
+    let texts: Vec<&str> = adapted.iter().flatten().map(|adapted| adapted.text.as_str()).collect();
     let mut first = true;
     while !files.is_empty() {
-        let mut engine = match engine(data, limits) {
+        let mut engine = match engine(data, limits, &texts) {
             Ok(engine) => engine,
             Err(why) => {
                 problems.push(Problem::refused(&"data".into(), format!("{why:#}")));
@@ -194,9 +196,10 @@ pub(crate) fn unit(
     None
 }
 
-fn engine(data: &Data, limits: &Limits) -> anyhow::Result<Engine> {
+/// Makes an engine for modules of these texts, without them.
+fn engine(data: &Data, limits: &Limits, texts: &[&str]) -> anyhow::Result<Engine> {
     let mut engine = parse::engine(limits);
-    builtins::guard(&mut engine)?;
+    builtins::install(&mut engine, limits.strict, texts)?;
     adapt::support(&mut engine)?;
     engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
     Ok(engine)

@@ -21,6 +21,8 @@ mod lost;
 mod metadata;
 mod parse;
 mod problem;
+#[doc(hidden)]
+pub mod question;
 pub(crate) mod reads;
 mod references;
 mod stack;

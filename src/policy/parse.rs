@@ -27,10 +27,6 @@ pub(crate) fn add(
     limits: &Limits,
 ) -> Result<(), Problem> {
     let tokens = checked(file, &file.text, limits)?;
-    if file.version == Some(Version::V0) && guard::needs_v1(&tokens) {
-        let help = "put it under code with engine: Rego and version: v1, or import future.keywords";
-        return Err(Problem::refused(&file.shown, "this is Rego v1, but the template takes it for v0").help(help));
-    }
     let unreadable = match adapted {
         Ok(adapted) => {
             // What was written out may be too much where the source was not.
@@ -39,6 +35,15 @@ pub(crate) fn add(
         }
         Err(unreadable) => unreadable,
     };
+    let Place { line, column } = unreadable.at;
+    let refused = Problem::refused(&file.shown, unreadable.why.as_str()).at(&file.text, line, column);
+    if let Some(help) = unreadable.help {
+        return Err(refused.help(help));
+    }
+    if file.version == Some(Version::V0) && guard::needs_v1(&tokens) {
+        let help = "put it under code with engine: Rego and version: v1, or import future.keywords";
+        return Err(Problem::refused(&file.shown, "this is Rego v1, but the template takes it for v0").help(help));
+    }
     let first = attempt(engine, file, &file.text, file.version.unwrap_or(Version::V1));
     let second = if first.is_ok() || file.version.is_some() || guard::needs_v1(&tokens) {
         first.clone()
@@ -49,10 +54,7 @@ pub(crate) fn add(
         (Err(first), Err(second)) if (second.line, second.column) > (first.line, first.column) => Err(second),
         (Err(first), Err(_)) => Err(first),
         // OPA would not take it.
-        _ => {
-            let Place { line, column } = unreadable.at;
-            Err(Problem::refused(&file.shown, unreadable.why.as_str()).at(&file.text, line, column))
-        }
+        _ => Err(refused),
     }
 }
 

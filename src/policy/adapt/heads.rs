@@ -2,7 +2,7 @@
 
 use super::{
     scopes::Fresh,
-    syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Statement, Version},
+    syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Rule, Statement, Version},
 };
 
 /// `f("x")` without value and body is true.
@@ -24,7 +24,7 @@ pub(crate) fn keys(module: &mut Module, fresh: &mut Fresh) {
         };
         let indices = keys.iter_mut().filter_map(|key| match key {
             Key::Index(index) => Some(index),
-            Key::Dot(..) => None,
+            Key::Dot(_) => None,
         });
         for key in indices.chain(&mut rule.contains) {
             if iterates(key) {
@@ -74,6 +74,33 @@ pub(crate) fn values_before_else(module: &mut Module, fresh: &mut Fresh) {
             }
         }
     }
+}
+
+/// `p[x].y := …` and `p[x] contains y`: without any `x`, `p` is an empty object to OPA and undefined to the evaluator, unless
+/// there is a definition of the simple form too.
+pub(crate) fn empty_documents(module: &mut Module, fresh: &mut Fresh) {
+    let mut added: Vec<Rule> = Vec::new();
+    for rule in module.rules.iter().filter(|rule| !rule.default && rule.parameters.is_none()) {
+        let Kind::Ref(head, keys) = &rule.name.kind else { continue };
+        let dynamic = |key: &Key| matches!(key, Key::Index(index) if !matches!(index.kind, Kind::Scalar(_)));
+        let Some(first) = keys.iter().position(dynamic) else { continue };
+        if first + 1 == keys.len() && rule.contains.is_none() {
+            continue;
+        }
+        let at = rule.at;
+        let key = Expr::name(at, &fresh.name("key"));
+        let mut keys = keys[..first].to_vec();
+        keys.push(Key::Index(key.clone()));
+        let never = vec![
+            Statement::plain(Expr::binary(":=", key, Expr::scalar(at, "0"))),
+            Statement::plain(Expr::scalar(at, "false")),
+        ];
+        let value = Some((":=", Expr::scalar(at, "null")));
+        let first = Branch { at, value, conditional: module.version == Version::V1, body: Some(never) };
+        let name = Expr::new(at, Kind::Ref(head.clone(), keys));
+        added.push(Rule { at, default: false, name, parameters: None, contains: None, first, others: Vec::new() });
+    }
+    module.rules.append(&mut added);
 }
 
 /// Moves an expression into a body, as the value of a variable.

@@ -9,11 +9,18 @@ use super::syntax::Place;
 pub(crate) struct Unreadable {
     pub(crate) at: Place,
     pub(crate) why: String,
+    /// How to mend it, where it is legal Rego that cannot be had here.
+    pub(crate) help: Option<&'static str>,
 }
 
 impl Unreadable {
     pub(crate) fn new(at: Place, why: impl Into<String>) -> Self {
-        Self { at, why: why.into() }
+        Self { at, why: why.into(), help: None }
+    }
+
+    /// Legal Rego that cannot be had here.
+    pub(crate) fn unsupported(at: Place, why: impl Into<String>, help: &'static str) -> Self {
+        Self { at, why: why.into(), help: Some(help) }
     }
 }
 

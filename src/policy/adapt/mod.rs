@@ -124,7 +124,7 @@ fn read(text: &str, version: Option<Version>) -> Result<Module, Unreadable> {
     };
     match parser::module(text, Version::V0) {
         Ok(module) => Ok(module),
-        Err(second) if second.at > first.at => Err(second),
+        Err(second) if first.help.is_none() && second.at > first.at => Err(second),
         Err(_) => Err(first),
     }
 }
@@ -138,7 +138,7 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     statements::templates(&mut module, fresh);
     negation::rewrite(&mut module, package, fresh);
     statements::walks(&mut module, fresh);
-    statements::pairs(&mut module);
+    statements::memberships(&mut module);
     statements::replacements(&mut module, package, fresh);
     statements::self_references(&mut module);
     statements::outputs(&mut module, package, outline);
@@ -147,6 +147,7 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     heads::values_before_else(&mut module, fresh);
     heads::keys(&mut module, fresh);
     heads::terms(&mut module, fresh);
+    heads::empty_documents(&mut module, fresh);
     tolerant::functions(&mut module, package);
     Adapted { text: print::module(&module), version: module.version }
 }

@@ -188,6 +188,10 @@ impl Parser {
             }
             ["future", "keywords", "not"] => self.not_bodies = true,
             ["future", "keywords", "every"] => self.keywords.extend(["every", "in"]),
+            ["rego", "v2"] | ["future", "keywords", "and" | "or"] => {
+                let help = "Rego v1 says the same with rules and functions of several bodies; take the import out";
+                return Err(Unreadable::unsupported(at, format!("import {} is not supported", words.join(".")), help));
+            }
             ["future", "keywords", word] => {
                 self.keywords.extend(LATER_KEYWORDS.iter().filter(|known| *known == word));
             }
@@ -200,6 +204,7 @@ impl Parser {
     fn rule(&mut self, rules: &mut Vec<Rule>) -> Read<()> {
         let at = self.place();
         let default = self.take_if("default");
+        self.keyword_root()?;
         let (name, parameters) = self.head_name()?;
         let contains = if !default && self.is_later_keyword("contains") {
             self.advance();
@@ -249,19 +254,29 @@ impl Parser {
         Ok(())
     }
 
+    /// OPA allows a rule to be called `if.x`; the evaluator knows no way to write that.
+    fn keyword_root(&self) -> Read<()> {
+        let token = self.token();
+        let root = token.kind == TokenKind::Name && self.is_keyword(&token.text) && !self.is(&token.text);
+        if root && &*token.text != "contains" {
+            let why = format!("a rule cannot begin with the keyword `{}` here", token.text);
+            return Err(Unreadable::unsupported(token.at, why, "give the rule another name"));
+        }
+        Ok(())
+    }
+
     /// Reads a rule's name with its keys and parameters. Spaces may stand before the first key or parenthesis.
     fn head_name(&mut self) -> Read<(Expr, Option<Vec<Expr>>)> {
         let at = self.place();
         let mut name = Expr::name(at, &self.variable()?);
         let mut keys = Vec::new();
         loop {
-            let at = self.place();
             let joined = self.token().adjacent || (keys.is_empty() && !self.after_line_break());
             if joined && self.take_if(".") {
                 if self.token().kind != TokenKind::Name {
                     return Err(self.unexpected());
                 }
-                keys.push(Key::Dot(at, Rc::clone(&self.token().text)));
+                keys.push(Key::Dot(Rc::clone(&self.token().text)));
                 self.advance();
             } else if joined && self.take_if("[") {
                 keys.push(Key::Index(self.expression()?));

@@ -211,7 +211,8 @@ impl Printer {
             _ => false,
         };
         if loose {
-            self.word(expr.at, "(");
+            // In the source it stands before what it encloses.
+            self.word(Place { column: expr.at.column.saturating_sub(1), ..expr.at }, "(");
             self.expr(expr);
             self.raw(")");
         } else {
@@ -274,7 +275,7 @@ impl Printer {
 
     fn key(&mut self, key: &Key) {
         match key {
-            Key::Dot(_, name) => {
+            Key::Dot(name) => {
                 self.raw(".");
                 self.raw(name);
             }

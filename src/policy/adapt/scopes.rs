@@ -286,16 +286,16 @@ impl Resolver<'_> {
             name.kind = path.kind.clone();
             move_to(name);
         } else if self.package.rules.get(text).is_some_and(|known| known.parameters.is_none()) {
-            let rule = Key::Dot(name.at, Rc::clone(text));
+            let rule = Key::Dot(Rc::clone(text));
             name.kind = match self.path.clone().kind {
                 Kind::Ref(head, mut keys) => {
-                    let first = Key::Dot(name.at, head.as_name().cloned().unwrap_or_else(|| "".into()));
+                    let first = Key::Dot(head.as_name().cloned().unwrap_or_else(|| "".into()));
                     keys.insert(0, first);
                     keys.push(rule);
                     Kind::Ref(Box::new(Expr::new(name.at, Kind::Name("data".into()))), keys)
                 }
                 Kind::Name(package) => {
-                    let keys = vec![Key::Dot(name.at, package), rule];
+                    let keys = vec![Key::Dot(package), rule];
                     Kind::Ref(Box::new(Expr::new(name.at, Kind::Name("data".into()))), keys)
                 }
                 other => other,

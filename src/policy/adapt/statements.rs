@@ -123,13 +123,28 @@ fn take_walks(expr: &mut Expr, fresh: &mut Fresh, taken: &mut Vec<Statement>) {
     }
 }
 
-/// `key, value in set`: the keys of a set are its elements.
-pub(crate) fn pairs(module: &mut Module) {
+/// Membership. With a key, the evaluator finds nothing in sets, whose keys are their elements; inside of an expression it
+/// takes the elements of an undefined collection for none, where OPA's value is undefined.
+pub(crate) fn memberships(module: &mut Module) {
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| {
-            if let Kind::In { key: key @ Some(_), value, collection } = &mut expr.kind {
+            if let Kind::In { key, value, collection } = &mut expr.kind {
+                let function = if key.is_some() { tolerant::PAIR } else { tolerant::MEMBER };
                 let parts = key.take().into_iter().map(|key| *key).chain([value.take(), collection.take()]);
-                *expr = Expr::call(expr.at, tolerant::PAIR, parts.collect());
+                *expr = Expr::call(expr.at, function, parts.collect());
+            }
+        });
+        // As a statement, false is as good as undefined.
+        rule.each_body(&mut |body| {
+            for statement in body {
+                if let What::Expr(expr) | What::Not(expr) = &mut statement.what
+                    && tolerant::is_call(expr, tolerant::MEMBER)
+                    && let Kind::Call(_, arguments) = &mut expr.kind
+                    && let Some(collection) = arguments.pop()
+                    && let Some(value) = arguments.pop()
+                {
+                    expr.kind = Kind::In { key: None, value: Box::new(value), collection: Box::new(collection) };
+                }
             }
         });
     }

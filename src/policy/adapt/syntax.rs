@@ -125,7 +125,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Key {
-    Dot(Place, Name),
+    Dot(Name),
     Index(Expr),
 }
 
@@ -174,7 +174,7 @@ impl Expr {
     pub(crate) fn call(at: Place, function: &str, arguments: Vec<Self>) -> Self {
         let mut names = function.split('.');
         let head = Self::new(at, Kind::Name(names.next().unwrap_or_default().into()));
-        let keys: Vec<Key> = names.map(|name| Key::Dot(at, name.into())).collect();
+        let keys: Vec<Key> = names.map(|name| Key::Dot(name.into())).collect();
         let function = if keys.is_empty() { head } else { Self::new(at, Kind::Ref(Box::new(head), keys)) };
         Self::new(at, Kind::Call(Box::new(function), arguments))
     }
@@ -253,7 +253,7 @@ impl Key {
     /// The key, if it is a constant string without escapes.
     pub(crate) fn constant(&self) -> Option<Name> {
         match self {
-            Self::Dot(_, name) => Some(Rc::clone(name)),
+            Self::Dot(name) => Some(Rc::clone(name)),
             Self::Index(Expr { kind: Kind::Scalar(text), .. }) => {
                 let text = text.strip_prefix('"')?.strip_suffix('"')?;
                 (!text.contains('\\')).then(|| text.into())

@@ -156,12 +156,11 @@ impl Parser {
         let mut term = head;
         let mut keys: Vec<Key> = Vec::new();
         while self.token().adjacent {
-            let place = self.place();
             if self.take_if(".") {
                 if self.token().kind != TokenKind::Name || !self.token().adjacent {
                     return Err(self.unexpected());
                 }
-                keys.push(Key::Dot(place, Rc::clone(&self.token().text)));
+                keys.push(Key::Dot(Rc::clone(&self.token().text)));
                 self.advance();
             } else if self.take_if("[") {
                 keys.push(Key::Index(self.expression()?));

@@ -1,12 +1,102 @@
-//! What the passes make of a text. That it means what OPA makes of it is compared in `tests/fidelity`.
+//! What the passes make of a text. That it means what OPA makes of it is compared in `tests/policy/fidelity`.
 
 use super::*;
 
+fn read(text: &str) -> Result<Adapted, Unreadable> {
+    adapt([(text, None)]).remove(0)
+}
+
+fn adapted(text: &str) -> String {
+    read(text).unwrap().text
+}
+
+/// Returns an adapted module without its first line, with single spaces.
+fn body(text: &str) -> String {
+    let text = adapted(&format!("package test\n{text}"));
+    let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
+    rest.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
-fn print_it() {
-    let text = std::env::var("ADAPT").map(|file| std::fs::read_to_string(file).unwrap()).unwrap_or_default();
-    match adapt([(text.as_str(), None)]).remove(0) {
-        Ok(adapted) => eprintln!("{:?}\n{}", adapted.version, adapted.text),
-        Err(why) => eprintln!("{why:?}"),
+fn each_pass_rewrites_what_it_is_for() {
+    for (text, want) in [
+        ("f(\"x\")", "f(\"x\") := true"),
+        ("p if not f(input.u)", "p if { operand__1 := input.u; not f(operand__1) }"),
+        ("p if not input.u == 1", "p if { not input.u == 1 }"),
+        ("p if { x := y\n(1 == x) }", "p if { x := y; 1 == x }"),
+        ("p if { a } { b }", "p if { a } p if { b }"),
+        ("p[x] { x = s[x] }", "p[x] { s[x] == x }"),
+        ("p contains x[_].a", "p contains key__1 if { key__1 := x[_].a }"),
+        ("p if [x | some x in y; x] == x", "p if { [x__1 | some x__1 in y; x__1] == x }"),
+        ("p if { some i; x[i] }", "p if { x[i] }"),
+        ("q := 1\np if q == 2 with q as 2", "q := 1 p if { q == 2 with data.test.q as 2 }"),
+        ("p := -x", "p := 0 - x"),
+        ("p if count(x, 1)", "p if { 1 = count(x) }"),
+        ("p if { [a, b] := walk(x); a }", "p if { walk(x, [a, b]); a }"),
+        ("p := $\"a {x}\"", "p := internal.template_string([\"a \", {part__1 | part__1 := x}])"),
+        ("p := x if y else := z", "p := value__1 if { y; value__1 := x } else := value__2 if { value__2 := z }"),
+        ("import data.lib.k\np := k.x", "p := data.lib.k.x"),
+        ("import input\np := input.x", "p := input.x"),
+        ("p := 1\nimport input.a as b\nq := b.c", "p := 1 q := input.a.c"),
+        ("p := 1 in x", "p := kaudit_generated.member(1, x)"),
+    ] {
+        assert_eq!(body(text), want, "{text}");
     }
+}
+
+#[test]
+fn what_needs_nothing_stays_as_it_is() {
+    for text in [
+        "package a.b\n\ndeny contains msg if {\n\tsome c in input.spec.containers\n\tnot c.ready\n\tmsg := sprintf(\"%s\", [c.name])\n}\n",
+        "package a\n\ndeny[msg] {\n  x := {y | y := input.xs[_]; y > 1}\n  count(x - {\"a\": 1}) >= 0\n  msg := `raw`\n}\n",
+        "package a\n\np := (1 + 2) * 3\n\nq := 1 - (2 - 3)\n\nr := {(a | b), c}\n\ns := [(a | b)]\n\nt := {a | b}\n",
+    ] {
+        let words = |text: &str| text.replace(';', " ").split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&adapted(text)), words(text));
+    }
+}
+
+#[test]
+fn lines_hold_and_columns_where_nothing_was_put_before() {
+    let text = "# comment\npackage a\n\nimport data.lib\n\ndeny contains msg if {\n\tnot f(input.u) # why\n\n\tx := lib.g(\n\t\tinput.y,\n\t)\n\tmsg := `two\nlines`\n\tz := nowhere(x)\n}\n\nlast := here\n";
+    let adapted = adapted(text);
+    let place = |text: &str, word: &str| {
+        let tokens = lexer::tokens(text).unwrap();
+        tokens.iter().find(|token| &*token.text == word).map(|token| token.at).unwrap()
+    };
+    for word in ["deny", "u", "g", "y", "nowhere", "last", "here"] {
+        assert_eq!(place(&adapted, word).line, place(text, word).line, "{word}\n{adapted}");
+    }
+    for word in ["deny", "msg", "nowhere", "last", "here"] {
+        assert_eq!(place(&adapted, word), place(text, word), "{word}\n{adapted}");
+    }
+}
+
+#[test]
+fn a_text_that_is_no_rego_says_where() {
+    for (text, line, column) in [
+        ("package a\np := $\"{x\"", 2, 10),
+        ("package a\np if { x y }", 2, 10),
+        ("package a\np := \"abc", 2, 6),
+        ("package a\np := [1, 2", 2, 11),
+        ("", 1, 1),
+    ] {
+        let why = read(text).unwrap_err();
+        assert_eq!((why.at.line, why.at.column), (line, column), "{text}: {why:?}");
+    }
+}
+
+#[test]
+fn reading_is_linear_and_bounded() {
+    for (open, close) in
+        [("[", "]"), ("{", "}"), ("(", ")"), ("{a | ", "}"), ("{\"a\": ", "}"), ("f(", ")"), ("x[", "]")]
+    {
+        let deep = |depth: usize| format!("package a\np := {}1{}", open.repeat(depth), close.repeat(depth));
+        drop(read(&deep(30)));
+        assert!(read(&deep(20_000)).is_err(), "{open}");
+    }
+    let long = format!("package a\np := 1{}", " + 1".repeat(20_000));
+    assert!(read(&long).is_err());
+    let nots = format!("package a\np := {}x", "- ".repeat(20_000));
+    assert!(read(&nots).is_err());
 }

@@ -23,9 +23,12 @@ const OPERAND: &str = "kaudit_generated.operand";
 /// `pair(key, value, xs)` is `key, value in xs`.
 pub(crate) const PAIR: &str = "kaudit_generated.pair";
 
+/// `member(value, xs)` is `value in xs`.
+pub(crate) const MEMBER: &str = "kaudit_generated.member";
+
 /// Whether the adapter writes calls of a function of this name.
 pub(crate) fn introduces(name: &str) -> bool {
-    matches!(name, COLLECTION | OPERAND | PAIR)
+    matches!(name, COLLECTION | OPERAND | MEMBER | PAIR)
 }
 
 /// Adds the extensions that adapted modules may call.
@@ -48,6 +51,14 @@ pub(crate) fn support(engine: &mut Engine) -> Result<()> {
         }),
     )?;
     engine.add_extension(
+        MEMBER.to_owned(),
+        2,
+        Box::new(|arguments| match arguments.as_slice() {
+            [value, collection] => Ok(Value::from(is_member(value, collection))),
+            _ => Ok(Value::Undefined),
+        }),
+    )?;
+    engine.add_extension(
         PAIR.to_owned(),
         3,
         Box::new(|arguments| match <[Value; 3]>::try_from(arguments) {
@@ -55,6 +66,15 @@ pub(crate) fn support(engine: &mut Engine) -> Result<()> {
             Err(_) => Ok(Value::Undefined),
         }),
     )
+}
+
+fn is_member(value: &Value, collection: &Value) -> bool {
+    match collection {
+        Value::Set(items) => items.contains(value),
+        Value::Array(items) => items.iter().any(|item| item == value),
+        Value::Object(fields) => fields.iter().any(|(_, item)| item == value),
+        _ => false,
+    }
 }
 
 fn is_pair(key: &Value, value: &Value, collection: &Value) -> bool {
@@ -122,7 +142,7 @@ fn rewrite(rule: &mut Rule) {
     });
 }
 
-fn is_call(expr: &Expr, name: &str) -> bool {
+pub(crate) fn is_call(expr: &Expr, name: &str) -> bool {
     let Kind::Call(function, _) = &expr.kind else { return false };
     function.path().is_some_and(|path| path.join(".") == name)
 }

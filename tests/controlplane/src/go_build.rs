@@ -75,6 +75,14 @@ pub(crate) const GATOR: Module = Module {
     version_flags: |_| String::new(),
 };
 
+/// What prints OPA's own compliance cases.
+pub(crate) const OPA_CASES: Module = Module {
+    folder: "opa-cases",
+    main: "github.com/open-policy-agent/opa",
+    packages: &[Package { path: "kaudit/tests/tools/opa-cases", binary: "opa-cases" }],
+    version_flags: |_| String::new(),
+};
+
 /// Without these the server says v0.0.0, and clients that look at its version misbehave.
 fn kubernetes_version(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
@@ -139,12 +147,14 @@ impl Module {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools").join(self.folder).canonicalize()?;
         let go_mod = fs::read_to_string(source.join("go.mod"))?;
         let go_sum = fs::read_to_string(source.join("go.sum"))?;
+        // Most modules only name the packages of others.
+        let main = fs::read_to_string(source.join("main.go")).unwrap_or_default();
         let version = required_version(&go_mod, self.main)
             .with_context(|| format!("{}/go.mod requires no {}", source.display(), self.main))?;
         let linker_flags = format!("-s -w {}", (self.version_flags)(&version));
         Ok(Recipe {
             output: target_folder()?.join("tools").join(format!("{}-{version}", self.folder)),
-            stamp: format!("{linker_flags}\n{go_mod}\n{go_sum}"),
+            stamp: format!("{linker_flags}\n{go_mod}\n{go_sum}{main}"),
             source,
             version,
             linker_flags,
@@ -221,7 +231,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &HELM, &OPA, &GATOR] {
+        for module in [&KUBERNETES, &HELM, &OPA, &OPA_CASES, &CONFTEST, &GATOR] {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

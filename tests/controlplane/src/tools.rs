@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::go_build::{CONFTEST, GATOR, HELM, KUBERNETES, Module, OPA, go};
+use crate::go_build::{CONFTEST, GATOR, HELM, KUBERNETES, Module, OPA, OPA_CASES, go};
 use crate::shared::use_existing_cluster;
 
 /// A program that tests run and that Go can build.
@@ -31,6 +31,8 @@ pub enum Tool {
     Conftest,
     /// Gatekeeper without a cluster.
     Gator,
+    /// What prints OPA's own compliance cases; needs Go where it runs.
+    OpaCases,
 }
 
 impl Tool {
@@ -44,6 +46,7 @@ impl Tool {
             Self::Opa => "opa",
             Self::Conftest => "conftest",
             Self::Gator => "gator",
+            Self::OpaCases => "opa-cases",
         }
     }
 
@@ -53,6 +56,7 @@ impl Tool {
             Self::Opa => &OPA,
             Self::Conftest => &CONFTEST,
             Self::Gator => &GATOR,
+            Self::OpaCases => &OPA_CASES,
             _ => &KUBERNETES,
         }
     }

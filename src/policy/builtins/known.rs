@@ -1,0 +1,96 @@
+//! What OPA calls a builtin: which of them can be called here, and why the others cannot.
+
+use regorus::unstable::BUILTINS;
+
+/// Builtins that the evaluator answers without doing what they say, and those that need what a policy shall not have.
+const REFUSED: &[(&str, &str)] = &[
+    ("http.send", NETWORK),
+    ("net.lookup_ip_addr", NETWORK),
+    ("providers.aws.", NETWORK),
+    ("opa.runtime", "there is no OPA around a policy here; put what it needs into a data file"),
+    ("rego.", "a policy cannot read policies here; write the rule without it"),
+    ("io.jwt.", "tokens can be read by io.jwt.decode, but neither signed nor verified here"),
+    ("crypto.x509.", "certificates cannot be read here; write the rule without it"),
+    ("crypto.parse_private_keys", "keys cannot be read here; write the rule without it"),
+    ("graphql.", "GraphQL cannot be read here; write the rule without it"),
+    ("json.match_schema", "schemas cannot be applied here; write what the object must have as a rule"),
+    ("json.verify_schema", "schemas cannot be applied here; write what the object must have as a rule"),
+    ("strings.render_template", "Go's templates are not here; use sprintf"),
+    ("regex.globs_match", "it is not here; compare by glob.match"),
+    ("assign", OPERATOR),
+    ("internal.", "it belongs to OPA's own workings; write the rule without it"),
+    ("rand.intn", "a verdict must not depend on chance; write the rule without it"),
+];
+
+const NETWORK: &str = "policies cannot reach the network; put what they need into a data file";
+const OPERATOR: &str = "it cannot be called by name; write the operator";
+
+/// How many arguments a builtin takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arity {
+    Any,
+    Exactly(u8),
+}
+
+/// Returns what a builtin of this name takes, if there is one that can be called.
+pub(crate) fn find(name: &str) -> Option<Arity> {
+    if name == "print" {
+        return Some(Arity::Any);
+    }
+    if let Some((_, arity, _)) = super::all().find(|(known, ..)| *known == name) {
+        return Some(Arity::Exactly(*arity));
+    }
+    if unsupported(name).is_some() {
+        return None;
+    }
+    BUILTINS.get(name).map(|(_, arity)| Arity::Exactly(*arity))
+}
+
+/// Returns why OPA's builtin of this name is not here, if OPA has one.
+pub(crate) fn unsupported(name: &str) -> Option<String> {
+    if super::all().any(|(known, ..)| *known == name) {
+        return None;
+    }
+    let refused = |known: &str| if known.ends_with('.') { name.starts_with(known) } else { name == known };
+    REFUSED.iter().find(|(known, _)| refused(known)).map(|(_, why)| (*why).to_owned())
+}
+
+/// Returns the builtin whose name is nearest to a misspelt one.
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+    let names = BUILTINS.keys().copied().chain(super::all().map(|(known, ..)| *known));
+    let names =
+        names.filter(|known| find(known).is_some() && !known.starts_with("__") && !known.starts_with("internal."));
+    let (distance, nearest) = names.map(|known| (strsim::levenshtein(name, known), known)).min()?;
+    (distance <= 3 && distance * 2 < name.len()).then_some(nearest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelt_builtins_have_a_neighbour() {
+        assert_eq!(nearest("startwith"), Some("startswith"));
+        assert_eq!(nearest("regexp.match"), Some("regex.match"));
+        assert_eq!(nearest("net.cidr_merges"), Some("net.cidr_merge"));
+        assert_eq!(nearest("frobnicate"), None);
+    }
+
+    #[test]
+    fn what_is_not_here_is_told_apart_from_what_is_nowhere() {
+        assert!(find("http.send").is_none() && unsupported("http.send").is_some_and(|why| why.contains("network")));
+        assert!(find("io.jwt.decode").is_some() && unsupported("io.jwt.decode").is_none());
+        assert!(find("io.jwt.verify_hs256").is_none() && unsupported("io.jwt.verify_hs256").is_some());
+        assert!(find("nope").is_none() && unsupported("nope").is_none());
+        assert_eq!(find("sprintf"), Some(Arity::Exactly(2)));
+    }
+
+    #[test]
+    fn no_builtin_is_there_twice() {
+        let mut names: Vec<&str> = super::super::all().map(|(name, ..)| *name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

@@ -1,0 +1,121 @@
+//! Numbers, where a few characters of a policy could make millions of them or take minutes.
+
+use num_bigint::BigInt;
+use regorus::Value;
+
+use super::{Answer, Builtin, Fault, MOST_ELEMENTS, failed, native, refused, wrong_type};
+
+pub(super) const TABLE: &[Builtin] = &[
+    ("bits.lsh", 2, shift_left),
+    ("numbers.range", 2, |arguments| range("numbers.range", arguments)),
+    ("numbers.range_step", 3, |arguments| range("numbers.range_step", arguments)),
+    ("to_number", 1, to_number),
+];
+
+/// The longest text that is read as a number, and the largest exponent in it: beyond, the evaluator computes the digits
+/// one by one. Floats end far below.
+const LONGEST: usize = 400;
+const LARGEST_EXPONENT: u32 = 400;
+
+/// The most bits by which a number may be moved.
+const MOST_BITS: i64 = 4096;
+
+fn shift_left(arguments: &[Value]) -> Answer {
+    let (number, bits) = (whole("bits.lsh", arguments, 0)?, whole("bits.lsh", arguments, 1)?);
+    match i64::try_from(&bits) {
+        Ok(bits) if bits < 0 => {
+            failed("bits.lsh: operand 2 must be an unsigned integer number but got a negative integer")
+        }
+        Ok(bits) if bits <= MOST_BITS => number_value(&(number << bits)),
+        _ => refused(format!("bits.lsh: a shift of {bits} bits")),
+    }
+}
+
+/// Returns an argument that must be a whole number, of any size.
+fn whole(name: &str, arguments: &[Value], index: usize) -> Result<BigInt, Fault> {
+    let Value::Number(number) = &arguments[index] else { return wrong_type(index + 1, "number", &arguments[index]) };
+    match number.as_big() {
+        Some(number) => Ok((*number).clone()),
+        None => failed(format!("{name}: operand {} must be integer number but got floating-point number", index + 1)),
+    }
+}
+
+fn number_value(number: &BigInt) -> Answer {
+    Value::from_numeric_string(&number.to_string()).or_else(|error| failed(error.to_string()))
+}
+
+/// From the first to the second, both included, upwards or downwards.
+fn range(name: &str, arguments: &[Value]) -> Answer {
+    let (from, to) = (whole(name, arguments, 0)?, whole(name, arguments, 1)?);
+    let step = if arguments.len() > 2 { whole(name, arguments, 2)? } else { BigInt::from(1) };
+    if step <= BigInt::from(0) {
+        return failed(format!("{name}: step must be a positive integer"));
+    }
+    let distance = if from < to { &to - &from } else { &from - &to };
+    let count = match usize::try_from(distance / &step) {
+        Ok(count) if count < MOST_ELEMENTS => count,
+        _ => return refused(format!("{name}: more than {MOST_ELEMENTS} numbers")),
+    };
+    let step = if from < to { step } else { -step };
+    let small = (i64::try_from(&from), i64::try_from(&to), i64::try_from(&step));
+    if let (Ok(from), Ok(_), Ok(step)) = small {
+        let at = |index: usize| from + step * i64::try_from(index).unwrap_or(0);
+        return Ok(Value::from((0..=count).map(|index| Value::from(at(index))).collect::<Vec<_>>()));
+    }
+    (0..=count).map(|index| number_value(&(&from + &step * index))).collect::<Result<Vec<_>, _>>().map(Value::from)
+}
+
+fn to_number(arguments: &[Value]) -> Answer {
+    let Value::String(text) = &arguments[0] else { return native("to_number", arguments) };
+    let text: &str = text;
+    if too_large(text) {
+        return failed(format!("to_number: {} is out of range", text.chars().take(40).collect::<String>()));
+    }
+    let unsigned = text.trim_start_matches(['+', '-']).to_lowercase();
+    if matches!(unsigned.as_str(), "inf" | "infinity" | "nan") {
+        return failed("operand 1 must be valid number string but got string");
+    }
+    // What Rust and Go read alike, and no spaces.
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => native("to_number", arguments),
+        _ => failed(format!("strconv.ParseFloat: parsing {text:?}: invalid syntax")),
+    }
+}
+
+/// Whether reading a text as a number would take unreasonably long.
+pub(super) fn too_large(text: &str) -> bool {
+    let exponent = text.find(['e', 'E']).map(|at| text[at + 1..].trim_start_matches(['+', '-']));
+    let digits = exponent.map(|text| text.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+    let exponent = digits.filter(|digits| !digits.is_empty());
+    text.len() > LONGEST || exponent.is_some_and(|digits| digits.parse().unwrap_or(u32::MAX) > LARGEST_EXPONENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_would_not_return_are_told_apart() {
+        assert!(too_large("1e100000000"));
+        assert!(too_large("1E+99999999999"));
+        assert!(too_large(&"9".repeat(401)));
+        for fine in ["12", "1.5", "1e3", "5e", "-1e-3", "E"] {
+            assert!(!too_large(fine), "{fine}");
+        }
+    }
+
+    #[test]
+    fn ranges_have_an_end() {
+        let numbers = |texts: &[&str]| -> Vec<Value> {
+            texts.iter().map(|text| Value::from_numeric_string(text).unwrap()).collect()
+        };
+        assert_eq!(range("r", &numbers(&["3", "1"])), Ok(Value::from(numbers(&["3", "2", "1"]))));
+        assert_eq!(range("r", &numbers(&["0", "5", "2"])), Ok(Value::from(numbers(&["0", "2", "4"]))));
+        assert_eq!(range("r", &numbers(&["0", "1", "99999999999999999999"])), Ok(Value::from(numbers(&["0"]))));
+        let large = ["18446744073709551615", "18446744073709551617"];
+        let all = ["18446744073709551615", "18446744073709551616", "18446744073709551617"];
+        assert_eq!(range("r", &numbers(&large)), Ok(Value::from(numbers(&all))));
+        assert!(matches!(range("r", &numbers(&["1", "1000000000"])), Err(Fault::Refused(_))));
+        assert!(matches!(range("r", &numbers(&["1", "2", "0"])), Err(Fault::Failed(_))));
+    }
+}

@@ -1,0 +1,50 @@
+//! Replacing as Go's `strings.Replacer` does: one scan from left to right, what was written is not looked at again.
+
+use regorus::Value;
+
+use super::{Answer, Builtin, LONGEST_TEXT, failed, refused, string, wrong_type};
+
+pub(super) const TABLE: &[Builtin] = &[("replace", 3, replace), ("strings.replace_n", 2, replace_n)];
+
+fn replace(arguments: &[Value]) -> Answer {
+    let (text, old, new) = (string(arguments, 0)?, string(arguments, 1)?, string(arguments, 2)?);
+    scan("replace", text, &[(old, new)])
+}
+
+fn replace_n(arguments: &[Value]) -> Answer {
+    let Value::Object(patterns) = &arguments[0] else { return wrong_type(1, "object", &arguments[0]) };
+    let text = string(arguments, 1)?;
+    let mut pairs = Vec::new();
+    for (key, value) in patterns.iter_sorted() {
+        match (key, value) {
+            (Value::String(key), Value::String(value)) => pairs.push((&**key, &**value)),
+            (Value::String(_), _) => return failed("operand 1 non-string value found in pattern object"),
+            _ => return failed("operand 1 non-string key found in pattern object"),
+        }
+    }
+    scan("strings.replace_n", text, &pairs)
+}
+
+/// At each place the first pattern that stands there is replaced. The empty one stands everywhere, also at the end, but
+/// not twice at one place.
+fn scan(name: &str, text: &str, pairs: &[(&str, &str)]) -> Answer {
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    let mut behind_empty = false;
+    loop {
+        let rest = &text[at..];
+        let found = pairs.iter().find(|(old, _)| rest.starts_with(old) && !(old.is_empty() && behind_empty));
+        behind_empty = found.is_some_and(|(old, _)| old.is_empty());
+        if let Some((old, new)) = found {
+            out.push_str(new);
+            at += old.len();
+            if out.len() > LONGEST_TEXT {
+                return refused(format!("{name}: the result is longer than {LONGEST_TEXT} bytes"));
+            }
+            continue;
+        }
+        let Some(next) = rest.chars().next() else { return Ok(Value::from(out)) };
+        out.push(next);
+        at += next.len_utf8();
+    }
+}

@@ -1,0 +1,197 @@
+//! OPA's own compliance cases, asked of kaudit.
+//!
+//! `known.yaml` names the groups of cases that kaudit refuses on purpose, and each single case that it cannot stand. That
+//! list may only shrink: a listed case that passes fails the test as much as another one that does not.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use kaudit::policy::question::{Question, Unanswered, ask};
+use kaudit_controlplane::{Tool, require_tool, tool};
+use regorus::{Engine, Value};
+use serde::Deserialize;
+
+use super::{from_json, without_sets};
+
+/// One case as the tool prints it. Numbers stay as they are written.
+#[derive(Deserialize)]
+struct Case {
+    note: String,
+    version: String,
+    group: String,
+    query: String,
+    #[serde(default)]
+    modules: Vec<String>,
+    data: Option<serde_json::Value>,
+    input: Option<serde_json::Value>,
+    /// The input as a Rego term; before `input`.
+    input_term: Option<String>,
+    want_result: Option<Vec<BTreeMap<String, serde_json::Value>>>,
+    want_error_code: Option<String>,
+    want_error: Option<String>,
+    #[serde(default)]
+    sort_bindings: bool,
+    #[serde(default)]
+    strict_error: bool,
+}
+
+/// What becomes of a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Outcome {
+    /// As OPA.
+    Pass,
+    /// An error where OPA answers: nobody is misled.
+    Loud(String),
+    /// Another answer than OPA's.
+    Silent(String),
+}
+
+/// What is known not to pass.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    /// Groups of cases by reason: whether they pass does not matter.
+    excluded: BTreeMap<String, BTreeSet<String>>,
+    /// Cases by reason that end with an error.
+    loud: BTreeMap<String, BTreeSet<String>>,
+    /// Cases by reason that are answered wrongly.
+    silent: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Case {
+    fn name(&self) -> String {
+        format!("{} {}", self.version, self.note)
+    }
+
+    fn run(&self) -> Outcome {
+        let input = match (&self.input_term, &self.input) {
+            (Some(term), _) => rego_term(term),
+            (None, Some(input)) => from_json(input),
+            (None, None) => Value::Undefined,
+        };
+        let data = self.data.clone().unwrap_or_else(|| serde_json::json!({}));
+        let question = Question { modules: &self.modules, data, input, query: &self.query, strict: self.strict_error };
+        let answer = ask(&question);
+        let error = self.want_error.as_ref().or(self.want_error_code.as_ref());
+        match (answer, error) {
+            (Err(_), Some(_)) => Outcome::Pass,
+            (Ok(answers), Some(error)) => Outcome::Silent(format!("{answers:?} instead of the error {error}")),
+            (Err(Unanswered::Refused(why)), None) => Outcome::Loud(format!("refused: {why}")),
+            (Err(Unanswered::Failed(why)), None) => Outcome::Loud(format!("failed: {why}")),
+            (Ok(answers), None) => self.compare(&answers),
+        }
+    }
+
+    fn compare(&self, answers: &[Value]) -> Outcome {
+        let wanted: BTreeSet<Value> = self
+            .want_result
+            .iter()
+            .flatten()
+            .map(|bindings| {
+                let entry = |(key, value): (&String, &serde_json::Value)| {
+                    (Value::from(key.as_str()), self.sorted(from_json(value)))
+                };
+                Value::from(bindings.iter().map(entry).collect::<BTreeMap<_, _>>())
+            })
+            .collect();
+        let got: BTreeSet<Value> = answers
+            .iter()
+            .map(|bindings| {
+                let entries = bindings.as_object().unwrap().iter();
+                let entry = |(key, value): (&Value, &Value)| (key.clone(), self.sorted(without_sets(value)));
+                Value::from(entries.map(entry).collect::<BTreeMap<_, _>>())
+            })
+            .collect();
+        if wanted == got { Outcome::Pass } else { Outcome::Silent(format!("{got:?} instead of {wanted:?}")) }
+    }
+
+    /// A list that stands for a set, in one order.
+    fn sorted(&self, value: Value) -> Value {
+        match &value {
+            Value::Array(items) if self.sort_bindings => {
+                let mut items = items.to_vec();
+                items.sort();
+                Value::from(items)
+            }
+            _ => value,
+        }
+    }
+}
+
+/// Reads a term that JSON cannot say.
+fn rego_term(term: &str) -> Value {
+    let mut results = Engine::new().eval_query(term.to_owned(), false).unwrap();
+    results.result.remove(0).expressions.remove(0).value
+}
+
+/// Runs all cases on two threads; in the order of the cases.
+fn run(cases: &[Case]) -> Vec<Outcome> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((index, case)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, cases.get(i)?)))
+        {
+            done.push((index, case.run()));
+        }
+        done
+    };
+    let mut outcomes: Vec<(usize, Outcome)> = thread::scope(|scope| {
+        let spawn = || thread::Builder::new().stack_size(16 << 20).spawn_scoped(scope, work).unwrap();
+        let threads = [spawn(), spawn()];
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    outcomes.sort_by_key(|(index, _)| *index);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+#[test]
+fn the_compliance_cases_of_opa_pass() {
+    if !require_tool(Tool::OpaCases) {
+        return;
+    }
+    let printed = Command::new(tool(Tool::OpaCases).unwrap()).output().unwrap();
+    assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+    let cases: Vec<Case> = printed
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect();
+    assert!(cases.len() > 4_000, "{}", cases.len());
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa");
+    let known: Known = serde_saphyr::from_str(&fs::read_to_string(here.join("known.yaml")).unwrap()).unwrap();
+    let reason = |list: &BTreeMap<String, BTreeSet<String>>, name: &str| {
+        list.iter().find(|(_, names)| names.contains(name)).map(|(reason, _)| reason.clone())
+    };
+    let mut wrong = String::new();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (case, outcome) in cases.iter().zip(run(&cases)) {
+        let name = case.name();
+        let (loud, silent) = (reason(&known.loud, &name), reason(&known.silent, &name));
+        let mut count = |what: String| *counts.entry(what).or_default() += 1;
+        match (outcome, loud, silent) {
+            (Outcome::Pass, None, None) => count("passed".to_owned()),
+            (Outcome::Loud(_), Some(reason), None) => count(format!("known, loud: {reason}")),
+            (Outcome::Silent(_), None, Some(reason)) => count(format!("known, silent: {reason}")),
+            (Outcome::Loud(_), None, None) if reason(&known.excluded, &case.group).is_some() => {
+                count(format!("excluded: {}", reason(&known.excluded, &case.group).unwrap()));
+            }
+            (outcome, ..) => {
+                count("wrong".to_owned());
+                let _ = writeln!(wrong, "{name} [{}]: {outcome:?}", case.group);
+            }
+        }
+    }
+    for (what, count) in &counts {
+        println!("{count:5} {what}");
+    }
+    assert!(wrong.is_empty(), "passes now (take it off the list), or differs from OPA:\n{wrong}\n{counts:#?}");
+}

@@ -1,0 +1,88 @@
+//! Rego expressions, the same answer to each from the real `opa` and from kaudit.
+//!
+//! `expressions.txt` has one expression a line. One `opa` answers all of them. A line that begins with `! ` is one that
+//! kaudit refuses, with an error, where `opa` has an answer.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command};
+
+use kaudit::policy::question::{Question, ask};
+use kaudit_controlplane::{Tool, require_tool, tool};
+use regorus::Value;
+
+/// What the expressions may call `input`: values whose types `opa` cannot check beforehand.
+const INPUT: &str = r#"{
+    "none": null, "yes": true, "no": false, "text": "x", "empty": "", "wide": "añ😀\n\"\\\t",
+    "zero": 0, "one": 1, "minus": -1, "half": 1.5, "huge": 123456789012345678901234567890, "small": 0.00001,
+    "list": [1, "a", [2, null], {"b": 1.5}], "object": {"a": 1, "b": {"c": [true]}}, "nothing": [], "fields": {}
+}"#;
+
+/// The module that asks for one expression.
+fn module(name: &str, expression: &str) -> String {
+    format!("package {name}\n\nanswer := value if {{\n\tvalue := {expression}\n}}\n")
+}
+
+/// What `opa` answers, by index.
+fn by_opa(expressions: &[&str]) -> BTreeMap<usize, serde_json::Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("input.json");
+    fs::write(&input, INPUT).unwrap();
+    let modules = folder.path().join("modules");
+    fs::create_dir(&modules).unwrap();
+    for (index, expression) in expressions.iter().enumerate() {
+        fs::write(modules.join(format!("{index}.rego")), module(&format!("answers.a{index}"), expression)).unwrap();
+    }
+    let output = Command::new(tool(Tool::Opa).unwrap())
+        .args(["eval", "--format", "json", "--data"])
+        .arg(&modules)
+        .arg("--input")
+        .arg(&input)
+        .arg("data.answers")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let answers: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let packages = answers["result"][0]["expressions"][0]["value"].as_object().unwrap();
+    packages
+        .iter()
+        .filter_map(|(name, package)| Some((name.strip_prefix('a')?.parse().unwrap(), package.get("answer")?.clone())))
+        .collect()
+}
+
+fn by_kaudit(expression: &str) -> Result<Option<Value>, String> {
+    let input = Value::from_json_str(INPUT).unwrap();
+    let modules = [module("answers", expression)];
+    let data = serde_json::json!({});
+    let question = Question { modules: &modules, data, input, query: "x = data.answers.answer", strict: false };
+    let answers = ask(&question).map_err(|unanswered| format!("{unanswered:?}"))?;
+    Ok(answers.first().map(|bindings| bindings["x"].clone()))
+}
+
+#[test]
+fn builtins_answer_as_opa_does() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa/expressions.txt")).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let expressions: Vec<&str> = lines.iter().map(|line| line.strip_prefix("! ").unwrap_or(line)).collect();
+    assert!(expressions.len() > 300, "{}", expressions.len());
+    let wanted = by_opa(&expressions);
+    let mut wrong = String::new();
+    for (index, (line, expression)) in lines.iter().zip(&expressions).enumerate() {
+        let wanted = wanted.get(&index);
+        let got = by_kaudit(expression);
+        let refused = line.starts_with("! ");
+        let same = match &got {
+            Ok(Some(got)) => wanted.is_some_and(|wanted| super::from_json(wanted) == super::without_sets(got)),
+            Ok(None) => wanted.is_none(),
+            Err(_) => false,
+        };
+        if same == refused || (refused && got.is_ok()) {
+            let wanted = wanted.map_or("undefined".to_owned(), ToString::to_string);
+            let got = got.map(|got| got.map_or("undefined".to_owned(), |got| got.to_string()));
+            let _ = writeln!(wrong, "{expression}\n    opa:    {wanted}\n    kaudit: {got:?}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
