@@ -215,3 +215,55 @@ fn scope_narrows_what_is_judged() {
     assert_cmd_snapshot!("no_such_namespace", check(folder.path(), &["-f", "all.yaml", "-n", "nowhere"]));
     assert_cmd_snapshot!("excluded_kind", check(folder.path(), &["-f", "all.yaml", "--exclude", "pods"]));
 }
+
+/// A template beside the packages, with Constraints that deny, warn and do not fit.
+const OWNER: &str = r#"apiVersion: templates.gatekeeper.sh/v1
+kind: ConstraintTemplate
+metadata:
+  name: k8sowner
+  annotations:
+    metadata.gatekeeper.sh/title: Owner
+    description: Everything has an owner.
+spec:
+  crd:
+    spec:
+      names: {kind: K8sOwner}
+      validation:
+        openAPIV3Schema:
+          type: object
+          properties:
+            label: {type: string, default: owner}
+  targets:
+    - target: admission.k8s.gatekeeper.sh
+      rego: |
+        package k8sowner
+
+        violation[{"msg": msg, "details": {"label": label}}] {
+          label := input.parameters.label
+          not input.review.object.metadata.labels[label]
+          msg := sprintf("%v has no label %v", [input.review.name, label])
+        }
+"#;
+
+/// Makes a Constraint of [`OWNER`].
+fn owner(name: &str, spec: &str) -> String {
+    format!(
+        "---\napiVersion: constraints.gatekeeper.sh/v1beta1\nkind: K8sOwner\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+    )
+}
+
+#[test]
+fn gatekeeper_constraints_judge_beside_packages() {
+    let pods = "{match: {kinds: [{apiGroups: [\"\"], kinds: [Pod]}]}, parameters: {}}";
+    let sound = [OWNER, &owner("pods", pods), &owner("team", "{enforcementAction: dryrun, parameters: {label: team}}")];
+    let elsewhere = owner("elsewhere", "{match: {namespaces: [\"kube-*\"]}}");
+    let wrong = owner("wrong", "{parameters: {lable: team}}");
+    let folder = folder(&[
+        ("bad.yaml", &bad()),
+        ("policies/owner.yaml", &[&sound.concat(), &*elsewhere].concat()),
+        ("wrong/owner.yaml", &[&sound.concat(), &*wrong].concat()),
+    ]);
+    assert_cmd_snapshot!("gatekeeper", check(folder.path(), &["-f", "bad.yaml"]));
+    assert_cmd_snapshot!("gatekeeper_json", check(folder.path(), &["-f", "bad.yaml", "-o", "json"]));
+    assert_cmd_snapshot!("gatekeeper_wrong", check(folder.path(), &["-f", "bad.yaml", "-p", "wrong"]));
+}

@@ -82,6 +82,11 @@ pub(crate) fn read(
         return None;
     }
     template.schema.fill(&mut document.node);
+    if template.schema.loses_defaults(&document.node) {
+        let message = format!("{label}: without parameters the defaults of its template are not filled in");
+        let problem = warning(document.whole(message));
+        problems.push(problem.help("Gatekeeper does not either; write `parameters: {}` under spec"));
+    }
     let spec = document.node.get("spec");
     let matching = Match::read(spec.get("match"));
     let matching =

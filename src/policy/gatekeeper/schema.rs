@@ -65,6 +65,13 @@ impl Schema {
         wrong
     }
 
+    /// Whether a Constraint loses the defaults of its parameters because it has no `parameters` to fill them into.
+    pub(crate) fn loses_defaults(&self, constraint: &Node) -> bool {
+        let parameters = self.root.at(&["properties", "spec", "properties", "parameters"]);
+        let defaults = parameters.get("properties").fields().iter().any(|(_, field)| !field.get("default").is_null());
+        constraint.at(&["spec", "parameters"]).is_null() && defaults
+    }
+
     /// Fills in what a Constraint leaves out.
     pub(crate) fn fill(&self, constraint: &mut Node) {
         fill(&self.root, constraint);
