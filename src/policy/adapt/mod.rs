@@ -139,7 +139,7 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     negation::rewrite(&mut module, package, fresh);
     statements::walks(&mut module, fresh);
     statements::memberships(&mut module);
-    statements::replacements(&mut module, package, fresh);
+    statements::replacements(&mut module, package, outline, fresh);
     statements::self_references(&mut module);
     statements::outputs(&mut module, package, outline);
     statements::minus(&mut module);

@@ -225,7 +225,9 @@ impl Printer {
             Kind::Scalar(text) | Kind::Name(text) => self.word(expr.at, text),
             Kind::Ref(head, keys) => {
                 self.operand(head, Tight::Term);
-                keys.iter().for_each(|key| self.key(key));
+                for key in keys {
+                    self.key(key);
+                }
             }
             Kind::Call(function, arguments) => {
                 self.expr(function);

@@ -218,7 +218,9 @@ impl Resolver<'_> {
             }
             Kind::Call(function, arguments) => {
                 self.function(function);
-                arguments.iter_mut().for_each(|argument| self.expr(argument));
+                for argument in arguments {
+                    self.expr(argument);
+                }
             }
             Kind::Comprehension(comprehension) => {
                 let Comprehension { key, term, body, .. } = &mut **comprehension;

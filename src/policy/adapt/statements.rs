@@ -1,10 +1,12 @@
 //! Statements and operators that the evaluator refuses or misreads.
 
+use std::{collections::HashMap, rc::Rc};
+
 use super::{
     super::builtins::{self, Arity},
     Outline, Package,
     scopes::Fresh,
-    syntax::{Branch, Comprehension, Expr, Form, Key, Kind, Module, Piece, Rule, Statement, What},
+    syntax::{Branch, Comprehension, Expr, Form, Key, Kind, Module, Name, Piece, Place, Rule, Statement, What},
     tolerant,
 };
 
@@ -151,39 +153,42 @@ pub(crate) fn memberships(module: &mut Module) {
 }
 
 /// `with f as builtin`: the evaluator replaces functions by functions of policies, so the builtin gets one around it.
-pub(crate) fn replacements(module: &mut Module, package: &Package, fresh: &mut Fresh) {
+pub(crate) fn replacements(module: &mut Module, package: &Package, outline: &Outline, fresh: &mut Fresh) {
     let mut added: Vec<Rule> = Vec::new();
     for rule in &mut module.rules {
+        // A variable that is called like a builtin is a value.
+        let mut named = HashMap::<Name, usize>::new();
+        rule.each_expr(&mut |expr| {
+            if let Kind::Name(name) = &expr.kind {
+                *named.entry(Rc::clone(name)).or_default() += 1;
+            }
+        });
         rule.each_body(&mut |body| {
             for with in body.iter_mut().flat_map(|statement| &mut statement.with) {
-                let Some(path) = with.value.path() else { continue };
-                let name = path.join(".");
-                let document = matches!(&*path[0], "data" | "input") || package.rules.contains_key(&path[0]);
-                let target = with.target.path().unwrap_or_default();
-                let (false, Some(Arity::Exactly(arity))) =
-                    (document || target.first().is_some_and(|root| &**root == "input"), builtins::find(&name))
-                else {
+                let (Some(target), Some(path)) = (with.target.path(), with.value.path()) else { continue };
+                let variable =
+                    package.rules.contains_key(&path[0]) || named.get(&path[0]).is_some_and(|times| *times > 1);
+                if variable || outline.arity(package, &target).is_none() {
                     continue;
-                };
-                let at = with.value.at;
-                let function = Expr::name(at, &fresh.name(&path.join("_")));
-                let parameters: Vec<Expr> = (0..arity).map(|_| Expr::name(at, &fresh.name("x"))).collect();
-                let value = Some((":=", Expr::call(at, &name, parameters.clone())));
-                with.value = function.clone();
-                let first = Branch { at, value, conditional: false, body: None };
-                added.push(Rule {
-                    at,
-                    default: false,
-                    name: function,
-                    parameters: Some(parameters),
-                    contains: None,
-                    first,
-                    others: Vec::new(),
-                });
+                }
+                if let Some(Arity::Exactly(arity)) = builtins::find(&path.join(".")) {
+                    let around = function_around(with.value.at, &path, arity, fresh);
+                    with.value = around.name.clone();
+                    added.push(around);
+                }
             }
         });
     }
     module.rules.append(&mut added);
+}
+
+/// `count__1(x__1) := count(x__1)`.
+fn function_around(at: Place, builtin: &[Name], arity: u8, fresh: &mut Fresh) -> Rule {
+    let name = Expr::name(at, &fresh.name(&builtin.join("_")));
+    let parameters: Vec<Expr> = (0..arity).map(|_| Expr::name(at, &fresh.name("x"))).collect();
+    let value = Some((":=", Expr::call(at, &builtin.join("."), parameters.clone())));
+    let first = Branch { at, value, conditional: false, body: None };
+    Rule { at, default: false, name, parameters: Some(parameters), contains: None, first, others: Vec::new() }
 }
 
 /// Template strings, as OPA itself lowers them: each expression becomes a set that is empty where it is undefined.

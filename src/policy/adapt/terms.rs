@@ -78,10 +78,10 @@ impl Parser {
             let at = parser.place();
             if parser.token().is("-") {
                 parser.advance();
-                if parser.token().kind == TokenKind::Number || parser.token().is(".") {
-                    if let Kind::Scalar(text) = parser.head()?.kind {
-                        return Ok(Expr::scalar(at, &format!("-{text}")));
-                    }
+                if (parser.token().kind == TokenKind::Number || parser.token().is("."))
+                    && let Kind::Scalar(text) = parser.head()?.kind
+                {
+                    return Ok(Expr::scalar(at, &format!("-{text}")));
                 }
                 let inner = parser.term()?;
                 return Ok(Expr::new(at, Kind::Minus(Box::new(inner))));
