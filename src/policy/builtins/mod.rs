@@ -7,7 +7,6 @@
 mod cidr;
 mod collections;
 mod digests;
-mod durations;
 mod encoding;
 mod format;
 mod globs;
@@ -18,6 +17,7 @@ mod operators;
 mod regexes;
 mod replacer;
 mod text;
+mod times;
 mod units;
 mod uri;
 
@@ -42,7 +42,6 @@ const TABLES: &[&[Builtin]] = &[
     cidr::TABLE,
     collections::TABLE,
     digests::TABLE,
-    durations::TABLE,
     encoding::TABLE,
     format::TABLE,
     globs::TABLE,
@@ -51,6 +50,7 @@ const TABLES: &[&[Builtin]] = &[
     regexes::TABLE,
     replacer::TABLE,
     text::TABLE,
+    times::TABLE,
     units::TABLE,
     uri::TABLE,
 ];

@@ -10,6 +10,12 @@ const DIGIT: &str = "0-9";
 const SPACE: &str = r"\t\n\x0C\r ";
 const WORD: &str = "0-9A-Za-z_";
 
+/// The classes that have names.
+const CLASSES: &[&str] = &[
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
+    "xdigit",
+];
+
 /// The most repetitions that Go takes.
 const MOST_REPETITIONS: u32 = 1000;
 
@@ -208,6 +214,10 @@ impl Translator<'_> {
                 Some('\\') => self.escape(true)?,
                 Some('[') if before.starts_with("[:") && before.contains(":]") => {
                     let end = before.find(":]").map_or(0, |end| end + 2);
+                    let name = before[2..end - 2].trim_start_matches('^');
+                    if !CLASSES.contains(&name) {
+                        return failed(format!("error parsing regexp: invalid character class range: `[:{name}:]`"));
+                    }
                     self.out.push_str(&before[..end]);
                     self.rest = &before[end..];
                 }
