@@ -17,7 +17,7 @@ use super::{
 pub(super) const TABLE: &[Builtin] = &[("sprintf", 2, sprintf), ("internal.template_string", 1, template_string)];
 
 /// The largest width and precision that Go takes.
-const WIDEST: i64 = 1_000_000;
+const WIDEST: usize = 1_000_000;
 
 /// Writes a value as OPA does inside messages: strings quoted, sets in braces.
 pub(super) fn write(out: &mut String, value: &Value) {
@@ -171,7 +171,7 @@ impl Rest<'_> {
         let mut number: Option<usize> = None;
         while let Some(digit) = self.0.peek().and_then(|c| c.to_digit(10)) {
             let larger = number.unwrap_or(0) * 10 + digit as usize;
-            if larger > WIDEST as usize {
+            if larger > WIDEST {
                 self.0 = "".chars().peekable();
                 return None;
             }
@@ -313,7 +313,11 @@ impl Printer<'_> {
         let argument = self.given.get(self.next);
         self.next = (self.next + 1).min(self.given.len());
         match argument {
-            Some(Argument::Number(Number::Int(number))) if (-WIDEST..=WIDEST).contains(number) => read(*number),
+            Some(Argument::Number(Number::Int(number)))
+                if usize::try_from(number.unsigned_abs()).is_ok_and(|size| size <= WIDEST) =>
+            {
+                read(*number)
+            }
             _ => None,
         }
         .or_else(|| {
@@ -345,14 +349,13 @@ impl Printer<'_> {
             (Argument::Number(Number::Big(number)), _) => Some(format!("%!{verb}(big.Int={number})")),
             (Argument::Number(Number::Float(number)), _) => print_float(*number, verb, flags),
         };
-        match written {
-            Some(text) => self.out.push_str(&text),
-            None => {
-                let _ = write!(self.out, "%!{verb}({}=", argument.kind());
-                // The width still holds for the value.
-                self.print(argument, 'v', flags);
-                self.out.push(')');
-            }
+        if let Some(text) = written {
+            self.out.push_str(&text);
+        } else {
+            let _ = write!(self.out, "%!{verb}({}=", argument.kind());
+            // The width still holds for the value.
+            self.print(argument, 'v', flags);
+            self.out.push(')');
         }
     }
 }

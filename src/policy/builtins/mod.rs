@@ -4,6 +4,9 @@
 //! A builtin of ours is a plain function of its arguments, in the tables of the modules below; an extension of the engine
 //! comes before the evaluator's builtin of its name.
 
+#![allow(clippy::unnecessary_wraps, reason = "every builtin has the type of those that can fail")]
+#![allow(clippy::format_push_string, reason = "a few bytes of a pattern that is then compiled")]
+
 mod cidr;
 mod collections;
 mod digests;

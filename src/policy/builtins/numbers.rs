@@ -24,16 +24,13 @@ const MOST_BITS: i64 = 4096;
 /// What is behind the point is cut off.
 fn format_int(arguments: &[Value]) -> Answer {
     let Value::Number(number) = &arguments[0] else { return wrong_type(1, "number", &arguments[0]) };
-    let base = match whole("format_int", arguments, 1).ok().and_then(|base| u32::try_from(base).ok()) {
-        Some(base @ (2 | 8 | 10 | 16)) => base,
-        _ => return failed("operand 2 must be one of {2, 8, 10, 16}"),
-    };
-    let number: BigInt = match number.as_big() {
-        Some(number) => (*number).clone(),
-        None => {
-            let text = number.format_decimal();
-            text.split('.').next().unwrap_or_default().parse().or_else(|_| failed("format_int: no number"))?
-        }
+    let base = whole("format_int", arguments, 1).ok().and_then(|base| u32::try_from(base).ok());
+    let Some(base @ (2 | 8 | 10 | 16)) = base else { return failed("operand 2 must be one of {2, 8, 10, 16}") };
+    let number: BigInt = if let Some(number) = number.as_big() {
+        (*number).clone()
+    } else {
+        let text = number.format_decimal();
+        text.split('.').next().unwrap_or_default().parse().or_else(|_| failed("format_int: no number"))?
     };
     Ok(Value::from(number.to_str_radix(base)))
 }

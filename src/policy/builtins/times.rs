@@ -52,7 +52,7 @@ fn civil(day: i128) -> (i128, i128, i128) {
 /// The evaluator knows offsets of time zones, not their abbreviations, and takes fractions apart otherwise.
 fn format(arguments: &[Value]) -> Answer {
     let Value::Array(parts) = &arguments[0] else { return native("time.format", arguments) };
-    let text = |index: usize| parts.get(index).and_then(|part| part.as_string().ok()).map(|text| text.to_string());
+    let text = |index: usize| parts.get(index).and_then(|part| part.as_string().ok()).map(ToString::to_string);
     let (zone, layout) = (text(1).unwrap_or_default(), text(2).unwrap_or_default());
     if layout.is_empty() && parts.iter().count() == 3 && parts.get(2).is_some_and(|layout| layout.as_string().is_ok()) {
         let parts: Vec<Value> = parts.iter().take(2).cloned().collect();

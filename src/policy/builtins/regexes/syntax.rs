@@ -152,18 +152,12 @@ impl Translator<'_> {
     /// `\x41` and `\x{1F600}` are the same in both.
     fn hexadecimal(&mut self) -> Result<(), Fault> {
         let wrong = || Fault::Failed("error parsing regexp: invalid escape sequence: `\\x`".to_owned());
-        let digits = match self.rest.strip_prefix('{') {
-            Some(rest) => {
-                let (digits, rest) = rest.split_once('}').ok_or_else(wrong)?;
-                self.rest = rest;
-                digits
-            }
-            None => {
-                let digits = self.rest.get(..2).ok_or_else(wrong)?;
-                self.rest = &self.rest[2..];
-                digits
-            }
+        let braced = self.rest.strip_prefix('{').map(|rest| rest.split_once('}').ok_or_else(wrong)).transpose()?;
+        let (digits, rest) = match braced {
+            Some(split) => split,
+            None => self.rest.split_at_checked(2).ok_or_else(wrong)?,
         };
+        self.rest = rest;
         let code = u32::from_str_radix(digits, 16).map_err(|_| wrong())?;
         self.out.push_str(&format!("\\x{{{code:X}}}"));
         Ok(())
@@ -172,21 +166,11 @@ impl Translator<'_> {
     /// `\pL`, `\p{Greek}`, `\p{^Greek}`.
     fn property(&mut self, c: char) -> Result<(), Fault> {
         let mut negated = c == 'P';
-        let name = match self.rest.strip_prefix('{') {
-            Some(rest) => {
-                let Some((name, behind)) = rest.split_once('}') else {
-                    return failed("error parsing regexp: invalid character class range");
-                };
-                self.rest = behind;
-                name
-            }
-            None => {
-                let end = self.rest.chars().next().map_or(0, char::len_utf8);
-                let (name, behind) = self.rest.split_at(end);
-                self.rest = behind;
-                name
-            }
-        };
+        let unclosed = || Fault::Failed("error parsing regexp: invalid character class range".to_owned());
+        let braced = self.rest.strip_prefix('{').map(|rest| rest.split_once('}').ok_or_else(unclosed)).transpose()?;
+        let single = self.rest.chars().next().map_or(0, char::len_utf8);
+        let (name, rest) = braced.unwrap_or_else(|| self.rest.split_at(single));
+        self.rest = rest;
         let bare = name.strip_prefix('^');
         negated ^= bare.is_some();
         let bare = bare.unwrap_or(name);
