@@ -13,6 +13,11 @@ fn from_json(value: &serde_json::Value) -> Value {
     Value::from_json_str(&value.to_string()).unwrap()
 }
 
+/// A value as it is when it was written as JSON and read again, large numbers rounded.
+fn through_json(value: &Value) -> Value {
+    from_json(&serde_json::from_str(&without_sets(value).to_string()).unwrap())
+}
+
 /// A value as JSON has it.
 fn without_sets(value: &Value) -> Value {
     match value {

@@ -4,12 +4,20 @@ use data_encoding::BASE64URL_NOPAD;
 use regorus::Value;
 use serde::de::IgnoredAny;
 
-use super::{super::value, Answer, Builtin, Fault, digests::hexadecimal, failed, native, refused, string};
+use super::{super::value, Answer, Builtin, Fault, digests::hexadecimal, failed, native, refused, string, uri};
 
 pub(super) const TABLE: &[Builtin] = &[
+    ("base64.is_valid", 1, base64_is_valid),
     ("io.jwt.decode", 1, decode_token),
     ("json.is_valid", 1, json_is_valid),
+    ("json.marshal", 1, json_marshal),
     ("json.unmarshal", 1, json),
+    ("semver.compare", 2, |arguments| version("semver.compare", arguments)),
+    ("semver.is_valid", 1, |arguments| version("semver.is_valid", arguments)),
+    ("urlquery.decode", 1, |arguments| query_decoded("urlquery.decode", arguments)),
+    ("urlquery.decode_object", 1, |arguments| query_decoded("urlquery.decode_object", arguments)),
+    ("urlquery.encode", 1, |arguments| query_encoded("urlquery.encode", arguments)),
+    ("urlquery.encode_object", 1, |arguments| query_encoded("urlquery.encode_object", arguments)),
     ("uuid.parse", 1, uuid),
     ("yaml.is_valid", 1, yaml_is_valid),
     ("yaml.unmarshal", 1, yaml),
@@ -34,7 +42,53 @@ fn json_is_valid(arguments: &[Value]) -> Answer {
 }
 
 fn yaml(arguments: &[Value]) -> Answer {
-    value::from_yaml(string(arguments, 0)?).or_else(|error| failed(error.to_string()))
+    let text = string(arguments, 0)?;
+    value::from_yaml(text).or_else(|error| {
+        if value::is_yaml(text) { refused("yaml.unmarshal: more than one document") } else { failed(error.to_string()) }
+    })
+}
+
+fn base64_is_valid(arguments: &[Value]) -> Answer {
+    if let Value::String(_) = &arguments[0] { native("base64.is_valid", arguments) } else { Ok(Value::from(false)) }
+}
+
+/// Go escapes what HTML would read.
+fn json_marshal(arguments: &[Value]) -> Answer {
+    let json = native("json.marshal", arguments)?;
+    let text = json.as_string().or_else(|error| failed(error.to_string()))?;
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ => escaped.push(c),
+        }
+    }
+    Ok(Value::from(escaped))
+}
+
+/// A `v` may stand before a version.
+fn version(name: &str, arguments: &[Value]) -> Answer {
+    if let ("semver.is_valid", Err(_)) = (name, string(arguments, 0)) {
+        return Ok(Value::from(false));
+    }
+    let plain = |argument: &Value| match argument {
+        Value::String(text) => Value::from(text.strip_prefix('v').unwrap_or(text)),
+        other => other.clone(),
+    };
+    native(name, &arguments.iter().map(plain).collect::<Vec<_>>())
+}
+
+fn query_decoded(name: &str, arguments: &[Value]) -> Answer {
+    uri::escapes(string(arguments, 0)?)?;
+    native(name, arguments)
+}
+
+/// The evaluator encodes by the rules of HTML forms, where the tilde is encoded and the star is not.
+fn query_encoded(name: &str, arguments: &[Value]) -> Answer {
+    match native(name, arguments)? {
+        Value::String(text) => Ok(Value::from(text.replace("%7E", "~").replace('*', "%2A"))),
+        other => Ok(other),
+    }
 }
 
 fn yaml_is_valid(arguments: &[Value]) -> Answer {

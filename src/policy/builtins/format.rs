@@ -17,7 +17,7 @@ use super::{
 pub(super) const TABLE: &[Builtin] = &[("sprintf", 2, sprintf), ("internal.template_string", 1, template_string)];
 
 /// The largest width and precision that Go takes.
-const WIDEST: i64 = 1_000_000;
+const WIDEST: usize = 1_000_000;
 
 /// Writes a value as OPA does inside messages: strings quoted, sets in braces.
 pub(super) fn write(out: &mut String, value: &Value) {
@@ -88,6 +88,11 @@ fn quoted(text: &str) -> String {
     }
 }
 
+/// Whether Go would write a character as it is.
+fn is_print(c: char) -> bool {
+    matches!(c, '"' | '\\') || !quoted(&c.to_string()).starts_with("\"\\")
+}
+
 /// What a template string stands for: its parts in a row, each a text or a set of at most one value.
 fn template_string(arguments: &[Value]) -> Answer {
     let mut text = String::new();
@@ -108,10 +113,8 @@ fn sprintf(arguments: &[Value]) -> Answer {
     let given: Vec<Argument> = array(arguments, 1)?.map(Argument::of).collect();
     let mut printer = Printer { given: &given, ..Printer::default() };
     printer.format(format);
-    if printer.ambiguous {
-        return refused(
-            "sprintf: whether a whole number is a float depends on how it is written, which is not known here",
-        );
+    if let Some(why) = printer.refused {
+        return refused(format!("sprintf: {why}"));
     }
     if printer.out.len() > LONGEST_TEXT {
         return refused(format!("sprintf: the result is longer than {LONGEST_TEXT} bytes"));
@@ -147,6 +150,10 @@ impl Argument {
 #[allow(clippy::struct_excessive_bools, reason = "Go's flags")]
 struct Flags {
     sharp: bool,
+    /// `#` of `%#v`.
+    sharp_v: bool,
+    /// `+` of `%+v`.
+    plus_v: bool,
     zero: bool,
     plus: bool,
     minus: bool,
@@ -164,7 +171,7 @@ impl Rest<'_> {
         let mut number: Option<usize> = None;
         while let Some(digit) = self.0.peek().and_then(|c| c.to_digit(10)) {
             let larger = number.unwrap_or(0) * 10 + digit as usize;
-            if larger > WIDEST as usize {
+            if larger > WIDEST {
                 self.0 = "".chars().peekable();
                 return None;
             }
@@ -190,8 +197,8 @@ struct Printer<'a> {
     reordered: bool,
     /// Whether the verb at hand has a number that is none of an argument.
     wrong_index: bool,
-    /// Whether a whole number was to be written as a float: 2.0 is one to OPA and 2 is none, here they are the same.
-    ambiguous: bool,
+    /// Why something cannot be written as OPA does.
+    refused: Option<&'static str>,
 }
 
 impl Printer<'_> {
@@ -251,6 +258,10 @@ impl Printer<'_> {
             self.index(rest);
         }
         let Some(verb) = rest.0.next() else { return self.out.push_str("%!(NOVERB)") };
+        if verb == 'v' {
+            // They ask for Go's syntax and for names of fields.
+            (flags.sharp_v, flags.plus_v, flags.sharp, flags.plus) = (flags.sharp, flags.plus, false, false);
+        }
         match self.given.get(self.next) {
             _ if verb == '%' => self.out.push('%'),
             _ if self.wrong_index => {
@@ -302,44 +313,56 @@ impl Printer<'_> {
         let argument = self.given.get(self.next);
         self.next = (self.next + 1).min(self.given.len());
         match argument {
-            Some(Argument::Number(Number::Int(number))) if (-WIDEST..=WIDEST).contains(number) => read(*number),
-            _ => {
-                self.out.push_str(wrong);
-                None
+            Some(Argument::Number(Number::Int(number)))
+                if usize::try_from(number.unsigned_abs()).is_ok_and(|size| size <= WIDEST) =>
+            {
+                read(*number)
             }
+            _ => None,
         }
+        .or_else(|| {
+            self.out.push_str(wrong);
+            None
+        })
     }
 
     fn print(&mut self, argument: &Argument, verb: char, flags: &Flags) {
         if let (Argument::Number(Number::Int(_) | Number::Big(_)), 'e' | 'E' | 'f' | 'F' | 'g' | 'G') = (argument, verb)
         {
-            self.ambiguous = true;
+            // 2.0 is a float to OPA and 2 is none; here they are the same.
+            self.refused =
+                Some("whether a whole number is a float depends on how it is written, which is not known here");
+        }
+        if let Argument::Number(Number::Float(_)) = argument
+            && (flags.sharp || matches!(verb, 'b' | 'x' | 'X'))
+        {
+            self.refused = Some("floats are written neither with # nor in binary or hexadecimal digits here");
         }
         let written = match (argument, verb) {
             (_, 'T') => Some(padded(truncated(argument.kind(), flags), flags)),
             (Argument::Text(text), _) => print_text(text, verb, flags),
             (Argument::Number(Number::Int(number)), _) => print_integer(&BigInt::from(*number), true, verb, flags),
             (Argument::Number(Number::Big(number)), 'b' | 'o' | 'O' | 'd' | 'x' | 'X' | 'v' | 's') => {
-                print_integer(number, false, if verb == 's' { 'd' } else { verb }, flags)
+                let flags = Flags { plus: flags.plus || flags.plus_v, ..*flags };
+                print_integer(number, false, if verb == 's' { 'd' } else { verb }, &flags)
             }
             (Argument::Number(Number::Big(number)), _) => Some(format!("%!{verb}(big.Int={number})")),
             (Argument::Number(Number::Float(number)), _) => print_float(*number, verb, flags),
         };
-        match written {
-            Some(text) => self.out.push_str(&text),
-            None => {
-                let _ = write!(self.out, "%!{verb}({}=", argument.kind());
-                // The width still holds for the value.
-                self.print(argument, 'v', flags);
-                self.out.push(')');
-            }
+        if let Some(text) = written {
+            self.out.push_str(&text);
+        } else {
+            let _ = write!(self.out, "%!{verb}({}=", argument.kind());
+            // The width still holds for the value.
+            self.print(argument, 'v', flags);
+            self.out.push(')');
         }
     }
 }
 
 fn print_text(text: &str, verb: char, flags: &Flags) -> Option<String> {
     Some(match verb {
-        'v' if flags.sharp => padded(&quoted(text), flags),
+        'v' if flags.sharp_v => padded(&quoted(text), flags),
         'v' | 's' => padded(truncated(text, flags), flags),
         'x' | 'X' => hexadecimal(text.as_bytes(), verb, flags),
         'q' => {
@@ -379,7 +402,7 @@ fn print_integer(number: &BigInt, small: bool, verb: char, flags: &Flags) -> Opt
             let digits = flags.precision.unwrap_or(4).max(4);
             let value = i64::try_from(number).unwrap_or_default();
             let mut text = format!("U+{value:0digits$X}");
-            if flags.sharp && u32::try_from(value).ok().and_then(char::from_u32).is_some() {
+            if flags.sharp && u32::try_from(value).ok().and_then(char::from_u32).is_some_and(is_print) {
                 let _ = write!(text, " '{}'", code());
             }
             padded(&text, &Flags { zero: false, ..*flags })
@@ -439,7 +462,7 @@ fn print_float(number: f64, verb: char, flags: &Flags) -> Option<String> {
         None => ("", text.as_str()),
     };
     let width = flags.width.unwrap_or(0);
-    if !sign.is_empty() && sign != " " && flags.zero && !flags.minus {
+    if !sign.is_empty() && flags.zero && !flags.minus {
         let zeros = width.saturating_sub(digits.len() + 1);
         return Some(format!("{sign}{}{digits}", "0".repeat(zeros)));
     }

@@ -59,13 +59,11 @@ fn general(value: f64, verb: char, precision: Option<usize>) -> String {
         let text = go_exponent(&format!("{}e{exponent}", without_zeros(mantissa)));
         return if verb == 'G' { text.to_uppercase() } else { text };
     }
-    match significant {
-        None => format!("{value}"),
-        Some(_) => {
-            let decimals = usize::try_from(i64::try_from(digits).unwrap_or(0) - 1 - i64::from(exponent)).unwrap_or(0);
-            without_zeros(&format!("{value:.decimals$}")).to_owned()
-        }
+    if significant.is_none() {
+        return format!("{value}");
     }
+    let decimals = usize::try_from(i64::try_from(digits).unwrap_or(0) - 1 - i64::from(exponent)).unwrap_or(0);
+    without_zeros(&format!("{value:.decimals$}")).to_owned()
 }
 
 /// Takes off zeros at the end of a fraction, and the point if nothing is left of it.

@@ -4,10 +4,12 @@
 //! A builtin of ours is a plain function of its arguments, in the tables of the modules below; an extension of the engine
 //! comes before the evaluator's builtin of its name.
 
+#![allow(clippy::unnecessary_wraps, reason = "every builtin has the type of those that can fail")]
+#![allow(clippy::format_push_string, reason = "a few bytes of a pattern that is then compiled")]
+
 mod cidr;
 mod collections;
 mod digests;
-mod durations;
 mod encoding;
 mod format;
 mod globs;
@@ -18,6 +20,7 @@ mod operators;
 mod regexes;
 mod replacer;
 mod text;
+mod times;
 mod units;
 mod uri;
 
@@ -42,7 +45,6 @@ const TABLES: &[&[Builtin]] = &[
     cidr::TABLE,
     collections::TABLE,
     digests::TABLE,
-    durations::TABLE,
     encoding::TABLE,
     format::TABLE,
     globs::TABLE,
@@ -51,6 +53,7 @@ const TABLES: &[&[Builtin]] = &[
     regexes::TABLE,
     replacer::TABLE,
     text::TABLE,
+    times::TABLE,
     units::TABLE,
     uri::TABLE,
 ];

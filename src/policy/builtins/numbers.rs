@@ -7,6 +7,7 @@ use super::{Answer, Builtin, Fault, MOST_ELEMENTS, failed, native, refused, wron
 
 pub(super) const TABLE: &[Builtin] = &[
     ("bits.lsh", 2, shift_left),
+    ("format_int", 2, format_int),
     ("numbers.range", 2, |arguments| range("numbers.range", arguments)),
     ("numbers.range_step", 3, |arguments| range("numbers.range_step", arguments)),
     ("to_number", 1, to_number),
@@ -19,6 +20,20 @@ const LARGEST_EXPONENT: u32 = 400;
 
 /// The most bits by which a number may be moved.
 const MOST_BITS: i64 = 4096;
+
+/// What is behind the point is cut off.
+fn format_int(arguments: &[Value]) -> Answer {
+    let Value::Number(number) = &arguments[0] else { return wrong_type(1, "number", &arguments[0]) };
+    let base = whole("format_int", arguments, 1).ok().and_then(|base| u32::try_from(base).ok());
+    let Some(base @ (2 | 8 | 10 | 16)) = base else { return failed("operand 2 must be one of {2, 8, 10, 16}") };
+    let number: BigInt = if let Some(number) = number.as_big() {
+        (*number).clone()
+    } else {
+        let text = number.format_decimal();
+        text.split('.').next().unwrap_or_default().parse().or_else(|_| failed("format_int: no number"))?
+    };
+    Ok(Value::from(number.to_str_radix(base)))
+}
 
 fn shift_left(arguments: &[Value]) -> Answer {
     let (number, bits) = (whole("bits.lsh", arguments, 0)?, whole("bits.lsh", arguments, 1)?);
@@ -77,7 +92,9 @@ fn to_number(arguments: &[Value]) -> Answer {
     }
     // What Rust and Go read alike, and no spaces.
     match text.parse::<f64>() {
-        Ok(number) if number.is_finite() => native("to_number", arguments),
+        Ok(number) if number.is_finite() => {
+            Ok(Value::from_numeric_string(text.trim_start_matches('+')).unwrap_or_else(|_| Value::from(number)))
+        }
         _ => failed(format!("strconv.ParseFloat: parsing {text:?}: invalid syntax")),
     }
 }

@@ -21,13 +21,13 @@ fn parse(arguments: &[Value]) -> Answer {
         unit = format!("{first}{rest}");
     }
     let factor = match unit.as_str() {
-        "m" => return Ok(rational(amount("units.parse", "amount", number)?, &milli())),
+        "m" => return Ok(rational(&amount("units.parse", "amount", number)?, &milli())),
         "M" => 1_000_000,
         "" => 1,
         other => multiple(&other.to_lowercase(), false)
             .ok_or_else(|| Fault::Failed(format!("units.parse: unit {other} not recognized")))?,
     };
-    Ok(rational(amount("units.parse", "amount", number)?, &(BigInt::from(factor), BigInt::from(1))))
+    Ok(rational(&amount("units.parse", "amount", number)?, &(BigInt::from(factor), BigInt::from(1))))
 }
 
 /// What OPA multiplies by for milli: the float next to a thousandth, exactly.
@@ -118,7 +118,7 @@ fn amount(name: &str, what: &str, text: &str) -> Result<Amount, Fault> {
 }
 
 /// Ten digits behind the point where it is no whole number, as OPA writes it.
-fn rational(amount: Amount, (over, under): &(BigInt, BigInt)) -> Value {
+fn rational(amount: &Amount, (over, under): &(BigInt, BigInt)) -> Value {
     let (digits, power) = amount.fraction();
     let (over, under) = (digits * over, power * under);
     if (&over % &under) == BigInt::from(0) {

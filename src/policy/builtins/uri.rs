@@ -112,6 +112,10 @@ fn host_and_port(authority: &str) -> Result<(String, String), Fault> {
         (Some(_), None) => return failed("missing ']' in host"),
         (Some(_), Some(end)) => {
             valid_port(&host[end + 1..])?;
+            let literal = host[1..end].split("%25").next().unwrap_or_default();
+            if literal.parse::<std::net::Ipv6Addr>().is_err() {
+                return failed("invalid host: no IPv6 address in brackets");
+            }
             match host[..end].find("%25") {
                 Some(zone) => {
                     unescape(&host[..zone], Part::Host)? + &unescape(&host[zone..end], Part::Zone)? + &host[end..]
@@ -120,8 +124,11 @@ fn host_and_port(authority: &str) -> Result<(String, String), Fault> {
             }
         }
         (None, _) => {
-            if let Some(colon) = host.rfind(':') {
+            if let Some(colon) = host.find(':') {
                 valid_port(&host[colon..])?;
+            }
+            if host.contains('[') {
+                return failed("invalid character in host name");
             }
             unescape(host, Part::Host)?
         }
@@ -143,7 +150,7 @@ fn valid_port(port: &str) -> Result<(), Fault> {
 }
 
 /// Checks that two hexadecimal digits stand behind each percent sign.
-fn escapes(text: &str) -> Result<(), Fault> {
+pub(super) fn escapes(text: &str) -> Result<(), Fault> {
     let mut pieces = text.split('%');
     pieces.next();
     let wrong = |piece: &str| !piece.bytes().take(2).filter(u8::is_ascii_hexdigit).count().eq(&2);

@@ -10,6 +10,12 @@ const DIGIT: &str = "0-9";
 const SPACE: &str = r"\t\n\x0C\r ";
 const WORD: &str = "0-9A-Za-z_";
 
+/// The classes that have names.
+const CLASSES: &[&str] = &[
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word",
+    "xdigit",
+];
+
 /// The most repetitions that Go takes.
 const MOST_REPETITIONS: u32 = 1000;
 
@@ -146,18 +152,12 @@ impl Translator<'_> {
     /// `\x41` and `\x{1F600}` are the same in both.
     fn hexadecimal(&mut self) -> Result<(), Fault> {
         let wrong = || Fault::Failed("error parsing regexp: invalid escape sequence: `\\x`".to_owned());
-        let digits = match self.rest.strip_prefix('{') {
-            Some(rest) => {
-                let (digits, rest) = rest.split_once('}').ok_or_else(wrong)?;
-                self.rest = rest;
-                digits
-            }
-            None => {
-                let digits = self.rest.get(..2).ok_or_else(wrong)?;
-                self.rest = &self.rest[2..];
-                digits
-            }
+        let braced = self.rest.strip_prefix('{').map(|rest| rest.split_once('}').ok_or_else(wrong)).transpose()?;
+        let (digits, rest) = match braced {
+            Some(split) => split,
+            None => self.rest.split_at_checked(2).ok_or_else(wrong)?,
         };
+        self.rest = rest;
         let code = u32::from_str_radix(digits, 16).map_err(|_| wrong())?;
         self.out.push_str(&format!("\\x{{{code:X}}}"));
         Ok(())
@@ -166,21 +166,11 @@ impl Translator<'_> {
     /// `\pL`, `\p{Greek}`, `\p{^Greek}`.
     fn property(&mut self, c: char) -> Result<(), Fault> {
         let mut negated = c == 'P';
-        let name = match self.rest.strip_prefix('{') {
-            Some(rest) => {
-                let Some((name, behind)) = rest.split_once('}') else {
-                    return failed("error parsing regexp: invalid character class range");
-                };
-                self.rest = behind;
-                name
-            }
-            None => {
-                let end = self.rest.chars().next().map_or(0, char::len_utf8);
-                let (name, behind) = self.rest.split_at(end);
-                self.rest = behind;
-                name
-            }
-        };
+        let unclosed = || Fault::Failed("error parsing regexp: invalid character class range".to_owned());
+        let braced = self.rest.strip_prefix('{').map(|rest| rest.split_once('}').ok_or_else(unclosed)).transpose()?;
+        let single = self.rest.chars().next().map_or(0, char::len_utf8);
+        let (name, rest) = braced.unwrap_or_else(|| self.rest.split_at(single));
+        self.rest = rest;
         let bare = name.strip_prefix('^');
         negated ^= bare.is_some();
         let bare = bare.unwrap_or(name);
@@ -208,6 +198,10 @@ impl Translator<'_> {
                 Some('\\') => self.escape(true)?,
                 Some('[') if before.starts_with("[:") && before.contains(":]") => {
                     let end = before.find(":]").map_or(0, |end| end + 2);
+                    let name = before[2..end - 2].trim_start_matches('^');
+                    if !CLASSES.contains(&name) {
+                        return failed(format!("error parsing regexp: invalid character class range: `[:{name}:]`"));
+                    }
                     self.out.push_str(&before[..end]);
                     self.rest = &before[end..];
                 }
