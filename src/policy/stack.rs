@@ -85,7 +85,7 @@ fn expr(expr: &Expr) -> usize {
 }
 
 /// Returns the expressions right inside another one, comprehensions left out.
-fn children(expr: &Expr) -> Vec<&Expr> {
+pub(super) fn children(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().map(AsRef::as_ref).collect(),
         Expr::Object { fields, .. } => {

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::unstable::{AssignOp, Expr, Literal, Query, Ref, Rule, RuleHead};
 
-use super::super::references::{declared, patterns};
+use super::super::{
+    references::{declared, patterns},
+    stack::children,
+};
 
 /// Counts for each name of a rule at how many places one variable of it may be bound. Declarations (`:=`, `some`,
 /// parameters) count once, as each makes a variable of its own; each `=` counts. What is bound twice is a comparison, and
@@ -15,12 +18,16 @@ pub(super) fn sites(rule: &Rule) -> BTreeMap<String, usize> {
         match head {
             RuleHead::Compr { refr, assign, .. } => {
                 sites.expr(refr);
-                assign.iter().for_each(|assign| sites.expr(&assign.value));
+                if let Some(assign) = assign {
+                    sites.expr(&assign.value);
+                }
             }
             RuleHead::Set { key, .. } => key.iter().for_each(|key| sites.expr(key)),
             RuleHead::Func { args, assign, .. } => {
                 sites.declaration(args);
-                assign.iter().for_each(|assign| sites.expr(&assign.value));
+                if let Some(assign) = assign {
+                    sites.expr(&assign.value);
+                }
             }
         }
         for body in bodies {
@@ -118,28 +125,6 @@ fn all_names(expr: &Expr, names: &mut Vec<String>) {
     }
 }
 
-/// Returns the expressions right inside another one; of comprehensions none.
-fn children(expr: &Expr) -> Vec<&Expr> {
-    match expr {
-        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().map(AsRef::as_ref).collect(),
-        Expr::Object { fields, .. } => {
-            fields.iter().flat_map(|(_, key, value)| [key.as_ref(), value.as_ref()]).collect()
-        }
-        Expr::Call { fcn, params, .. } => [fcn].into_iter().chain(params).map(AsRef::as_ref).collect(),
-        Expr::UnaryExpr { expr, .. } => vec![expr],
-        Expr::RefDot { refr, .. } => vec![refr],
-        Expr::RefBrack { refr, index, .. } => vec![refr, index],
-        Expr::BinExpr { lhs, rhs, .. }
-        | Expr::BoolExpr { lhs, rhs, .. }
-        | Expr::ArithExpr { lhs, rhs, .. }
-        | Expr::AssignExpr { lhs, rhs, .. } => vec![lhs, rhs],
-        Expr::Membership { key, value, collection, .. } => {
-            key.iter().chain([value, collection]).map(AsRef::as_ref).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
 /// Whether a body may succeed in more than one way, or its head have several values at once.
 pub(super) fn is_multiple(query: Option<&Query>, parameters: &[Ref<Expr>], head: &[&Expr]) -> bool {
     let mut bound = BTreeSet::new();
@@ -159,8 +144,9 @@ pub(super) fn is_multiple(query: Option<&Query>, parameters: &[Ref<Expr>], head:
     let loops = |expr: &Expr| loops(expr, &bound);
     let statements = query.stmts.iter().any(|statement| match &statement.literal {
         Literal::Expr { expr, .. } => loops(expr),
+        Literal::Every { domain, .. } => loops(domain),
         // Nothing is bound inside of these.
-        Literal::SomeVars { .. } | Literal::NotExpr { .. } | Literal::Every { .. } => false,
+        Literal::SomeVars { .. } | Literal::NotExpr { .. } => false,
         Literal::SomeIn { .. } => true,
     });
     statements || head.iter().any(|expr| loops(expr))

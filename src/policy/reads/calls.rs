@@ -165,7 +165,9 @@ impl<'a> Walker<'a> {
         };
         if !keys.iter().all(one) {
             // It may be a path of any length.
-            keys.into_iter().for_each(|key| drop(self.whole(key)));
+            for key in keys {
+                self.whole(key);
+            }
             self.whole(object);
             self.whole(default);
             return Possible::other();

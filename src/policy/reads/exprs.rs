@@ -11,7 +11,7 @@ use regorus::{
 };
 
 use super::{
-    super::{Dialect, dependencies::INVENTORIES},
+    super::{Dialect, dependencies::INVENTORIES, stack::children},
     possible::{Place, Possible, Scalar},
     tree::Key,
     walk::{KindIs, Name, Outcome, Walker, certain},
@@ -120,12 +120,11 @@ impl<'a> Walker<'a> {
                 return Possible::default();
             }
             sure &= key.sure && value.sure;
-            match key.only().and_then(Scalar::as_text) {
-                Some(name) => fields.entry(Arc::clone(name)).or_default().join(value),
-                None => {
-                    self.whole(key);
-                    items.get_or_insert_default().join(value);
-                }
+            if let Some(name) = key.only().and_then(Scalar::as_text) {
+                fields.entry(Arc::clone(name)).or_default().join(value);
+            } else {
+                self.whole(key);
+                items.get_or_insert_default().join(value);
             }
         }
         Possible { fields: Some(fields), items, sure, ..Possible::default() }
@@ -279,31 +278,16 @@ impl<'a> Walker<'a> {
 
     /// Binds the variables of an expression that have no value yet to what is not known.
     pub(super) fn bind_unknown(&mut self, expr: &'a Expr) {
-        match expr {
-            Expr::Var { span, .. } => {
-                if span.text() != "_" && self.is_unbound(span.text()) {
-                    self.bind_used(span.text(), Possible::other());
-                }
-            }
-            Expr::Array { items, .. } | Expr::Set { items, .. } => {
-                items.iter().for_each(|item| self.bind_unknown(item))
-            }
-            Expr::Object { fields, .. } => fields.iter().for_each(|(_, _, value)| self.bind_unknown(value)),
-            Expr::AssignExpr { lhs, rhs, .. } => {
-                self.bind_unknown(lhs);
-                self.bind_unknown(rhs);
-            }
-            Expr::RefDot { refr, .. } => self.bind_unknown(refr),
-            Expr::RefBrack { refr, index, .. } => {
-                self.bind_unknown(refr);
-                self.bind_unknown(index);
-            }
-            Expr::Call { params, .. } => params.iter().for_each(|param| self.bind_unknown(param)),
-            Expr::BoolExpr { lhs, rhs, .. } | Expr::BinExpr { lhs, rhs, .. } | Expr::ArithExpr { lhs, rhs, .. } => {
-                self.bind_unknown(lhs);
-                self.bind_unknown(rhs);
-            }
-            _ => {}
+        if let Expr::Var { span, .. } = expr
+            && span.text() != "_"
+            && self.is_unbound(span.text())
+        {
+            self.bind_used(span.text(), Possible::other());
+        }
+        // The name of a function is no variable.
+        let function = usize::from(matches!(expr, Expr::Call { .. }));
+        for child in children(expr).into_iter().skip(function) {
+            self.bind_unknown(child);
         }
     }
 

@@ -174,7 +174,7 @@ pub(crate) struct Scope {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scopes {
     /// For kinds that none of the rules name it is the first.
-    scopes: Vec<Scope>,
+    all: Vec<Scope>,
     /// Kinds by name.
     named: BTreeMap<Arc<str>, usize>,
     /// The distinct lists of what is asked.
@@ -188,15 +188,15 @@ impl Scopes {
         let mut found = Self::default();
         let mut add = |walker: &mut Walker<'_>| {
             let scope = scope(walker, entries, exceptions, &mut found.questions);
-            found.scopes.push(scope);
-            found.scopes.len() - 1
+            found.all.push(scope);
+            found.all.len() - 1
         };
         add(&mut walker);
         let named = std::mem::take(&mut walker.named);
         if named.len() > KINDS {
             walker.set_kind(KindIs::Unknown);
             add(&mut walker);
-            found.scopes.swap_remove(0);
+            found.all.swap_remove(0);
             return found;
         }
         for kind in named {
@@ -209,7 +209,7 @@ impl Scopes {
 
     /// Returns what is asked about a kind.
     pub(crate) fn of(&self, kind: &str) -> Option<&Scope> {
-        self.scopes.get(self.named.get(kind).copied().unwrap_or(0))
+        self.all.get(self.named.get(kind).copied().unwrap_or(0))
     }
 
     /// Returns what is read of other objects, whatever the kind.
@@ -227,17 +227,17 @@ impl Scopes {
     /// Returns which kinds one of the rules can say anything about.
     pub(crate) fn matches(&self, index: usize) -> Matches {
         let asks = |scope: &Scope| scope.asked.contains(&index);
-        if self.scopes.first().is_none_or(asks) {
+        if self.all.first().is_none_or(asks) {
             return Matches::All;
         }
-        let named = self.named.iter().filter(|(_, scope)| asks(&self.scopes[**scope]));
+        let named = self.named.iter().filter(|(_, scope)| asks(&self.all[**scope]));
         Matches::Kinds(named.map(|(kind, _)| Arc::clone(kind)).collect())
     }
 
     /// Returns what one of the rules reads of objects of any kind.
     pub(crate) fn reads(&self, index: usize) -> Reads {
         let mut all = Reads::default();
-        for scope in &self.scopes {
+        for scope in &self.all {
             let mine = scope.asked.iter().zip(&scope.reads).filter(|(asked, _)| **asked == index);
             mine.for_each(|(_, reads)| all.merge(reads));
         }

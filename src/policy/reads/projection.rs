@@ -22,7 +22,7 @@ pub struct Projection {
     settled: Tree,
 }
 
-/// SipHash with a key of this process: nobody can make two objects whose hashes are the same, and no hash outlives it.
+/// `SipHash` with a key of this process: nobody can make two objects whose hashes are the same, and no hash outlives it.
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Projection {
@@ -35,7 +35,9 @@ impl Projection {
     /// Adds paths that are read whole.
     pub(crate) fn with(&self, paths: &[[&'static str; 2]]) -> Self {
         let mut tree = self.tree.clone();
-        paths.iter().for_each(|path| tree.insert(&path.map(Key::from), true));
+        for path in paths {
+            tree.insert(&path.map(Key::from), true);
+        }
         Self::new(tree)
     }
 
@@ -163,7 +165,9 @@ impl<'de> Visitor<'de> for Node<'_> {
         while let Some(field) = map.next_key_seed(Field(self.0))? {
             match field {
                 Some((key, tree)) => entries.push((key, map.next_value_seed(Node(tree))?)),
-                None => drop(map.next_value::<Skipped>()?),
+                None => {
+                    map.next_value::<Skipped>()?;
+                }
             }
         }
         entries.sort_unstable();

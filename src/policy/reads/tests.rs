@@ -186,6 +186,9 @@ fn kinds_of_rules() {
     check(KINDS);
 }
 
+/// A rule, what it reads of each kind, and whether it goes through all objects.
+type Row = (&'static str, [Option<&'static str>; 3], bool);
+
 #[test]
 fn what_the_inventory_is_read_for() {
     let kind = |version: &str, kind: &str, namespaced| crate::object::Kind {
@@ -199,8 +202,7 @@ fn what_the_inventory_is_read_for() {
     };
     let (pod, ingress, node) =
         (kind("v1", "Pod", true), kind("networking.k8s.io/v1", "Ingress", true), kind("v1", "Node", false));
-    // The rule, what it reads of Pods, Ingresses and Nodes, and whether it scans.
-    type Row = (&'static str, [Option<&'static str>; 3], bool);
+    // What is read of Pods, Ingresses and Nodes, and whether all are gone through.
     let rows: &[Row] = &[
         ("deny if input.a", [None, None, None], false),
         (
@@ -234,4 +236,24 @@ fn what_the_inventory_is_read_for() {
     }
     let set = load(rows[12].0);
     assert!(set.dependencies(&pod).inventory && !set.dependencies(&node).inventory);
+}
+
+#[test]
+fn what_is_too_deep_or_too_much_counts_as_reading_everything() {
+    // As deep as loading allows.
+    let chain = |length: usize| {
+        let functions = (0..length).map(|n| format!("f{n}(x) := y if {{ y := [z | z := f{}(x)][_] }}\n", n + 1));
+        format!("deny if f0(input.a).b == 1\n{}f{length}(x) := x\n", functions.collect::<String>())
+    };
+    assert_eq!(load(&chain(5)).policies[0].reads.to_string(), "a");
+    assert_eq!(load(&chain(45)).policies[0].reads.to_string(), "*");
+    let plain: Vec<String> = (0..90).map(|n| format!("f{n}(x) if f{}(x)", n + 1)).collect();
+    let plain = plain.join("\n");
+    assert_eq!(load(&format!("deny if f0(input.a)\n{plain}\nf90(x) if x.b == 1")).policies[0].reads.to_string(), "a.b");
+    // Each function is called twice by the one before, with arguments of its own.
+    let calls = |n: usize| format!("f{n}(x) if {{ f{m}([x, \"a\"]); f{m}([x, {n}]); input.a }}\n", m = n + 1);
+    let many = format!("deny if f0(1)\n{}f20(x) if x\n", (0..20).map(calls).collect::<String>());
+    let began = std::time::Instant::now();
+    assert!(load(&many).policies[0].reads.to_string().starts_with(['a', '*']));
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
 }

@@ -1,6 +1,10 @@
 //! Paths of documents as a tree, and how they are shown.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 /// One step from a value to a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,7 +168,7 @@ fn push_field(path: &mut String, name: &str) {
         }
         path.push_str(name);
     } else {
-        path.push_str(&format!("[{}]", serde_json::Value::from(name)));
+        let _ = write!(path, "[{}]", serde_json::Value::from(name));
     }
 }
 

@@ -241,7 +241,9 @@ impl<'a> Walker<'a> {
         if conflict || value.size(SIZE) > SIZE {
             let mut places = Vec::new();
             value.all_places(&mut places);
-            places.into_iter().for_each(|place| summary.reads.insert(place, true));
+            for place in places {
+                summary.reads.insert(place, true);
+            }
             value = value.without_places();
         }
         summary.value = if value.size(SIZE) > SIZE { Possible::other() } else { value };
