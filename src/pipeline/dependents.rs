@@ -109,11 +109,15 @@ impl Pipeline {
         }
     }
 
-    /// Whether no policy can see what changed in an object.
+    /// Whether no policy can see what changed in an object since it was judged.
     pub(super) fn is_out_of_sight(&mut self, before: &Object, known: Option<NonZeroU64>, body: &Body) -> bool {
-        let kind = &before.key.kind;
+        let (key, kind) = (&before.key, &before.key.kind);
+        // Objects of the base line were not judged yet; what failed may not the next time.
+        if !self.settings.update_filter || self.baseline.contains(key) || self.ledger.has_errors(key) {
+            return false;
+        }
         // That it changed at all is what such policies look at.
-        if !self.settings.update_filter || self.depends(kind).transition || self.ledger.has_errors(&before.key) {
+        if self.depends(kind).transition {
             return false;
         }
         let projection = |body: &Body| NonZeroU64::new(self.policies.projection(kind).hash(&body.json().ok()?)?);

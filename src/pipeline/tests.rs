@@ -345,6 +345,22 @@ async fn the_clock_is_a_reason_to_judge_again() {
     assert_eq!(never.metric("kaudit_evaluations_total"), 1, "it does not ask for the time");
 }
 
+#[tokio::test]
+async fn an_object_of_the_base_line_is_judged_at_any_change() {
+    let settings = Settings { initial: Initial::Skip, ..SETTINGS };
+    let live = Live::start(load(&[("budgets.rego", BUDGET)]), settings);
+    let pod = |version, phase| object("Pod", "n", "p", version, &json!({"status": {"phase": phase}}));
+    live.sync(vec![pod(1, "Pending")]).await;
+    while live.metric("kaudit_gate_open") == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    live.seen(object("Ingress", "n", "a", 2, &json!({}))).await;
+    live.until_evaluated(1).await;
+    assert_eq!(texts(&live.result().await), [""; 0]);
+    live.seen(pod(3, "Running")).await;
+    live.until(&["p: no PodDisruptionBudget selects this Pod"]).await;
+}
+
 /// The same object with another status.
 fn with_status(kind: &str, version: u64, spec: &Value) -> Object {
     object(kind, "n", "a", version, &json!({"spec": spec, "status": {"seen": version}}))

@@ -99,7 +99,7 @@ const WRITES_AT_A_TIME: usize = 4;
 /// Operations a second.
 const WRITES_PER_SECOND: u64 = 40;
 
-/// Writes to Ingresses, PodDisruptionBudgets, Pods and Namespaces.
+/// Writes to Ingresses, budgets, Pods and Namespaces.
 struct Writer {
     client: Client,
 }
@@ -312,7 +312,7 @@ async fn all_dialects_converge_with_and_without_the_update_filter() {
             }
             break;
         }
-        assert!(quiet.elapsed() < PATIENCE, "no convergence: live {:#?}\nfresh {fresh:#}", states);
+        assert!(quiet.elapsed() < PATIENCE, "no convergence: live {states:#?}\nfresh {fresh:#}");
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
     println!("converged {:?} after the last write", quiet.elapsed());

@@ -215,7 +215,9 @@ impl Scopes {
     /// Returns what is read of other objects, whatever the kind.
     pub(crate) fn inventory(&self) -> InventoryReads {
         let mut all = InventoryReads::default();
-        self.scopes.iter().flat_map(|scope| &scope.reads).for_each(|reads| all.merge(&reads.inventory()));
+        for reads in self.all.iter().flat_map(|scope| &scope.reads) {
+            all.merge(&reads.inventory());
+        }
         all
     }
 
