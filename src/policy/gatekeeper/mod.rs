@@ -102,6 +102,11 @@ impl Document<'_> {
         Problem { line: self.node.at.line, ..Problem::left_out(&self.file.shown, message) }
     }
 
+    /// A problem of the whole document; its first line says nothing that would have to be shown.
+    fn whole(&self, message: impl Into<String>) -> Problem {
+        Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
+    }
+
     fn source(&self) -> Source {
         Source { file: Arc::clone(&self.file.shown), line: self.node.at.line }
     }
