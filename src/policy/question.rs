@@ -14,6 +14,7 @@ use super::{
     data::Data,
     files::{File, Form},
     graph::Graph,
+    load::Purpose,
     lost::Lost,
     parse,
     problem::Problem,
@@ -93,8 +94,17 @@ fn load(question: &Question, query: &str, limits: &Limits) -> Result<Engine, Una
     // Everything may be asked for.
     let entries = nodes.iter().map(|node| node.path.clone()).collect();
     let (data, modules) = (&Data::default(), modules.as_slice());
-    let checked =
-        Checked { files: &files, modules, nodes: &nodes, graph: &graph, data, lost: &lost, entries: &entries, limits };
+    let checked = Checked {
+        files: &files,
+        modules,
+        nodes: &nodes,
+        graph: &graph,
+        data,
+        lost: &lost,
+        entries: &entries,
+        purpose: Purpose::Directory,
+        limits,
+    };
     match checked.problems().into_iter().find(Problem::is_refusal) {
         Some(problem) => Err(refused(&problem.message)),
         None => Ok(engine),
