@@ -5,7 +5,7 @@
 //! never changes; a changed directory is loaded anew, and the old set works on if that fails.
 
 mod adapt;
-mod builtins;
+pub(crate) mod builtins;
 mod check;
 mod data;
 mod dependencies;

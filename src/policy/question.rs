@@ -94,9 +94,7 @@ fn load(question: &Question, query: &str, limits: &Limits) -> Result<Engine, Una
     // Everything may be asked for.
     let entries = nodes.iter().map(|node| node.path.clone()).collect();
     let (data, modules) = (&Data::default(), modules.as_slice());
-    let purpose = Purpose::Test;
     let checked = Checked {
-        purpose,
         files: &files,
         modules,
         nodes: &nodes,
@@ -104,6 +102,7 @@ fn load(question: &Question, query: &str, limits: &Limits) -> Result<Engine, Una
         data,
         lost: &lost,
         entries: &entries,
+        purpose: Purpose::Directory,
         limits,
     };
     match checked.problems().into_iter().find(Problem::is_refusal) {

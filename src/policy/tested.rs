@@ -63,7 +63,7 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadErr
     problems.sort();
     problems.dedup();
     match loaded {
-        Some(unit) if !problems.iter().any(|problem| problem.is_refusal()) => {
+        Some(unit) if !problems.iter().any(Problem::is_refusal) => {
             let modules = unit.engine().get_modules().iter().take(sources.len()).cloned().collect();
             Ok(Tested { sources, modules, others, unit, problems })
         }

@@ -3,7 +3,7 @@
 //! Counted are the lines of the rules that are no tests: each line on which a statement, a key, a value or a default
 //! begins. A line is covered when something on it was evaluated.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::{
     Engine,
@@ -15,7 +15,7 @@ use crate::policy::{references, tested::Tested};
 
 /// The lines of each file that were evaluated.
 #[derive(Debug, Default)]
-pub(super) struct Covered(HashMap<String, BTreeSet<u32>>);
+pub(super) struct Covered(BTreeMap<String, BTreeSet<u32>>);
 
 impl Covered {
     /// Adds what an engine evaluated.
@@ -99,7 +99,9 @@ fn lines(module: &Module) -> BTreeSet<u32> {
             Rule::Spec { head, bodies, .. } => {
                 match head {
                     RuleHead::Compr { assign, .. } | RuleHead::Func { assign, .. } => {
-                        assign.iter().for_each(|assign| at(&assign.value, &mut lines));
+                        if let Some(assign) = assign {
+                            at(&assign.value, &mut lines);
+                        }
                     }
                     RuleHead::Set { key, .. } => key.iter().for_each(|key| at(key, &mut lines)),
                 }

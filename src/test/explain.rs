@@ -13,7 +13,7 @@ use std::{
 
 use regorus::{
     Engine, Value,
-    unstable::{AssignOp, Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleHead, Source, Token},
+    unstable::{AssignOp, Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleHead, Source, Span, Token},
 };
 
 use super::{
@@ -71,7 +71,7 @@ impl<'a> Explainer<'a> {
             module,
             file: &file.shown,
             written: &file.text,
-            text: source.contents().to_string(),
+            text: source.contents().clone(),
             tokens: guard::tokens(source, &Limits::default()),
             package: references::package(module),
             began: Instant::now(),
@@ -88,10 +88,10 @@ impl<'a> Explainer<'a> {
         for body in bodies {
             let way = ways(&pieces, &body.query);
             let names = self.keys(arguments);
-            let until = self.bound(&pieces, &body.query, arguments);
+            let until = Self::bound(&pieces, &body.query, arguments);
             let question = format!("[{names} | {}]", joined(&way[..until], "true"));
             if let Some(Some(Value::Array(found))) = self.ask(&[question]).pop() {
-                tried.extend(found.iter().filter_map(|keys| keys.as_array().ok().map(|keys| keys.to_vec())));
+                tried.extend(found.iter().filter_map(|keys| Some(keys.as_array().ok()?.iter().cloned().collect())));
             }
         }
         tried
@@ -105,14 +105,14 @@ impl<'a> Explainer<'a> {
             RuleHead::Set { .. } => None,
         };
         if bodies.is_empty() {
-            return self.value(&[], &assigned?.value);
+            return Some(self.value(&[], &assigned?.value));
         }
         let pieces = self.pieces();
         let mut first = None;
         for body in bodies {
             let mut way = ways(&pieces, &body.query);
             if let Subject::Case(arguments, keys) = subject {
-                let at = self.bound(&pieces, &body.query, arguments);
+                let at = Self::bound(&pieces, &body.query, arguments);
                 let keys: Vec<String> = keys.iter().map(show::literal).collect();
                 let this = format!("{} == [{}]", self.keys(arguments), keys.join(", "));
                 // One piece with the statement before it, so that both lists have one length.
@@ -122,16 +122,15 @@ impl<'a> Explainer<'a> {
                 }
             }
             let found = self.query(&[], &body.query, &way);
-            match found {
-                Some(found) => first = first.or(Some(found)),
-                // The body holds, so its value is what is wrong.
-                None => {
-                    let value = &body.assign.as_ref().or(assigned)?.value;
-                    let (way, value) =
-                        assignment(&body.query, value).map_or((&way[..], &**value), |(at, value)| (&way[..at], value));
-                    return self.value(way, value).or(first);
-                }
+            if found.is_some() {
+                first = first.or(found);
+                continue;
             }
+            // The body holds, so its value is what is wrong.
+            let value = &body.assign.as_ref().or(assigned)?.value;
+            let (passed, value) =
+                assignment(&body.query, value).map_or((&way[..], &**value), |(at, value)| (&way[..at], value));
+            return Some(self.value(passed, value));
         }
         first
     }
@@ -151,7 +150,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// Returns how many statements it takes until every variable in the keys is bound.
-    fn bound(&self, pieces: &Pieces<'_>, query: &Query, arguments: &[Argument<'_>]) -> usize {
+    fn bound(pieces: &Pieces<'_>, query: &Query, arguments: &[Argument<'_>]) -> usize {
         let mut names = BTreeSet::new();
         for argument in arguments {
             if let Argument::Index(expr) = argument {
@@ -185,7 +184,7 @@ impl<'a> Explainer<'a> {
         let Literal::Every { key, value, domain, query, .. } = &statement.literal else { return None };
         let pieces = self.pieces();
         let way = ways(&pieces, query);
-        let names: Vec<&str> = key.iter().chain([value]).map(|span| span.text()).collect();
+        let names: Vec<&str> = key.iter().chain([value]).map(Span::text).collect();
         let one = format!("some {} in {}", names.join(", "), pieces.expr(domain));
         let fails = format!("count([1 | {}]) == 0", joined(&way, "true"));
         let before: Way = passed.iter().cloned().chain([one, fails]).collect();
@@ -244,7 +243,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// Explains a value that is not true.
-    fn value(&self, passed: &[String], expr: &Expr) -> Option<Explanation> {
+    fn value(&self, passed: &[String], expr: &Expr) -> Explanation {
         let pieces = self.pieces();
         let mut parts = Vec::new();
         // The whole of it is in the reason.
@@ -255,7 +254,7 @@ impl<'a> Explainer<'a> {
             Some(value) => format!("is {}", show::value(&value)),
             None => "is undefined".to_owned(),
         };
-        Some(self.explanation(passed, expr.span().line, pieces.expr(expr), reason, values))
+        self.explanation(passed, expr.span().line, pieces.expr(expr), reason, values)
     }
 
     /// Shows the lines as the user wrote them; what the evaluator was given may differ.
@@ -394,7 +393,9 @@ fn variables(expr: &Expr, names: &mut BTreeSet<String>) {
             variables(index, names);
         }
         Expr::Call { params: items, .. } | Expr::Array { items, .. } => {
-            items.iter().for_each(|item| variables(item, names));
+            for item in items {
+                variables(item, names);
+            }
         }
         _ => {}
     }
@@ -424,7 +425,9 @@ fn operand(pieces: &Pieces<'_>, expr: &Expr, parts: &mut Vec<String>) {
 fn inner(pieces: &Pieces<'_>, expr: &Expr, parts: &mut Vec<String>) {
     match expr {
         Expr::Array { items, .. } | Expr::Set { items, .. } | Expr::Call { params: items, .. } => {
-            items.iter().for_each(|item| operand(pieces, item, parts));
+            for item in items {
+                operand(pieces, item, parts);
+            }
         }
         Expr::Object { fields, .. } => fields.iter().for_each(|(_, _, value)| operand(pieces, value, parts)),
         Expr::UnaryExpr { expr, .. } => operand(pieces, expr, parts),

@@ -27,7 +27,7 @@ pub use self::coverage::{Coverage, FileCoverage};
 use self::{coverage::Covered, rego::RegoTests, suite::SuiteTests};
 use crate::{
     cli,
-    policy::{Limits, LoadError, Problem, tested},
+    policy::{Limits, LoadError, Problem, builtins::regexes, tested},
 };
 
 /// Evaluation walks the syntax tree by recursion; twice of what [`Limits::stack`] allows, and room for the rest.
@@ -254,13 +254,13 @@ impl Filter {
     }
 }
 
-/// Reads a regular expression of a user.
+/// Reads a regular expression of a user, in the syntax of the tools that have the same options and files.
 ///
 /// # Errors
 /// Returns what is wrong with it, without the pattern.
 fn compile(pattern: &str) -> Result<Regex, String> {
     let reason = |text: &str| text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    Regex::new(pattern).map_err(|why| reason(&why.to_string()))
+    regexes::in_go_syntax(pattern).map_err(|why| reason(&why))
 }
 
 /// Runs `kaudit test`; returns the exit code.

@@ -289,7 +289,7 @@ fn arguments(rule: &Rule) -> Vec<Argument<'_>> {
 struct Branch {
     key: Value,
     failed: bool,
-    below: BTreeMap<String, Branch>,
+    below: BTreeMap<String, Self>,
 }
 
 /// Reads the value of a table: true is passed, an object has cases of its own.

@@ -204,7 +204,9 @@ fn bounds(expr: &Expr, start: &mut u32, end: &mut u32) {
         }
         Expr::Call { fcn, params, .. } => {
             bounds(fcn, start, end);
-            params.iter().for_each(|param| bounds(param, start, end));
+            for param in params {
+                bounds(param, start, end);
+            }
         }
         Expr::UnaryExpr { expr, .. } => bounds(expr, start, end),
         Expr::BinExpr { lhs, rhs, .. }

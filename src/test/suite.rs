@@ -144,7 +144,7 @@ impl SuiteTest<'_> {
         let of_constraint = |problem: &&Problem| Path::new(&*problem.file) == constraint;
         let refused: Vec<&Problem> = why.problems.iter().filter(|problem| problem.is_refusal()).collect();
         let schema = !refused.is_empty() && refused.iter().all(of_constraint);
-        let told: Vec<String> = refused.iter().map(|problem| problem.to_string()).collect();
+        let told: Vec<String> = refused.iter().map(ToString::to_string).collect();
         let told = if told.is_empty() { why.to_string() } else { told.join("\n") };
         Err(if schema { Unloaded::Constraint(told) } else { Unloaded::Else(told) })
     }
@@ -183,9 +183,10 @@ impl SuiteTest<'_> {
                 }
             }
         }
-        let policies = match namespaces.is_empty() && node.get("inventory").items().is_empty() {
-            true => Arc::clone(policies),
-            false => Arc::new(policies.with_inventory(&inventory).map_err(|why| format!("the inventory: {why:#}"))?),
+        let policies = if node.get("inventory").items().is_empty() {
+            Arc::clone(policies)
+        } else {
+            Arc::new(policies.with_inventory(&inventory).map_err(|why| format!("the inventory: {why:#}"))?)
         };
         let namespace = |name: &str| namespaces.iter().find(|namespace| &*namespace.key.name == name).cloned();
         if fixture::is_review(&example) {

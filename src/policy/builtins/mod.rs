@@ -17,7 +17,7 @@ mod gofloat;
 mod known;
 mod numbers;
 mod operators;
-mod regexes;
+pub(crate) mod regexes;
 mod replacer;
 mod text;
 mod times;

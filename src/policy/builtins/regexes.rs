@@ -53,6 +53,15 @@ pub(super) fn compiled(key: &str, pattern: impl FnOnce() -> Result<String, Fault
     Ok(regex)
 }
 
+/// Compiles a pattern in Go's syntax.
+///
+/// # Errors
+/// Returns what is wrong with it.
+pub(crate) fn in_go_syntax(pattern: &str) -> Result<Regex, String> {
+    let translated = syntax::translate(pattern).map_err(|fault| fault.to_string())?;
+    Regex::new(&translated).map_err(|error| error.to_string())
+}
+
 fn go(pattern: &str, text: &str) -> Result<Rc<Regex>, Fault> {
     if !text.is_ascii() && pattern.contains(r"\B") {
         return refused(r"\B in a regular expression has another meaning here for a text beyond ASCII");

@@ -1,4 +1,4 @@
-//! JUnit's XML: a suite for each package or suite file, a test case for each test or case.
+//! The XML of `JUnit`: a suite for each package or suite file, a test case for each test or case.
 
 use std::{fmt::Write as _, io};
 

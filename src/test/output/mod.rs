@@ -40,9 +40,9 @@ fn leaves<'c>(cases: &'c [Case], names: &mut Vec<&'c str>, visit: &mut dyn FnMut
     for case in cases {
         names.push(&case.name);
         if case.cases.is_empty() {
-            visit(names, case)
+            visit(names, case);
         } else {
-            leaves(&case.cases, names, visit)
+            leaves(&case.cases, names, visit);
         }
         names.pop();
     }
