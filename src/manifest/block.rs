@@ -121,13 +121,11 @@ impl<'t> Reader<'t> {
     /// Goes to the next line with content.
     fn next_line(&mut self) -> Option<()> {
         loop {
-            match memchr(b'\n', &self.text[self.at..]) {
-                Some(offset) => self.at += offset + 1,
-                None => {
-                    self.end = true;
-                    return Some(());
-                }
-            }
+            let Some(offset) = memchr(b'\n', &self.text[self.at..]) else {
+                self.end = true;
+                return Some(());
+            };
+            self.at += offset + 1;
             self.line += 1;
             let start = self.at;
             while self.byte(0) == Some(b' ') {
@@ -393,9 +391,9 @@ impl<'t> Reader<'t> {
         }
         let text = self.source.get(start..self.at + end)?;
         if text.contains('\'') {
-            self.text_out(&text.replace("''", "'"))
+            self.text_out(&text.replace("''", "'"));
         } else {
-            self.text_out(text)
+            self.text_out(text);
         }
         self.at += end + 1;
         Some(())
