@@ -59,6 +59,8 @@ pub struct Ledger {
     objects: HashMap<ObjectKey, Standing>,
     counts: Counts,
     passed: usize,
+    /// Objects without results of which nothing else is kept.
+    clean: usize,
 }
 
 impl Ledger {
@@ -87,6 +89,12 @@ impl Ledger {
         self.objects.insert(key.clone(), Standing { uid: uid.clone(), results, passed });
         before.retain(|violation| violation.finding.outcome.is_violation());
         delta(key, uid, appeared, before, violations(moments, now))
+    }
+
+    /// Counts an object without results that will not be judged again.
+    pub fn record_clean(&mut self, passed: u32) {
+        self.clean += 1;
+        self.passed += passed as usize;
     }
 
     /// Returns what a verdict tells of a change whose object is not known any more.
@@ -130,7 +138,7 @@ impl Ledger {
 
     /// How many objects were judged.
     pub fn judged(&self) -> usize {
-        self.objects.len()
+        self.objects.len() + self.clean
     }
 
     /// Standing results by policy, severity and outcome. A count that fell to zero stays, for metrics.
