@@ -59,7 +59,7 @@ pub(crate) fn fits(value: &Value, most: usize) -> bool {
 }
 
 /// A value as the text says it.
-struct Plain(Value);
+pub(super) struct Plain(pub(super) Value);
 
 impl<'de> Deserialize<'de> for Plain {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -147,19 +147,24 @@ impl Visitor<'_> for KeyVisitor {
         f.write_str("a key")
     }
 
-    fn visit_str<E: Error>(self, key: &str) -> Result<Key, E> {
-        if key.len() > KEY_BYTES {
-            return Ok(Key(Value::from(key)));
-        }
-        let hash = key.bytes().fold(key.len(), |hash, byte| (hash ^ usize::from(byte)).wrapping_mul(0x0100_01b3));
-        Ok(Key(KNOWN.with_borrow_mut(|known| {
-            let place = &mut known[(hash ^ (hash >> 10)) % KEYS];
-            if !matches!(place, Value::String(text) if **text == *key) {
-                *place = Value::from(key);
-            }
-            place.clone()
-        })))
+    fn visit_str<E: Error>(self, text: &str) -> Result<Key, E> {
+        Ok(Key(key(text)))
     }
+}
+
+/// Returns the value of a key.
+pub(super) fn key(text: &str) -> Value {
+    if text.len() > KEY_BYTES {
+        return Value::from(text);
+    }
+    let hash = text.bytes().fold(text.len(), |hash, byte| (hash ^ usize::from(byte)).wrapping_mul(0x0100_01b3));
+    KNOWN.with_borrow_mut(|known| {
+        let place = &mut known[(hash ^ (hash >> 10)) % KEYS];
+        if !matches!(place, Value::String(known) if **known == *text) {
+            *place = Value::from(text);
+        }
+        place.clone()
+    })
 }
 
 #[cfg(test)]
