@@ -159,6 +159,6 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
 fn of_data(import: &Import) -> Option<(Vec<String>, Place)> {
     let path = import.path.path()?;
     let (first, below) = path.split_first()?;
-    let names = below.iter().map(|name| name.to_string()).collect();
+    let names = below.iter().map(ToString::to_string).collect();
     (&**first == "data" && !below.is_empty()).then_some((names, import.at))
 }
