@@ -6,9 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     task::{JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
@@ -19,17 +18,21 @@ use crate::{
     admin,
     cli::{self, Check, Mode, Recorder},
     client::{Access, Clients, describe},
-    discovery::{OWN_GROUP, Selection, Served, discover},
+    discovery::{Selection, Served, discover},
     informer::Informer,
     ledger::Delta,
     manifest,
+    memory::Memory,
     metrics::Metrics,
     object::Secrets,
     output::{self, AuditResult, Entry, Event, Resource, Streams},
-    pipeline::{Change, Initial, Inputs, Outputs, Pipeline, Progress, Reload, Settings},
+    pipeline::{Change, Initial, Inputs, Outputs, Pipeline, Progress, Reload, Settings, Term},
     policy::{self, LoadError, PolicySet},
     progress,
-    record::{events, status},
+    record::{
+        Record,
+        recorders::{self, Recorders},
+    },
 };
 
 /// How long the first answer of the API server may take; connecting alone may take ten of these seconds.
@@ -86,7 +89,7 @@ async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken)
     let (selection, secrets) = (selection(check), secrets(check));
     let mut source = JoinSet::new();
     source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &sender));
-    let ends = Ends::new(changes, stop.clone(), Box::new(|_| {}));
+    let ends = Ends::new(changes, stop.clone());
     let result = pipeline(check, policies, ends.outputs).run(ends.inputs, true).await;
     interrupted(&stop)?;
     if result.coverage.iter().all(|kind| kind.objects == 0) {
@@ -101,13 +104,11 @@ async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) 
     let (clients, served) = connect(check).await?;
     let (sender, changes) = mpsc::channel(CHANGES);
     let metrics = Arc::new(Metrics::default());
-    let mut recorders = Recorders::start(check, &clients, &metrics);
-    let record = recorders.sink();
-    let mut ends =
-        Ends::new(changes, stop.clone(), Box::new(move |delta| record.iter().for_each(|sink| sink.record(delta))));
-    ends.outputs.metrics = metrics;
+    let mut ends = Ends::new(changes, stop.clone());
+    let settings = recorded(check, &clients, &metrics);
+    let (recorders, record) = Recorders::start(&settings, ends.outputs.overview.subscribe());
+    (ends.outputs.metrics, ends.outputs.record) = (metrics, Some(record));
     let mut source = JoinSet::new();
-    source.spawn(recorders.status(ends.outputs.overview.subscribe()));
     let progress = progress::show(ends.outputs.progress.subscribe());
     source.spawn(Informer::new(clients, selection(check), secrets(check), true, sender).run(served));
     source.spawn(progress);
@@ -147,24 +148,16 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
-    let mut recorders = Recorders::start(check, &clients, &metrics);
-    let (sink, lines) = (recorders.sink(), stream_lines(streams, &mut helpers));
-    let notices = sink.clone();
-    let tell = move |note: &str| notices.iter().for_each(|sink| sink.policies_refused(note));
-    let record = move |delta: &Delta| {
-        if let Some(sink) = &sink {
-            sink.record(delta);
-        }
-        lines(delta);
-    };
+    let (recorders, record) = Recorders::start(&recorded(check, &clients, &metrics), overview.subscribe());
+    let told = Told { record, lines: Box::new(stream_lines(streams, &mut helpers)) };
+    let (terms, term_receiver) = mpsc::channel(1);
+    // An error says that the pipeline has ended.
+    let _ended = terms.send(Term::Begin(Memory::default(), Box::new(told))).await;
     let (sender, changes) = mpsc::channel(CHANGES);
-    let mut ends = Ends::new(changes, stop.clone(), Box::new(record));
-    (ends.outputs.metrics, ends.outputs.progress, ends.inputs.questions) =
-        (metrics, progress_sender, question_receiver);
-    ends.outputs.overview = overview;
-    ends.outputs.tell = Box::new(tell);
+    let mut ends = Ends::new(changes, stop.clone());
+    (ends.outputs.metrics, ends.outputs.progress, ends.outputs.overview) = (metrics, progress_sender, overview);
+    (ends.inputs.questions, ends.inputs.terms) = (question_receiver, term_receiver);
     ends.inputs.reloads = reloads(check.policies.clone(), policies.clone(), &mut helpers);
-    helpers.spawn(recorders.status(ends.outputs.overview.subscribe()));
     helpers.spawn(Informer::new(clients, selection(check), secrets(check), false, sender).run(served));
     pipeline(check, policies, ends.outputs).run(ends.inputs, false).await;
     info!("Stopping: writing what is pending");
@@ -224,6 +217,34 @@ async fn connect(check: &Check) -> anyhow::Result<(Clients, Served)> {
     Ok((clients, served))
 }
 
+fn recorded(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> recorders::Settings {
+    recorders::Settings {
+        client: clients.plain.clone(),
+        namespace: clients.namespace().to_owned(),
+        audit_name: check.audit_name.clone(),
+        events_per_second: check.records(Recorder::Events).then(|| f64::from(check.events_per_second)),
+        status: check.records(Recorder::Status),
+        metrics: metrics.clone(),
+    }
+}
+
+/// Tells of a delta both in the cluster and on the outputs.
+struct Told {
+    record: Box<dyn Record>,
+    lines: Box<dyn Fn(&Delta) + Send>,
+}
+
+impl Record for Told {
+    fn record(&mut self, delta: &Delta) {
+        self.record.record(delta);
+        (self.lines)(delta);
+    }
+
+    fn policies_refused(&mut self, note: &str) {
+        self.record.policies_refused(note);
+    }
+}
+
 fn selection(check: &Check) -> Selection {
     Selection {
         namespaces: check.scope.namespace.iter().cloned().collect(),
@@ -246,89 +267,16 @@ struct Ends {
 }
 
 impl Ends {
-    fn new(changes: mpsc::Receiver<Change>, stop: CancellationToken, record: Box<dyn FnMut(&Delta) + Send>) -> Self {
-        let inputs = Inputs { changes, questions: mpsc::channel(1).1, reloads: mpsc::channel(1).1, stop };
+    fn new(changes: mpsc::Receiver<Change>, stop: CancellationToken) -> Self {
+        let (questions, reloads, terms) = (mpsc::channel(1).1, mpsc::channel(1).1, mpsc::channel(1).1);
+        let inputs = Inputs { changes, questions, reloads, terms, stop };
         let outputs = Outputs {
-            record,
-            tell: Box::new(|_| {}),
+            record: None,
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,
             metrics: Arc::default(),
         };
         Self { inputs, outputs }
-    }
-}
-
-/// The recorders that were asked for, under way.
-struct Recorders {
-    sink: Option<events::EventSink>,
-    events: JoinSet<()>,
-    status: Option<status::Settings>,
-    status_done: Option<oneshot::Receiver<()>>,
-    trouble: watch::Receiver<String>,
-}
-
-impl Recorders {
-    fn start(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> Self {
-        let (client, namespace) = (clients.plain.clone(), clients.namespace().to_owned());
-        let (health, trouble) = watch::channel(String::new());
-        let mut this = Self { sink: None, events: JoinSet::new(), status: None, status_done: None, trouble };
-        if check.records(Recorder::Events) {
-            let own = ObjectReference {
-                api_version: Some(format!("{OWN_GROUP}/{}", status::AUDIT_VERSION)),
-                kind: Some("Audit".to_owned()),
-                name: Some(check.audit_name.clone()),
-                namespace: Some(namespace.clone()),
-                ..ObjectReference::default()
-            };
-            let per_second = f64::from(check.events_per_second);
-            let settings =
-                events::Settings { client: client.clone(), per_second, own, metrics: metrics.clone(), health };
-            let (sink, recorder) = events::start(settings);
-            this.sink = Some(sink);
-            this.events.spawn(recorder);
-        }
-        if check.records(Recorder::Status) {
-            this.status =
-                Some(status::Settings { client, namespace, name: check.audit_name.clone(), metrics: metrics.clone() });
-        }
-        this
-    }
-
-    /// Takes the one sink for Events; its end lets the recorder end.
-    fn sink(&mut self) -> Option<events::EventSink> {
-        self.sink.take()
-    }
-
-    /// Returns the status recorder, to be spawned.
-    fn status(
-        &mut self,
-        overview: watch::Receiver<Option<Arc<crate::pipeline::Overview>>>,
-    ) -> impl Future<Output = ()> + use<> {
-        let (done, ended) = oneshot::channel();
-        self.status_done = Some(ended);
-        let (settings, trouble) = (self.status.take(), self.trouble.clone());
-        async move {
-            if let Some(settings) = settings {
-                status::run(settings, overview, trouble).await;
-            }
-            // Whoever waits for it may have given up.
-            let _unheard = done.send(());
-        }
-    }
-
-    /// Waits until everything is written, at most as long as `limit`.
-    async fn flush(mut self, limit: Option<Duration>) {
-        let all = async {
-            while self.events.join_next().await.is_some() {}
-            if let Some(done) = self.status_done.take() {
-                // An error says that it has ended already.
-                let _ended = done.await;
-            }
-        };
-        if timeout(limit.unwrap_or(Duration::MAX), all).await.is_err() {
-            warn!("Not everything could be recorded in time");
-        }
     }
 }
 

@@ -226,6 +226,12 @@ impl Gate {
         self.feeds.iter().filter(|(_, known)| known.joined).map(|(feed, _)| feed)
     }
 
+    /// Whether objects of a kind are there to be judged, or may be once a server answers.
+    pub fn expects(&self, group: &str, kind: &str) -> bool {
+        let unserved = self.discovered.iter().flat_map(|discovered| &discovered.unserved);
+        self.feeds.keys().any(|feed| feed.kind.is(group, kind)) || unserved.into_iter().any(|down| down.group == group)
+    }
+
     /// Feeds of which all is known, and all feeds.
     pub fn progress(&self) -> (usize, usize) {
         (self.feeds.values().filter(|known| known.state != State::Syncing).count(), self.feeds.len())

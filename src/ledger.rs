@@ -5,26 +5,63 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fmt,
     sync::Arc,
 };
 
 use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     object::ObjectKey,
     verdict::{Finding, Outcome, Severity, Verdict},
 };
 
-/// A finding and since when it stands.
+/// What a result is the same by, for as long as it stands and whoever records it: object (uid), policy, rule, outcome and
+/// message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id([u8; 16]);
+
+impl Id {
+    /// Returns the id of a finding about the object with this uid.
+    pub fn new(uid: &str, finding: &Finding) -> Self {
+        let mut hash = Sha256::new();
+        for part in [uid, &finding.policy, &finding.rule, finding.outcome.word(), &finding.message] {
+            // Lengths keep apart what would otherwise run together.
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash.finalize()[..16]);
+        Self(id)
+    }
+
+    /// Reads an id as it is written.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)?;
+        u128::from_str_radix(digits, 16).ok().map(|number| Self(number.to_be_bytes()))
+    }
+}
+
+/// Shows 32 hex digits.
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+/// A finding that stands, and since when; the outcome says whether it is a violation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Violation {
+    /// What it is known by.
+    pub id: Id,
     /// What was found.
     pub finding: Finding,
     /// When it was first seen.
     pub since: Timestamp,
 }
 
-/// What recorders are told: never empty.
+/// What recorders are told of an object of which something changed.
 #[derive(Debug, Clone)]
 pub struct Delta {
     /// The object.
@@ -37,6 +74,8 @@ pub struct Delta {
     pub resolved: Vec<Violation>,
     /// What the change itself violated: it happened, and nothing of it stands.
     pub moments: Vec<Violation>,
+    /// All results that stand now, errors and exceptions too; none if the object is gone.
+    pub results: Vec<Violation>,
 }
 
 /// Everything that is known of one judged object.
@@ -68,27 +107,41 @@ impl Ledger {
     /// before, as the two have no violation in common.
     pub fn record(&mut self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
         let Verdict { key, uid, results, passed, moments, .. } = verdict;
-        let mut before = self.take(&key).map(|standing| standing.results).unwrap_or_default();
-        let mut appeared = Vec::new();
-        let results: Vec<_> = results
-            .into_iter()
-            .map(|finding| {
-                let known = before.iter().position(|known| same(&known.finding, &finding));
-                let since = known.map_or(now, |index| before.swap_remove(index).since);
-                let violation = Violation { finding, since };
-                if known.is_none() && violation.finding.outcome.is_violation() {
-                    appeared.push(violation.clone());
-                }
-                violation
-            })
-            .collect();
-        self.passed += passed as usize;
-        for result in &results {
-            *self.counts.entry(count_key(&result.finding)).or_default() += 1;
+        let results = stand(&uid, results, now);
+        let moments = violations(&uid, moments, now);
+        self.settle(key, Standing { uid, results, passed }, moments)
+    }
+
+    /// Takes in what was recorded before of an object that is there, be it judged by now or not; returns what the
+    /// record does not say yet.
+    pub fn recall(&mut self, key: &ObjectKey, uid: &Arc<str>, recorded: Vec<Violation>) -> Option<Delta> {
+        let judged = self.take(key);
+        if judged.is_some() || !recorded.is_empty() {
+            self.put(key.clone(), Standing { uid: uid.clone(), results: recorded, passed: 0 });
         }
-        self.objects.insert(key.clone(), Standing { uid: uid.clone(), results, passed });
-        before.retain(|violation| violation.finding.outcome.is_violation());
-        delta(key, uid, appeared, before, violations(moments, now))
+        self.settle(key.clone(), judged?, Vec::new())
+    }
+
+    /// Puts what is found now in the place of what stood; what stood already stands since then.
+    fn settle(&mut self, key: ObjectKey, mut now: Standing, moments: Vec<Violation>) -> Option<Delta> {
+        let mut before = self.take(&key).map(|standing| standing.results).unwrap_or_default();
+        let (mut appeared, mut changed) = (Vec::new(), false);
+        for result in &mut now.results {
+            if let Some(index) = before.iter().position(|known| known.id == result.id) {
+                let known = before.swap_remove(index);
+                result.since = known.since;
+                changed |= known.finding != result.finding;
+            } else {
+                changed = true;
+                appeared.extend(result.finding.outcome.is_violation().then(|| result.clone()));
+            }
+        }
+        changed |= !before.is_empty();
+        before.retain(|known| known.finding.outcome.is_violation());
+        let (uid, silent) = (now.uid.clone(), !changed && moments.is_empty());
+        let results = if silent { Vec::new() } else { now.results.clone() };
+        self.put(key.clone(), now);
+        (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, moments, results })
     }
 
     /// Counts an object without results that will not be judged again.
@@ -99,14 +152,43 @@ impl Ledger {
 
     /// Returns what a verdict tells of a change whose object is not known any more.
     pub fn moments(verdict: Verdict, now: Timestamp) -> Option<Delta> {
-        delta(verdict.key, verdict.uid, Vec::new(), Vec::new(), violations(verdict.moments, now))
+        let moments = violations(&verdict.uid, verdict.moments, now);
+        (!moments.is_empty()).then(|| Delta {
+            object: verdict.key,
+            uid: verdict.uid,
+            appeared: Vec::new(),
+            resolved: Vec::new(),
+            moments,
+            results: Vec::new(),
+        })
     }
 
     /// Forgets an object that is gone; returns what that resolves.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
-        let Standing { uid, mut results, .. } = self.take(key)?;
-        results.retain(|violation| violation.finding.outcome.is_violation());
-        delta(key.clone(), uid, Vec::new(), results, Vec::new())
+        let Standing { uid, results, .. } = self.take(key)?;
+        Self::gone(key.clone(), uid, results)
+    }
+
+    /// Returns what is to be told of results whose object is gone.
+    pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>) -> Option<Delta> {
+        let silent = results.is_empty();
+        results.retain(|known| known.finding.outcome.is_violation());
+        (!silent).then(|| Delta {
+            object,
+            uid,
+            appeared: Vec::new(),
+            resolved: results,
+            moments: Vec::new(),
+            results: Vec::new(),
+        })
+    }
+
+    fn put(&mut self, key: ObjectKey, standing: Standing) {
+        self.passed += standing.passed as usize;
+        for result in &standing.results {
+            *self.counts.entry(count_key(&result.finding)).or_default() += 1;
+        }
+        self.objects.insert(key, standing);
     }
 
     fn take(&mut self, key: &ObjectKey) -> Option<Standing> {
@@ -156,26 +238,14 @@ fn count_key(finding: &Finding) -> (Arc<str>, Option<Severity>, Outcome) {
     (finding.policy.clone(), finding.severity, finding.outcome)
 }
 
-/// Whether two findings about one object are the same violation.
-fn same(a: &Finding, b: &Finding) -> bool {
-    a.outcome == b.outcome && a.policy == b.policy && a.rule == b.rule && a.message == b.message
+fn stand(uid: &str, findings: impl IntoIterator<Item = Finding>, since: Timestamp) -> Vec<Violation> {
+    let violation = |finding: Finding| Violation { id: Id::new(uid, &finding), finding, since };
+    findings.into_iter().map(violation).collect()
 }
 
 /// Errors are counted where they happen; nothing of the moment can stand.
-fn violations(moments: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
-    let violations = moments.into_iter().filter(|finding| finding.outcome.is_violation());
-    violations.map(|finding| Violation { finding, since: now }).collect()
-}
-
-fn delta(
-    object: ObjectKey,
-    uid: Arc<str>,
-    appeared: Vec<Violation>,
-    resolved: Vec<Violation>,
-    moments: Vec<Violation>,
-) -> Option<Delta> {
-    let silent = appeared.is_empty() && resolved.is_empty() && moments.is_empty();
-    (!silent).then_some(Delta { object, uid, appeared, resolved, moments })
+fn violations(uid: &str, moments: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
+    stand(uid, moments.into_iter().filter(|finding| finding.outcome.is_violation()), now)
 }
 
 #[cfg(test)]
@@ -243,13 +313,46 @@ mod tests {
     }
 
     #[test]
-    fn errors_stand_but_are_not_told() {
+    fn errors_stand_and_are_no_violations() {
         let mut ledger = Ledger::default();
         let mut failed = verdict(&[]);
         failed.results = vec![finding("boom", Outcome::Error)];
+        let delta = ledger.record(failed.clone(), Timestamp::UNIX_EPOCH).unwrap();
+        assert!(delta.appeared.is_empty() && delta.results.len() == 1, "reports want to know");
         assert!(ledger.record(failed, Timestamp::UNIX_EPOCH).is_none());
-        assert_eq!(ledger.objects().next().unwrap().1.results.len(), 1);
-        assert!(ledger.record(verdict(&[]), Timestamp::UNIX_EPOCH).is_none());
+        let delta = ledger.record(verdict(&[]), Timestamp::UNIX_EPOCH).unwrap();
+        assert!(delta.resolved.is_empty() && delta.results.is_empty());
+    }
+
+    #[test]
+    fn what_was_recorded_before_is_not_told_again() {
+        let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
+        let recorded = |messages: &[&str]| stand("u", verdict(messages).results, first);
+        let (key, uid) = (verdict(&[]).key, Arc::from("u"));
+        // Recalled, then judged.
+        let mut ledger = Ledger::default();
+        assert!(ledger.recall(&key, &uid, recorded(&["x", "y"])).is_none());
+        let delta = ledger.record(verdict(&["y", "z"]), now).unwrap();
+        assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
+        assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
+        // Judged, then recalled.
+        let mut ledger = Ledger::default();
+        ledger.record(verdict(&["y", "z"]), now);
+        let delta = ledger.recall(&key, &uid, recorded(&["x", "y"])).unwrap();
+        assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
+        assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
+        assert_eq!((ledger.passed(), ledger.counts().values().sum::<usize>()), (2, 2));
+        // Nothing is known of it on either side.
+        assert!(Ledger::default().recall(&key, &uid, Vec::new()).is_none());
+        assert_eq!(told(Ledger::gone(key, uid, recorded(&["x"]))), (vec![], texts(&["x"])));
+    }
+
+    #[test]
+    fn ids_are_read_as_they_are_written() {
+        let id = Id::new("u", &finding("x", Outcome::Fail));
+        assert_eq!(Id::parse(&id.to_string()), Some(id));
+        assert_ne!(id, Id::new("u", &finding("x", Outcome::Warn)));
+        assert!(Id::parse("+0000000000000000000000000000001").is_none() && Id::parse("").is_none());
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub mod policy;
 pub mod verdict;
 
 pub mod ledger;
+pub mod memory;
 pub mod record;
 
 pub mod admin;

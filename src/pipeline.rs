@@ -10,6 +10,7 @@ mod dependents;
 mod inventory;
 mod judging;
 mod overview;
+mod recording;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -31,12 +32,14 @@ use self::{
 use crate::{
     cache::{Cache, Effect, Feed},
     gate::{Coverage, Discovered, Gate, Unreadable},
-    ledger::{Delta, Ledger},
+    ledger::Ledger,
+    memory::Memory,
     metrics::Metrics,
     object::{Object, ObjectKey},
     output::{AuditResult, Summary},
     policy::{LoadError, PolicySet},
     queue::{Lane, Queue},
+    record::Record,
     verdict::Verdict,
 };
 
@@ -116,6 +119,14 @@ pub struct Overview {
 /// A new state of the policy directory.
 pub type Reload = Result<Arc<PolicySet>, LoadError>;
 
+/// A change of who records. Judging goes on in any case; deltas are told within a term only.
+pub enum Term {
+    /// This process records from now on: what was recorded before, and what takes the deltas.
+    Begin(Memory, Box<dyn Record>),
+    /// It does so no more.
+    End,
+}
+
 /// What goes into a pipeline.
 pub struct Inputs {
     /// From the sources.
@@ -124,16 +135,16 @@ pub struct Inputs {
     pub questions: mpsc::Receiver<oneshot::Sender<AuditResult>>,
     /// From the policy directory.
     pub reloads: mpsc::Receiver<Reload>,
+    /// From whoever decides who records.
+    pub terms: mpsc::Receiver<Term>,
     /// Ends the run.
     pub stop: CancellationToken,
 }
 
 /// What a pipeline tells while it runs.
 pub struct Outputs {
-    /// Takes each delta; says itself what it does when it cannot keep up.
-    pub record: Box<dyn FnMut(&Delta) + Send>,
-    /// Takes what people should know of refused policies.
-    pub tell: Box<dyn FnMut(&str) + Send>,
+    /// Takes each delta from the start; `None` until a term begins.
+    pub record: Option<Box<dyn Record>>,
     /// How far it is.
     pub progress: watch::Sender<Progress>,
     /// The overview, at most every [`OVERVIEW_EVERY`].
@@ -188,6 +199,8 @@ pub struct Pipeline {
     judges: JoinSet<Vec<(Verdict, Judged)>>,
     judges_at_most: usize,
     outputs: Outputs,
+    /// What was recorded of kinds that are not known yet.
+    memory: Memory,
     /// Something changed that the overview shows.
     dirty: bool,
 }
@@ -223,6 +236,7 @@ impl Pipeline {
             judges: JoinSet::new(),
             judges_at_most: std::thread::available_parallelism().map_or(2, usize::from),
             outputs,
+            memory: Memory::default(),
             dirty: true,
         }
     }
@@ -232,7 +246,7 @@ impl Pipeline {
         let mut changes = Vec::with_capacity(256);
         let mut tick = tokio::time::interval(OVERVIEW_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (mut reloads_open, mut changes_open) = (true, true);
+        let (mut reloads_open, mut changes_open, mut terms_open) = (true, true, true);
         self.tell_refused();
         loop {
             let wake = self.look_after_dependents(Instant::now());
@@ -265,6 +279,10 @@ impl Pipeline {
                 reload = inputs.reloads.recv(), if reloads_open => match reload {
                     Some(reload) => self.reload(reload),
                     None => reloads_open = false,
+                },
+                term = inputs.terms.recv(), if terms_open => match term {
+                    Some(term) => self.turn(term),
+                    None => terms_open = false,
                 },
                 () = until(wake), if wake.is_some() => {}
                 _ = tick.tick() => self.tick(),
@@ -302,8 +320,12 @@ impl Pipeline {
                     self.forget(&key, now);
                 }
                 self.outputs.metrics.remove_kind(&feed.kind.group, &feed.kind.plural);
+                self.recall_former_kinds();
             }
-            Change::Discovered(discovered) => self.gate.discovered(discovered),
+            Change::Discovered(discovered) => {
+                self.gate.discovered(discovered);
+                self.recall_former_kinds();
+            }
             Change::Listing(feed) => {
                 self.cache.listing(&feed);
                 self.gate.listing(&feed);
@@ -389,6 +411,7 @@ impl Pipeline {
         for feed in &feeds {
             self.admit(feed, now);
         }
+        self.recall_former_kinds();
         self.outputs.metrics.set_gate_open(true);
         self.dirty = true;
         self.tick();
@@ -399,6 +422,7 @@ impl Pipeline {
         if self.settings.initial == Initial::Pass {
             return;
         }
+        self.recall(feed);
         let keys: Vec<_> = self.cache.keys(feed).cloned().collect();
         self.others_follow_all(feed, &keys, now);
         if self.settings.initial == Initial::Skip && self.first_feeds.contains(feed) {
@@ -414,9 +438,8 @@ impl Pipeline {
         self.baseline.remove(key);
         self.before.remove(key);
         self.others_follow(key, now);
-        if let Some(delta) = self.ledger.forget(key) {
-            (self.outputs.record)(&delta);
-        }
+        let delta = self.ledger.forget(key);
+        self.tell(delta);
     }
 }
 

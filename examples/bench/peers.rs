@@ -154,7 +154,7 @@ fn scalar_text(value: &Value) -> String {
 fn contests(program: &Path, files: &Files) -> Result<Vec<Contest>> {
     let (conftest, gator) = (tool(Tool::Conftest)?, tool(Tool::Gator)?);
     let (denies, templates) = (policies("policies"), policies("templates"));
-    let contest = |work, program, call| Contest { work, program, call, usages: Vec::new() };
+    let against = |work, program, call| Contest { work, program, call, usages: Vec::new() };
     let kaudit = |policies: &Path, manifests: &Path| -> Box<dyn Fn() -> Command> {
         let (program, policies, manifests) = (program.to_owned(), policies.to_owned(), manifests.to_owned());
         Box::new(move || Kaudit::files(&program, &policies, &manifests))
@@ -176,12 +176,12 @@ fn contests(program: &Path, files: &Files) -> Result<Vec<Contest>> {
         })
     };
     Ok(vec![
-        contest("12 denies, YAML stream", "conftest test", conftest(&files.stream)),
-        contest("12 denies, YAML stream", "kaudit check -f", kaudit(&denies, &files.stream)),
-        contest("12 denies, JSON files", "conftest test", conftest(&files.singles)),
-        contest("12 denies, JSON files", "kaudit check -f", kaudit(&denies, &files.singles)),
-        contest("20 templates, YAML stream", "gator test", gator_test),
-        contest("20 templates, YAML stream", "kaudit check -f", kaudit(&templates, &files.stream)),
+        against("12 denies, YAML stream", "conftest test", conftest(&files.stream)),
+        against("12 denies, YAML stream", "kaudit check -f", kaudit(&denies, &files.stream)),
+        against("12 denies, JSON files", "conftest test", conftest(&files.singles)),
+        against("12 denies, JSON files", "kaudit check -f", kaudit(&denies, &files.singles)),
+        against("20 templates, YAML stream", "gator test", gator_test),
+        against("20 templates, YAML stream", "kaudit check -f", kaudit(&templates, &files.stream)),
     ])
 }
 

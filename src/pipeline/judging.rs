@@ -87,9 +87,7 @@ impl Pipeline {
         }
         let now = Timestamp::now();
         let delta = if stands { self.ledger.record(verdict, now) } else { Ledger::moments(verdict, now) };
-        if let Some(delta) = delta {
-            (self.outputs.record)(&delta);
-        }
+        self.tell(delta);
     }
 
     pub(super) fn reload(&mut self, reload: Reload) {

@@ -98,8 +98,8 @@ impl Pipeline {
         let refused: BTreeSet<_> =
             problems.iter().filter(|problem| problem.is_refusal()).map(|problem| &problem.file).collect();
         self.outputs.metrics.set_policies_refused(refused.len());
-        if !refused.is_empty() {
-            (self.outputs.tell)(&format!("Policies are refused, {then}: {}", policy::summed_up(problems)));
+        if let (false, Some(record)) = (refused.is_empty(), &mut self.outputs.record) {
+            record.policies_refused(&format!("Policies are refused, {then}: {}", policy::summed_up(problems)));
         }
     }
 

@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::object::{Kind, Received, Secrets};
+use crate::{
+    gate::State,
+    ledger::Delta,
+    memory::Remembered,
+    object::{Kind, Received, Secrets},
+};
 
 /// How long anything may take; machines are shared.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -114,9 +119,21 @@ struct Live {
     changes: mpsc::Sender<Change>,
     questions: mpsc::Sender<oneshot::Sender<AuditResult>>,
     reloads: mpsc::Sender<Reload>,
+    terms: mpsc::Sender<Term>,
     told: Arc<Mutex<Vec<Delta>>>,
     metrics: Arc<Metrics>,
     running: JoinHandle<AuditResult>,
+}
+
+/// Keeps what is told.
+struct Told(Arc<Mutex<Vec<Delta>>>);
+
+impl Record for Told {
+    fn record(&mut self, delta: &Delta) {
+        self.0.lock().unwrap().push(delta.clone());
+    }
+
+    fn policies_refused(&mut self, _: &str) {}
 }
 
 impl Live {
@@ -124,23 +141,24 @@ impl Live {
         let (changes, change_receiver) = mpsc::channel(1_024);
         let (questions, question_receiver) = mpsc::channel(1);
         let (reloads, reload_receiver) = mpsc::channel(1);
+        let (terms, term_receiver) = mpsc::channel(1);
         let (told, metrics) = (Arc::<Mutex<Vec<Delta>>>::default(), Arc::<Metrics>::default());
         let inputs = Inputs {
             changes: change_receiver,
             questions: question_receiver,
             reloads: reload_receiver,
+            terms: term_receiver,
             stop: CancellationToken::new(),
         };
         let sink = Arc::clone(&told);
         let outputs = Outputs {
-            record: Box::new(move |delta| sink.lock().unwrap().push(delta.clone())),
-            tell: Box::new(|_| {}),
+            record: Some(Box::new(Told(sink))),
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,
             metrics: Arc::clone(&metrics),
         };
         let running = tokio::spawn(Pipeline::new(policies, settings, outputs).run(inputs, false));
-        Self { changes, questions, reloads, told, metrics, running }
+        Self { changes, questions, reloads, terms, told, metrics, running }
     }
 
     async fn send(&self, change: Change) {
@@ -466,4 +484,92 @@ fn random_object(random: &mut fastrand::Rng, version: u64) -> Object {
             object("Pod", &namespace, &name, version, &json!({"metadata": {"labels": labels}, "status": status}))
         }
     }
+}
+
+/// What a report would keep of a standing result.
+fn remembered(delta: &Delta) -> Remembered {
+    Remembered {
+        api_version: delta.object.kind.api_version(),
+        kind: delta.object.kind.kind.clone(),
+        namespace: delta.object.namespace.clone(),
+        name: delta.object.name.clone(),
+        uid: delta.uid.clone(),
+        results: delta.results.clone(),
+    }
+}
+
+/// Returns what was told, each `+ name: message` or `- name: message`, sorted.
+fn told(live: &Live) -> Vec<String> {
+    let deltas = std::mem::take(&mut *live.told.lock().unwrap());
+    let text = |sign: &str, delta: &Delta, violation: &crate::ledger::Violation| {
+        format!("{sign} {}: {}", delta.object.name, violation.finding.message)
+    };
+    let mut texts: Vec<String> = deltas
+        .iter()
+        .flat_map(|delta| {
+            let appeared = delta.appeared.iter().map(|violation| text("+", delta, violation));
+            appeared.chain(delta.resolved.iter().map(|violation| text("-", delta, violation)))
+        })
+        .collect();
+    texts.sort();
+    texts
+}
+
+#[tokio::test]
+async fn a_term_begins_where_the_last_one_ended() {
+    let policies = load(&[("hosts.rego", UNIQUE_HOST)]);
+    let first = Live::start(Arc::clone(&policies), SETTINGS);
+    first.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x"), ingress("n", "c", 1, "x")]).await;
+    let all = |name: &str, others: [&str; 2]| others.map(|other| format!("{name}: host x is also that of {other}"));
+    let begun = Instant::now();
+    while first.told.lock().unwrap().len() < 3 {
+        assert!(begun.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let memory = || {
+        let mut memory = Memory::default();
+        first.told.lock().unwrap().iter().for_each(|delta| memory.add(remembered(delta)));
+        // Of kinds that are not served any more, and of one that cannot be read.
+        for kind in ["Gone", "Unread"] {
+            let mut other = remembered(&first.told.lock().unwrap()[0]);
+            (other.kind, other.api_version, other.name) = (kind.into(), "example.com/v1".into(), kind.into());
+            memory.add(other);
+        }
+        memory
+    };
+    let unread = Feed { kind: Kind::sample("example.com", "unreads", "Unread"), namespace: None };
+    // Another replica: it has seen that `c` has gone, and tells nothing until its term.
+    let second = Live::start(Arc::clone(&policies), SETTINGS);
+    second.send(Change::Appeared(unread.clone())).await;
+    second.send(Change::Unreadable(unread, Unreadable { state: State::Forbidden, message: "no".into() })).await;
+    second.terms.send(Term::End).await.unwrap();
+    second.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x")]).await;
+    second.until(&["b: host x is also that of n/a", "a: host x is also that of m/b"]).await;
+    assert_eq!(told(&second), [""; 0]);
+    second.terms.send(Term::Begin(memory(), Box::new(Told(Arc::clone(&second.told))))).await.unwrap();
+    second.result().await;
+    let gone_kind = |message: &str| format!("- Gone: {}", message.split_once(": ").unwrap().1);
+    let mut wanted: Vec<String> = all("c", ["m/b", "n/a"]).iter().map(|text| format!("- {text}")).collect();
+    wanted.push("- a: host x is also that of n/c".to_owned());
+    wanted.push("- b: host x is also that of n/c".to_owned());
+    let former = remembered(&first.told.lock().unwrap()[0]);
+    wanted.extend(former.results.iter().map(|result| gone_kind(&format!("x: {}", result.finding.message))));
+    wanted.sort();
+    let begun = Instant::now();
+    let mut all_told = Vec::new();
+    while all_told.len() < wanted.len() {
+        assert!(begun.elapsed() < PATIENCE, "{all_told:#?}");
+        all_told.extend(told(&second));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    all_told.sort();
+    assert_eq!(all_told, wanted);
+    // A third, that begins its term before it knows anything, has nothing to add.
+    let third = Live::start(policies, SETTINGS);
+    third.terms.send(Term::Begin(memory(), Box::new(Told(Arc::clone(&third.told))))).await.unwrap();
+    third.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x"), ingress("n", "c", 1, "x")]).await;
+    third.until_evaluated(3).await;
+    let sink = Arc::clone(&third.told);
+    assert_eq!(third.end().await.results.len(), 6);
+    assert!(sink.lock().unwrap().iter().all(|delta| delta.appeared.is_empty()));
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use regorus::unstable::{Expr, Module, Ref};
 
 use super::{
-    Limits, adapt,
+    Limits,
+    adapt::{self, Place},
     builtins::{self, Arity},
     data::Data,
     files::File,
@@ -21,6 +22,8 @@ use super::{
 pub(crate) struct Checked<'a> {
     pub(crate) files: &'a [&'a File],
     pub(crate) modules: &'a [Ref<Module>],
+    /// What each module imports of `data`.
+    pub(crate) imports: &'a [&'a [(Path, Place)]],
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
     pub(crate) data: &'a Data,

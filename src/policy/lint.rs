@@ -3,16 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use regorus::unstable::Module;
+use regorus::unstable::{Module, Ref};
 
 use super::{
     Matches, Policy,
-    check::{Checked, path_text},
+    adapt::Place,
+    check::Checked,
     entries::{judges, outcome},
     files::File,
     lost,
     problem::Problem,
-    references::{Node, Path, constant_path, package},
+    references::{Node, Path, package},
 };
 
 /// What rules that judge are called.
@@ -148,40 +149,23 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
 fn is_used(checked: &Checked<'_>, path: &Path, counts: impl Fn(&Node) -> bool) -> bool {
     let meets = |used: &[String]| used.starts_with(path) || path.starts_with(used);
     let by_rule = checked.nodes.iter().any(|node| counts(node) && node.uses.iter().any(|used| meets(used)));
-    let elsewhere = |module: &&_| !path.starts_with(&package(module));
-    by_rule
-        || checked
-            .modules
-            .iter()
-            .map(AsRef::as_ref)
-            .filter(elsewhere)
-            .any(|module| imported(module).any(|(path, _)| meets(&path)))
-}
-
-/// Returns what a module imports of `data`, and where.
-fn imported(module: &Module) -> impl Iterator<Item = (Path, (u32, u32))> {
-    module.imports.iter().filter_map(|import| {
-        let path = constant_path(&import.refr).0;
-        let (first, rest) = path.split_first()?;
-        (first == "data" && !rest.is_empty()).then(|| (rest.to_vec(), (import.span.line, import.span.col)))
-    })
+    let by_import = |(module, imports): (&Ref<Module>, &&[(Path, Place)])| {
+        !path.starts_with(&package(module)) && imports.iter().any(|(imported, _)| meets(imported))
+    };
+    by_rule || checked.modules.iter().zip(checked.imports).any(by_import)
 }
 
 /// Imports that stand for nothing: undefined wherever they are used, which OPA takes without a word too.
 fn imports(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
-    for (file, module) in checked.files.iter().zip(checked.modules) {
-        for import in &module.imports {
-            let path = constant_path(&import.refr).0;
-            let Some(("data", below)) = path.split_first().map(|(first, below)| (first.as_str(), below)) else {
-                continue;
-            };
-            let given = !checked.graph.covered(below).is_empty() || checked.data.has(below);
-            let package = checked.modules.iter().any(|module| self::package(module).starts_with(below));
-            if below.is_empty() || given || package || lost::is_from_cluster(below) {
+    for (file, imports) in checked.files.iter().zip(checked.imports) {
+        for (path, at) in *imports {
+            let given = !checked.graph.covered(path).is_empty() || checked.data.has(path);
+            let package = checked.modules.iter().any(|module| self::package(module).starts_with(path));
+            if given || package || lost::is_from_cluster(path) {
                 continue;
             }
-            let message = format!("{} is imported, and no file gives it", path_text(&import.refr));
-            let problem = Problem::warning(&file.shown, message).at(&file.text, import.span.line, import.span.col);
+            let message = format!("data.{} is imported, and no file gives it", path.join("."));
+            let problem = Problem::warning(&file.shown, message).at(&file.text, at.line, at.column);
             problems.push(problem.help("it is undefined wherever it is used; add its file to the policy paths"));
         }
     }

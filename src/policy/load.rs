@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     Dialect, Limits, Policy, PolicySet,
-    adapt::{self, Adapted, Unreadable},
+    adapt::{self, Adapted, Place, Unreadable},
     builtins,
     check::Checked,
     data::Data,
@@ -98,7 +98,8 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     let constraints = Arc::new(Index::new(&units));
     let reads = Arc::new(reads::Index::new(&units));
     let digest = digest(&files);
-    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints, reads })
+    let files = files.into_iter().map(|file| file.shown).collect();
+    Ok(PolicySet { digest, files, policies, problems, limits: *limits, unjudged, settings, units, constraints, reads })
 }
 
 /// Takes out the packages that are the source of a template: they only judge from inside of one.
@@ -170,7 +171,7 @@ pub(crate) fn unit(
         }
         let sources: Vec<&File> = files.iter().map(|(file, _)| *file).collect();
         let nodes = references::read(&modules, &lost);
-        let (policies, groups, mut found) = read(&sources, &modules, &nodes, data, &lost, limits, purpose);
+        let (policies, groups, mut found) = read(&files, &modules, &nodes, data, &lost, limits, purpose);
         // Warnings are about the files as they were written, not about what is left of them.
         found.retain(|problem| first || problem.is_refusal());
         first = false;
@@ -210,7 +211,7 @@ fn engine(data: &Data, limits: &Limits, texts: &[&str]) -> anyhow::Result<Engine
 
 /// Reads and checks modules that all parse.
 fn read(
-    files: &[&File],
+    files: &[(&File, &Result<Adapted, Unreadable>)],
     modules: &[Ref<Module>],
     nodes: &[Node],
     data: &Data,
@@ -219,6 +220,9 @@ fn read(
     purpose: Purpose,
 ) -> (Vec<Policy>, Vec<super::unit::Group>, Vec<Problem>) {
     let mut problems = Vec::new();
+    let imports: Vec<&[(references::Path, Place)]> =
+        files.iter().map(|(_, adapted)| adapted.as_ref().map_or(&[][..], |adapted| &adapted.imports)).collect();
+    let files: &[&File] = &files.iter().map(|(file, _)| *file).collect::<Vec<_>>();
     let annotations: Vec<Annotations> = files
         .iter()
         .zip(modules)
@@ -235,7 +239,8 @@ fn read(
         let is_test = |node: &&Node| node.is_test(package(&modules[node.module]).len());
         entries.extend(nodes.iter().filter(is_test).map(|node| node.path.clone()));
     }
-    let checked = Checked { files, modules, nodes, graph: &graph, data, lost, entries: &entries, purpose, limits };
+    let (graph, entries, imports) = (&graph, &entries, imports.as_slice());
+    let checked = Checked { files, modules, imports, nodes, graph, data, lost, entries, purpose, limits };
     problems.extend(checked.problems());
     match purpose {
         Purpose::Directory => problems.extend(lint::warnings(&checked)),
@@ -244,7 +249,7 @@ fn read(
     }
     let (mut policies, mut groups) = read.policies();
     if !problems.iter().any(Problem::is_refusal) {
-        reads::find(&reads::Rules::new(modules, &graph), &mut policies, &mut groups);
+        reads::find(&reads::Rules::new(modules, graph), &mut policies, &mut groups);
     }
     (policies, groups, problems)
 }

@@ -97,6 +97,7 @@ fn load(question: &Question, query: &str, limits: &Limits) -> Result<Engine, Una
     let checked = Checked {
         files: &files,
         modules,
+        imports: &[],
         nodes: &nodes,
         graph: &graph,
         data,

@@ -3,11 +3,23 @@
 //! Recorders take deltas and overviews from the pipeline, at their own pace and within bounds: a slow or refusing API
 //! server costs records, which are counted, never judging.
 
+use crate::ledger::Delta;
+
 pub mod events;
+pub mod recorders;
 pub mod status;
 
 /// kaudit's name as an Event's reporting controller and as the field manager of its writes.
 pub const CONTROLLER: &str = "kaudit";
+
+/// Takes what is to be recorded. Never blocks: says itself what it does when it cannot keep up.
+pub trait Record: Send {
+    /// Takes what changed of an object.
+    fn record(&mut self, delta: &Delta);
+
+    /// Takes a note that policies are refused.
+    fn policies_refused(&mut self, note: &str);
+}
 
 /// What recorders have to say about themselves; empty while all is well. Shown as the condition `Recording`.
 pub type Health = tokio::sync::watch::Sender<String>;

@@ -2,7 +2,7 @@
 //!
 //! What judging gives is tested where it is rendered; here is what only a process has: its environment and its code.
 
-#![allow(clippy::unwrap_used, reason = "a test says what failed")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
 use std::{fs, path::Path, process::Command};
 

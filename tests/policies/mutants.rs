@@ -127,5 +127,5 @@ fn opa_finds_the_same_in_objects_altered_at_random() {
         .collect();
     let shown = different.iter().take(5).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(different.is_empty(), "{} of {count} differ, KAUDIT_TEST_SEED={seed}\n{shown}", different.len());
-    assert!(opa.len() > count / 2, "only {} of {count} violate anything", opa.len());
+    assert!(opa.len() > count / 3, "only {} of {count} violate anything", opa.len());
 }

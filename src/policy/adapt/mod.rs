@@ -27,7 +27,7 @@ pub(crate) use self::{
 };
 use self::{
     scopes::Fresh,
-    syntax::{Module, Name},
+    syntax::{Import, Module, Name},
 };
 use super::{
     Version,
@@ -39,6 +39,8 @@ use super::{
 pub(crate) struct Adapted {
     pub(crate) text: String,
     pub(crate) version: Version,
+    /// What it imports of `data`, which the text says no more, and where.
+    pub(crate) imports: Vec<(Vec<String>, Place)>,
 }
 
 /// What the modules of a unit define, over all files.
@@ -134,6 +136,7 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     let none = Package::default();
     let package = outline.packages.get(&module.package.path().unwrap_or_default()).unwrap_or(&none);
     let fresh = &mut Fresh::new(&mut module, package);
+    let imports = module.imports.iter().filter_map(of_data).collect();
     scopes::resolve(&mut module, package, fresh);
     statements::templates(&mut module, fresh);
     negation::rewrite(&mut module, package, fresh);
@@ -149,5 +152,13 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     heads::terms(&mut module, fresh);
     heads::empty_documents(&mut module, fresh);
     tolerant::functions(&mut module, package);
-    Adapted { text: print::module(&module), version: module.version }
+    Adapted { text: print::module(&module), version: module.version, imports }
+}
+
+/// Returns the path below `data` that an import names, and where.
+fn of_data(import: &Import) -> Option<(Vec<String>, Place)> {
+    let path = import.path.path()?;
+    let (first, below) = path.split_first()?;
+    let names = below.iter().map(ToString::to_string).collect();
+    (&**first == "data" && !below.is_empty()).then_some((names, import.at))
 }

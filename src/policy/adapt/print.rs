@@ -123,14 +123,17 @@ impl Printer {
             self.expr(value);
         }
         let Some(body) = &branch.body else { return };
-        self.apart(if branch.conditional { " if {" } else { " {" });
+        // Brackets take as little room as they can, so that a body on the line of its head keeps its column.
+        self.raw(if branch.conditional { " if{" } else { "{" });
         self.body(body);
         self.raw(" }");
     }
 
     fn body(&mut self, body: &Body) {
         for (index, statement) in body.iter().enumerate() {
-            self.raw(if index == 0 { " " } else { "; " });
+            if index > 0 {
+                self.raw("; ");
+            }
             self.statement(statement);
         }
     }
@@ -303,7 +306,7 @@ impl Printer {
             self.raw(": ");
         }
         self.operand(&comprehension.term, Tight::Term);
-        self.raw(" |");
+        self.raw(" | ");
         self.body(&comprehension.body);
         self.raw(close);
     }

@@ -162,7 +162,7 @@ pub(super) const KINDS: &[Case] = &[
     Case("deny if { not input.kind == \"Pod\"; input.kind in {\"Pod\", \"Job\"} }", "kind", "Job"),
     // Not if what it is asked for may be missing.
     Case("deny if not f(input.a)\nf(_) := true", "a?", "*"),
-    Case("deny if { not f(input.kind); input.a }\nf(_) := true", "", ""),
+    Case("deny if { not f(input.kind); input.a }\nf(_) := true", "a? kind", "*"),
     // No such thing is evident.
     Case("deny if { startswith(input.kind, \"Po\"); input.a == 1 }", "a kind", "*"),
     Case("deny if { k := input[\"kind\"]; lower(k) == \"pod\" }", "kind", "*"),

@@ -80,7 +80,7 @@ mod tests {
             ("violations: 0", [true, false, false]),
             ("violations: 1", [false, true, false]),
             ("message: b", [false, false, true]),
-            ("violations: 1\nmessage: ^.$", [false, true, false]),
+            ("violations: 1\nmessage: ^.$", [false, true, true]),
             ("violations: no\nmessage: z", [true, true, true]),
         ] {
             let assertion = read(yaml).unwrap();

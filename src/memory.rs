@@ -1,0 +1,81 @@
+//! What was recorded before: by an earlier run, or by the replica that led before.
+//!
+//! Recorders read it out of the cluster, the pipeline takes it in kind by kind as the kinds become known. What nobody takes
+//! is of kinds that cannot be read: it stays as it was recorded.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    cache::Feed,
+    ledger::Violation,
+    object::{Kind, ObjectKey},
+};
+
+/// Recorded results by object.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// By group and kind, whose version and plural may be others by now.
+    kinds: BTreeMap<(String, String), Vec<Remembered>>,
+}
+
+/// What was recorded of one object.
+#[derive(Debug, Clone)]
+pub struct Remembered {
+    /// `group/version`, or `version` for the core group.
+    pub api_version: String,
+    /// Kind, such as `Deployment`.
+    pub kind: String,
+    /// Namespace; `None` for cluster-scoped objects.
+    pub namespace: Option<Arc<str>>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Uid.
+    pub uid: Arc<str>,
+    /// Its results, with the time of first sight.
+    pub results: Vec<Violation>,
+}
+
+impl Remembered {
+    fn group(&self) -> &str {
+        self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// Returns the key of the object, as one of `kind`.
+    pub fn key(&self, kind: &Arc<Kind>) -> ObjectKey {
+        ObjectKey { kind: Arc::clone(kind), namespace: self.namespace.clone(), name: Arc::clone(&self.name), copy: 0 }
+    }
+
+    /// Returns its kind as far as a record tells it, for kinds that are not served any more.
+    pub fn former_kind(&self) -> Arc<Kind> {
+        Arc::new(Kind {
+            group: self.group().to_owned(),
+            version: self.api_version.rsplit('/').next().unwrap_or_default().to_owned(),
+            plural: String::new(),
+            kind: self.kind.clone(),
+            singular: String::new(),
+            short_names: Vec::new(),
+            namespaced: self.namespace.is_some(),
+        })
+    }
+}
+
+impl Memory {
+    /// Adds what was recorded of an object.
+    pub fn add(&mut self, object: Remembered) {
+        self.kinds.entry((object.group().to_owned(), object.kind.clone())).or_default().push(object);
+    }
+
+    /// Takes out what is remembered of a feed's objects.
+    pub fn take(&mut self, feed: &Feed) -> Vec<Remembered> {
+        let Some(objects) = self.kinds.get_mut(&(feed.kind.group.clone(), feed.kind.kind.clone())) else {
+            return Vec::new();
+        };
+        objects.extract_if(.., |object| feed.namespace.is_none() || object.namespace == feed.namespace).collect()
+    }
+
+    /// Takes out what is remembered of kinds that are not, by group and kind, to be kept.
+    pub fn take_unless(&mut self, kept: impl Fn(&str, &str) -> bool) -> Vec<Remembered> {
+        let gone = self.kinds.extract_if(.., |(group, kind), _| !kept(group, kind));
+        gone.flat_map(|(_, objects)| objects).collect()
+    }
+}

@@ -1,0 +1,77 @@
+//! Terms of recording: when deltas are told, and what was recorded before is settled with what is known.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Pipeline, Term};
+use crate::{
+    cache::Feed,
+    ledger::{Delta, Ledger},
+    memory::{Memory, Remembered},
+    object::ObjectKey,
+};
+
+impl Pipeline {
+    pub(super) fn tell(&mut self, delta: Option<Delta>) {
+        if let (Some(delta), Some(record)) = (delta, &mut self.outputs.record) {
+            record.record(&delta);
+        }
+    }
+
+    pub(super) fn turn(&mut self, term: Term) {
+        let (memory, record) = match term {
+            Term::Begin(memory, record) => (memory, Some(record)),
+            Term::End => (Memory::default(), None),
+        };
+        (self.memory, self.outputs.record) = (memory, record);
+        if self.outputs.record.is_none() {
+            return;
+        }
+        self.tell_refused();
+        if !self.gate.is_open() {
+            return;
+        }
+        let feeds: Vec<Feed> = self.gate.joined().cloned().collect();
+        let judged = self.ledger.objects().filter(|(_, standing)| !standing.results.is_empty());
+        let mut unrecorded: BTreeMap<ObjectKey, Arc<str>> =
+            judged.map(|(key, standing)| (key.clone(), Arc::clone(&standing.uid))).collect();
+        for feed in &feeds {
+            for key in self.recall(feed) {
+                unrecorded.remove(&key);
+            }
+        }
+        for (key, uid) in unrecorded {
+            let delta = self.ledger.recall(&key, &uid, Vec::new());
+            self.tell(delta);
+        }
+        self.recall_former_kinds();
+    }
+
+    /// Settles what was recorded of a feed's objects with what is known of them; returns which those were.
+    pub(super) fn recall(&mut self, feed: &Feed) -> Vec<ObjectKey> {
+        let mut keys = Vec::new();
+        for remembered in self.memory.take(feed) {
+            let key = remembered.key(&feed.kind);
+            let Remembered { uid, results, .. } = remembered;
+            keys.push(key.clone());
+            let delta = if self.cache.uid(&key) == Some(&uid) {
+                self.ledger.recall(&key, &uid, results)
+            } else {
+                Ledger::gone(key, uid, results)
+            };
+            self.tell(delta);
+        }
+        keys
+    }
+
+    /// Tells that what was recorded of kinds which are judged no more is over. Kinds of a server that does not answer may
+    /// come back.
+    pub(super) fn recall_former_kinds(&mut self) {
+        if !self.gate.is_open() {
+            return;
+        }
+        for remembered in self.memory.take_unless(|group, kind| self.gate.expects(group, kind)) {
+            let key = remembered.key(&remembered.former_kind());
+            self.tell(Ledger::gone(key, remembered.uid, remembered.results));
+        }
+    }
+}
