@@ -14,6 +14,8 @@ pub(super) const TABLE: &[Builtin] = &[
     ("gt", 2, |arguments| compare(arguments, Ordering::is_gt)),
     ("gte", 2, |arguments| compare(arguments, Ordering::is_ge)),
     ("lt", 2, |arguments| compare(arguments, Ordering::is_lt)),
+    // What the adapter writes for `x * y`, where a policy may have a `mul` of its own.
+    ("internal.mul", 2, |arguments| arithmetic(arguments, '*')),
     ("lte", 2, |arguments| compare(arguments, Ordering::is_le)),
     ("minus", 2, minus),
     ("mul", 2, |arguments| arithmetic(arguments, '*')),
@@ -41,7 +43,7 @@ fn minus(arguments: &[Value]) -> Answer {
     }
 }
 
-fn arithmetic(arguments: &[Value], operator: char) -> Answer {
+pub(super) fn arithmetic(arguments: &[Value], operator: char) -> Answer {
     let Value::Number(left) = &arguments[0] else { return wrong_type(1, "number", &arguments[0]) };
     let Value::Number(right) = &arguments[1] else { return wrong_type(2, "number", &arguments[1]) };
     let result = match operator {
