@@ -209,6 +209,6 @@ fn items(value: &Value) -> Option<Vec<&Value>> {
 
 /// Returns a value, if all that it holds can be gone through.
 pub(crate) fn bounded(value: Value) -> Result<Value> {
-    budget::check_whole("walk, print", &value).map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    budget::check_whole("walk or print", &value).map_err(|fault| anyhow::anyhow!("{fault}"))?;
     Ok(value)
 }

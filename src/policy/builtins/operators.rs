@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use regorus::Value;
 
-use super::{Answer, Builtin, failed, wrong_type};
+use super::{Answer, Builtin, budget, failed, wrong_type};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("and", 2, |arguments| sets(arguments, true)),
@@ -15,7 +15,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("gte", 2, |arguments| compare(arguments, Ordering::is_ge)),
     ("lt", 2, |arguments| compare(arguments, Ordering::is_lt)),
     // What the adapter writes for `x * y`, where a policy may have a `mul` of its own.
-    ("internal.mul", 2, |arguments| arithmetic(arguments, '*')),
+    ("internal.mul", 2, times),
     ("lte", 2, |arguments| compare(arguments, Ordering::is_le)),
     ("minus", 2, minus),
     ("mul", 2, |arguments| arithmetic(arguments, '*')),
@@ -24,6 +24,12 @@ pub(super) const TABLE: &[Builtin] = &[
     ("plus", 2, |arguments| arithmetic(arguments, '+')),
     ("rem", 2, |arguments| arithmetic(arguments, '%')),
 ];
+
+fn times(arguments: &[Value]) -> Answer {
+    let product = arithmetic(arguments, '*')?;
+    budget::charge("*", &product)?;
+    Ok(product)
+}
 
 fn compare(arguments: &[Value], holds: fn(Ordering) -> bool) -> Answer {
     Ok(Value::from(holds(arguments[0].cmp(&arguments[1]))))
