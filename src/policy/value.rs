@@ -41,17 +41,37 @@ pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Er
 
 /// Whether a value, written out, takes about `most` bytes at most. What it holds several times counts several times: a few
 /// rules that double a value make one that no memory can hold once it is written.
+///
+/// What is nested deeper than [`DEEPEST`] levels fits nowhere: it is written by recursion.
 pub(crate) fn fits(value: &Value, most: usize) -> bool {
     let mut left = most;
-    let mut open = vec![value];
-    while let Some(value) = open.pop() {
+    visit(value, |value, depth| {
         let text = if let Value::String(text) = value { text.len() } else { 0 };
-        let Some(rest) = left.checked_sub(text + 8) else { return false };
-        left = rest;
+        // Paths and indents are as long as the value is deep.
+        let rest = left.checked_sub(text + 8 + depth).filter(|_| depth <= DEEPEST);
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    })
+}
+
+/// The deepest value that is gone through by recursion.
+const DEEPEST: usize = 1_000;
+
+/// Shows each value in a value with its depth, however often it is there, as long as that returns true; returns whether
+/// it saw all.
+pub(crate) fn visit(value: &Value, mut look: impl FnMut(&Value, usize) -> bool) -> bool {
+    let mut open = vec![(value, 0)];
+    while let Some((value, depth)) = open.pop() {
+        if !look(value, depth) {
+            return false;
+        }
+        let below = depth + 1;
         match value {
-            Value::Array(items) => open.extend(items.iter()),
-            Value::Set(items) => open.extend(items.iter()),
-            Value::Object(fields) => open.extend(fields.iter_sorted().flat_map(|(key, value)| [key, value])),
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, below))),
+            Value::Set(items) => open.extend(items.iter().map(|item| (item, below))),
+            Value::Object(fields) => {
+                open.extend(fields.iter_sorted().flat_map(|(key, value)| [(key, below), (value, below)]));
+            }
             _ => {}
         }
     }
