@@ -11,7 +11,7 @@ use std::{
 const MOST_MEMORY: u64 = 400 * 1024;
 
 /// Far more than the time limit of all evaluations of one object.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// Waits for a process; returns the most memory that it was seen to have, in KiB.
 fn peak(child: &mut Child) -> u64 {
