@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     object::ObjectKey,
+    queue::Lane,
     verdict::{Finding, Outcome, Severity, Verdict},
 };
 
@@ -76,6 +77,8 @@ pub struct Delta {
     pub moments: Vec<Violation>,
     /// All results that stand now, errors and exceptions too; none if the object is gone.
     pub results: Vec<Violation>,
+    /// Whether somebody just now changed the object, or it is one of many that are told of at once.
+    pub lane: Lane,
 }
 
 /// Everything that is known of one judged object.
@@ -119,7 +122,8 @@ impl Ledger {
         if judged.is_some() || !recorded.is_empty() {
             self.put(key.clone(), Standing { uid: uid.clone(), results: recorded, passed: 0 });
         }
-        self.settle(key.clone(), judged?, Vec::new())
+        let delta = self.settle(key.clone(), judged?, Vec::new())?;
+        Some(Delta { lane: Lane::Snapshot, ..delta })
     }
 
     /// Puts what is found now in the place of what stood; what stood already stands since then.
@@ -141,7 +145,15 @@ impl Ledger {
         let (uid, silent) = (now.uid.clone(), !changed && moments.is_empty());
         let results = if silent { Vec::new() } else { now.results.clone() };
         self.put(key.clone(), now);
-        (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, moments, results })
+        (!silent).then_some(Delta {
+            object: key,
+            uid,
+            appeared,
+            resolved: before,
+            moments,
+            results,
+            lane: Lane::Change,
+        })
     }
 
     /// Counts an object without results that will not be judged again.
@@ -160,16 +172,18 @@ impl Ledger {
             resolved: Vec::new(),
             moments,
             results: Vec::new(),
+            lane: Lane::Change,
         })
     }
 
     /// Forgets an object that is gone; returns what that resolves.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
         let Standing { uid, results, .. } = self.take(key)?;
-        Self::gone(key.clone(), uid, results)
+        let delta = Self::gone(key.clone(), uid, results)?;
+        Some(Delta { lane: Lane::Change, ..delta })
     }
 
-    /// Returns what is to be told of results whose object is gone.
+    /// Returns what is to be told of recorded results whose object is gone.
     pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>) -> Option<Delta> {
         let silent = results.is_empty();
         results.retain(|known| known.finding.outcome.is_violation());
@@ -180,6 +194,7 @@ impl Ledger {
             resolved: results,
             moments: Vec::new(),
             results: Vec::new(),
+            lane: Lane::Snapshot,
         })
     }
 

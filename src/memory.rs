@@ -3,7 +3,10 @@
 //! Recorders read it out of the cluster, the pipeline takes it in kind by kind as the kinds become known. What nobody takes
 //! is of kinds that cannot be read: it stays as it was recorded.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use crate::{
     cache::Feed,
@@ -63,6 +66,28 @@ impl Memory {
     /// Adds what was recorded of an object.
     pub fn add(&mut self, object: Remembered) {
         self.kinds.entry((object.group().to_owned(), object.kind.clone())).or_default().push(object);
+    }
+
+    /// All objects of which something was recorded, in no order.
+    pub fn objects(&self) -> impl Iterator<Item = &Remembered> {
+        self.kinds.values().flatten()
+    }
+
+    /// Adds what another record says and this one does not.
+    pub fn join(&mut self, other: Self) {
+        for (kind, others) in other.kinds {
+            let own = self.kinds.entry(kind).or_default();
+            let places: HashMap<_, _> = own.iter().enumerate().map(|(place, one)| (one.uid.clone(), place)).collect();
+            for mut object in others {
+                match places.get(&object.uid).and_then(|place| own.get_mut(*place)) {
+                    Some(known) => {
+                        object.results.retain(|result| known.results.iter().all(|other| other.id != result.id));
+                        known.results.append(&mut object.results);
+                    }
+                    None => own.push(object),
+                }
+            }
+        }
     }
 
     /// Takes out what is remembered of a feed's objects.

@@ -93,6 +93,9 @@ pub struct Metrics {
     event_latency: Histogram,
     recorder_writes: Family<RecorderLabels, Counter>,
     recorder_drops: Family<DropLabels, Counter>,
+    recorder_retries: Family<RecorderLabels, Counter>,
+    events_pending: Gauge,
+    events_superseded: Counter,
     watch_restarts: Family<RestartLabels, Counter>,
     /// The reasons that were met, so that the series of a kind can be found again.
     restart_reasons: Mutex<BTreeSet<&'static str>>,
@@ -126,6 +129,9 @@ impl Metrics {
             event_latency: Histogram::new(LATENCY_BUCKETS),
             recorder_writes: Family::default(),
             recorder_drops: Family::default(),
+            recorder_retries: Family::default(),
+            events_pending: Gauge::default(),
+            events_superseded: Counter::default(),
             watch_restarts: Family::default(),
             restart_reasons: Mutex::default(),
             policy_reloads: Family::default(),
@@ -157,6 +163,11 @@ impl Metrics {
             self.policies_refused.clone(),
         );
         registry.register("queue_length", "Objects that wait to be judged", self.queue_length.clone());
+        registry.register(
+            "events_pending",
+            "Events that are held back until they may be written",
+            self.events_pending.clone(),
+        );
     }
 
     fn register_counts_and_times(&mut self) {
@@ -183,6 +194,16 @@ impl Metrics {
         );
         registry.register("recorder_writes", "Writes into the cluster", self.recorder_writes.clone());
         registry.register("recorder_drops", "What was not written, by reason", self.recorder_drops.clone());
+        registry.register(
+            "recorder_retries",
+            "Writes into the cluster that failed and are tried again",
+            self.recorder_retries.clone(),
+        );
+        registry.register(
+            "events_superseded",
+            "Events not written because the violation was over before",
+            self.events_superseded.clone(),
+        );
         registry.register("watch_restarts", "Watches that had to start again, by reason", self.watch_restarts.clone());
         registry.register("policy_reloads", "Times that the policies were loaded again", self.policy_reloads.clone());
         registry.register(
@@ -303,6 +324,21 @@ impl Metrics {
         self.recorder_drops.get_or_create(&DropLabels { recorder, reason }).inc_by(number);
     }
 
+    /// Counts a write of a recorder that failed and is tried again.
+    pub fn recorder_retries(&self, recorder: &'static str) {
+        self.recorder_retries.get_or_create(&RecorderLabels { recorder }).inc();
+    }
+
+    /// Tells how many Events wait to be written.
+    pub fn set_events_pending(&self, number: usize) {
+        self.events_pending.set(gauge_value(number));
+    }
+
+    /// Counts Events that are not written as they are not true any more.
+    pub fn events_superseded(&self, number: u64) {
+        self.events_superseded.inc_by(number);
+    }
+
     /// Counts a watch that had to start again, and why (`expired`, `closed`).
     pub fn watch_restarted(&self, group: &str, resource: &str, reason: &'static str) {
         self.restart_reasons.lock().unwrap_or_else(PoisonError::into_inner).insert(reason);
@@ -368,6 +404,9 @@ mod tests {
         metrics.event_after(Duration::from_millis(7));
         metrics.recorder_wrote("events");
         metrics.recorder_dropped("events", "rate_limited", 5);
+        metrics.recorder_retries("events");
+        metrics.set_events_pending(6);
+        metrics.events_superseded(2);
         metrics.watch_restarted("apps", "deployments", "expired");
         metrics.policies_reloaded(false);
         metrics.set_policies_refused(4);

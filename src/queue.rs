@@ -8,7 +8,7 @@ use std::{
 use crate::object::ObjectKey;
 
 /// Why a key waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// The object changed just now. Goes first, so that twenty thousand objects at the gate or under new policies do
     /// not delay the one that somebody is looking at.
@@ -17,25 +17,34 @@ pub enum Lane {
     Snapshot,
 }
 
+/// Since when a key waits, and why.
+#[derive(Debug, Clone, Copy)]
+pub struct Wait {
+    /// Since when a verdict is owed.
+    pub since: Instant,
+    /// Why.
+    pub lane: Lane,
+}
+
 /// Keys to judge.
 #[derive(Debug, Default)]
 pub struct Queue {
     change: VecDeque<ObjectKey>,
     snapshot: VecDeque<ObjectKey>,
-    /// Every key that waits, and since when. The lanes may hold a key twice or one that waits no more.
-    waiting: HashMap<ObjectKey, Instant>,
-    judging: HashMap<ObjectKey, Instant>,
+    /// Every key that waits. The lanes may hold a key twice or one that waits no more.
+    waiting: HashMap<ObjectKey, Wait>,
+    judging: HashMap<ObjectKey, Wait>,
 }
 
 impl Queue {
     /// Lets `key` wait, if it does not yet; a change moves it before the snapshot.
     pub fn push(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
-        let known = self.waiting.contains_key(&key);
-        if known && lane == Lane::Snapshot {
-            return;
-        }
-        if !known {
-            self.waiting.insert(key.clone(), now);
+        match self.waiting.get_mut(&key) {
+            Some(_) if lane == Lane::Snapshot => return,
+            Some(wait) => wait.lane = lane,
+            None => {
+                self.waiting.insert(key.clone(), Wait { since: now, lane });
+            }
         }
         // A key under judgement comes back into its lane when that is done.
         if !self.judging.contains_key(&key) {
@@ -60,15 +69,15 @@ impl Queue {
             if self.judging.contains_key(&key) {
                 continue;
             }
-            if let Some(since) = self.waiting.remove(&key) {
-                self.judging.insert(key.clone(), since);
+            if let Some(wait) = self.waiting.remove(&key) {
+                self.judging.insert(key.clone(), wait);
                 return Some(key);
             }
         }
     }
 
-    /// Ends the judging of `key`; returns since when that verdict was owed. A key that changed meanwhile waits again.
-    pub fn done(&mut self, key: &ObjectKey) -> Option<Instant> {
+    /// Ends the judging of `key`; returns how it had waited. A key that changed meanwhile waits again.
+    pub fn done(&mut self, key: &ObjectKey) -> Option<Wait> {
         if self.waiting.contains_key(key) {
             self.change.push_back(key.clone());
         }
@@ -121,7 +130,7 @@ mod tests {
         queue.push(key("a"), Lane::Change, now);
         assert_eq!(queue.pop(), None);
         assert!(!queue.is_idle());
-        assert!(queue.done(&key("a")).is_some());
+        assert_eq!(queue.done(&key("a")).map(|wait| wait.lane), Some(Lane::Change));
         assert_eq!(queue.pop(), Some(key("a")));
         queue.done(&key("a"));
         assert!(queue.is_idle() && queue.pop().is_none());

@@ -14,6 +14,7 @@ use crate::{
     discovery::KindPattern,
     output::{FailOn, Target},
     policy::Limits,
+    record::events,
     test::{self, Filter},
 };
 
@@ -240,7 +241,18 @@ pub struct Check {
     )]
     pub audit_name: String,
 
-    /// Write at most this many Events a second
+    /// Write Events when violations appear and are resolved, only when they appear, or never, whatever --record says
+    #[arg(
+        long,
+        env = "KAUDIT_EVENTS",
+        value_enum,
+        value_name = "WHICH",
+        default_value_t = events::Choice::All,
+        help_heading = "Cluster"
+    )]
+    pub events: events::Choice,
+
+    /// Write at most this many Events a second, those about changes first; the others wait
     #[arg(
         long,
         env = "KAUDIT_EVENTS_PER_SECOND",
@@ -515,6 +527,9 @@ impl Check {
 
     /// Whether `recorder` is wanted, the default of the mode included.
     pub fn records(&self, recorder: Recorder) -> bool {
+        if recorder == Recorder::Events && self.events == events::Choice::None {
+            return false;
+        }
         if self.record.is_empty() { self.mode() == Mode::Watch } else { self.record.contains(&recorder) }
     }
 }

@@ -9,7 +9,7 @@ use super::{Initial, Judged, Pipeline, Reload, dependents::Traits};
 use crate::{
     cache::Feed,
     evaluate::{Job, evaluate},
-    ledger::Ledger,
+    ledger::{Delta, Ledger},
     object::{Object, ObjectKey},
     policy::PolicySet,
     queue::Lane,
@@ -63,7 +63,9 @@ impl Pipeline {
     }
 
     pub(super) fn judged(&mut self, verdict: Verdict, about: Judged) {
-        let since = if about == Judged::Present { self.queue.done(&verdict.key) } else { None };
+        let wait = if about == Judged::Present { self.queue.done(&verdict.key) } else { None };
+        // Only what is there waits for anything but a change.
+        let lane = wait.map_or(Lane::Change, |wait| wait.lane);
         let metrics = &self.outputs.metrics;
         metrics.evaluated(verdict.took);
         let findings = verdict.results.iter().chain(&verdict.moments);
@@ -75,8 +77,8 @@ impl Pipeline {
         let stands = about == Judged::Present
             && self.cache.uid(&verdict.key) == Some(&verdict.uid)
             && verdict.policies == self.policies.digest;
-        if let Some(since) = since.filter(|_| stands) {
-            metrics.verdict_after(since.elapsed());
+        if let Some(wait) = wait.filter(|_| stands) {
+            metrics.verdict_after(wait.since.elapsed());
         }
         if self.settings.initial == Initial::Pass {
             if stands && verdict.results.is_empty() {
@@ -87,7 +89,7 @@ impl Pipeline {
         }
         let now = Timestamp::now();
         let delta = if stands { self.ledger.record(verdict, now) } else { Ledger::moments(verdict, now) };
-        self.tell(delta);
+        self.tell(delta.map(|delta| Delta { lane, ..delta }));
     }
 
     pub(super) fn reload(&mut self, reload: Reload) {

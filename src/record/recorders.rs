@@ -2,13 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tracing::warn;
 
 use super::{Record, events, status};
-use crate::{discovery::OWN_GROUP, ledger::Delta, metrics::Metrics, pipeline::Overview};
+use crate::{discovery::OWN_GROUP, ledger::Delta, memory::Memory, metrics::Metrics, pipeline::Overview};
 
 /// What is recorded, and where.
 pub struct Settings {
@@ -18,8 +19,12 @@ pub struct Settings {
     pub namespace: String,
     /// Name of the `Audit` object.
     pub audit_name: String,
-    /// Events are written, at this rate; `None` writes none.
-    pub events_per_second: Option<f64>,
+    /// The only namespaces that are judged; empty is all.
+    pub namespaces: Vec<String>,
+    /// Which Events are written.
+    pub events: events::Choice,
+    /// How many of them.
+    pub events_per_second: f64,
     /// The `Audit` object is written.
     pub status: bool,
     /// Counters.
@@ -50,13 +55,34 @@ impl Record for Sinks {
     }
 }
 
+impl Settings {
+    /// Namespace and name of the `Audit` object, which tell this kaudit from others.
+    fn audit(&self) -> String {
+        format!("{}/{}", self.namespace, self.audit_name)
+    }
+
+    /// Returns what was recorded before, according to reports (none, if they are not written) and Events. The sink is told
+    /// which Events were not written then. Waits until the server answers.
+    async fn memory(&self, reported: Memory, sink: &events::EventSink) -> Memory {
+        let told = events::memory(&self.client, &self.namespaces, &self.audit()).await;
+        let (memory, owed) = events::settle(reported, told, Timestamp::now());
+        owed.iter().for_each(|delta| sink.record(delta));
+        memory
+    }
+}
+
 impl Recorders {
-    /// Starts them; the status is drawn from the overviews. Returns also what takes the deltas.
-    pub fn start(settings: &Settings, overview: watch::Receiver<Option<Arc<Overview>>>) -> (Self, Box<dyn Record>) {
+    /// Starts them; the status is drawn from the overviews. Returns also what was recorded before, which may have to be
+    /// waited for, and what takes the deltas.
+    pub async fn start(
+        settings: &Settings,
+        overview: watch::Receiver<Option<Arc<Overview>>>,
+    ) -> (Self, Memory, Box<dyn Record>) {
         let Settings { client, namespace, audit_name, metrics, .. } = settings;
         let (health, trouble) = watch::channel(String::new());
         let (mut tasks, mut sinks) = (JoinSet::new(), Sinks { events: None });
-        if let Some(per_second) = settings.events_per_second {
+        let mut memory = Memory::default();
+        if settings.events != events::Choice::None {
             let own = ObjectReference {
                 api_version: Some(format!("{OWN_GROUP}/{}", status::AUDIT_VERSION)),
                 kind: Some("Audit".to_owned()),
@@ -64,9 +90,16 @@ impl Recorders {
                 namespace: Some(namespace.clone()),
                 ..ObjectReference::default()
             };
-            let settings =
-                events::Settings { client: client.clone(), per_second, own, metrics: metrics.clone(), health };
-            let (sink, recorder) = events::start(settings);
+            let (sink, recorder) = events::start(events::Settings {
+                client: client.clone(),
+                choice: settings.events,
+                per_second: settings.events_per_second,
+                own,
+                audit: settings.audit(),
+                metrics: metrics.clone(),
+                health,
+            });
+            memory = settings.memory(memory, &sink).await;
             sinks.events = Some(sink);
             tasks.spawn(recorder);
         }
@@ -79,7 +112,7 @@ impl Recorders {
             };
             tasks.spawn(status::run(settings, overview, trouble));
         }
-        (Self { tasks }, Box::new(sinks))
+        (Self { tasks }, memory, Box::new(sinks))
     }
 
     /// Waits until everything is written, at most as long as `limit`. The sinks and the overviews must have ended.

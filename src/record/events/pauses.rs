@@ -1,0 +1,135 @@
+//! When the server, or a namespace, takes no Events: one pause for all of them, so that failures do not multiply.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// First pause where the server does not say how long; it doubles up to the longest.
+const SHORTEST: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(30);
+/// Failures after which a run that ends gives up.
+const ENOUGH: u32 = 8;
+
+#[derive(Debug)]
+struct Pause {
+    until: Instant,
+    failures: u32,
+    /// Somebody has to change something first.
+    refused: bool,
+    why: String,
+}
+
+impl Pause {
+    /// Lengthens a pause, or begins it. Answers to what was under way when it began do not count.
+    fn fail(pause: Option<Self>, at_least: Duration, why: String, now: Instant) -> Self {
+        let failures = match &pause {
+            Some(pause) if pause.until > now => pause.failures,
+            Some(pause) => pause.failures + 1,
+            None => 1,
+        };
+        let until = now + at_least.max(SHORTEST * 2_u32.pow(failures.min(10) - 1)).min(at_least.max(LONGEST));
+        Self { until: pause.map_or(until, |pause| pause.until.max(until)), failures, refused: at_least >= LONGEST, why }
+    }
+}
+
+/// All pauses.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    server: Option<Pause>,
+    namespaces: BTreeMap<String, Pause>,
+}
+
+impl Pauses {
+    /// The server takes none for now.
+    pub(super) fn server_failed(&mut self, at_least: Duration, why: String, now: Instant) {
+        self.server = Some(Pause::fail(self.server.take(), at_least, why, now));
+    }
+
+    /// A namespace takes none for now; the server answers.
+    pub(super) fn namespace_failed(&mut self, namespace: &str, at_least: Duration, why: String, now: Instant) {
+        self.server = None;
+        let pause = Pause::fail(self.namespaces.remove(namespace), at_least, why, now);
+        self.namespaces.insert(namespace.to_owned(), pause);
+    }
+
+    /// A namespace takes them.
+    pub(super) fn works(&mut self, namespace: &str) {
+        self.server = None;
+        self.namespaces.remove(namespace);
+    }
+
+    /// Until when nothing can be written.
+    pub(super) fn server_until(&self) -> Option<Instant> {
+        self.server.as_ref().map(|pause| pause.until)
+    }
+
+    /// Until when nothing can be written in a namespace.
+    pub(super) fn namespace_until(&self, namespace: &str, now: Instant) -> Option<Instant> {
+        self.namespaces.get(namespace).map(|pause| pause.until).filter(|until| *until > now)
+    }
+
+    /// Whether a run that ends need not try again in a namespace.
+    pub(super) fn is_hopeless(&self, namespace: &str) -> bool {
+        let pauses = self.server.iter().chain(self.namespaces.get(namespace));
+        pauses.into_iter().any(|pause| pause.failures >= ENOUGH || pause.refused)
+    }
+
+    /// Says what is wrong; empty if nothing is.
+    pub(super) fn trouble(&self) -> String {
+        if let Some(pause) = &self.server {
+            return format!("Events wait: {}", pause.why);
+        }
+        match self.namespaces.first_key_value() {
+            None => String::new(),
+            Some((namespace, pause)) => {
+                let others = match self.namespaces.len() - 1 {
+                    0 => String::new(),
+                    others => format!(" (and in {others} more)"),
+                };
+                format!("Events cannot be written in namespace {namespace}{others}: {}", pause.why)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_end_with_the_first_success() {
+        let (mut pauses, start) = (Pauses::default(), Instant::now());
+        let fail = |pauses: &mut Pauses, now: Instant| {
+            pauses.server_failed(Duration::ZERO, "gone".to_owned(), now);
+            pauses.server_until().unwrap()
+        };
+        let first = fail(&mut pauses, start);
+        assert_eq!(first, start + SHORTEST);
+        assert_eq!(fail(&mut pauses, start), first, "four were under way");
+        assert_eq!(fail(&mut pauses, first), first + SHORTEST * 2);
+        let mut now = first;
+        for _ in 0..20 {
+            now = fail(&mut pauses, now);
+        }
+        assert_eq!(fail(&mut pauses, now), now + LONGEST);
+        assert!(pauses.is_hopeless("any") && pauses.trouble() == "Events wait: gone");
+        pauses.works("any");
+        assert_eq!((pauses.server_until(), pauses.trouble()), (None, String::new()));
+    }
+
+    #[test]
+    fn one_namespace_does_not_stop_the_others() {
+        let (mut pauses, now) = (Pauses::default(), Instant::now());
+        let wait = Duration::from_secs(30);
+        for namespace in ["a", "b"] {
+            pauses.namespace_failed(namespace, wait, "is forbidden".to_owned(), now);
+        }
+        assert_eq!(pauses.namespace_until("a", now), Some(now + wait));
+        assert_eq!((pauses.namespace_until("a", now + wait), pauses.namespace_until("c", now)), (None, None));
+        assert!(pauses.server_until().is_none() && pauses.is_hopeless("a") && !pauses.is_hopeless("c"));
+        assert_eq!(pauses.trouble(), "Events cannot be written in namespace a (and in 1 more): is forbidden");
+        pauses.works("a");
+        assert_eq!(pauses.trouble(), "Events cannot be written in namespace b: is forbidden");
+    }
+}
