@@ -385,3 +385,6 @@ async fn until(instant: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,7 +23,9 @@ async fn a_violation_appears_and_is_resolved_once() {
     let namespace = plane.temp_namespace("walk").await.unwrap();
     let directory = policies(&[("demo.rego", BAD_LABEL)]);
     let paths = ["--policies", directory.path().to_str().unwrap()];
-    let kaudit = Running::start(&plane.kubeconfig(), &[paths[0], paths[1], "--record=events"]).await;
+    // Whose Events these are is told by the Audit's name.
+    let recording = [paths[0], paths[1], "--record=events", "--audit-name", &namespace];
+    let kaudit = Running::start(&plane.kubeconfig(), &recording).await;
     kaudit.ready().await;
 
     plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();

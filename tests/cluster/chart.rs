@@ -193,7 +193,7 @@ async fn the_rights_of_the_chart_are_enough_for_the_whole_cluster_and_all_are_us
     assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &rendered.grants());
 }
 
-/// More violations of one object than Events can wait to be written.
+/// More violations of one object than there may be Events of it.
 fn flood(mark: &str) -> String {
     format!(
         r#"
@@ -234,12 +234,19 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
     until_status_is_written(plane, &release).await;
     let status = kaudit.status();
     assert_eq!(status["complete"], true, "{}", status["coverage"]);
-    // What is held back is summed up in one Event about kaudit itself, in its own namespace.
+    // What is not written is summed up in one Event.
     plane.kubectl(&["-n", &shop, "label", "configmap", "one", &format!("{release}=flood")]).await.unwrap();
-    let overflow = r#"kaudit_recorder_drops_total{recorder="events",reason="overflow"}"#;
-    wait_for("more Events than can wait", || async { kaudit.metric(overflow) }).await;
+    let pending = || async { kaudit.metric("kaudit_events_pending").filter(|pending| *pending > 10_000.0) };
+    wait_for("Events that wait", pending).await;
+    // Events about kaudit itself are in its own namespace.
+    std::fs::write(directory.path().join("broken.rego"), "package broken\ndeny contains").unwrap();
+    let refused = || async { (count_of_events(plane, &release, "PolicyRefused").await == 1).then_some(()) };
+    wait_for("the Event of the broken policy", refused).await;
     assert_eq!(kaudit.stop().await, Some(0));
-    assert_eq!(count_of_events(plane, &release, "EventsHeldBack").await, 1);
+    assert_eq!(count_of_events(plane, &shop, "EventsDropped").await, 1);
+    // The one before, and as many as one object may have.
+    let told = count_of_events(plane, &shop, "PolicyViolation").await;
+    assert!((24..30).contains(&told), "{told}");
     assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &rendered.grants());
 }
 

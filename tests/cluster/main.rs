@@ -16,6 +16,7 @@ mod chart;
 mod convergence;
 mod coverage;
 mod dependents;
+mod events;
 mod kubectl;
 mod namespaced;
 mod odd;

@@ -73,13 +73,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   resources: {{ toJson $rule.resources }}
   verbs: {{ default (list "list" "watch") $rule.verbs | toJson }}
 {{- end }}
-{{- if has "events" .Values.record }}
-{{ include "kaudit.eventRule" . }}
+{{- if and (has "events" .Values.record) (ne .Values.events "none") }}
+{{ include "kaudit.eventRule" (list "create" "list") }}
 {{- end }}
 {{- end }}
 
+{{- /* Events are listed at the start, to know what was told before. */}}
 {{- define "kaudit.eventRule" -}}
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
-  verbs: ["create"]
+  verbs: {{ toJson . }}
 {{- end }}

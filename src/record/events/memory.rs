@@ -4,7 +4,7 @@
 //! (`--event-ttl` of the API server, an hour by default).
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -87,10 +87,11 @@ pub fn settle(reported: Memory, told: Memory, now: Timestamp) -> (Memory, Vec<De
     (memory, deltas)
 }
 
-/// Each time that a violation appeared, and whether it was resolved; `None` if only its end is known.
+/// Each time that a violation appeared.
 #[derive(Default)]
-struct Appearances(HashMap<(Id, Timestamp), Appearance>);
+struct Appearances(BTreeMap<(Id, Timestamp), Appearance>);
 
+/// What is told of it, be it only the end.
 #[derive(Default)]
 struct Appearance {
     told: Option<(Box<ObjectReference>, String)>,
@@ -263,7 +264,7 @@ mod tests {
         let mut cut = event(&whole, APPEARED, FIRST);
         cut.note.as_mut().unwrap().truncate(1_024);
         let [object] = &remembered([cut])[..] else { panic!() };
-        assert_eq!((object.results[0].id, object.results[0].finding.message.len()), (Id::new("u", &whole), 1_006));
+        assert_eq!((object.results[0].id, object.results[0].finding.message.len()), (Id::new("u", &whole), 1_005));
     }
 
     #[test]

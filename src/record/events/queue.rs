@@ -108,7 +108,7 @@ enum Subject {
 /// Events to write, in the order in which they are.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: HashMap<Place, Waiting>,
+    waiting: BTreeMap<Place, Waiting>,
     ready: BTreeSet<(Rank, Place)>,
     resting: BTreeSet<(Instant, Place)>,
     /// Where what can be replaced or need not be told waits.

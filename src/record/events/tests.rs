@@ -1,0 +1,213 @@
+//! A recorder against a server that answers as the test says.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use k8s_openapi::api::events::v1::Event;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use super::*;
+use crate::{
+    ledger::{Id, Violation},
+    object::{Kind, ObjectKey},
+    verdict::{Finding, Outcome, Source},
+};
+
+/// The Events that a server took.
+type Taken = Arc<Mutex<Vec<Event>>>;
+
+struct Scene {
+    taken: Taken,
+    attempts: Arc<AtomicUsize>,
+    metrics: Arc<Metrics>,
+    health: tokio::sync::watch::Receiver<String>,
+}
+
+fn status(code: u16, reason: &str, retry_after: u32) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code,
+        "details": {"retryAfterSeconds": retry_after}})
+}
+
+/// Starts a recorder; `refuses` returns what a server says to attempt number n at an Event that it does not take.
+fn scene(
+    choice: Choice,
+    refuses: impl Fn(usize, &Event) -> Option<Value> + Send + Sync + 'static,
+) -> (Scene, EventSink, impl Future<Output = ()> + Send) {
+    let (taken, attempts, refuses) = (Taken::default(), Arc::<AtomicUsize>::default(), Arc::new(refuses));
+    let (kept, counted) = (Arc::clone(&taken), Arc::clone(&attempts));
+    let service = service_fn(move |request: http::Request<Body>| {
+        let (taken, attempts, refuses) = (Arc::clone(&kept), Arc::clone(&counted), Arc::clone(&refuses));
+        async move {
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let event: Event = serde_json::from_slice(&body).unwrap();
+            let answer = refuses(attempts.fetch_add(1, Ordering::SeqCst), &event);
+            let (code, body) = match answer {
+                Some(status) => (u16::try_from(status["code"].as_u64().unwrap()).unwrap(), status.to_string()),
+                None => {
+                    taken.lock().unwrap().push(event);
+                    (201, String::from_utf8(body.to_vec()).unwrap())
+                }
+            };
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
+        }
+    });
+    let (health, trouble) = tokio::sync::watch::channel(String::new());
+    let own = ObjectReference {
+        kind: Some("Audit".to_owned()),
+        name: Some("kaudit".to_owned()),
+        namespace: Some("kaudit".to_owned()),
+        ..ObjectReference::default()
+    };
+    let metrics = Arc::new(Metrics::default());
+    let (sink, recorder) = start(Settings {
+        client: Client::new(service, "default"),
+        choice,
+        per_second: 1_000.0,
+        own,
+        audit: "kaudit/kaudit".to_owned(),
+        metrics: Arc::clone(&metrics),
+        health,
+    });
+    (Scene { taken, attempts, metrics, health: trouble }, sink, recorder)
+}
+
+impl Scene {
+    fn reasons(&self) -> Vec<String> {
+        self.taken.lock().unwrap().iter().filter_map(|event| event.reason.clone()).collect()
+    }
+
+    fn count(&self, reason: &str) -> usize {
+        self.reasons().iter().filter(|other| *other == reason).count()
+    }
+
+    fn metric(&self, line: &str) -> bool {
+        self.metrics.encode().lines().any(|other| other == line)
+    }
+}
+
+fn violation(uid: &str, message: &str) -> Violation {
+    let finding = Finding {
+        policy: "p".into(),
+        rule: "deny".into(),
+        outcome: Outcome::Fail,
+        severity: None,
+        message: message.into(),
+        details: None,
+        source: Source { file: "p.rego".into(), line: 1 },
+    };
+    Violation { id: Id::new(uid, &finding), finding, since: Timestamp::UNIX_EPOCH }
+}
+
+/// An object of which violations appeared.
+fn delta(namespace: &str, name: &str, messages: &[&str], lane: Lane) -> Delta {
+    let kind = Kind::sample("", "pods", "Pod");
+    Delta {
+        object: ObjectKey { kind, namespace: Some(namespace.into()), name: name.into(), copy: 0 },
+        uid: format!("{namespace}/{name}").into(),
+        appeared: messages.iter().map(|message| violation(&format!("{namespace}/{name}"), message)).collect(),
+        resolved: Vec::new(),
+        moments: Vec::new(),
+        results: Vec::new(),
+        lane,
+    }
+}
+
+fn over(delta: &Delta) -> Delta {
+    Delta { appeared: Vec::new(), resolved: delta.appeared.clone(), lane: Lane::Change, ..delta.clone() }
+}
+
+#[tokio::test]
+async fn a_server_that_has_too_much_to_do_is_left_alone_and_nothing_is_lost() {
+    let busy = |attempt, _: &Event| (attempt < 4).then(|| status(429, "TooManyRequests", 1));
+    let (scene, sink, recorder) = scene(Choice::All, busy);
+    for number in 0..50 {
+        sink.record(&delta("a", &number.to_string(), &["x"], Lane::Snapshot));
+    }
+    drop(sink);
+    let begin = Instant::now();
+    recorder.await;
+    assert!(begin.elapsed() >= Duration::from_secs(1), "as the server said");
+    let mut names: Vec<_> = scene.taken.lock().unwrap().iter().map(|event| event.metadata.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!((names.len(), scene.attempts.load(Ordering::SeqCst)), (50, 54), "each once");
+    assert!(scene.metric("kaudit_recorder_retries_total{recorder=\"events\"} 4") && scene.health.borrow().is_empty());
+}
+
+#[tokio::test]
+async fn a_namespace_that_refuses_delays_no_other_and_is_asked_seldom() {
+    let forbidden =
+        |_, event: &Event| (event.metadata.namespace.as_deref() == Some("a")).then(|| status(403, "Forbidden", 0));
+    let (scene, sink, recorder) = scene(Choice::All, forbidden);
+    for number in 0..100 {
+        sink.record(&delta("a", &number.to_string(), &["x"], Lane::Change));
+        sink.record(&delta("b", &number.to_string(), &["x"], Lane::Snapshot));
+    }
+    drop(sink);
+    recorder.await;
+    assert_eq!(scene.count("PolicyViolation"), 100);
+    let refused = scene.attempts.load(Ordering::SeqCst) - 100;
+    assert!(refused <= WRITES_AT_A_TIME, "{refused}");
+    assert!(scene.metric(r#"kaudit_recorder_drops_total{recorder="events",reason="unavailable"} 100"#));
+    assert_eq!(*scene.health.borrow(), "Events cannot be written in namespace a: no");
+}
+
+#[tokio::test]
+async fn what_an_object_has_too_much_of_is_summed_up_at_the_end() {
+    let (scene, sink, recorder) = scene(Choice::All, |_, _| None);
+    let messages: Vec<_> = (0..100).map(|number| number.to_string()).collect();
+    let messages: Vec<_> = messages.iter().map(String::as_str).collect();
+    sink.record(&delta("a", "loud", &messages, Lane::Snapshot));
+    sink.record(&delta("a", "other", &["x"], Lane::Snapshot));
+    drop(sink);
+    recorder.await;
+    assert_eq!((scene.count("PolicyViolation"), scene.count("EventsDropped")), (26, 1));
+    assert!(scene.metric(r#"kaudit_recorder_drops_total{recorder="events",reason="object_rate"} 75"#));
+    let taken = scene.taken.lock().unwrap();
+    let sum = taken.last().unwrap();
+    assert!(sum.note.as_ref().unwrap().starts_with("75 Events about objects here were not written"), "{sum:?}");
+    let about = sum.regarding.as_ref().unwrap();
+    assert_eq!((about.kind.as_deref(), about.namespace.as_deref()), (Some("Namespace"), Some("a")));
+}
+
+#[tokio::test]
+async fn ends_that_nobody_wants_are_not_written_but_known() {
+    let (scene, sink, recorder) = scene(Choice::Appeared, |_, _| None);
+    let (one, other) = (delta("a", "one", &["x"], Lane::Snapshot), delta("a", "other", &["x"], Lane::Change));
+    sink.record(&one);
+    sink.record(&over(&one));
+    sink.record(&other);
+    let recorder = tokio::spawn(recorder);
+    while scene.count("PolicyViolation") == 0 {
+        tokio::task::yield_now().await;
+    }
+    sink.record(&over(&other));
+    drop(sink);
+    recorder.await.unwrap();
+    assert_eq!(scene.reasons(), ["PolicyViolation"]);
+    assert!(scene.metric("kaudit_events_superseded_total 2"));
+}
+
+#[tokio::test]
+async fn changes_are_written_before_a_backlog_and_what_is_over_not_at_all() {
+    let (scene, sink, recorder) = scene(Choice::All, |_, _| None);
+    let backlog: Vec<_> = (0..20).map(|number| delta("a", &number.to_string(), &["x"], Lane::Snapshot)).collect();
+    backlog.iter().for_each(|delta| sink.record(delta));
+    backlog.iter().take(5).for_each(|delta| sink.record(&over(delta)));
+    sink.policies_refused("older");
+    sink.policies_refused("newer");
+    sink.record(&delta("b", "new", &["x"], Lane::Change));
+    drop(sink);
+    recorder.await;
+    let taken = scene.taken.lock().unwrap();
+    let namespaces: Vec<_> = taken.iter().filter_map(|event| event.metadata.namespace.as_deref()).collect();
+    assert_eq!((namespaces[..2].to_vec(), namespaces.len()), (vec!["b", "kaudit"], 17));
+    assert_eq!(taken[1].note.as_deref(), Some("newer"));
+}

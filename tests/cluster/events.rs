@@ -1,0 +1,288 @@
+//! Events at scale, and as the memory of a kaudit that writes no reports.
+//!
+//! `KAUDIT_TEST_OBJECTS=20000 cargo test --test cluster events::` is the long form; it takes some minutes.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream};
+use k8s_openapi::api::{core::v1::ConfigMap, events::v1::Event};
+use kaudit_controlplane::{ControlPlane, User, require, shared};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    kubectl::operator,
+    support::{PATIENCE, Running, denies_marked, policies, run, wait_for},
+};
+
+/// How late the Event of a change may be, whatever else is to be written.
+const PROMPT: Duration = Duration::from_secs(2);
+
+/// A namespace with objects, and what is told of them.
+struct Scene {
+    client: Client,
+    namespace: String,
+    user: User,
+    policies: tempfile::TempDir,
+}
+
+impl Scene {
+    /// A namespace and a kaudit that denies what is marked in it.
+    async fn new(plane: &ControlPlane, name: &str) -> Self {
+        let namespace = plane.temp_namespace(name).await.unwrap();
+        let user = operator(plane, &namespace).await;
+        let policies = policies(&[("marked.rego", &denies_marked(&namespace))]);
+        Self { client: plane.admin().unwrap(), namespace, user, policies }
+    }
+
+    fn objects(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Creates objects, marked with `value` unless that is empty.
+    async fn create(&self, names: impl IntoIterator<Item = String>, value: &str) {
+        let create = |name: String| async move {
+            let labels = if value.is_empty() { json!({}) } else { json!({&self.namespace: value}) };
+            let object = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap();
+            self.objects().create(&PostParams::default(), &object).await.unwrap();
+        };
+        stream::iter(names).map(create).buffer_unordered(8).collect::<()>().await;
+    }
+
+    /// Marks an object with a value, or takes the mark away.
+    async fn mark(&self, name: &str, value: Option<&str>) {
+        let patch = json!({"metadata": {"labels": {&self.namespace: value}}});
+        self.objects().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    }
+
+    async fn delete(&self, name: &str) {
+        self.objects().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Starts a kaudit that writes Events of this namespace only.
+    async fn start(&self, arguments: &[&str]) -> Running {
+        let path = self.policies.path().to_str().unwrap();
+        let base =
+            ["--record=events", "--include=configmaps", "--exclude=*", "--policies", path, "-n", &self.namespace];
+        let kaudit = Running::start(self.user.kubeconfig_path(), &[&base[..], arguments].concat()).await;
+        kaudit.ready().await;
+        kaudit
+    }
+
+    /// Lists all Events, or those of one object.
+    async fn events(&self, of: Option<&str>) -> Vec<Event> {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let all = ListParams::default();
+        let list = of.map_or(all.clone(), |name| all.fields(&format!("regarding.name={name}")));
+        let mut events = api.list(&list).await.unwrap().items;
+        events.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
+        events
+    }
+
+    /// The reasons of all Events on each object, in their order.
+    async fn told(&self) -> BTreeMap<String, Vec<String>> {
+        let mut told: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for event in self.events(None).await {
+            let regarding = event.regarding.unwrap();
+            if regarding.kind.as_deref() == Some("ConfigMap") {
+                told.entry(regarding.name.unwrap()).or_default().push(event.reason.unwrap());
+            }
+        }
+        told
+    }
+
+    /// How many Events were written in the namespace.
+    async fn count(&self) -> usize {
+        self.events(None).await.len()
+    }
+}
+
+async fn until_written(kaudit: &Running) {
+    let end = Instant::now() + PATIENCE * 10;
+    while kaudit.metric("kaudit_events_pending") != Some(0.0) {
+        assert!(Instant::now() < end, "Events still wait");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Waits until all is judged that was there at the start, and written.
+async fn settle(kaudit: &Running, objects: usize) {
+    let judged = || async {
+        let (judged, queue) = (kaudit.metric("kaudit_evaluations_total")?, kaudit.metric("kaudit_queue_length")?);
+        (judged as usize >= objects && queue == 0.0).then_some(())
+    };
+    wait_for("all to be judged", judged).await;
+    until_written(kaudit).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backlog_delays_no_change_and_nothing_is_told_twice_whenever_kaudit_is_killed() {
+    if !require() {
+        return;
+    }
+    let objects = std::env::var("KAUDIT_TEST_OBJECTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000);
+    let scene = Scene::new(shared().await, "scale").await;
+    scene.create((0..objects).map(|number| format!("old-{number}")), "yes").await;
+    scene.create(["new".to_owned()], "").await;
+
+    let kaudit = scene.start(&["--events-per-second=50"]).await;
+    let pending = || kaudit.metric("kaudit_events_pending").unwrap_or_default() as usize;
+    let half = objects / 2;
+    wait_for("a backlog", || async { (pending() > half).then_some(()) }).await;
+    let begin = Instant::now();
+    scene.mark("new", Some("yes")).await;
+    wait_for("the Event of the change", || async { (!scene.events(Some("new")).await.is_empty()).then_some(()) }).await;
+    let took = begin.elapsed();
+    assert!(pending() > half, "the backlog was still there");
+    println!("told of a change after {took:?}, before {} others", pending());
+    assert!(took < PROMPT, "{took:?}");
+
+    // What is over before its Event was written has none.
+    let last = {
+        let told = scene.told().await;
+        (0..objects).rev().map(|number| format!("old-{number}")).find(|name| !told.contains_key(name)).unwrap()
+    };
+    scene.mark(&last, None).await;
+    let superseded = || async { kaudit.metric("kaudit_events_superseded_total").filter(|number| *number == 2.0) };
+    wait_for("an Event that need not be written", superseded).await;
+
+    // Killed in the middle of it; the next run tells the rest.
+    kaudit.signal("KILL");
+    drop(kaudit);
+    let before = scene.told().await;
+    assert!(before.len() > 10 && before.len() < objects, "{}", before.len());
+    let kaudit = scene.start(&["--events-per-second=2000"]).await;
+    settle(&kaudit, objects).await;
+    let told = scene.told().await;
+    let wrong: Vec<_> = told.iter().filter(|(_, reasons)| **reasons != ["PolicyViolation"]).collect();
+    assert!(wrong.is_empty(), "told not once: {wrong:?}");
+    assert_eq!((told.len(), told.contains_key(&last)), (objects, false), "all but one of the old, and the new");
+    let written = kaudit.metric(r#"kaudit_recorder_writes_total{recorder="events"}"#);
+    assert_eq!(written, Some((objects - before.len()) as f64), "only what was not told before");
+
+    restarts_are_silent(&scene, kaudit, objects).await;
+}
+
+/// A run that finds everything as the one before left it tells nothing; one that does not, only the difference.
+async fn restarts_are_silent(scene: &Scene, kaudit: Running, objects: usize) {
+    let count = scene.count().await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    let kaudit = scene.start(&[]).await;
+    settle(&kaudit, objects).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    assert_eq!(scene.count().await, count, "nothing is told again");
+
+    scene.mark("old-0", None).await;
+    scene.delete("old-1").await;
+    scene.mark("old-2", Some("otherwise")).await;
+    let kaudit = scene.start(&[]).await;
+    settle(&kaudit, objects - 1).await;
+    let (appeared, resolved) = ("PolicyViolation", "PolicyResolved");
+    let told = scene.told().await;
+    assert_eq!((&*told["old-0"], &*told["old-1"]), (&[appeared, resolved][..], &[appeared, resolved][..]));
+    let mut changed = told["old-2"].clone();
+    changed.sort();
+    assert_eq!(changed, [resolved, appeared, appeared]);
+    assert_eq!(scene.count().await, count + 4);
+    // And a third run knows all of that.
+    assert_eq!(kaudit.stop().await, Some(0));
+    let kaudit = scene.start(&[]).await;
+    settle(&kaudit, objects - 1).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    assert_eq!(scene.count().await, count + 4);
+}
+
+#[tokio::test]
+async fn which_events_are_written_can_be_chosen() {
+    if !require() {
+        return;
+    }
+    let scene = Scene::new(shared().await, "choice").await;
+    scene.create(["one".to_owned(), "two".to_owned()], "").await;
+    let violate_and_mend = async |kaudit: &Running, name: &str| {
+        for (value, violations) in [(Some("yes"), 1), (None, 0)] {
+            scene.mark(name, value).await;
+            let seen = || async { (kaudit.status()["summary"]["fail"] == violations).then_some(()) };
+            wait_for("the verdict", seen).await;
+        }
+    };
+    let kaudit = scene.start(&["--events=none"]).await;
+    violate_and_mend(&kaudit, "one").await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    assert_eq!(scene.count().await, 0);
+    let kaudit = scene.start(&["--events=appeared"]).await;
+    violate_and_mend(&kaudit, "one").await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    assert_eq!(scene.told().await["one"], ["PolicyViolation"]);
+    let kaudit = scene.start(&["--events=all"]).await;
+    violate_and_mend(&kaudit, "two").await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    assert_eq!(scene.told().await["two"], ["PolicyViolation", "PolicyResolved"]);
+}
+
+#[tokio::test]
+async fn an_audit_now_and_then_tells_what_changed_between() {
+    if !require() {
+        return;
+    }
+    let scene = Scene::new(shared().await, "cron").await;
+    scene.create(["one".to_owned()], "yes").await;
+    scene.create(["two".to_owned()], "yes").await;
+    let path = scene.policies.path().to_str().unwrap();
+    let arguments = ["check", "--once", "--record=events", "-o", "json", "--policies", path, "-n", &scene.namespace];
+    let audit = async || {
+        let ended = run(scene.user.kubeconfig_path(), &arguments).await;
+        assert!(matches!(ended.code, Some(0 | 1)), "{ended:?}");
+        scene.told().await.into_values().flatten().collect::<Vec<_>>()
+    };
+    assert_eq!(audit().await, ["PolicyViolation", "PolicyViolation"]);
+    assert_eq!(audit().await.len(), 2);
+    scene.mark("two", None).await;
+    assert_eq!(audit().await, ["PolicyViolation", "PolicyViolation", "PolicyResolved"]);
+    assert_eq!(audit().await.len(), 3);
+}
+
+#[tokio::test]
+async fn events_read_as_people_and_programs_need_them() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    let scene = Scene::new(plane, "golden").await;
+    let kaudit = scene.start(&[]).await;
+    scene.create(["one".to_owned()], "").await;
+    scene.mark("one", Some("first")).await;
+    let until = async |number: usize| {
+        wait_for("Events", || async { (scene.count().await == number).then_some(()) }).await;
+    };
+    until(1).await;
+    scene.mark("one", None).await;
+    until(2).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+
+    let table = plane.kubectl(&["-n", &scene.namespace, "get", "events", "--sort-by=.eventTime"]).await.unwrap();
+    let rows: Vec<_> =
+        table.lines().map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        rows,
+        [
+            "SEEN TYPE REASON OBJECT MESSAGE",
+            "Warning PolicyViolation configmap/one marked/deny: marked first",
+            "Normal PolicyResolved configmap/one marked/deny: marked first",
+        ]
+    );
+    let events = scene.events(None).await;
+    let known: Vec<Value> = events.iter().map(|event| json!(event.metadata.annotations)).collect();
+    let id = known[0]["kaudit.dev/violation"].as_str().unwrap();
+    assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+    let since: jiff::Timestamp = known[0]["kaudit.dev/since"].as_str().unwrap().parse().unwrap();
+    assert!(since <= events[0].event_time.as_ref().unwrap().0);
+    assert_eq!(known[0]["kaudit.dev/audit"], format!("{}/kaudit", scene.namespace));
+    assert_eq!(known[0], known[1], "of the same violation");
+}
