@@ -174,7 +174,10 @@ impl Recorder {
                 biased;
                 count = news.recv_many(&mut taken, 256), if !self.ending => {
                     taken.drain(..).for_each(|news| self.take_in(news));
-                    self.ending = count == 0;
+                    if count == 0 {
+                        self.ending = true;
+                        self.queue.hurry();
+                    }
                 }
                 Some(written) = self.writes.join_next() => match written {
                     Ok((place, telling, result)) => self.written(place, telling, result, Instant::now()),

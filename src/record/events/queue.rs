@@ -141,13 +141,7 @@ impl Queue {
 
     /// Takes out what is to be written next.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(Place, Telling)> {
-        while let Some(&(due, place)) = self.resting.first().filter(|(due, _)| *due <= now) {
-            self.resting.remove(&(due, place));
-            if let Some(waiting) = self.waiting.get_mut(&place) {
-                waiting.due = None;
-                self.ready.insert((waiting.telling.rank, place));
-            }
-        }
+        self.wake(|due| due <= now);
         let (_, place) = self.ready.first().copied()?;
         let telling = self.remove(place)?;
         if let Some(subject) = subject(&telling.about) {
@@ -159,6 +153,21 @@ impl Queue {
     /// Puts back what was taken out, to wait until `due`.
     pub(super) fn rest(&mut self, place: Place, telling: Telling, due: Instant) {
         self.put(place, telling, Some(due));
+    }
+
+    /// Lets nothing wait any longer for a time that has not come.
+    pub(super) fn hurry(&mut self) {
+        self.wake(|_| true);
+    }
+
+    fn wake(&mut self, is_due: impl Fn(Instant) -> bool) {
+        while self.resting.first().is_some_and(|(due, _)| is_due(*due)) {
+            let Some((_, place)) = self.resting.pop_first() else { return };
+            if let Some(waiting) = self.waiting.get_mut(&place) {
+                waiting.due = None;
+                self.ready.insert((waiting.telling.rank, place));
+            }
+        }
     }
 
     /// When there is something to write; `None` if nothing waits.
@@ -321,6 +330,8 @@ mod tests {
         };
         queue.rest(9, first, later);
         assert_eq!((queue.due(now), drain(&mut queue, now).len()), (Some(later), 0));
+        queue.hurry();
+        assert_eq!(drain(&mut queue, now), ["d"]);
     }
 
     #[test]

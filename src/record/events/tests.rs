@@ -165,9 +165,13 @@ async fn what_an_object_has_too_much_of_is_summed_up_at_the_end() {
     let messages: Vec<_> = (0..100).map(|number| number.to_string()).collect();
     let messages: Vec<_> = messages.iter().map(String::as_str).collect();
     sink.record(&delta("a", "loud", &messages, Lane::Snapshot));
+    let recorder = tokio::spawn(recorder);
+    while scene.count("PolicyViolation") < 25 {
+        tokio::task::yield_now().await;
+    }
     sink.record(&delta("a", "other", &["x"], Lane::Snapshot));
     drop(sink);
-    recorder.await;
+    recorder.await.unwrap();
     assert_eq!((scene.count("PolicyViolation"), scene.count("EventsDropped")), (26, 1));
     assert!(scene.metric(r#"kaudit_recorder_drops_total{recorder="events",reason="object_rate"} 75"#));
     let taken = scene.taken.lock().unwrap();
