@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     object::ObjectKey,
+    queue::Lane,
     verdict::{Finding, Outcome, Severity, Verdict},
 };
 
@@ -76,6 +77,8 @@ pub struct Delta {
     pub moments: Vec<Violation>,
     /// All results that stand now, errors and exceptions too; none if the object is gone.
     pub results: Vec<Violation>,
+    /// Whether it comes of a change of the cluster, or with many others of a snapshot or new policies.
+    pub lane: Lane,
 }
 
 /// Everything that is known of one judged object.
@@ -141,7 +144,7 @@ impl Ledger {
         let (uid, silent) = (now.uid.clone(), !changed && moments.is_empty());
         let results = if silent { Vec::new() } else { now.results.clone() };
         self.put(key.clone(), now);
-        (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, moments, results })
+        (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, moments, results, lane: Lane::Change })
     }
 
     /// Counts an object without results that will not be judged again.
@@ -160,6 +163,7 @@ impl Ledger {
             resolved: Vec::new(),
             moments,
             results: Vec::new(),
+            lane: Lane::Change,
         })
     }
 
@@ -180,6 +184,7 @@ impl Ledger {
             resolved: results,
             moments: Vec::new(),
             results: Vec::new(),
+            lane: Lane::Change,
         })
     }
 

@@ -89,6 +89,7 @@ pub struct Metrics {
     evaluation_seconds: Histogram,
     policy_errors: Family<PolicyLabels, Counter>,
     queue_length: Gauge,
+    events_pending: Gauge,
     verdict_latency: Histogram,
     event_latency: Histogram,
     recorder_writes: Family<RecorderLabels, Counter>,
@@ -122,6 +123,7 @@ impl Metrics {
             evaluation_seconds: Histogram::new(EVALUATION_BUCKETS),
             policy_errors: Family::default(),
             queue_length: Gauge::default(),
+            events_pending: Gauge::default(),
             verdict_latency: Histogram::new(LATENCY_BUCKETS),
             event_latency: Histogram::new(LATENCY_BUCKETS),
             recorder_writes: Family::default(),
@@ -157,6 +159,7 @@ impl Metrics {
             self.policies_refused.clone(),
         );
         registry.register("queue_length", "Objects that wait to be judged", self.queue_length.clone());
+        registry.register("events_pending", "Events that wait to be written", self.events_pending.clone());
     }
 
     fn register_counts_and_times(&mut self) {
@@ -281,6 +284,11 @@ impl Metrics {
     /// Tells how many objects wait to be judged.
     pub fn set_queue_length(&self, number: usize) {
         self.queue_length.set(gauge_value(number));
+    }
+
+    /// Sets how many Events wait to be written.
+    pub fn set_events_pending(&self, number: usize) {
+        self.events_pending.set(gauge_value(number));
     }
 
     /// Counts the time from a change to its verdict.

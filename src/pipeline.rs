@@ -439,7 +439,7 @@ impl Pipeline {
         self.before.remove(key);
         self.others_follow(key, now);
         let delta = self.ledger.forget(key);
-        self.tell(delta);
+        self.tell(delta, Lane::Change);
     }
 }
 

@@ -22,20 +22,29 @@ pub enum Lane {
 pub struct Queue {
     change: VecDeque<ObjectKey>,
     snapshot: VecDeque<ObjectKey>,
-    /// Every key that waits, and since when. The lanes may hold a key twice or one that waits no more.
-    waiting: HashMap<ObjectKey, Instant>,
-    judging: HashMap<ObjectKey, Instant>,
+    /// Every key that waits. The lanes may hold a key twice or one that waits no more.
+    waiting: HashMap<ObjectKey, Owed>,
+    judging: HashMap<ObjectKey, Owed>,
+}
+
+/// A verdict that is owed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owed {
+    /// Since when.
+    pub since: Instant,
+    /// And why.
+    pub lane: Lane,
 }
 
 impl Queue {
     /// Lets `key` wait, if it does not yet; a change moves it before the snapshot.
     pub fn push(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
-        let known = self.waiting.contains_key(&key);
-        if known && lane == Lane::Snapshot {
-            return;
-        }
-        if !known {
-            self.waiting.insert(key.clone(), now);
+        match self.waiting.get_mut(&key) {
+            Some(_) if lane == Lane::Snapshot => return,
+            Some(owed) => owed.lane = lane,
+            None => {
+                self.waiting.insert(key.clone(), Owed { since: now, lane });
+            }
         }
         // A key under judgement comes back into its lane when that is done.
         if !self.judging.contains_key(&key) {
@@ -60,15 +69,15 @@ impl Queue {
             if self.judging.contains_key(&key) {
                 continue;
             }
-            if let Some(since) = self.waiting.remove(&key) {
-                self.judging.insert(key.clone(), since);
+            if let Some(owed) = self.waiting.remove(&key) {
+                self.judging.insert(key.clone(), owed);
                 return Some(key);
             }
         }
     }
 
-    /// Ends the judging of `key`; returns since when that verdict was owed. A key that changed meanwhile waits again.
-    pub fn done(&mut self, key: &ObjectKey) -> Option<Instant> {
+    /// Ends the judging of `key`; returns how that verdict was owed. A key that changed meanwhile waits again.
+    pub fn done(&mut self, key: &ObjectKey) -> Option<Owed> {
         if self.waiting.contains_key(key) {
             self.change.push_back(key.clone());
         }

@@ -240,6 +240,17 @@ pub struct Check {
     )]
     pub audit_name: String,
 
+    /// Write these of the Events
+    #[arg(
+        long,
+        env = "KAUDIT_EVENTS",
+        value_enum,
+        value_name = "WHICH",
+        default_value_t = events::Which::All,
+        help_heading = "Cluster"
+    )]
+    pub events: events::Which,
+
     /// Write at most this many Events a second
     #[arg(
         long,

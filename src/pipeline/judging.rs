@@ -63,7 +63,7 @@ impl Pipeline {
     }
 
     pub(super) fn judged(&mut self, verdict: Verdict, about: Judged) {
-        let since = if about == Judged::Present { self.queue.done(&verdict.key) } else { None };
+        let owed = if about == Judged::Present { self.queue.done(&verdict.key) } else { None };
         let metrics = &self.outputs.metrics;
         metrics.evaluated(verdict.took);
         let findings = verdict.results.iter().chain(&verdict.moments);
@@ -75,8 +75,8 @@ impl Pipeline {
         let stands = about == Judged::Present
             && self.cache.uid(&verdict.key) == Some(&verdict.uid)
             && verdict.policies == self.policies.digest;
-        if let Some(since) = since.filter(|_| stands) {
-            metrics.verdict_after(since.elapsed());
+        if let Some(owed) = owed.filter(|_| stands) {
+            metrics.verdict_after(owed.since.elapsed());
         }
         if self.settings.initial == Initial::Pass {
             if stands && verdict.results.is_empty() {
@@ -87,7 +87,7 @@ impl Pipeline {
         }
         let now = Timestamp::now();
         let delta = if stands { self.ledger.record(verdict, now) } else { Ledger::moments(verdict, now) };
-        self.tell(delta);
+        self.tell(delta, owed.map_or(Lane::Change, |owed| owed.lane));
     }
 
     pub(super) fn reload(&mut self, reload: Reload) {

@@ -8,12 +8,13 @@ use crate::{
     ledger::{Delta, Ledger},
     memory::{Memory, Remembered},
     object::ObjectKey,
+    queue::Lane,
 };
 
 impl Pipeline {
-    pub(super) fn tell(&mut self, delta: Option<Delta>) {
+    pub(super) fn tell(&mut self, delta: Option<Delta>, lane: Lane) {
         if let (Some(delta), Some(record)) = (delta, &mut self.outputs.record) {
-            record.record(&delta);
+            record.record(&Delta { lane, ..delta });
         }
     }
 
@@ -41,7 +42,7 @@ impl Pipeline {
         }
         for (key, uid) in unrecorded {
             let delta = self.ledger.recall(&key, &uid, Vec::new());
-            self.tell(delta);
+            self.tell(delta, Lane::Snapshot);
         }
         self.recall_former_kinds();
     }
@@ -58,7 +59,7 @@ impl Pipeline {
             } else {
                 Ledger::gone(key, uid, results)
             };
-            self.tell(delta);
+            self.tell(delta, Lane::Snapshot);
         }
         keys
     }
@@ -71,7 +72,7 @@ impl Pipeline {
         }
         for remembered in self.memory.take_unless(|group, kind| self.gate.expects(group, kind)) {
             let key = remembered.key(&remembered.former_kind());
-            self.tell(Ledger::gone(key, remembered.uid, remembered.results));
+            self.tell(Ledger::gone(key, remembered.uid, remembered.results), Lane::Snapshot);
         }
     }
 }
