@@ -44,7 +44,9 @@ fn run(policy: &Path, manifest: &Path, out: &Path) -> Option<String> {
     let text = fs::read_to_string(out).unwrap();
     let said = |what: &str| text.contains(what);
     let name = policy.file_name().unwrap().to_string_lossy();
-    if code.is_none() || !said("\"error\"") || !said("still judged") || peak > MOST_MEMORY {
+    // On a slow machine the time for the whole object may be over; the rule left is named then.
+    let others = said("still judged") || said("not evaluated: the rules before it");
+    if code.is_none() || !said("\"error\"") || !others || peak > MOST_MEMORY {
         return Some(format!("{name}: exit {code:?}, {} MiB\n{text}", peak >> 10));
     }
     None

@@ -18,7 +18,6 @@ const TABLE: &[Measured] = &[
     ("base64url.encode", 1, nothing),
     ("base64url.encode_no_pad", 1, nothing),
     ("concat", 2, joined),
-    ("glob.quote_meta", 1, nothing),
     ("graph.reachable", 2, nothing),
     ("graph.reachable_paths", 2, paths),
     ("hex.decode", 1, nothing),
