@@ -30,7 +30,7 @@ use crate::{
     policy::{self, LoadError, PolicySet},
     progress,
     record::{
-        Record,
+        Record, events,
         recorders::{self, Recorders},
     },
 };
@@ -222,7 +222,8 @@ fn recorded(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> recorde
         client: clients.plain.clone(),
         namespace: clients.namespace().to_owned(),
         audit_name: check.audit_name.clone(),
-        events_per_second: check.records(Recorder::Events).then(|| f64::from(check.events_per_second)),
+        events: if check.records(Recorder::Events) { check.events } else { events::Which::None },
+        events_per_second: f64::from(check.events_per_second),
         status: check.records(Recorder::Status),
         metrics: metrics.clone(),
     }

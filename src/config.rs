@@ -147,6 +147,7 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
             ("sync-timeout", origins.of("sync_timeout") != Origin::Default),
             ("rejudge-every", origins.of("rejudge_every") != Origin::Default),
             ("audit-name", origins.of("audit_name") != Origin::Default),
+            ("events", origins.of("events") != Origin::Default),
             ("events-per-second", origins.of("events_per_second") != Origin::Default),
             ("record", check.record.iter().any(|what| *what != Recorder::None)),
         ];

@@ -144,7 +144,15 @@ impl Ledger {
         let (uid, silent) = (now.uid.clone(), !changed && moments.is_empty());
         let results = if silent { Vec::new() } else { now.results.clone() };
         self.put(key.clone(), now);
-        (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, moments, results, lane: Lane::Change })
+        (!silent).then_some(Delta {
+            object: key,
+            uid,
+            appeared,
+            resolved: before,
+            moments,
+            results,
+            lane: Lane::Change,
+        })
     }
 
     /// Counts an object without results that will not be judged again.

@@ -14,6 +14,7 @@ use crate::{
     discovery::KindPattern,
     output::{FailOn, Target},
     policy::Limits,
+    record::events,
     test::{self, Filter},
 };
 

@@ -18,8 +18,10 @@ pub struct Settings {
     pub namespace: String,
     /// Name of the `Audit` object.
     pub audit_name: String,
-    /// Events are written, at this rate; `None` writes none.
-    pub events_per_second: Option<f64>,
+    /// Which Events are written.
+    pub events: events::Which,
+    /// At most as many of them in a second.
+    pub events_per_second: f64,
     /// The `Audit` object is written.
     pub status: bool,
     /// Counters.
@@ -56,7 +58,7 @@ impl Recorders {
         let Settings { client, namespace, audit_name, metrics, .. } = settings;
         let (health, trouble) = watch::channel(String::new());
         let (mut tasks, mut sinks) = (JoinSet::new(), Sinks { events: None });
-        if let Some(per_second) = settings.events_per_second {
+        if settings.events != events::Which::None {
             let own = ObjectReference {
                 api_version: Some(format!("{OWN_GROUP}/{}", status::AUDIT_VERSION)),
                 kind: Some("Audit".to_owned()),
@@ -64,8 +66,14 @@ impl Recorders {
                 namespace: Some(namespace.clone()),
                 ..ObjectReference::default()
             };
-            let settings =
-                events::Settings { client: client.clone(), per_second, own, metrics: metrics.clone(), health };
+            let settings = events::Settings {
+                client: client.clone(),
+                which: settings.events,
+                per_second: settings.events_per_second,
+                own,
+                metrics: metrics.clone(),
+                health,
+            };
             let (sink, recorder) = events::start(settings);
             sinks.events = Some(sink);
             tasks.spawn(recorder);

@@ -75,10 +75,7 @@ async fn own(api: &Api<Event>) -> Vec<Event> {
                     sleep(AGAIN).await;
                 }
                 Failure::Normal(_) | Failure::Refused(_) => {
-                    warn!(
-                        "The Events so far cannot be read, so what they told is told again: {}",
-                        describe(&error)
-                    );
+                    warn!("The Events so far cannot be read, so what they told is told again: {}", describe(&error));
                     return events;
                 }
             },

@@ -121,6 +121,11 @@ impl EventSink {
         let resolved = delta.resolved.iter().map(|violation| (violation, Turn::Resolved));
         let moments = delta.moments.iter().map(|violation| (violation, Turn::Happened));
         for (violation, turn) in appeared.chain(resolved).chain(moments) {
+            if turn == Turn::Resolved && self.which == Which::Appeared {
+                let withdrawn = self.waiting.pending().withdraw(violation.id);
+                self.metrics.recorder_dropped("events", "superseded", u64::from(withdrawn));
+                continue;
+            }
             let (object, uid) = (delta.object.clone(), delta.uid.clone());
             let violated = Violated { object, uid, violation: violation.clone(), turn, at, queued };
             self.queue(Telling::Violation(violated), delta.lane);

@@ -94,6 +94,11 @@ impl Pending {
         Waits::Yes
     }
 
+    /// Takes out what waits about a violation; whether there was something.
+    pub(super) fn withdraw(&mut self, id: Id) -> bool {
+        self.places.remove(&id).and_then(|place| self.queue.remove(&place)).is_some()
+    }
+
     pub(super) fn pop(&mut self) -> Option<Telling> {
         let (_, telling) = self.queue.pop_first()?;
         if let Telling::Violation(violated) = &telling {
@@ -130,8 +135,7 @@ mod tests {
             details: None,
             source: Source { file: "p.rego".into(), line: 1 },
         };
-        let object =
-            ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
+        let object = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
         let (id, since) = (Id::new("u", &finding), Timestamp::UNIX_EPOCH);
         let violation = Violation { id, finding, since };
         Telling::Violation(Violated { object, uid: "u".into(), violation, turn, at: since, queued: Instant::now() })
@@ -165,6 +169,10 @@ mod tests {
         assert_eq!(pending.push(told("a", Turn::Resolved), Lane::Change), Waits::Yes);
         assert_eq!(pending.push(told("a", Turn::Appeared), Lane::Change), Waits::Superseded);
         assert_eq!(pending.len(), 0);
+        let Telling::Violation(violated) = told("b", Turn::Appeared) else { unreachable!() };
+        pending.push(Telling::Violation(violated.clone()), Lane::Snapshot);
+        assert!(pending.withdraw(violated.violation.id) && !pending.withdraw(violated.violation.id));
+        assert!(pending.pop().is_none());
     }
 
     #[test]
