@@ -34,6 +34,11 @@ impl Pipeline {
                     continue;
                 }
                 let Some(key) = self.queue.pop() else { break };
+                if !self.settings.shard.owns(key.namespace.as_deref()) {
+                    // Another shard judges it; here others are judged by it.
+                    self.queue.done(&key);
+                    continue;
+                }
                 let previous = self.before.remove(&key);
                 match self.cache.object(&key) {
                     Some(object) => jobs.push(self.job(object, previous, false, &policies)),

@@ -19,7 +19,11 @@ impl Pipeline {
 
     pub(super) fn turn(&mut self, term: Term) {
         let (memory, record) = match term {
-            Term::Begin(memory, record) => (memory, Some(record)),
+            Term::Begin(mut memory, record) => {
+                // What another shard answers for is neither known here nor over.
+                memory.keep(|namespace| self.settings.shard.owns(namespace));
+                (memory, Some(record))
+            }
             Term::End => (Memory::default(), None),
         };
         (self.memory, self.outputs.record) = (memory, record);

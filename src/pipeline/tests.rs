@@ -71,8 +71,13 @@ spec:
     namespaceSelector: {matchLabels: {stage: prod}}
 "#;
 
-const SETTINGS: Settings =
-    Settings { initial: Initial::Judge, sync_timeout: PATIENCE, rejudge_every: None, update_filter: true };
+const SETTINGS: Settings = Settings {
+    initial: Initial::Judge,
+    sync_timeout: PATIENCE,
+    rejudge_every: None,
+    update_filter: true,
+    shard: Shard::WHOLE,
+};
 
 fn load(files: &[(&str, &str)]) -> Arc<PolicySet> {
     let directory = tempfile::tempdir().unwrap();
