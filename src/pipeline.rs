@@ -455,4 +455,6 @@ async fn until(instant: Option<Instant>) {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

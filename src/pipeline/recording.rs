@@ -50,15 +50,17 @@ impl Pipeline {
         self.recall_former_kinds();
     }
 
-    /// Settles what was recorded of a feed's objects with what is known of them; returns which those were.
+    /// Settles what was recorded of a feed's objects with what is known of them; returns those that are still there. One
+    /// that took the name of another was not recorded by that.
     pub(super) fn recall(&mut self, feed: &Feed) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
         for remembered in self.memory.take(feed) {
             let key = remembered.key(&feed.kind);
             let Remembered { uid, results, .. } = remembered;
-            keys.push(key.clone());
             let delta = if self.cache.uid(&key) == Some(&uid) {
-                self.ledger.recall(&key, &uid, results)
+                let delta = self.ledger.recall(&key, &uid, results);
+                keys.push(key);
+                delta
             } else {
                 Ledger::gone(key, uid, results)
             };
