@@ -189,7 +189,8 @@ fn candidate(check: &Check, clients: &Clients) -> Candidate<ClusterStore> {
     let base = check.lease_name.as_ref().unwrap_or(&check.audit_name);
     let store = ClusterStore {
         api: Api::namespaced(clients.plain.clone(), clients.namespace()),
-        name: shard(check).name(base),
+        base: base.clone(),
+        shard: shard(check),
     };
     Candidate::new(store, lease::identity(), Times::lasting(check.lease_duration))
 }

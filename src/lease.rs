@@ -6,10 +6,15 @@
 //!
 //! Invariant: no two fences are open at a time. A leader's shuts some time (`deadline`) after it *sent* the last
 //! renewal that succeeded; a follower claims the Lease a longer time (`duration`) after it *saw* that renewal.
+//!
+//! Shards have a Lease each. While the number of shards changes, a namespace belongs to one shard of the old number and
+//! one of the new, so nobody begins while a Lease of another number is held.
 
 mod fence;
+mod store;
 
 use std::{
+    collections::BTreeMap,
     hash::{BuildHasher, Hasher, RandomState},
     time::Duration,
 };
@@ -19,14 +24,16 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use kube::{Api, api::PostParams};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
-pub use self::fence::Fence;
+pub use self::{
+    fence::Fence,
+    store::{ClusterStore, Store},
+};
 use crate::client::describe;
 
 /// How long giving the Lease back may take.
@@ -66,40 +73,6 @@ impl Times {
     }
 }
 
-/// Where the Lease is kept.
-pub trait Store: Send + Sync {
-    /// Reads it; `None` if there is none.
-    fn get(&self) -> impl Future<Output = kube::Result<Option<Lease>>> + Send;
-    /// Creates it; fails if there is one.
-    fn create(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
-    /// Replaces it; fails if it is not in the version that `lease` names.
-    fn replace(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
-}
-
-/// The Lease of this name in a cluster.
-pub struct ClusterStore {
-    /// Reads and writes Leases of one namespace.
-    pub api: Api<Lease>,
-    /// Its name.
-    pub name: String,
-}
-
-impl Store for ClusterStore {
-    async fn get(&self) -> kube::Result<Option<Lease>> {
-        self.api.get_opt(&self.name).await
-    }
-
-    async fn create(&self, lease: &Lease) -> kube::Result<Lease> {
-        let mut lease = lease.clone();
-        lease.metadata.name = Some(self.name.clone());
-        self.api.create(&PostParams::default(), &lease).await
-    }
-
-    async fn replace(&self, lease: &Lease) -> kube::Result<Lease> {
-        self.api.replace(&self.name, &PostParams::default(), lease).await
-    }
-}
-
 /// Returns a name that no other process has, nor a later one in the same place: what was held by a process before is
 /// not this one's.
 pub fn identity() -> String {
@@ -115,6 +88,8 @@ pub struct Candidate<S> {
     times: Times,
     /// The Lease as it was seen last, and when that state was first seen.
     seen: Option<(Lease, Instant)>,
+    /// The same of the Leases of another number of shards.
+    rivals: BTreeMap<String, (Option<LeaseSpec>, Instant)>,
     /// When the last renewal that succeeded was sent.
     renewed: Instant,
     fence: watch::Sender<Instant>,
@@ -126,7 +101,16 @@ impl<S: Store> Candidate<S> {
     /// Makes a follower with a name of its own.
     pub fn new(store: S, me: String, times: Times) -> Self {
         let now = Instant::now();
-        Self { store, me, times, seen: None, renewed: now, fence: watch::channel(now).0, told: String::new() }
+        Self {
+            store,
+            me,
+            times,
+            seen: None,
+            rivals: BTreeMap::new(),
+            renewed: now,
+            fence: watch::channel(now).0,
+            told: String::new(),
+        }
     }
 
     /// Returns a fence that is open while this candidate leads.
@@ -137,7 +121,7 @@ impl<S: Store> Candidate<S> {
     /// Returns when this candidate leads. May be dropped at any time.
     pub async fn acquire(&mut self) {
         loop {
-            let wait = match timeout(self.times.request(), self.claim()).await {
+            let wait = match timeout(self.times.request() * 2, self.claim()).await {
                 Ok(Ok(None)) => return,
                 Ok(Ok(Some(wait))) => wait.min(self.times.look_every()),
                 Ok(Err(error)) => {
@@ -181,7 +165,7 @@ impl<S: Store> Candidate<S> {
     async fn give_back(&mut self) {
         loop {
             let Ok(Some(mut lease)) = self.store.get().await else { return };
-            if holder(&lease) != Some(&self.me) {
+            if holder(lease.spec.as_ref()) != Some(&self.me) {
                 return;
             }
             let spec = lease.spec.get_or_insert_default();
@@ -202,29 +186,61 @@ impl<S: Store> Candidate<S> {
 
     /// Takes the Lease if it is free; returns how long it may not be, or `None` when it is taken.
     async fn claim(&mut self) -> kube::Result<Option<Duration>> {
-        let Some(lease) = self.store.get().await? else {
-            self.seen = None;
-            return self.take(Lease::default()).await;
-        };
-        let now = Instant::now();
-        if self.seen.as_ref().is_none_or(|(seen, _)| seen.spec != lease.spec) {
-            self.seen = Some((lease.clone(), now));
-        }
-        let since = self.seen.as_ref().map_or(now, |(_, since)| *since);
-        // Its own name is there when a request of its own was not answered.
-        if holder(&lease).is_some_and(|holder| *holder != self.me) {
-            // The holder may have been told another duration.
-            let told = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
-            let lasts = self.times.duration.max(Duration::from_secs(told.max(0).unsigned_abs().into()));
-            if now < since + lasts {
-                return Ok(Some(since + lasts - now));
+        let lease = self.store.get().await?;
+        if let Some(lease) = &lease {
+            let now = Instant::now();
+            if self.seen.as_ref().is_none_or(|(seen, _)| seen.spec != lease.spec) {
+                self.seen = Some((lease.clone(), now));
+            }
+            let since = self.seen.as_ref().map_or(now, |(_, since)| *since);
+            // Its own name is there when a request of its own was not answered.
+            let free = since + self.lasts(lease.spec.as_ref());
+            if holder(lease.spec.as_ref()).is_some_and(|holder| *holder != self.me) && now < free {
+                return Ok(Some(free - now));
             }
         }
-        self.take(lease).await
+        // Looked at before, so that those who wait leave others in peace, and after, so that of two who claim their Leases
+        // at the same time one sees the other.
+        let wait = Some(self.times.look_every());
+        if self.has_rivals().await? || !self.take(lease.unwrap_or_default()).await? {
+            return Ok(wait);
+        }
+        if self.has_rivals().await? {
+            self.shut();
+            self.give_back().await;
+            return Ok(wait);
+        }
+        Ok(None)
     }
 
-    /// Writes this candidate's name into the Lease as it was read.
-    async fn take(&mut self, mut lease: Lease) -> kube::Result<Option<Duration>> {
+    /// Whether a Lease of another number of shards may be held.
+    async fn has_rivals(&mut self) -> kube::Result<bool> {
+        let (now, mut before) = (Instant::now(), std::mem::take(&mut self.rivals));
+        for lease in self.store.rivals().await? {
+            let name = lease.metadata.name.unwrap_or_default();
+            let known = before.remove(&name).filter(|(spec, _)| *spec == lease.spec);
+            self.rivals.insert(name, known.unwrap_or((lease.spec, now)));
+        }
+        let held = self
+            .rivals
+            .iter()
+            .find(|(_, (spec, since))| holder(spec.as_ref()).is_some() && now < *since + self.lasts(spec.as_ref()));
+        let Some((name, _)) = held else { return Ok(false) };
+        if self.told != *name {
+            info!(lease = name, "Waiting for the end of shards of another number, which still record");
+            self.told.clone_from(name);
+        }
+        Ok(true)
+    }
+
+    /// How long a Lease is held after it changed. Its holder may have been told another duration.
+    fn lasts(&self, spec: Option<&LeaseSpec>) -> Duration {
+        let told = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
+        self.times.duration.max(Duration::from_secs(told.max(0).unsigned_abs().into()))
+    }
+
+    /// Writes this candidate's name into the Lease as it was read; returns whether nobody was faster.
+    async fn take(&mut self, mut lease: Lease) -> kube::Result<bool> {
         let sent = Instant::now();
         let now = MicroTime(Timestamp::now());
         let before = lease.spec.take();
@@ -246,10 +262,9 @@ impl<S: Store> Candidate<S> {
         match written {
             Ok(lease) => {
                 self.won(lease, sent);
-                Ok(None)
+                Ok(true)
             }
-            // Somebody was faster.
-            Err(error) if is_conflict(&error) => Ok(Some(self.times.look_every())),
+            Err(error) if is_conflict(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -266,7 +281,7 @@ impl<S: Store> Candidate<S> {
             }
             Err(error) if is_conflict(&error) || is_missing(&error) => {
                 // Somebody else has it or edited it, or a renewal of its own was not answered.
-                let lease = self.store.get().await?.filter(|lease| holder(lease) == Some(&self.me));
+                let lease = self.store.get().await?.filter(|lease| holder(lease.spec.as_ref()) == Some(&self.me));
                 self.seen = lease.map(|lease| (lease, Instant::now()));
                 Ok(self.seen.is_some())
             }
@@ -290,8 +305,8 @@ impl<S: Store> Candidate<S> {
     }
 }
 
-fn holder(lease: &Lease) -> Option<&String> {
-    lease.spec.as_ref()?.holder_identity.as_ref().filter(|holder| !holder.is_empty())
+fn holder(spec: Option<&LeaseSpec>) -> Option<&String> {
+    spec?.holder_identity.as_ref().filter(|holder| !holder.is_empty())
 }
 
 fn is_conflict(error: &kube::Error) -> bool {

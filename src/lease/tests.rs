@@ -16,7 +16,8 @@ struct Server {
     lease: Option<Lease>,
     version: u64,
     ways: BTreeMap<String, Way>,
-    writes: usize,
+    /// Leases of another number of shards.
+    rivals: Vec<Lease>,
 }
 
 /// How the server is reached.
@@ -65,7 +66,6 @@ impl Server {
     fn write(&mut self, lease: &Lease) -> Lease {
         let mut lease = lease.clone();
         self.version += 1;
-        self.writes += 1;
         lease.metadata.name = Some("l".into());
         lease.metadata.resource_version = Some(self.version.to_string());
         self.lease.insert(lease).clone()
@@ -94,6 +94,10 @@ impl Store for Remote {
             Some(_) => Ok(server.write(&lease)),
         };
         self.ask(replace).await
+    }
+
+    async fn rivals(&self) -> kube::Result<Vec<Lease>> {
+        self.ask(|server| Ok(server.rivals.clone())).await
     }
 }
 
@@ -260,6 +264,53 @@ async fn a_longer_duration_of_the_holder_counts() {
     let start = Instant::now();
     world.candidate("quick").acquire().await;
     assert_eq!(start.elapsed(), Duration::from_mins(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_begins_while_shards_of_another_number_record() {
+    let world = World::default();
+    let rival = |holder: &str, renewed: i64| {
+        let spec = LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            renew_time: Some(MicroTime(Timestamp::from_second(renewed).unwrap())),
+            ..LeaseSpec::default()
+        };
+        let mut lease = Lease { spec: Some(spec), ..Lease::default() };
+        lease.metadata.name = Some("l-1".to_owned());
+        lease
+    };
+    let renews = async {
+        for second in 0..20 {
+            world.server.lock().unwrap().rivals = vec![rival("other", second)];
+            sleep(Duration::from_secs(2)).await;
+        }
+    };
+    let (start, mut candidate) = (Instant::now(), world.candidate("one"));
+    let acquires = async {
+        candidate.acquire().await;
+        since(start)
+    };
+    let (acquired, ()) = tokio::join!(acquires, renews);
+    assert_eq!(acquired, 38 + 15, "it was renewed 38 s after the start for the last time");
+    candidate.release().await;
+    // Given back.
+    world.server.lock().unwrap().rivals = vec![rival("", 50)];
+    timeout(Duration::from_millis(10), candidate.acquire()).await.unwrap();
+    candidate.release().await;
+    // One that came while this one claimed.
+    let slow = Way { back: Duration::from_millis(500), ..Way::default() };
+    world.way("one", slow);
+    world.server.lock().unwrap().rivals.clear();
+    let comes = async {
+        while holder(Some(&world.spec())).is_none() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        world.server.lock().unwrap().rivals = vec![rival("other", 60)];
+    };
+    let acquires = timeout(Duration::from_secs(5), candidate.acquire());
+    let (acquired, ()) = tokio::join!(acquires, comes);
+    assert!(acquired.is_err());
+    assert_eq!(holder(Some(&world.spec())), None, "it was given back");
 }
 
 /// Candidates that are cut off, slowed down and let again at random.
