@@ -361,13 +361,13 @@ pub struct Scope {
     #[arg(long, value_name = "KIND", env = "KAUDIT_INCLUDE", value_delimiter = ',')]
     pub include: Vec<KindPattern>,
 
-    /// Judge only the namespaces of shard I (from 0) of N, and with 0 what is in no namespace; auto/N takes I from the end of HOSTNAME
-    #[arg(long, value_name = "I/N", env = "KAUDIT_SHARD", value_parser = values::shard)]
-    pub shard: Option<Shard>,
-
     /// Leave these kinds out; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_EXCLUDE", value_delimiter = ',')]
     pub exclude: Vec<KindPattern>,
+
+    /// Judge only the namespaces of shard I (from 0) of N, and with 0 what is in no namespace; auto/N takes I from the end of HOSTNAME
+    #[arg(long, value_name = "I/N", env = "KAUDIT_SHARD", value_parser = values::shard)]
+    pub shard: Option<Shard>,
 }
 
 /// Where the policies are.
