@@ -601,3 +601,45 @@ async fn a_term_begins_where_the_last_one_ended() {
     assert_eq!(third.end().await.results.len(), 6);
     assert!(sink.lock().unwrap().iter().all(|delta| delta.appeared.is_empty()));
 }
+
+#[tokio::test]
+async fn a_shard_judges_and_tells_of_its_own_namespaces_only() {
+    let named = "package named\ndeny contains \"a Namespace\" if input.kind == \"Namespace\"";
+    let policies = load(&[("hosts.rego", UNIQUE_HOST), ("prod.yaml", IN_PROD), ("named.rego", named)]);
+    let first = Live::start(Arc::clone(&policies), SETTINGS);
+    // `shop` belongs to the second of two shards, `billing` and what is in no namespace to the first.
+    let namespace = |name: &str| object("Namespace", "", name, 5, &json!({"metadata": {"labels": {"stage": "prod"}}}));
+    let elsewhere = ["b", "c"].map(|name| ingress("billing", name, 1, "x"));
+    let here = ["a", "gone"].map(|name| ingress("shop", name, 1, "y"));
+    first.sync([&elsewhere[..], &here, &[namespace("billing")]].concat()).await;
+    let begun = Instant::now();
+    let mut memory = Memory::default();
+    while first.told.lock().unwrap().len() < 5 {
+        assert!(begun.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    first.told.lock().unwrap().iter().for_each(|delta| memory.add(remembered(delta)));
+
+    let shard = Shard::parse("1/2", None).unwrap();
+    let second = Live::recording(policies, Settings { shard, ..SETTINGS }, None);
+    let sink = Arc::<Mutex<Vec<Delta>>>::default();
+    let second = Live { told: Arc::clone(&sink), ..second };
+    second.terms.send(Term::Begin(memory, Box::new(Told(sink)))).await.unwrap();
+    let pod = object("Pod", "shop", "p", 3, &json!({}));
+    second.sync(vec![here[0].clone(), pod, namespace("shop"), namespace("billing")]).await;
+    second.until(&["p: p is in production"]).await;
+    let begun = Instant::now();
+    let mut all = Vec::new();
+    while all.len() < 3 {
+        assert!(begun.elapsed() < PATIENCE, "{all:#?}");
+        all.extend(told(&second));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    second.until_evaluated(2).await;
+    all.extend(told(&second));
+    all.sort();
+    let wanted =
+        ["+ p: p is in production", "- a: host y is also that of shop/gone", "- gone: host y is also that of shop/a"];
+    assert_eq!(all, wanted);
+    assert_eq!(second.end().await.summary.objects, 2);
+}
