@@ -179,8 +179,8 @@ impl Default for Limits {
 
 impl Limits {
     fn timer(&self) -> ExecutionTimerConfig {
-        // A look at the clock every 64 steps costs nothing that can be measured.
-        ExecutionTimerConfig { limit: self.evaluation, check_interval: NonZeroU32::new(64).unwrap_or(NonZeroU32::MIN) }
+        // A look at the clock every 16 steps costs nothing that can be measured.
+        ExecutionTimerConfig { limit: self.evaluation, check_interval: NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN) }
     }
 }
 

@@ -124,15 +124,16 @@ pub(crate) fn told(text: &str) -> Told {
 
 /// Turns an error of regorus about a file into a problem.
 pub(crate) fn problem(file: &File, error: &anyhow::Error) -> Problem {
-    let Told { mut place, mut reason } = told(&format!("{error:#}"));
+    let Told { place, reason } = told(&format!("{error:#}"));
+    let place = place.map(|(_, line, column)| (line, column));
     // Some reasons begin with their place instead: `file:line:column error: …`.
-    if let Some((found, rest)) = reason.strip_prefix(&format!("{}:", file.shown)).and_then(placed) {
-        place = place.or(Some((file.shown.to_string(), found.0, found.1)));
-        reason = rest.to_owned();
-    }
+    let (place, reason) = match reason.strip_prefix(&format!("{}:", file.shown)).and_then(placed) {
+        Some((found, rest)) => (place.or(Some(found)), rest),
+        None => (place, reason.as_str()),
+    };
     let problem = Problem::refused(&file.shown, reason);
     match place {
-        Some((_, line, column)) => problem.at(&file.text, line, column),
+        Some((line, column)) => problem.at(&file.text, line, column),
         None => problem,
     }
 }
