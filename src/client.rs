@@ -11,6 +11,8 @@ use kube::{
 };
 use tower::{buffer::BufferLayer, retry::RetryLayer};
 
+use crate::lease::Fence;
+
 /// Which cluster, and as whom.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
@@ -31,6 +33,8 @@ pub struct Clients {
     pub plain: Client,
     /// The API server, for messages.
     pub url: String,
+    /// What they were made from.
+    pub config: Config,
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,7 +60,16 @@ impl Clients {
             .context("preparing the retry policy")?;
         let builder = || ClientBuilder::try_from(config.clone()).context("preparing the client");
         let reading = builder()?.with_layer(&BufferLayer::new(1024)).with_layer(&RetryLayer::new(retry)).build();
-        Ok(Self { reading, plain: builder()?.build(), url: config.cluster_url.to_string() })
+        Ok(Self { reading, plain: builder()?.build(), url: config.cluster_url.to_string(), config })
+    }
+
+    /// Returns a client with connections of its own whose requests pass only while the fence is open.
+    ///
+    /// # Errors
+    /// When there is no usable configuration any more.
+    pub fn fenced(&self, fence: &Fence) -> anyhow::Result<Client> {
+        let builder = ClientBuilder::try_from(self.config.clone()).context("preparing the client")?;
+        Ok(builder.with_layer(fence).build())
     }
 
     /// The namespace of the kubeconfig's context, or the one that the Pod runs in.

@@ -29,6 +29,7 @@ use crate::{
     gate::{Discovered, State, Unreadable},
     object::{Kind, Object, Received, Secrets},
     pipeline::Change,
+    shard::Shard,
 };
 
 /// Initial lists under way at a time: more only makes the API server work on all of them at once.
@@ -60,6 +61,7 @@ pub struct Informer {
 struct Shared {
     clients: Clients,
     secrets: Secrets,
+    shard: Shard,
     /// Only the first lists: for `--once`.
     once: bool,
     changes: mpsc::Sender<Change>,
@@ -77,7 +79,8 @@ impl Informer {
         changes: mpsc::Sender<Change>,
     ) -> Self {
         let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
-        let shared = Arc::new(Shared { clients, secrets, once, changes, lists, rediscover });
+        let shard = selection.shard;
+        let shared = Arc::new(Shared { clients, secrets, shard, once, changes, lists, rediscover });
         Self { shared, selection, feeds: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
@@ -152,7 +155,7 @@ impl Informer {
         if self.selection.namespaces.is_empty() {
             return vec![Feed { kind: kind.clone(), namespace: None }];
         }
-        let namespaces = self.selection.namespaces.iter();
+        let namespaces = self.selection.namespaces.iter().filter(|name| self.shared.shard.owns(Some(name)));
         namespaces.map(|name| Feed { kind: kind.clone(), namespace: Some(name.as_str().into()) }).collect()
     }
 }
@@ -299,7 +302,15 @@ impl Follower {
         }
     }
 
+    /// Whether an object is to be read by this shard; the others are thrown away before anything is made of them.
+    fn reads(&self, received: &Received) -> bool {
+        self.shared.shard.reads(&self.feed.kind, received.namespace())
+    }
+
     async fn seen(&self, received: Received) {
+        if !self.reads(&received) {
+            return;
+        }
         let name = received.name();
         let change = match Object::new(&self.feed.kind, received, self.shared.secrets, 0) {
             Ok(object) if is_own_event(&object) => return,
@@ -310,6 +321,9 @@ impl Follower {
     }
 
     async fn gone(&self, received: Received) {
+        if !self.reads(&received) {
+            return;
+        }
         if let Ok(object) = Object::new(&self.feed.kind, received, self.shared.secrets, 0) {
             self.shared.send(Change::Gone(self.feed.clone(), object)).await;
         }
@@ -425,7 +439,8 @@ mod tests {
             }),
             "default",
         );
-        let clients = Clients { reading: client.clone(), plain: client, url: String::new() };
+        let config = kube::Config::new("http://127.0.0.1".parse().unwrap());
+        let clients = Clients { reading: client.clone(), plain: client, url: String::new(), config };
         let informer = Informer::new(clients, Selection::default(), Secrets::Redact, once, sender);
         let feed = Feed { kind: Kind::sample("", "pods", "Pod"), namespace: None };
         let mut follower = Follower::new(informer.shared, feed);

@@ -161,17 +161,18 @@ impl Ledger {
         self.passed += passed as usize;
     }
 
-    /// Returns what a verdict tells of a change whose object is not known any more.
-    pub fn moments(verdict: Verdict, now: Timestamp) -> Option<Delta> {
+    /// Returns what a verdict tells of a change whose object is not known any more, or is to be judged again.
+    pub fn moments(&self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
         let moments = violations(&verdict.uid, verdict.moments, now);
+        let standing = self.objects.get(&verdict.key).filter(|standing| standing.uid == verdict.uid);
         (!moments.is_empty()).then(|| Delta {
             object: verdict.key,
             uid: verdict.uid,
             appeared: Vec::new(),
             resolved: Vec::new(),
             moments,
-            results: Vec::new(),
             lane: Lane::Change,
+            results: standing.map_or_else(Vec::new, |standing| standing.results.clone()),
         })
     }
 
@@ -376,7 +377,8 @@ mod tests {
         assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.moments.len()), (1, 0, 1));
         assert!(ledger.record(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
         assert_eq!(ledger.counts().values().sum::<usize>(), 1);
-        assert_eq!(Ledger::moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap().moments.len(), 1);
-        assert!(Ledger::moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
+        let delta = ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((delta.moments.len(), delta.results.len()), (1, 1), "what stands still does");
+        assert!(ledger.moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
     }
 }

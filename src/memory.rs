@@ -65,6 +65,13 @@ impl Memory {
         self.kinds.entry((object.group().to_owned(), object.kind.clone())).or_default().push(object);
     }
 
+    /// Forgets what is not of the namespaces that `keeps` says; `None` is what is in none.
+    pub fn keep(&mut self, keeps: impl Fn(Option<&str>) -> bool) {
+        for objects in self.kinds.values_mut() {
+            objects.retain(|object| keeps(object.namespace.as_deref()));
+        }
+    }
+
     /// Takes out what is remembered of a feed's objects.
     pub fn take(&mut self, feed: &Feed) -> Vec<Remembered> {
         let Some(objects) = self.kinds.get_mut(&(feed.kind.group.clone(), feed.kind.kind.clone())) else {

@@ -99,6 +99,7 @@ pub struct Metrics {
     restart_reasons: Mutex<BTreeSet<&'static str>>,
     policy_reloads: Family<ReloadLabels, Counter>,
     policies_refused: Gauge,
+    leader: Gauge,
     unreadable_objects: Family<KindLabels, Counter>,
     changes_skipped: Counter,
     inventory_update_seconds: Histogram,
@@ -132,6 +133,7 @@ impl Metrics {
             restart_reasons: Mutex::default(),
             policy_reloads: Family::default(),
             policies_refused: Gauge::default(),
+            leader: Gauge::default(),
             unreadable_objects: Family::default(),
             changes_skipped: Counter::default(),
             inventory_update_seconds: Histogram::new(EVALUATION_BUCKETS),
@@ -158,6 +160,7 @@ impl Metrics {
             "Policy files that were refused when the policies were loaded last",
             self.policies_refused.clone(),
         );
+        registry.register("leader", "Whether this replica records: it leads, or is the only one", self.leader.clone());
         registry.register("queue_length", "Objects that wait to be judged", self.queue_length.clone());
         registry.register("events_pending", "Events that wait to be written", self.events_pending.clone());
     }
@@ -279,6 +282,11 @@ impl Metrics {
     /// Counts an evaluation of a policy that failed.
     pub fn policy_failed(&self, policy: &str) {
         self.policy_errors.get_or_create(&PolicyLabels { policy: policy.to_owned() }).inc();
+    }
+
+    /// Tells whether this replica records.
+    pub fn set_leader(&self, leads: bool) {
+        self.leader.set(leads.into());
     }
 
     /// Tells how many objects wait to be judged.

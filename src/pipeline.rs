@@ -40,6 +40,7 @@ use crate::{
     policy::{LoadError, PolicySet},
     queue::{Lane, Queue},
     record::Record,
+    shard::Shard,
     verdict::Verdict,
 };
 
@@ -169,6 +170,8 @@ pub struct Settings {
     pub rejudge_every: Option<Duration>,
     /// Whether changes that no policy can see are left unjudged. Off only to prove that it makes no difference.
     pub update_filter: bool,
+    /// What of all objects is judged and told of.
+    pub shard: Shard,
 }
 
 /// See the module.
@@ -451,5 +454,7 @@ async fn until(instant: Option<Instant>) {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

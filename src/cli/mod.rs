@@ -15,6 +15,7 @@ use crate::{
     output::{FailOn, Target},
     policy::Limits,
     record::events,
+    shard::Shard,
     test::{self, Filter},
 };
 
@@ -252,6 +253,31 @@ pub struct Check {
     )]
     pub events: events::Which,
 
+    /// Record only while this replica holds a Lease, so that of several replicas one does; all of them judge
+    #[arg(long, env = "KAUDIT_LEADER_ELECT", value_parser = BoolishValueParser::new(), help_heading = "Cluster")]
+    pub leader_elect: bool,
+
+    /// The name of that Lease, in kaudit's own namespace [default: that of the Audit object]
+    #[arg(
+        long,
+        env = "KAUDIT_LEASE_NAME",
+        value_name = "NAME",
+        value_parser = values::subdomain,
+        help_heading = "Cluster"
+    )]
+    pub lease_name: Option<String>,
+
+    /// Take over from a replica that has not renewed the Lease for this long, at least 3s
+    #[arg(
+        long,
+        env = "KAUDIT_LEASE_DURATION",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = values::lease_duration,
+        help_heading = "Cluster"
+    )]
+    pub lease_duration: Duration,
+
     /// Write at most this many Events a second
     #[arg(
         long,
@@ -350,6 +376,10 @@ pub struct Scope {
     /// Leave these kinds out; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_EXCLUDE", value_delimiter = ',')]
     pub exclude: Vec<KindPattern>,
+
+    /// Judge only the namespaces of shard I (from 0) of N, and with 0 what is in no namespace; auto/N takes I from the end of HOSTNAME
+    #[arg(long, value_name = "I/N", env = "KAUDIT_SHARD", value_parser = values::shard)]
+    pub shard: Option<Shard>,
 }
 
 /// Where the policies are.

@@ -9,7 +9,6 @@ use super::{Initial, Judged, Pipeline, Reload, dependents::Traits};
 use crate::{
     cache::Feed,
     evaluate::{Job, evaluate},
-    ledger::Ledger,
     object::{Object, ObjectKey},
     policy::PolicySet,
     queue::Lane,
@@ -34,6 +33,11 @@ impl Pipeline {
                     continue;
                 }
                 let Some(key) = self.queue.pop() else { break };
+                if !self.settings.shard.owns(key.namespace.as_deref()) {
+                    // Another shard judges it; here others are judged by it.
+                    self.queue.done(&key);
+                    continue;
+                }
                 let previous = self.before.remove(&key);
                 match self.cache.object(&key) {
                     Some(object) => jobs.push(self.job(object, previous, false, &policies)),
@@ -86,7 +90,7 @@ impl Pipeline {
             self.cache.let_go(&verdict.key);
         }
         let now = Timestamp::now();
-        let delta = if stands { self.ledger.record(verdict, now) } else { Ledger::moments(verdict, now) };
+        let delta = if stands { self.ledger.record(verdict, now) } else { self.ledger.moments(verdict, now) };
         self.tell(delta, owed.map_or(Lane::Change, |owed| owed.lane));
     }
 

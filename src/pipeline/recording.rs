@@ -20,7 +20,11 @@ impl Pipeline {
 
     pub(super) fn turn(&mut self, term: Term) {
         let (memory, record) = match term {
-            Term::Begin(memory, record) => (memory, Some(record)),
+            Term::Begin(mut memory, record) => {
+                // What another shard answers for is neither known here nor over.
+                memory.keep(|namespace| self.settings.shard.owns(namespace));
+                (memory, Some(record))
+            }
             Term::End => (Memory::default(), None),
         };
         (self.memory, self.outputs.record) = (memory, record);
@@ -47,15 +51,17 @@ impl Pipeline {
         self.recall_former_kinds();
     }
 
-    /// Settles what was recorded of a feed's objects with what is known of them; returns which those were.
+    /// Settles what was recorded of a feed's objects with what is known of them; returns those that are still there. One
+    /// that took the name of another was not recorded by that.
     pub(super) fn recall(&mut self, feed: &Feed) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
         for remembered in self.memory.take(feed) {
             let key = remembered.key(&feed.kind);
             let Remembered { uid, results, .. } = remembered;
-            keys.push(key.clone());
             let delta = if self.cache.uid(&key) == Some(&uid) {
-                self.ledger.recall(&key, &uid, results)
+                let delta = self.ledger.recall(&key, &uid, results);
+                keys.push(key);
+                delta
             } else {
                 Ledger::gone(key, uid, results)
             };

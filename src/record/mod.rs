@@ -8,6 +8,7 @@ use crate::ledger::Delta;
 pub mod events;
 pub mod recorders;
 pub mod status;
+pub mod term;
 
 /// kaudit's name as an Event's reporting controller and as the field manager of its writes.
 pub const CONTROLLER: &str = "kaudit";

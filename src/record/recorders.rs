@@ -8,9 +8,10 @@ use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tracing::warn;
 
 use super::{Record, events, status};
-use crate::{discovery::OWN_GROUP, ledger::Delta, metrics::Metrics, pipeline::Overview};
+use crate::{discovery::OWN_GROUP, ledger::Delta, metrics::Metrics, pipeline::Overview, shard::Shard};
 
 /// What is recorded, and where.
+#[derive(Clone)]
 pub struct Settings {
     /// Writes everything.
     pub client: Client,
@@ -24,6 +25,8 @@ pub struct Settings {
     pub events_per_second: f64,
     /// The `Audit` object is written.
     pub status: bool,
+    /// What of all that was recorded is this process's to change.
+    pub shard: Shard,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }

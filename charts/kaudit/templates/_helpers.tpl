@@ -45,6 +45,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
+{{/* Not empty if pods hold a Lease while they record. */}}
+{{- define "kaudit.elects" -}}
+{{- if or (gt (int .Values.replicas) 1) (gt (int .Values.shards) 1) }}true{{ end }}
+{{- end }}
+
+{{/* The names of all Audits and of their Leases, as a YAML list. */}}
+{{- define "kaudit.auditNames" -}}
+{{- if gt (int .Values.shards) 1 }}
+{{- range $shard := until (int .Values.shards) }}
+- {{ printf "%s-%d" $.Values.auditName $shard | quote }}
+{{- end }}
+{{- else }}
+- {{ .Values.auditName | quote }}
+{{- end }}
+{{- end }}
+
 {{- define "kaudit.inlineConfigMap" -}}
 {{ include "kaudit.fullname" . }}-policies
 {{- end }}

@@ -1,0 +1,44 @@
+//! The policy directory vanishes, comes back, and is swapped many times.
+
+use std::time::Duration;
+
+use kaudit_controlplane::{require, shared};
+
+use super::{Scene, lasts};
+use crate::{
+    support::wait_for,
+    writer::{POLICY, size},
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_vanish_and_are_swapped() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    let mut scene = Scene::new(plane, "directory").await;
+    let kaudit = scene.start(&plane.kubeconfig()).await;
+    let directory = scene.directory.path().to_owned();
+    let away = scene.files.path().join("away");
+    let vanished = async || {
+        std::fs::rename(&directory, &away).unwrap();
+        let noticed = || async { kaudit.log().contains("those loaded before stay in force").then_some(()) };
+        wait_for("the loss to be noticed", noticed).await;
+        std::fs::rename(&away, &directory).unwrap();
+    };
+    scene.through("the policy directory gone", &kaudit, vanished).await;
+
+    // Most swaps come before the last one was looked at; some are given the time to come into force.
+    let swaps = size("KAUDIT_TEST_SWAPS", 20);
+    let mut random = scene.random.fork();
+    let (new, file) = (directory.join("new"), directory.join("labels.rego"));
+    let swapped = async || {
+        for swap in 0..swaps {
+            std::fs::write(&new, POLICY.replace("bad is", ["bad is", "bad was", "bad be"][swap as usize % 3])).unwrap();
+            std::fs::rename(&new, &file).unwrap();
+            lasts(Duration::from_millis(if swap % 5 == 4 { 2_500 } else { random.u64(..300) })).await;
+        }
+    };
+    scene.through(&format!("policies swapped {swaps} times"), &kaudit, swapped).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+}
