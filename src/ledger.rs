@@ -36,6 +36,11 @@ impl Id {
         Self(id)
     }
 
+    /// Returns it as a number, as evenly spread as a hash is.
+    pub fn number(self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
+
     /// Reads an id as it is written.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)?;
@@ -46,7 +51,7 @@ impl Id {
 /// Shows 32 hex digits.
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        write!(f, "{:032x}", self.number())
     }
 }
 
@@ -142,16 +147,18 @@ impl Ledger {
         (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, moments, results })
     }
 
-    /// Returns what a verdict tells of a change whose object is not known any more.
-    pub fn moments(verdict: Verdict, now: Timestamp) -> Option<Delta> {
+    /// Returns what a verdict tells of a change and nothing else: its object is not known any more, or it is not judged
+    /// by these policies any more.
+    pub fn moments(&self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
         let moments = violations(&verdict.uid, verdict.moments, now);
+        let standing = self.objects.get(&verdict.key).filter(|standing| standing.uid == verdict.uid);
         (!moments.is_empty()).then(|| Delta {
             object: verdict.key,
             uid: verdict.uid,
             appeared: Vec::new(),
             resolved: Vec::new(),
             moments,
-            results: Vec::new(),
+            results: standing.map(|standing| standing.results.clone()).unwrap_or_default(),
         })
     }
 
@@ -254,6 +261,7 @@ mod tests {
             rule: "deny".into(),
             outcome,
             severity: None,
+            category: None,
             message: message.into(),
             details: None,
             source: Source { file: "p.rego".into(), line: 3 },
@@ -355,7 +363,10 @@ mod tests {
         assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.moments.len()), (1, 0, 1));
         assert!(ledger.record(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
         assert_eq!(ledger.counts().values().sum::<usize>(), 1);
-        assert_eq!(Ledger::moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap().moments.len(), 1);
-        assert!(Ledger::moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
+        let outdated = ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((outdated.moments.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
+        assert!(ledger.moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
+        ledger.forget(&verdict(&[]).key);
+        assert!(ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
     }
 }

@@ -9,7 +9,6 @@ use super::{Initial, Judged, Pipeline, Reload, dependents::Traits};
 use crate::{
     cache::Feed,
     evaluate::{Job, evaluate},
-    ledger::Ledger,
     object::{Object, ObjectKey},
     policy::PolicySet,
     queue::Lane,
@@ -82,7 +81,7 @@ impl Pipeline {
             self.cache.let_go(&verdict.key);
         }
         let now = Timestamp::now();
-        let delta = if stands { self.ledger.record(verdict, now) } else { Ledger::moments(verdict, now) };
+        let delta = if stands { self.ledger.record(verdict, now) } else { self.ledger.moments(verdict, now) };
         self.tell(delta);
     }
 

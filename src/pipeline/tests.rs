@@ -152,6 +152,7 @@ impl Live {
         };
         let sink = Arc::clone(&told);
         let outputs = Outputs {
+            memory: Memory::default(),
             record: Some(Box::new(Told(sink))),
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,
