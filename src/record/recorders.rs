@@ -64,8 +64,10 @@ impl Recorders {
         overview: watch::Receiver<Option<Arc<Overview>>>,
     ) -> (Self, Memory, Box<dyn Record>) {
         let Settings { client, namespace, audit_name, metrics, .. } = settings;
-        let ((health, trouble), (told, reports_said)) = (watch::channel(String::new()), watch::channel(Said::default()));
-        let (mut tasks, mut sinks, mut memory) = (JoinSet::new(), Sinks { events: None, reports: None }, Memory::default());
+        let ((health, trouble), (told, reports_said)) =
+            (watch::channel(String::new()), watch::channel(Said::default()));
+        let (mut tasks, mut sinks, mut memory) =
+            (JoinSet::new(), Sinks { events: None, reports: None }, Memory::default());
         if let Some(settings) = &settings.reports {
             let mut loaded = reports::load(settings).await;
             memory = std::mem::take(&mut loaded.memory);

@@ -24,4 +24,5 @@ mod proxy;
 mod reach;
 mod refused;
 mod relist;
+mod reports;
 mod support;

@@ -182,3 +182,6 @@ impl Book {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,7 +77,7 @@ async fn try_load(settings: &Settings) -> kube::Result<Loaded> {
     }
     let api = choose(settings.choice, &served);
     let form = Form { layout: settings.layout, instance: settings.instance.clone() };
-    let mut found = Found { book: Book::new(form), leftovers: Leftovers::new() };
+    let mut found = Found::new(form);
     let mut trouble = String::new();
     for from in &served {
         let take = |report: DynamicObject| found.take(*from, api, &report);
@@ -92,8 +92,7 @@ async fn try_load(settings: &Settings) -> kube::Result<Loaded> {
             }
         }
     }
-    let Found { mut book, leftovers } = found;
-    book.pages.values_mut().for_each(|page| page.shards.split_large());
+    let Found { book, leftovers } = found.done();
     let memory = memory(&book);
     if let Some(api) = api {
         let reports: usize = book.pages.values().map(|page| page.known.len()).sum();
@@ -123,13 +122,19 @@ pub(super) async fn is_served(client: &Client, api: Api) -> kube::Result<bool> {
     }
 }
 
-struct Found {
-    book: Book,
-    leftovers: Leftovers,
+/// Results as they were found, and the reports that hold them.
+pub(super) struct Found {
+    pub(super) book: Book,
+    pub(super) leftovers: Leftovers,
 }
 
 impl Found {
-    fn take(&mut self, from: Api, api: Option<Api>, report: &DynamicObject) {
+    pub(super) fn new(form: Form) -> Self {
+        Self { book: Book::new(form), leftovers: Leftovers::new() }
+    }
+
+    /// Takes in a report that was found in one API, while `api` is written.
+    pub(super) fn take(&mut self, from: Api, api: Option<Api>, report: &DynamicObject) {
         let name = report.metadata.name.clone().unwrap_or_default();
         let namespace: Option<Arc<str>> = report.metadata.namespace.as_deref().map(Arc::from);
         let mut whole = report.data.clone();
@@ -137,7 +142,8 @@ impl Found {
         if !whole.is_object() {
             whole = json!({});
         }
-        whole["metadata"] = json!({"labels": report.metadata.labels, "ownerReferences": report.metadata.owner_references});
+        whole["metadata"] =
+            json!({"labels": report.metadata.labels, "ownerReferences": report.metadata.owner_references});
         let results = read(&whole);
         let home = results.first().map(|(subject, _)| Home::of(&self.book.form, subject));
         let home = home.filter(|home| home.namespace == namespace);
@@ -153,6 +159,12 @@ impl Found {
         for (subject, violation) in results {
             self.book.add(&Arc::new(subject), violation);
         }
+    }
+
+    /// Brings into form what was found; all of it was taken in.
+    pub(super) fn done(mut self) -> Self {
+        self.book.pages.values_mut().for_each(|page| page.shards.split_large());
+        self
     }
 }
 
@@ -207,7 +219,10 @@ pub(super) async fn versions(
         each_page(settings, list, |page| {
             versions.extend(page.items.into_iter().map(|report| {
                 let namespace = report.metadata.namespace.as_deref().map(Arc::from);
-                ((namespace, report.metadata.name.unwrap_or_default()), report.metadata.resource_version.unwrap_or_default())
+                (
+                    (namespace, report.metadata.name.unwrap_or_default()),
+                    report.metadata.resource_version.unwrap_or_default(),
+                )
             }));
         })
         .await?;

@@ -155,7 +155,11 @@ impl Instance {
     /// Names the reports of the kaudit whose `Audit` object has this name, which may be too long for a label.
     pub fn new(audit_name: &str) -> Self {
         let short = audit_name.len() <= 63;
-        Self(if short { audit_name.to_owned() } else { format!("{CONTROLLER}-{}", hex(&digest(audit_name.as_bytes()))) })
+        Self(if short {
+            audit_name.to_owned()
+        } else {
+            format!("{CONTROLLER}-{}", hex(&digest(audit_name.as_bytes())))
+        })
     }
 
     /// Returns how the names of reports on namespaces begin.
@@ -211,8 +215,11 @@ impl Form {
         }
         // Passes and exceptions are not listed, so a number of them would be a guess.
         let count = |outcome| results.clone().filter(|(_, violation)| violation.finding.outcome == outcome).count();
-        report["summary"] =
-            LISTED.iter().map(|outcome| (outcome.word().to_owned(), count(*outcome).into())).collect::<Map<_, _>>().into();
+        report["summary"] = LISTED
+            .iter()
+            .map(|outcome| (outcome.word().to_owned(), count(*outcome).into()))
+            .collect::<Map<_, _>>()
+            .into();
         report["results"] = results.map(|(subject, violation)| self.result(subject, violation)).collect();
         report
     }

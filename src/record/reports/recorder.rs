@@ -361,7 +361,13 @@ impl Recorder {
         self.wait_until(&home, now + pause);
     }
 
-    fn swept(&mut self, namespace: Option<Arc<str>>, left: Vec<(Api, String)>, trouble: Option<Unwritten>, now: Instant) {
+    fn swept(
+        &mut self,
+        namespace: Option<Arc<str>>,
+        left: Vec<(Api, String)>,
+        trouble: Option<Unwritten>,
+        now: Instant,
+    ) {
         self.sweeping = false;
         self.trouble = match trouble {
             None => String::new(),

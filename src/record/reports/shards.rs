@@ -172,7 +172,8 @@ impl Shards {
                 break;
             }
             let identity = subject.identity();
-            let known = shard.entries.range(first..=first.last()).filter(|(_, entry)| entry.subject.identity() == identity);
+            let known =
+                shard.entries.range(first..=first.last()).filter(|(_, entry)| entry.subject.identity() == identity);
             let mut gone = Vec::new();
             for (position, entry) in known {
                 match now.get(position) {
