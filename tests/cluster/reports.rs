@@ -25,7 +25,7 @@ const NAMES: [[&str; 2]; 2] = [
 const LARGEST: usize = 64 * 1024;
 
 /// A control plane with both report APIs; namespaces can be deleted.
-async fn plane() -> MutexGuard<'static, ControlPlane> {
+pub(crate) async fn plane() -> MutexGuard<'static, ControlPlane> {
     static PLANE: OnceCell<tokio::sync::Mutex<ControlPlane>> = OnceCell::const_new();
     let start = || async {
         let options = Options { controller_manager: true, ..Options::default() };
@@ -123,8 +123,8 @@ fn writes_since(plane: &ControlPlane, position: AuditPosition) -> Vec<AuditRecor
     records
 }
 
-/// Without what differs from run to run.
-fn normal(report: &Value, namespace: &str) -> Value {
+/// Without what differs from run to run, such as a namespace and a directory.
+fn normal(report: &Value, namespace: &str, directory: &str) -> Value {
     let mut report = report.clone();
     let metadata = report["metadata"].as_object_mut().unwrap();
     for added in ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"] {
@@ -138,7 +138,8 @@ fn normal(report: &Value, namespace: &str) -> Value {
         result["timestamp"] = json!({"seconds": "SECONDS", "nanos": "NANOS"});
     }
     results.sort_by_key(|result| result["resources"][0]["name"].as_str().unwrap_or_default().to_owned());
-    let mut text = serde_json::to_string(&report).unwrap().replace(namespace, "NAMESPACE");
+    let mut text =
+        serde_json::to_string(&report).unwrap().replace(namespace, "NAMESPACE").replace(directory, "DIRECTORY");
     let uids = text.split('"').filter(|part| part.len() == 36 && part.matches('-').count() == 4);
     let uids: BTreeSet<String> = uids.map(str::to_owned).collect();
     for uid in uids {
@@ -168,6 +169,7 @@ async fn both_apis_take_reports_in_both_layouts_and_a_change_of_either_loses_no_
         "metadata": {"name": namespace, "labels": {&namespace: "yes"}}, "rules": []});
     plane.apply(&role.to_string()).await.unwrap();
 
+    let path = directory.path().to_str().unwrap();
     let mut times = BTreeSet::new();
     let mut shown = String::new();
     for (index, api) in ["openreports", "wgpolicy"].into_iter().enumerate() {
@@ -184,7 +186,7 @@ async fn both_apis_take_reports_in_both_layouts_and_a_change_of_either_loses_no_
                 assert_eq!(list(&plane, kind).await, Vec::<Value>::new(), "those of the other API are gone");
             }
             assert_eq!(all.len(), if layout == "namespace" { 2 } else { 4 });
-            let mut normal: Vec<Value> = all.iter().map(|report| normal(report, &namespace)).collect();
+            let mut normal: Vec<Value> = all.iter().map(|report| normal(report, &namespace, path)).collect();
             normal.sort_by_key(ToString::to_string);
             insta::assert_snapshot!(format!("reports_{api}_{layout}"), serde_json::to_string_pretty(&normal).unwrap());
             // What people see, but for the age.
@@ -414,7 +416,8 @@ async fn thousands_of_results_are_split_and_joined_and_none_is_lost_when_kaudit_
     assert_whole(&reports().await, 2_999);
     // Little is left: it is one report again.
     std::fs::write(&file, many(&namespace, 0) + "deny contains \"few\" if input.metadata.name == \"few-7\"\n").unwrap();
-    once(&plane, &directory, &[]).await;
+    let ended = once(&plane, &directory, &[]).await;
+    assert_eq!(results_in(&ended.json(), &namespace).len(), 1, "{}", ended.stderr);
     assert_whole(&reports().await, 1);
 
     // Many and few in turn, killed in the middle of it.
@@ -425,9 +428,8 @@ async fn thousands_of_results_are_split_and_joined_and_none_is_lost_when_kaudit_
         let path = directory.path().to_str().unwrap();
         let kaudit = Running::start(&plane.kubeconfig(), &["--record=reports", "--policies", path]).await;
         kaudit.ready().await;
-        let some = || async { (writes_since(&plane, position).len() > fastrand::usize(1..15)).then_some(()) };
-        // The end flushes: that is where most of the writing is.
-        kaudit.signal("TERM");
+        let enough = fastrand::usize(1..15);
+        let some = || async { (writes_since(&plane, position).len() >= enough).then_some(()) };
         wait_for("some of the writes", some).await;
         drop(kaudit);
         let found = reports().await;

@@ -104,13 +104,7 @@ async fn try_load(settings: &Settings) -> kube::Result<Loaded> {
 
 /// Picks the API that is written.
 pub(super) fn choose(choice: Choice, served: &[Api]) -> Option<Api> {
-    let wanted = |api: &&Api| match choice {
-        Choice::Auto => true,
-        Choice::OpenReports => **api == Api::OpenReports,
-        Choice::WgPolicy => **api == Api::WgPolicy,
-        Choice::None => false,
-    };
-    served.iter().find(wanted).copied()
+    choice.apis().iter().find(|api| served.contains(api)).copied()
 }
 
 /// Asks whether a report API is there.

@@ -46,6 +46,18 @@ pub enum Choice {
     None,
 }
 
+impl Choice {
+    /// Returns the APIs that may be written, the first of them that is there.
+    pub fn apis(self) -> &'static [Api] {
+        match self {
+            Self::Auto => &Api::ALL,
+            Self::OpenReports => &[Api::OpenReports],
+            Self::WgPolicy => &[Api::WgPolicy],
+            Self::None => &[],
+        }
+    }
+}
+
 /// What a report is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Layout {
@@ -65,6 +77,8 @@ pub enum Api {
 }
 
 impl Api {
+    /// What has to be allowed on its kinds; nothing else is asked of them.
+    pub const VERBS: [&'static str; 4] = ["list", "create", "patch", "delete"];
     /// Both, the better first.
     pub(super) const ALL: [Self; 2] = [Self::OpenReports, Self::WgPolicy];
 

@@ -37,11 +37,23 @@ const SEEK_EVERY: Duration = Duration::from_secs(10);
 /// How often is looked which namespaces are free of reports to be written, while there are others of another form.
 const SWEEP_EVERY: Duration = Duration::from_millis(200);
 /// Pauses after failures: what may pass, and what somebody has to mend.
-const RETRY: Duration = Duration::from_millis(500);
-const RETRY_REFUSED: Duration = Duration::from_secs(10);
-const RETRY_AT_LATEST: Duration = Duration::from_mins(5);
+const RETRY: Pause = Pause { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
+const RETRY_REFUSED: Pause = Pause { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
 /// Attempts at the end, when there is no later.
 const LAST_ATTEMPTS: u32 = 5;
+
+/// How long to wait after failures in a row: twice as long each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pause {
+    first: Duration,
+    longest: Duration,
+}
+
+impl Pause {
+    fn after(self, attempts: u32) -> Duration {
+        (self.first * 2u32.saturating_pow(attempts.min(16) - 1)).min(self.longest)
+    }
+}
 
 /// A home that has something to be written.
 #[derive(Debug)]
@@ -94,6 +106,8 @@ pub(super) struct Recorder {
     /// Something is there that cannot be read or deleted.
     trouble: String,
     said: watch::Sender<Said>,
+    /// What the log was told last.
+    told: String,
 }
 
 impl Recorder {
@@ -120,6 +134,7 @@ impl Recorder {
             closing: false,
             trouble,
             said,
+            told: String::new(),
         };
         recorder.all_due(now);
         recorder
@@ -357,8 +372,7 @@ impl Recorder {
             return self.settled(&home);
         }
         self.failing.insert(home.clone(), Failing { attempts, why });
-        let pause = (pause * 2u32.saturating_pow(attempts.min(16) - 1)).min(RETRY_AT_LATEST);
-        self.wait_until(&home, now + pause);
+        self.wait_until(&home, now + pause.after(attempts));
     }
 
     fn swept(
@@ -373,7 +387,7 @@ impl Recorder {
             None => String::new(),
             Some(Unwritten::Normal | Unwritten::NoApi) => return,
             Some(Unwritten::Later(why) | Unwritten::Refused(why)) => {
-                self.next_sweep = now + RETRY_REFUSED;
+                self.next_sweep = now + RETRY_REFUSED.longest;
                 let of = of(namespace.as_ref());
                 if !self.closing {
                     self.leftovers.entry(namespace).or_default().extend(left);
@@ -435,34 +449,29 @@ impl Recorder {
     }
 
     /// Says what is wrong, if anything is.
-    fn say(&self) {
+    fn say(&mut self) {
         let mut said = Said::default();
-        let wanted: Vec<&str> = Api::ALL
-            .iter()
-            .filter(|api| choose(self.settings.choice, &[**api]).is_some())
-            .map(|api| api.api_version())
-            .collect();
+        let wanted: Vec<&str> = self.settings.choice.apis().iter().map(|api| api.api_version()).collect();
         let absent = || format!("no reports are written: the cluster does not serve {}", wanted.join(" or "));
+        let mut why = "";
         match self.failing.first_key_value() {
             _ if self.api.is_none() && self.settings.choice == Choice::Auto => said.note = absent(),
             _ if self.api.is_none() => said.trouble = absent(),
-            Some((home, Failing { why, .. })) => {
+            Some((home, failing)) => {
                 let more = self.failing.len() - 1;
                 let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+                why = &failing.why;
                 said.trouble = format!("reports{}{more} cannot be written: {why}", of(home.namespace.as_ref()));
             }
             None => said.trouble.clone_from(&self.trouble),
         }
-        self.said.send_if_modified(|known| {
-            let new = *known != said;
-            if new && !said.trouble.is_empty() {
-                warn!("{}", said.trouble);
-            } else if new && !said.note.is_empty() {
-                info!("{}", said.note);
-            }
-            *known = said;
-            new
-        });
+        // How many there are changes all the time; that is no news for the log.
+        let news = if why.is_empty() { format!("{}{}", said.trouble, said.note) } else { why.to_owned() };
+        if news != self.told && !news.is_empty() {
+            if said.trouble.is_empty() { info!("{}", said.note) } else { warn!("{}", said.trouble) }
+        }
+        self.told = news;
+        self.said.send_if_modified(|known| std::mem::replace(known, said.clone()) != said);
     }
 }
 

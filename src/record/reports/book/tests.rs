@@ -207,3 +207,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn of_thousands_one_is_left() {
+    let (mut book, mut server) = (Book::new(form(Layout::Namespace)), Server::default());
+    let all = |number: u8| if number == 0 { 200 } else { 10 };
+    for number in 0..90 {
+        book.set(subject(number), &results(&subject(number), all(number), 200));
+    }
+    server.update(&mut book, usize::MAX);
+    assert_eq!(server.ids().len(), 200 + 89 * 10);
+    let mut book = server.read(Layout::Namespace).book;
+    let last = results(&subject(7), 1, 5);
+    for number in 0..90 {
+        book.set(subject(number), if number == 7 { &last } else { &[] });
+    }
+    server.update(&mut book, usize::MAX);
+    assert_eq!(server.ids(), [last[0].id.to_string()]);
+    assert_eq!(server.0.keys().collect::<Vec<_>>(), ["kaudit"]);
+}
