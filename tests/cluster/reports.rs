@@ -110,13 +110,12 @@ async fn mark(plane: &ControlPlane, namespace: &str, name: &str, value: &str) {
     plane.apply(&object).await.unwrap();
 }
 
-/// What was written into report APIs since, and by which requests.
+/// The requests of kaudit by which something was written into report APIs since.
 fn writes_since(plane: &ControlPlane, position: AuditPosition) -> Vec<AuditRecord> {
     let mut records = plane.audit_log_since(position).unwrap();
     records.retain(|record| {
         GROUPS.contains(&record.api_group.as_str())
             && !matches!(record.verb.as_str(), "get" | "list" | "watch")
-            && record.user_agent.starts_with("kube")
             && !record.user_agent.starts_with("kubectl")
             && !record.user_agent.starts_with("kube-controller-manager")
     });
@@ -148,6 +147,24 @@ fn normal(report: &Value, namespace: &str, directory: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
+/// What people see of the reports, but for the age; the namespace and uids keep their length.
+async fn shown_by_kubectl(plane: &ControlPlane, kind: &str, namespace: &str) -> String {
+    let command = ["get", kind, "-A", "-o", "wide"];
+    let table = plane.kubectl(&command).await.unwrap();
+    let age = table.find("AGE").unwrap();
+    let mut lines: Vec<String> = table
+        .lines()
+        .map(|line| {
+            let uids = line.split(' ').filter(|part| part.len() == 36);
+            let line = uids.fold(line[..age].to_owned(), |line, uid| line.replace(uid, &format!("{:36}", "UID")));
+            let placeholder = format!("{:1$}", "NAMESPACE", namespace.len());
+            line.replace(namespace, &placeholder).trim_end().to_owned()
+        })
+        .collect();
+    lines[1..].sort_unstable();
+    format!("$ kubectl {}\n{}\n", command.join(" "), lines.join("\n"))
+}
+
 async fn once(plane: &ControlPlane, directory: &tempfile::TempDir, more: &[&str]) -> Ended {
     let path = directory.path().to_str().unwrap();
     let base = ["check", "--once", "-o", "json", "--record=reports", "--policies", path];
@@ -171,7 +188,7 @@ async fn both_apis_take_reports_in_both_layouts_and_a_change_of_either_loses_no_
 
     let path = directory.path().to_str().unwrap();
     let mut times = BTreeSet::new();
-    let mut shown = String::new();
+    let mut shown = Vec::new();
     for (index, api) in ["openreports", "wgpolicy"].into_iter().enumerate() {
         for layout in ["namespace", "resource"] {
             let position = plane.audit_position().unwrap();
@@ -189,17 +206,8 @@ async fn both_apis_take_reports_in_both_layouts_and_a_change_of_either_loses_no_
             let mut normal: Vec<Value> = all.iter().map(|report| normal(report, &namespace, path)).collect();
             normal.sort_by_key(ToString::to_string);
             insta::assert_snapshot!(format!("reports_{api}_{layout}"), serde_json::to_string_pretty(&normal).unwrap());
-            // What people see, but for the age.
-            let tables = ["-A", "-o", "wide"];
             for kind in NAMES[index] {
-                let table = plane.kubectl(&[&["get", kind], &tables[..]].concat()).await.unwrap();
-                for line in table.lines() {
-                    let columns: Vec<&str> = line.split_whitespace().collect();
-                    let (_age, columns) = columns.split_last().unwrap();
-                    let columns = columns.iter().map(|text| if text.len() == 36 { "UID" } else { text });
-                    shown += &columns.collect::<Vec<_>>().join(" ").replace(&namespace, "NAMESPACE");
-                    shown.push('\n');
-                }
+                shown.push(shown_by_kubectl(&plane, kind, &namespace).await);
             }
             let writes = writes_since(&plane, position);
             assert!(writes.iter().all(|write| write.code < 300), "{writes:#?}");
@@ -209,10 +217,7 @@ async fn both_apis_take_reports_in_both_layouts_and_a_change_of_either_loses_no_
         }
     }
     assert_eq!(times.len(), 1, "the time of first sight stays: {times:#?}");
-    let mut lines: Vec<&str> = shown.lines().collect();
-    // Reports on single resources have names in no order.
-    lines.sort_unstable();
-    insta::assert_snapshot!("reports_kubectl", lines.join("\n"));
+    insta::assert_snapshot!("reports_kubectl", shown.join("\n"));
     plane.kubectl(&["delete", "clusterrole", &namespace]).await.unwrap();
     once(&plane, &directory, &[]).await;
     assert_eq!(list(&plane, NAMES[0][1]).await.len(), 0);
