@@ -24,6 +24,7 @@ use crate::{
     lease::{self, Candidate, ClusterStore, Times},
     ledger::Delta,
     manifest,
+    memory::Memory,
     metrics::Metrics,
     object::Secrets,
     output::{self, AuditResult, Entry, Event, Resource, Streams},
@@ -33,6 +34,7 @@ use crate::{
     record::{
         events,
         recorders::{self, Recorders},
+        reports,
         term::Terms,
     },
     shard::Shard,
@@ -110,8 +112,8 @@ async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) 
     let metrics = Arc::new(Metrics::default());
     let mut ends = Ends::new(changes, stop.clone());
     let settings = recorded(check, &clients, &metrics);
-    let (recorders, record) = Recorders::start(&settings, ends.outputs.overview.subscribe());
-    (ends.outputs.metrics, ends.outputs.record) = (metrics, Some(record));
+    let (recorders, memory, record) = Recorders::start(&settings, ends.outputs.overview.subscribe()).await;
+    (ends.outputs.metrics, ends.outputs.memory, ends.outputs.record) = (metrics, memory, Some(record));
     let mut source = JoinSet::new();
     let progress = progress::show(ends.outputs.progress.subscribe());
     source.spawn(Informer::new(clients, selection(check), secrets(check), true, sender).run(served));
@@ -259,13 +261,27 @@ fn recorded(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> recorde
     recorders::Settings {
         client: clients.plain.clone(),
         namespace: clients.namespace().to_owned(),
+        namespaces: check.scope.namespace.clone(),
         events: if check.records(Recorder::Events) { check.events } else { events::Which::None },
         events_per_second: f64::from(check.events_per_second),
         audit_name: shard(check).name(&check.audit_name),
+        reports: reported(check, clients, metrics),
         status: check.records(Recorder::Status),
         shard: shard(check),
         metrics: metrics.clone(),
     }
+}
+
+fn reported(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> Option<reports::Settings> {
+    let wanted = check.records(Recorder::Reports) && check.report_api != reports::Choice::None;
+    wanted.then(|| reports::Settings {
+        client: clients.plain.clone(),
+        choice: check.report_api,
+        layout: check.report_layout,
+        instance: reports::Instance::new(&check.audit_name),
+        scope: reports::Scope { namespaces: check.scope.namespace.clone(), shard: shard(check) },
+        metrics: metrics.clone(),
+    })
 }
 
 fn selection(check: &Check) -> Selection {
@@ -295,6 +311,7 @@ impl Ends {
         let (questions, reloads, terms) = (mpsc::channel(1).1, mpsc::channel(1).1, mpsc::channel(1).1);
         let inputs = Inputs { changes, questions, reloads, terms, stop };
         let outputs = Outputs {
+            memory: Memory::default(),
             record: None,
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,

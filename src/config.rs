@@ -152,6 +152,8 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
             ("lease-name", check.lease_name.take().is_some()),
             ("lease-duration", origins.of("lease_duration") != Origin::Default),
             ("shard", check.scope.shard.take().is_some()),
+            ("report-api", origins.of("report_api") != Origin::Default),
+            ("report-layout", origins.of("report_layout") != Origin::Default),
             ("events-per-second", origins.of("events_per_second") != Origin::Default),
             ("record", check.record.iter().any(|what| *what != Recorder::None)),
         ];

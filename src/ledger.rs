@@ -37,6 +37,11 @@ impl Id {
         Self(id)
     }
 
+    /// Returns it as a number, as evenly spread as a hash is.
+    pub fn number(self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
+
     /// Reads an id as it is written.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)?;
@@ -47,7 +52,7 @@ impl Id {
 /// Shows 32 hex digits.
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        write!(f, "{:032x}", self.number())
     }
 }
 
@@ -161,7 +166,8 @@ impl Ledger {
         self.passed += passed as usize;
     }
 
-    /// Returns what a verdict tells of a change whose object is not known any more, or is to be judged again.
+    /// Returns what a verdict tells of a change and nothing else: its object is not known any more, or it is not judged
+    /// by these policies any more.
     pub fn moments(&self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
         let moments = violations(&verdict.uid, verdict.moments, now);
         let standing = self.objects.get(&verdict.key).filter(|standing| standing.uid == verdict.uid);
@@ -172,7 +178,7 @@ impl Ledger {
             resolved: Vec::new(),
             moments,
             lane: Lane::Change,
-            results: standing.map_or_else(Vec::new, |standing| standing.results.clone()),
+            results: standing.map(|standing| standing.results.clone()).unwrap_or_default(),
         })
     }
 
@@ -276,6 +282,7 @@ mod tests {
             rule: "deny".into(),
             outcome,
             severity: None,
+            category: None,
             message: message.into(),
             details: None,
             source: Source { file: "p.rego".into(), line: 3 },
@@ -377,8 +384,10 @@ mod tests {
         assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.moments.len()), (1, 0, 1));
         assert!(ledger.record(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
         assert_eq!(ledger.counts().values().sum::<usize>(), 1);
-        let delta = ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!((delta.moments.len(), delta.results.len()), (1, 1), "what stands still does");
+        let outdated = ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((outdated.moments.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
         assert!(ledger.moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
+        ledger.forget(&verdict(&[]).key);
+        assert!(ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
     }
 }

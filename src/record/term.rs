@@ -17,7 +17,6 @@ use crate::{
     client::Clients,
     lease::{Candidate, Store},
     ledger::Delta,
-    memory::Memory,
     pipeline::{Overview, Term},
 };
 
@@ -96,11 +95,14 @@ impl Terms {
 
     /// Serves one term.
     async fn serve(&self, client: Client) {
-        let memory = Memory::default();
         let mut overview = self.overview.clone();
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
-        let (recorders, record) = Recorders::start(&Settings { client, ..self.settings.clone() }, overview);
+        let settings = Settings { client, ..self.settings.clone() };
+        let (recorders, memory, record) = tokio::select! {
+            started = Recorders::start(&settings, overview) => started,
+            () = self.over.cancelled() => return,
+        };
         let told = Box::new(Told { record, lines: Arc::clone(&self.lines) });
         // An error says that the pipeline has ended.
         let _ended = self.pipeline.send(Term::Begin(memory, told)).await;

@@ -109,6 +109,7 @@ fn remembered(id: Id, event: &Event) -> Option<Remembered> {
         rule: rule.into(),
         outcome: Outcome::Fail,
         severity: None,
+        category: None,
         message: message.into(),
         details: None,
         source: Source { file: "".into(), line: 0 },
