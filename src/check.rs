@@ -176,16 +176,7 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
         over.cancel();
         Ok(())
     };
-    let recording = async {
-        match candidate {
-            Some(candidate) => recording.elected(candidate, &clients).await,
-            None => {
-                recording.alone().await;
-                Ok(())
-            }
-        }
-    };
-    tokio::try_join!(Box::pin(judging), Box::pin(recording))?;
+    tokio::try_join!(Box::pin(judging), Box::pin(recording.run(candidate, &clients)))?;
     Ok(0)
 }
 

@@ -79,8 +79,7 @@ impl Informer {
         changes: mpsc::Sender<Change>,
     ) -> Self {
         let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
-        let shard = selection.shard;
-        let shared = Arc::new(Shared { clients, secrets, shard, once, changes, lists, rediscover });
+        let shared = Arc::new(Shared { clients, secrets, shard: selection.shard, once, changes, lists, rediscover });
         Self { shared, selection, feeds: BTreeMap::new(), tasks: JoinSet::new() }
     }
 

@@ -30,7 +30,8 @@ impl Shard {
     /// Everything belongs to it.
     pub const WHOLE: Self = Self { index: 0, of: 1 };
 
-    /// Reads `I/N`, with I from 0, or `auto/N`, with I the ordinal that `host` ends in, as pods of a StatefulSet do.
+    /// Reads `I/N`, with I from 0, or `auto/N`, with I the ordinal that `host` ends in, as pods of a
+    /// `StatefulSet` do.
     ///
     /// # Errors
     /// With what was expected.

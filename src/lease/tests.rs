@@ -183,9 +183,8 @@ async fn a_leader_that_is_cut_off_stops_before_another_begins() {
         assert!(!fence.is_open());
         start.elapsed()
     };
-    let (lost, taken) = tokio::join!(loses, takes);
-    assert_eq!(lost, Duration::from_secs(10));
-    assert_eq!(taken, Duration::from_secs(15));
+    let times = tokio::join!(loses, takes);
+    assert_eq!(times, (Duration::from_secs(10), Duration::from_secs(15)));
     // When it can be reached again it follows.
     world.way("first", Way::default());
     tokio::select! {
@@ -215,11 +214,9 @@ async fn errors_and_unanswered_renewals_are_survived() {
             assert!(fence.is_open(), "{way:?}");
         }
         // Somebody edits it.
-        let mut server = world.server.lock().unwrap();
-        let mut lease = server.lease.clone().unwrap();
+        let mut lease = world.server.lock().unwrap().lease.clone().unwrap();
         lease.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
-        server.write(&lease);
-        drop(server);
+        world.server.lock().unwrap().write(&lease);
         sleep(Duration::from_secs(20)).await;
         assert!(fence.is_open());
     };
@@ -290,8 +287,8 @@ async fn nobody_begins_while_shards_of_another_number_record() {
         candidate.acquire().await;
         since(start)
     };
-    let (acquired, ()) = tokio::join!(acquires, renews);
-    assert_eq!(acquired, 38 + 15, "it was renewed 38 s after the start for the last time");
+    let (seconds, ()) = tokio::join!(acquires, renews);
+    assert_eq!(seconds, 38 + 15, "it was renewed 38 s after the start for the last time");
     candidate.release().await;
     // Given back.
     world.server.lock().unwrap().rivals = vec![rival("", 50)];
@@ -308,8 +305,8 @@ async fn nobody_begins_while_shards_of_another_number_record() {
         world.server.lock().unwrap().rivals = vec![rival("other", 60)];
     };
     let acquires = timeout(Duration::from_secs(5), candidate.acquire());
-    let (acquired, ()) = tokio::join!(acquires, comes);
-    assert!(acquired.is_err());
+    let (done, ()) = tokio::join!(acquires, comes);
+    assert!(done.is_err());
     assert_eq!(holder(Some(&world.spec())), None, "it was given back");
 }
 

@@ -55,18 +55,17 @@ impl Record for Told {
 }
 
 impl Terms {
-    /// Records from the start until the pipeline has ended and everything is written.
-    pub async fn alone(self) {
-        self.settings.metrics.set_leader(true);
-        self.serve(self.settings.client.clone()).await;
-    }
-
-    /// Records whenever `candidate` leads, with clients that are of no use when it does not. Gives the lease back when the
-    /// pipeline has ended and everything is written.
+    /// Records until the pipeline has ended and everything is written: from the start, or whenever `candidate` leads, with
+    /// clients that are of no use when it does not. Its lease is given back in the end.
     ///
     /// # Errors
     /// When there can be no such client.
-    pub async fn elected(self, mut candidate: Candidate<impl Store>, clients: &Clients) -> anyhow::Result<()> {
+    pub async fn run(self, candidate: Option<Candidate<impl Store>>, clients: &Clients) -> anyhow::Result<()> {
+        let Some(mut candidate) = candidate else {
+            self.settings.metrics.set_leader(true);
+            self.serve(self.settings.client.clone()).await;
+            return Ok(());
+        };
         loop {
             tokio::select! {
                 biased;
