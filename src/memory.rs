@@ -3,7 +3,10 @@
 //! Recorders read it out of the cluster, the pipeline takes it in kind by kind as the kinds become known. What nobody takes
 //! is of kinds that cannot be read: it stays as it was recorded.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use crate::{
     cache::Feed,
@@ -15,8 +18,11 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Memory {
     /// By group and kind, whose version and plural may be others by now.
-    kinds: BTreeMap<(String, String), Vec<Remembered>>,
+    kinds: BTreeMap<(String, String), BTreeMap<Place, Remembered>>,
 }
+
+/// Namespace, name and uid.
+type Place = (Option<Arc<str>>, Arc<str>, Arc<str>);
 
 /// What was recorded of one object.
 #[derive(Debug, Clone)]
@@ -60,15 +66,26 @@ impl Remembered {
 }
 
 impl Memory {
-    /// Adds what was recorded of an object.
+    /// Adds what was recorded of an object; of what is remembered already, the first word stands.
     pub fn add(&mut self, object: Remembered) {
-        self.kinds.entry((object.group().to_owned(), object.kind.clone())).or_default().push(object);
+        let kind = self.kinds.entry((object.group().to_owned(), object.kind.clone())).or_default();
+        let place = (object.namespace.clone(), object.name.clone(), object.uid.clone());
+        match kind.entry(place) {
+            Entry::Vacant(entry) => {
+                entry.insert(object);
+            }
+            Entry::Occupied(entry) => {
+                let known = &mut entry.into_mut().results;
+                let new = object.results.into_iter().filter(|new| known.iter().all(|known| known.id != new.id));
+                known.extend(new.collect::<Vec<_>>());
+            }
+        }
     }
 
     /// Forgets what is not of the namespaces that `keeps` says; `None` is what is in none.
     pub fn keep(&mut self, keeps: impl Fn(Option<&str>) -> bool) {
         for objects in self.kinds.values_mut() {
-            objects.retain(|object| keeps(object.namespace.as_deref()));
+            objects.retain(|_, object| keeps(object.namespace.as_deref()));
         }
     }
 
@@ -77,12 +94,13 @@ impl Memory {
         let Some(objects) = self.kinds.get_mut(&(feed.kind.group.clone(), feed.kind.kind.clone())) else {
             return Vec::new();
         };
-        objects.extract_if(.., |object| feed.namespace.is_none() || object.namespace == feed.namespace).collect()
+        let own = objects.extract_if(.., |_, object| feed.namespace.is_none() || object.namespace == feed.namespace);
+        own.map(|(_, object)| object).collect()
     }
 
     /// Takes out what is remembered of kinds that are not, by group and kind, to be kept.
     pub fn take_unless(&mut self, kept: impl Fn(&str, &str) -> bool) -> Vec<Remembered> {
         let gone = self.kinds.extract_if(.., |(group, kind), _| !kept(group, kind));
-        gone.flat_map(|(_, objects)| objects).collect()
+        gone.flat_map(|(_, objects)| objects.into_values()).collect()
     }
 }

@@ -222,7 +222,8 @@ enum Judged {
 impl Pipeline {
     /// Makes a pipeline whose gate is shut.
     pub fn new(policies: Arc<PolicySet>, settings: Settings, mut outputs: Outputs) -> Self {
-        let memory = std::mem::take(&mut outputs.memory);
+        let mut memory = std::mem::take(&mut outputs.memory);
+        memory.keep(|namespace| settings.shard.owns(namespace));
         Self {
             settings,
             cache: if settings.initial == Initial::Pass { Cache::unpacked() } else { Cache::default() },

@@ -75,21 +75,17 @@ impl Recorders {
             (watch::channel(String::new()), watch::channel(Said::default()));
         let (mut tasks, mut sinks, mut memory) =
             (JoinSet::new(), Sinks { events: None, reports: None }, Memory::default());
-        let mut remembered = false;
         if let Some(reports) = &settings.reports {
             let reports = reports::Settings { client: client.clone(), ..reports.clone() };
             let mut loaded = reports::load(&reports).await;
-            remembered = loaded.is_recorded();
             memory = std::mem::take(&mut loaded.memory);
             let (sink, recorder) = reports::start(reports, loaded, told);
             sinks.reports = Some(sink);
             tasks.spawn(recorder);
         }
         if settings.events != events::Which::None {
-            // Where no report says what stands, the Events do, for as long as they last.
-            if !remembered {
-                memory = events::memory(client, &settings.namespaces).await;
-            }
+            // Events are written at once, reports some seconds later, and perhaps not at all.
+            events::remember(client, &settings.namespaces, &mut memory).await;
             let own = ObjectReference {
                 api_version: Some(format!("{OWN_GROUP}/{}", status::AUDIT_VERSION)),
                 kind: Some("Audit".to_owned()),

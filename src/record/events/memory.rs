@@ -1,7 +1,7 @@
-//! What the Events say that stands, for starts where no report says it.
+//! What the Events say that stands: all of it where there are no reports, and what reports do not say yet.
 //!
-//! The server drops Events after a while (`--event-ttl` of the API server, an hour by default): what stands for longer
-//! is then told once more after a restart.
+//! The server drops Events after a while (`--event-ttl` of the API server, an hour by default): without reports, what
+//! stands for longer is told once more after a restart.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -24,9 +24,9 @@ const PAGE: u32 = 500;
 /// How long to wait before another attempt.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Returns what stands by the newest Event of each violation, in `namespaces` or everywhere. Tries until the server answers;
+/// Adds what stands by the newest Event of each violation, in `namespaces` or everywhere. Tries until the server answers;
 /// one that refuses leaves nothing to remember.
-pub async fn memory(client: &Client, namespaces: &[String]) -> Memory {
+pub async fn remember(client: &Client, namespaces: &[String], memory: &mut Memory) {
     let apis: Vec<Api<Event>> = if namespaces.is_empty() {
         vec![Api::all(client.clone())]
     } else {
@@ -44,11 +44,9 @@ pub async fn memory(client: &Client, namespaces: &[String]) -> Memory {
             }
         }
     }
-    let mut memory = Memory::default();
     for remembered in newest.into_iter().filter_map(|(id, event)| remembered(id, &event)) {
         memory.add(remembered);
     }
-    memory
 }
 
 /// Returns all own Events of a namespace, or of all.

@@ -20,7 +20,7 @@ use kube::Client;
 use tokio::{sync::Notify, task::JoinSet, time::sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use self::memory::memory;
+pub use self::memory::remember;
 use self::{
     bucket::Bucket,
     pending::{Pending, Telling, Turn, Violated, Waits},

@@ -50,13 +50,6 @@ pub struct Loaded {
     pub(super) trouble: String,
 }
 
-impl Loaded {
-    /// Whether there is an API that reports are written by.
-    pub fn is_recorded(&self) -> bool {
-        self.api.is_some()
-    }
-}
-
 /// Reports of ours that are of another form than those of today, by namespace.
 pub(super) type Leftovers = BTreeMap<Option<Arc<str>>, BTreeSet<(Api, String)>>;
 
