@@ -129,7 +129,7 @@ impl Cluster {
             "status": {"seen": self.version},
         });
         if kind_of(number) == "Namespace" {
-            json["metadata"]["name"] = if number < 8 { place } else { name }.into();
+            json["metadata"]["name"] = if number < 8 { place } else { format!("x{number}") }.into();
             json["metadata"]["namespace"] = serde_json::Value::Null;
         }
         let received = Received::read(&json.to_string());

@@ -283,7 +283,8 @@ impl Writer {
                 self.health.send_if_modified(|trouble| !std::mem::take(trouble).is_empty());
                 return;
             };
-            answered += u32::from(matches!(error, kube::Error::Api(_)));
+            // New credentials may take longer than the attempts.
+            answered += u32::from(matches!(&error, kube::Error::Api(status) if status.code != 401));
             match failure(&error) {
                 Failure::Normal(reason) => {
                     debug!(namespace, reason, "Event not written");

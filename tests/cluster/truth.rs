@@ -64,7 +64,7 @@ impl Truth {
         };
         let at = history.last().map_or(since, |(at, _)| *at);
         if self.telling != Telling::Lossy {
-            let standing = standing(&fresh);
+            let standing = standing(&fresh, &self.namespaces);
             let mut truth = Ok(());
             while Instant::now() < deadline {
                 truth = tells_the_truth(&told(&self.client, &self.namespaces).await, &standing, self.telling);
@@ -199,11 +199,14 @@ pub(crate) async fn told(client: &Client, namespaces: &[String]) -> Told {
     told
 }
 
-/// What stands according to a result: (uid, note).
-pub(crate) fn standing(result: &Value) -> BTreeSet<(String, String)> {
+/// What stands in these namespaces, or anywhere, according to a result: (uid, note).
+pub(crate) fn standing(result: &Value, namespaces: &[String]) -> BTreeSet<(String, String)> {
     let text = |entry: &Value, field: &str| entry[field].as_str().unwrap().to_owned();
     let note = |entry: &Value| format!("{}/{}: {}", text(entry, "policy"), text(entry, "rule"), text(entry, "message"));
-    let entries = result["results"].as_array().unwrap().iter();
+    let there = |entry: &&Value| {
+        namespaces.is_empty() || namespaces.iter().any(|namespace| entry["resource"]["namespace"] == **namespace)
+    };
+    let entries = result["results"].as_array().unwrap().iter().filter(there);
     entries.map(|entry| (text(&entry["resource"], "uid"), note(entry))).collect()
 }
 
