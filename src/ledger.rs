@@ -142,7 +142,8 @@ impl Ledger {
         (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, moments, results })
     }
 
-    /// Returns what a verdict tells of a change whose object is not known any more, or is to be judged again.
+    /// Returns what a verdict tells of a change and nothing else: its object is not known any more, or it is not judged
+    /// by these policies any more.
     pub fn moments(&self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
         let moments = violations(&verdict.uid, verdict.moments, now);
         let standing = self.objects.get(&verdict.key).filter(|standing| standing.uid == verdict.uid);
@@ -152,7 +153,7 @@ impl Ledger {
             appeared: Vec::new(),
             resolved: Vec::new(),
             moments,
-            results: standing.map_or_else(Vec::new, |standing| standing.results.clone()),
+            results: standing.map(|standing| standing.results.clone()).unwrap_or_default(),
         })
     }
 
@@ -356,8 +357,10 @@ mod tests {
         assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.moments.len()), (1, 0, 1));
         assert!(ledger.record(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
         assert_eq!(ledger.counts().values().sum::<usize>(), 1);
-        let delta = ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!((delta.moments.len(), delta.results.len()), (1, 1), "what stands still does");
+        let outdated = ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((outdated.moments.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
         assert!(ledger.moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
+        ledger.forget(&verdict(&[]).key);
+        assert!(ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
     }
 }

@@ -8,7 +8,11 @@ use std::{
 };
 
 use k8s_openapi::api::events::v1::Event;
-use kube::{Api, Client, api::ListParams};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams},
+    core::GroupVersionKind,
+};
 use serde_json::Value;
 
 use crate::support::{PATIENCE, Running, run, wait_for};
@@ -30,6 +34,9 @@ pub(crate) enum Telling {
     Lossy,
 }
 
+/// What may be expected of a kaudit that was started anew: so far nothing remembers what was told before.
+pub(crate) const ACROSS_RESTARTS: Telling = Telling::Lossy;
+
 /// What is compared.
 pub(crate) struct Truth {
     /// Leads to the API server without any fault.
@@ -40,6 +47,8 @@ pub(crate) struct Truth {
     /// Where Events are looked at; everywhere if it is empty.
     pub(crate) namespaces: Vec<String>,
     pub(crate) telling: Telling,
+    /// Whether reports are kept of all of it.
+    pub(crate) reports: bool,
 }
 
 impl Truth {
@@ -65,15 +74,11 @@ impl Truth {
         let at = history.last().map_or(since, |(at, _)| *at);
         if self.telling != Telling::Lossy {
             let standing = standing(&fresh, &self.namespaces);
-            let mut truth = Ok(());
-            while Instant::now() < deadline {
-                truth = tells_the_truth(&told(&self.client, &self.namespaces).await, &standing, self.telling);
-                if truth.is_ok() {
-                    break;
-                }
-                tokio::time::sleep(LOOK_EVERY * 4).await;
-            }
-            truth.unwrap_or_else(|lie| panic!("Events: {lie}"));
+            let truth = async || tells_the_truth(&told(&self.client, &self.namespaces).await, &standing, self.telling);
+            until_true("Events", deadline, truth).await;
+        }
+        if self.reports {
+            until_true("reports", deadline, async || report_the_truth(&reported(&self.client).await, &fresh)).await;
         }
         at.saturating_duration_since(since)
     }
@@ -98,6 +103,14 @@ impl Truth {
         let fresh = run(&self.kubeconfig, &arguments).await;
         assert!(matches!(fresh.code, Some(0 | 1)), "{}", fresh.stderr);
         fresh.json()
+    }
+}
+
+/// Waits until nothing is wrong with what is recorded, which may take a while longer than judging.
+async fn until_true(what: &str, deadline: Instant, wrong: impl AsyncFn() -> Result<(), String>) {
+    while let Err(lie) = wrong().await {
+        assert!(Instant::now() < deadline, "{what}: {lie}");
+        tokio::time::sleep(LOOK_EVERY * 4).await;
     }
 }
 
@@ -197,6 +210,37 @@ pub(crate) async fn told(client: &Client, namespaces: &[String]) -> Told {
         told.entry((regarding.uid.unwrap(), event.note.unwrap())).or_default().push(appeared);
     }
     told
+}
+
+/// Reads all results of the reports, without what depends on time.
+async fn reported(client: &Client) -> Vec<String> {
+    let mut results = Vec::new();
+    for kind in ["Report", "ClusterReport"] {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("openreports.io", "v1alpha1", kind));
+        let reports = Api::<DynamicObject>::all_with(client.clone(), &resource).list(&ListParams::default()).await;
+        for report in reports.unwrap() {
+            let entries = report.data["results"].as_array().cloned().unwrap_or_default();
+            results.extend(entries.iter().map(|entry| recorded(entry, &entry["resources"][0])));
+        }
+    }
+    results.sort();
+    results
+}
+
+/// Whether reports hold exactly the results of an audit.
+fn report_the_truth(reported: &[String], result: &Value) -> Result<(), String> {
+    let entries = result["results"].as_array().unwrap().iter().filter(|entry| entry["result"] != "skip");
+    let mut standing: Vec<String> = entries.map(|entry| recorded(entry, &entry["resource"])).collect();
+    standing.sort();
+    let missing = standing.iter().find(|entry| !reported.contains(entry));
+    let surplus = reported.iter().find(|entry| !standing.contains(entry));
+    let numbers = (reported.len(), standing.len());
+    if reported == standing { Ok(()) } else { Err(format!("{numbers:?}; missing {missing:?}, too many {surplus:?}")) }
+}
+
+/// A result, as reports and audits have it in common.
+fn recorded(entry: &Value, resource: &Value) -> String {
+    format!("{} {} {}/{}: {}", resource["uid"], entry["result"], entry["policy"], entry["rule"], entry["message"])
 }
 
 /// What stands in these namespaces, or anywhere, according to a result: (uid, note).

@@ -62,6 +62,7 @@ impl Scene {
             arguments,
             namespaces: namespaces.clone(),
             telling: Telling::ByTurns,
+            reports: false,
         };
         let writer = Writer::new(client, &namespaces, OBJECTS);
         writer.create_all().await;
@@ -79,7 +80,8 @@ impl Scene {
     /// What the live run is started with.
     fn arguments(&self) -> Vec<&str> {
         let scope = self.truth.arguments.iter().map(String::as_str);
-        scope.chain(["--events-per-second=1000", "--record=events"]).collect()
+        let record = if self.truth.reports { "--record=events,reports" } else { "--record=events" };
+        scope.chain(["--events-per-second=1000", record]).collect()
     }
 
     /// Starts kaudit and waits until it judges, and not before it may.
