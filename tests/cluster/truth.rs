@@ -122,7 +122,8 @@ async fn loop_until_open(kaudit: &Running, still_shut: impl AsyncFn()) {
         if value("kaudit_gate_open ") == Some(1.0) {
             return Some(());
         }
-        assert_eq!(value("kaudit_evaluations_total ").unwrap_or(0.0), 0.0, "judged before the gate opened");
+        let judged = value("kaudit_evaluations_total ").unwrap_or_default();
+        assert!(judged < 1.0, "{judged} judged before the gate opened");
         still_shut().await;
         None
     })
