@@ -52,6 +52,8 @@ struct Entries {
     objects: HashMap<ObjectKey, Entry>,
     /// Counts listings; an entry that a complete listing did not name is gone.
     listing: u32,
+    /// Objects of which only that they were there is known.
+    dropped: usize,
 }
 
 #[derive(Debug)]
@@ -163,6 +165,14 @@ impl Cache {
         }
     }
 
+    /// Forgets an object of which nobody will ask anything any more; it is only counted.
+    pub fn drop_object(&mut self, key: &ObjectKey) {
+        let entries = self.feed(key).and_then(|feed| self.feeds.get_mut(&feed));
+        if let Some(entries) = entries {
+            entries.dropped += usize::from(entries.objects.remove(key).is_some());
+        }
+    }
+
     /// Returns the hash that was kept for the present state of an object.
     pub fn projection(&self, key: &ObjectKey) -> Option<NonZeroU64> {
         self.entry(key)?.projection
@@ -189,9 +199,9 @@ impl Cache {
         self.feeds.get(feed).into_iter().flat_map(|entries| entries.objects.keys())
     }
 
-    /// Returns how many objects a feed holds.
+    /// Returns how many objects a feed has.
     pub fn len(&self, feed: &Feed) -> usize {
-        self.feeds.get(feed).map_or(0, |entries| entries.objects.len())
+        self.feeds.get(feed).map_or(0, |entries| entries.objects.len() + entries.dropped)
     }
 
     /// Returns the feed that holds objects like `key`.
@@ -282,6 +292,18 @@ mod tests {
             assert!(held.body.is_packed(), "{:?}", held.body);
             assert_eq!(held.body.json().unwrap(), object.body.json().unwrap());
         }
+    }
+
+    #[test]
+    fn a_dropped_object_is_counted_and_no_more() {
+        let mut cache = cache();
+        let (a, b) = (pod("a", "1", 1), pod("b", "2", 1));
+        cache.seen(&feed(), a.clone());
+        cache.seen(&feed(), b.clone());
+        cache.drop_object(&a.key);
+        cache.drop_object(&a.key);
+        assert_eq!((cache.len(&feed()), cache.keys(&feed()).collect::<Vec<_>>()), (2, vec![&b.key]));
+        assert!(cache.object(&a.key).is_none());
     }
 
     #[test]

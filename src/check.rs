@@ -43,6 +43,8 @@ const POLICIES_EVERY: Duration = Duration::from_secs(1);
 const FLUSH: Duration = Duration::from_secs(10);
 /// Changes between a source and the pipeline; the source waits when they are not taken.
 const CHANGES: usize = 1_024;
+/// Changes between manifests and the pipeline, which are there before they are wanted.
+const DOCUMENTS: usize = 128;
 /// Lines of the result stream that wait for whoever reads standard output.
 const LINES: usize = 10_000;
 
@@ -83,7 +85,7 @@ fn log_problems(policies: &PolicySet) {
 
 async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
     let files = manifest::files(&check.filename)?;
-    let (sender, changes) = mpsc::channel(CHANGES);
+    let (sender, changes) = mpsc::channel(DOCUMENTS);
     let (selection, secrets) = (selection(check), secrets(check));
     let mut source = JoinSet::new();
     source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &sender));
@@ -291,7 +293,7 @@ fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Del
         }
     });
     move |delta| {
-        let (resource, now) = (Resource::new(&delta.object, &delta.uid), Timestamp::now());
+        let (resource, now) = (Arc::new(Resource::new(&delta.object, &delta.uid)), Timestamp::now());
         let appeared = delta.appeared.iter().map(|violation| (Event::Appeared, violation));
         let resolved = delta.resolved.iter().map(|violation| (Event::Resolved, violation));
         let moments = delta.moments.iter().map(|violation| (Event::Happened, violation));

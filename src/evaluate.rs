@@ -1,6 +1,6 @@
 //! Judging: a pure function of an object and the policies.
 //!
-//! The object's JSON becomes a value once; every unit is asked for all its results in one question. Only if that question
+//! Of the object's JSON what the policies can read becomes a value, once; every unit is asked for all its results in one question. Only if that question
 //! fails is each rule asked by itself, so that one broken rule costs the others nothing. Whatever a policy does, it ends as
 //! a finding.
 
@@ -16,7 +16,7 @@ use std::{
 use regorus::Value;
 
 use self::{
-    input::{Documents, Moment, Review},
+    input::{Documents, Moment, Parts, Review},
     results::Results,
 };
 use crate::{
@@ -51,6 +51,16 @@ pub struct Job {
 /// of Gatekeeper at its audit. Where the job tells of a change, policies that look at changes are asked once more, and
 /// what they have to add are the verdict's moments. A deleted object has nothing but moments.
 pub fn evaluate(job: &Job) -> Verdict {
+    evaluate_parts(job, Parts::Read)
+}
+
+/// Judges one object by all of it, not only by what the policies can read.
+#[cfg(test)]
+pub(crate) fn evaluate_whole(job: &Job) -> Verdict {
+    evaluate_parts(job, Parts::All)
+}
+
+fn evaluate_parts(job: &Job, parts: Parts) -> Verdict {
     let began = Instant::now();
     let set = &*job.policies;
     let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
@@ -58,7 +68,7 @@ pub fn evaluate(job: &Job) -> Verdict {
     let mut moments = Results::default();
     // An object that nobody is asked about is not even read.
     if !constraints.is_empty() || set.units.iter().any(Unit::asks_everything) {
-        match Documents::read(job) {
+        match Documents::read(job, parts) {
             Err(why) => standing.push(unreadable(&why)),
             Ok(documents) => {
                 let ask = |moment, whom, results: &mut Results| {
@@ -113,7 +123,7 @@ pub fn evaluate_review(
 /// Asks a rule whether it is one of those that are asked about the kind or not, for tests; whether it says something.
 #[cfg(test)]
 pub(crate) fn says_anything(job: &Job, unit: &Unit, group: &Group, index: usize) -> Result<bool, Failure> {
-    let documents = Documents::read(job).map_err(Failure::told)?;
+    let documents = Documents::read(job, Parts::All).map_err(Failure::told)?;
     let input = match group.dialect {
         Dialect::Conftest => documents.object.clone(),
         Dialect::Admission => documents.admission(Moment::Standing),

@@ -98,6 +98,8 @@ pub struct Ledger {
     objects: HashMap<ObjectKey, Standing>,
     counts: Counts,
     passed: usize,
+    /// Objects without results of which nothing else is kept.
+    clean: usize,
 }
 
 impl Ledger {
@@ -140,6 +142,12 @@ impl Ledger {
         let results = if silent { Vec::new() } else { now.results.clone() };
         self.put(key.clone(), now);
         (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, moments, results })
+    }
+
+    /// Counts an object without results that will not be judged again.
+    pub fn record_clean(&mut self, passed: u32) {
+        self.clean += 1;
+        self.passed += passed as usize;
     }
 
     /// Returns what a verdict tells of a change and nothing else: its object is not known any more, or it is not judged
@@ -214,7 +222,7 @@ impl Ledger {
 
     /// How many objects were judged.
     pub fn judged(&self) -> usize {
-        self.objects.len()
+        self.objects.len() + self.clean
     }
 
     /// Standing results by policy, severity and outcome. A count that fell to zero stays, for metrics.

@@ -10,6 +10,7 @@ mod pool;
 
 use std::{
     collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -70,7 +71,7 @@ fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> std::io::Resul
 /// and the memory does not grow with the files.
 pub fn read(files: &[PathBuf], selection: &Selection, secrets: Secrets, changes: &mpsc::Sender<Change>) {
     let parser = Parser { selection, secrets };
-    let mut reader = Reader { changes, feeds: HashSet::new(), copies: HashMap::new() };
+    let mut reader = Reader { changes, feeds: HashSet::new(), names: Names::default() };
     let pieces = files.iter().flat_map(|file| pieces::of(file));
     pool::in_order(pieces, |piece| parser.piece(piece), |found| reader.take_in(found));
     reader.done();
@@ -88,8 +89,30 @@ enum Found {
 struct Reader<'a> {
     changes: &'a mpsc::Sender<Change>,
     feeds: HashSet<Feed>,
-    /// How often each name came.
-    copies: HashMap<ObjectKey, u32>,
+    names: Names,
+}
+
+/// How often each name came. Only hashes are kept: if two names ever had the same, one would begin at a higher copy, and the
+/// keys would still differ.
+#[derive(Default)]
+struct Names {
+    hasher: RandomState,
+    once: HashSet<u64>,
+    /// How often those came that came more than once.
+    more: HashMap<u64, u32>,
+}
+
+impl Names {
+    /// Returns how often a name came before.
+    fn came(&mut self, key: &ObjectKey) -> u32 {
+        let hash = self.hasher.hash_one(key);
+        if self.once.insert(hash) {
+            return 0;
+        }
+        let copies = self.more.entry(hash).or_default();
+        *copies += 1;
+        *copies
+    }
 }
 
 impl Reader<'_> {
@@ -103,9 +126,7 @@ impl Reader<'_> {
     }
 
     fn object(&mut self, mut object: Object) {
-        let copies = self.copies.entry(object.key.clone()).or_default();
-        object.key.copy = *copies;
-        *copies += 1;
+        object.key.copy = self.names.came(&object.key);
         let feed = Feed { kind: object.key.kind.clone(), namespace: None };
         if self.feeds.insert(feed.clone()) {
             self.send(Change::Appeared(feed.clone()));

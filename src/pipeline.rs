@@ -156,7 +156,7 @@ pub struct Outputs {
 /// How often the overview is drawn up, if anything changed.
 const OVERVIEW_EVERY: Duration = Duration::from_millis(500);
 /// Objects that wait to be judged before the source is made to wait; see [`Initial::Pass`].
-const WAITING: usize = 1_024;
+const WAITING: usize = 256;
 
 /// How a pipeline works.
 #[derive(Debug, Clone, Copy)]

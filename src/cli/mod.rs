@@ -103,7 +103,7 @@ EXAMPLES:
 #[derive(Debug, Args)]
 pub struct Test {
     /// Test the policies in this file or directory
-    #[arg(value_name = "PATH", default_value = "policies")]
+    #[arg(value_name = "PATH", env = "KAUDIT_POLICIES", default_value = "policies")]
     pub paths: Vec<PathBuf>,
 
     /// Run only tests whose full name matches; TEST//CASE also matches single cases of suites

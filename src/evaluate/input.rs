@@ -21,6 +21,16 @@ pub(super) enum Moment {
     Delete,
 }
 
+/// How much of an object becomes a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parts {
+    /// What the policies can read; the verdict is the same.
+    Read,
+    /// Everything, to prove that.
+    #[cfg(test)]
+    All,
+}
+
 /// The values of a job, and the documents made of them.
 pub(super) struct Documents<'a> {
     key: &'a ObjectKey,
@@ -31,18 +41,23 @@ pub(super) struct Documents<'a> {
 }
 
 impl<'a> Documents<'a> {
-    /// Reads the JSON of a job.
+    /// Reads the JSON of a job: of the object in its states what `parts` says, of its Namespace everything.
     ///
     /// # Errors
     /// Returns why it cannot be read, e.g. because it is nested deeper than 127 levels.
-    pub(super) fn read(job: &'a Job) -> Result<Self, String> {
+    pub(super) fn read(job: &'a Job, parts: Parts) -> Result<Self, String> {
+        let state = |object: &Object| match parts {
+            Parts::Read => with_json(object, |json| job.policies.projection(&job.object.key.kind).read(json)),
+            #[cfg(test)]
+            Parts::All => read(object),
+        };
         // A deletion is told by the last state alone.
         let previous = job.previous.as_ref().filter(|_| !job.deleted);
         Ok(Self {
             key: &job.object.key,
             uid: &job.object.uid,
-            object: read(&job.object)?,
-            previous: previous.map(read).transpose()?,
+            object: state(&job.object)?,
+            previous: previous.map(state).transpose()?,
             namespace: job.namespace.as_ref().map(read).transpose()?,
         })
     }
@@ -206,8 +221,12 @@ impl Review {
 /// # Errors
 /// Returns why it cannot be read.
 pub(super) fn read(object: &Object) -> Result<Value, String> {
+    with_json(object, value::from_json)
+}
+
+fn with_json(object: &Object, read: impl FnOnce(&[u8]) -> Result<Value, serde_json::Error>) -> Result<Value, String> {
     let json = object.body.json().map_err(|why| why.to_string())?;
-    value::from_json(&json).map_err(|why| why.to_string())
+    read(&json).map_err(|why| why.to_string())
 }
 
 fn text(text: &str) -> Value {

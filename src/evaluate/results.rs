@@ -147,11 +147,19 @@ pub(super) fn attribute(
         return findings.iter_mut().for_each(|finding| stamp(finding, &only.source, severity_of(only)));
     }
     let mut open: Vec<&mut Finding> = findings.iter_mut().collect();
-    for definition in &entry.definitions {
+    // A set is all that its definitions give: what none of the others gave is of the last.
+    let mut sure = entry.shape == Shape::Set;
+    for (number, definition) in entry.definitions.iter().enumerate() {
         if open.is_empty() {
             return;
         }
-        let Some(own) = ask(definition) else { continue };
+        if sure && number + 1 == entry.definitions.len() {
+            return open.into_iter().for_each(|finding| stamp(finding, &definition.source, severity_of(definition)));
+        }
+        let Some(own) = ask(definition) else {
+            sure = false;
+            continue;
+        };
         open.retain_mut(|finding| {
             let mine = own.iter().any(|own| own.message == finding.message && own.details == finding.details);
             if mine {

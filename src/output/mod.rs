@@ -240,22 +240,22 @@ impl From<&Metadata> for About {
     }
 }
 
-/// One result.
+/// One result. There may be very many, so what they have in common is shared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
     /// The policy.
-    pub policy: String,
+    pub policy: Arc<str>,
     /// The rule.
-    pub rule: String,
+    pub rule: Arc<str>,
     /// fail, warn, error or skip.
     pub result: Outcome,
     /// How bad; `None` if nothing says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,
     /// What is wrong.
-    pub message: String,
+    pub message: Arc<str>,
     /// The object.
-    pub resource: Resource,
+    pub resource: Arc<Resource>,
     /// What else the policy said.
     pub details: serde_json::Map<String, serde_json::Value>,
     /// Where the rule stands.
@@ -294,13 +294,13 @@ impl Resource {
 
 impl Entry {
     /// Makes a result of a finding.
-    pub fn new(finding: &Finding, resource: &Resource, location: Option<&Location>) -> Self {
+    pub fn new(finding: &Finding, resource: &Arc<Resource>, location: Option<&Location>) -> Self {
         Self {
-            policy: finding.policy.to_string(),
-            rule: finding.rule.to_string(),
+            policy: finding.policy.clone(),
+            rule: finding.rule.clone(),
             result: finding.outcome,
             severity: finding.severity,
-            message: finding.message.to_string(),
+            message: finding.message.clone(),
             resource: resource.clone(),
             details: finding.details.as_deref().cloned().unwrap_or_default(),
             source: finding.source.clone(),

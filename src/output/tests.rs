@@ -15,7 +15,7 @@ fn entry(resource: Resource, policy: &str, rule: &str, outcome: Outcome, message
         result: outcome,
         severity: None,
         message: message.into(),
-        resource,
+        resource: resource.into(),
         details: serde_json::Map::new(),
         source: Source { file: Arc::from("policies/image.rego"), line: 7 },
         location: None,

@@ -35,7 +35,7 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     let ambiguous = ambiguous_kinds(&result.results);
     let mut objects: BTreeMap<(&Resource, Option<&Location>), Vec<&Entry>> = BTreeMap::new();
     for entry in &result.results {
-        objects.entry((&entry.resource, entry.location.as_ref())).or_default().push(entry);
+        objects.entry((&*entry.resource, entry.location.as_ref())).or_default().push(entry);
     }
     for ((resource, location), mut entries) in objects {
         let with_group = ambiguous.contains(resource.kind.as_str());
@@ -170,7 +170,7 @@ fn object_name(resource: &Resource, with_group: bool) -> String {
 /// Returns the kinds that more than one group has, so that their name alone says too little.
 fn ambiguous_kinds(entries: &[Entry]) -> BTreeSet<&str> {
     let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for Resource { kind, api_version, .. } in entries.iter().map(|entry| &entry.resource) {
+    for Resource { kind, api_version, .. } in entries.iter().map(|entry| &*entry.resource) {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         groups.entry(kind).or_default().insert(group);
     }
@@ -179,8 +179,7 @@ fn ambiguous_kinds(entries: &[Entry]) -> BTreeSet<&str> {
 
 /// Returns a line about each rule that has results and says more of itself than its name, and an empty one behind.
 fn about_rules(result: &AuditResult) -> Vec<String> {
-    let violated: BTreeSet<(&str, &str)> =
-        result.results.iter().map(|entry| (entry.policy.as_str(), entry.rule.as_str())).collect();
+    let violated: BTreeSet<(&str, &str)> = result.results.iter().map(|entry| (&*entry.policy, &*entry.rule)).collect();
     let policies: BTreeMap<&str, &PolicySummary> =
         result.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect();
     let line = |(policy, rule): (&str, &str)| {

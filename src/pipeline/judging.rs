@@ -78,6 +78,10 @@ impl Pipeline {
             metrics.verdict_after(since.elapsed());
         }
         if self.settings.initial == Initial::Pass {
+            if stands && verdict.results.is_empty() {
+                self.cache.drop_object(&verdict.key);
+                return self.ledger.record_clean(verdict.passed);
+            }
             self.cache.let_go(&verdict.key);
         }
         let now = Timestamp::now();

@@ -108,16 +108,17 @@ impl Pipeline {
         let summary = self.summary();
         let mut results: Vec<Entry> = Vec::with_capacity(summary.fail + summary.warn + summary.error + summary.skip);
         for (key, standing) in self.ledger.objects() {
-            let resource = Resource::new(key, &standing.uid);
+            let resource = Arc::new(Resource::new(key, &standing.uid));
             let location = self.cache.location(key);
             let entries = standing.results.iter().map(|known| Entry::new(&known.finding, &resource, location));
             results.extend(entries);
         }
         results.sort_by(|a, b| {
-            let order = |entry: &Entry| (entry.resource.clone(), entry.location.clone());
-            order(a).cmp(&order(b)).then_with(|| {
-                (&a.policy, &a.rule, a.result, &a.message).cmp(&(&b.policy, &b.rule, b.result, &b.message))
-            })
+            fn order(entry: &Entry) -> impl Ord {
+                let Entry { policy, rule, result, message, resource, location, .. } = entry;
+                (resource, location, policy, rule, *result, message)
+            }
+            order(a).cmp(&order(b))
         });
         let mut policies: Vec<_> = self.policies.policies.iter().map(PolicySummary::from).collect();
         policies.sort_by(|a, b| a.name.cmp(&b.name));

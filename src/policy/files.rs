@@ -118,7 +118,7 @@ fn find(root: &Path, found: &mut Vec<Found>, problems: &mut Vec<Problem>) {
                 io::ErrorKind::NotFound => "no such file or directory".to_owned(),
                 _ => format!("cannot be read: {why}"),
             };
-            let help = "name a directory or file of policies with -p; the default is ./policies";
+            let help = "name a directory or file of policies; the default is ./policies";
             problems.push(Problem::refused(&shown(root), message).help(help));
             return;
         }

@@ -98,7 +98,8 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     let constraints = Arc::new(Index::new(&units));
     let reads = Arc::new(reads::Index::new(&units));
     let digest = digest(&files);
-    Ok(PolicySet { digest, policies, problems, limits: *limits, unjudged, settings, units, constraints, reads })
+    let files = files.into_iter().map(|file| file.shown).collect();
+    Ok(PolicySet { digest, files, policies, problems, limits: *limits, unjudged, settings, units, constraints, reads })
 }
 
 /// Takes out the packages that are the source of a template: they only judge from inside of one.

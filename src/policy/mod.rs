@@ -63,6 +63,8 @@ use crate::{
 pub struct PolicySet {
     /// What it was loaded from.
     pub digest: Digest,
+    /// All files that were read for it, also those that are refused.
+    pub(crate) files: BTreeSet<Arc<str>>,
     /// The policies, sorted by name.
     pub policies: Vec<Policy>,
     /// What did not stop the load, but someone should know.
@@ -177,8 +179,8 @@ impl Default for Limits {
 
 impl Limits {
     fn timer(&self) -> ExecutionTimerConfig {
-        // A look at the clock every 64 steps costs nothing that can be measured.
-        ExecutionTimerConfig { limit: self.evaluation, check_interval: NonZeroU32::new(64).unwrap_or(NonZeroU32::MIN) }
+        // A look at the clock every 16 steps costs nothing that can be measured.
+        ExecutionTimerConfig { limit: self.evaluation, check_interval: NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN) }
     }
 }
 
@@ -225,13 +227,14 @@ impl PolicySet {
     }
 
     /// Returns the set if it may take the place of `before`: that it refuses no file that is judged by there, since a
-    /// policy that worked a moment ago must not be lost to a slip of the pen.
+    /// policy that worked a moment ago must not be lost to a slip of the pen. A new file that is refused takes nothing
+    /// away.
     ///
     /// # Errors
     /// As [`Self::whole`].
     pub fn after(self, before: &Self) -> Result<Self, LoadError> {
         let known = before.refused_files();
-        let worse = self.refused_files().keys().any(|file| !known.contains_key(*file));
+        let worse = self.refused_files().keys().any(|file| before.files.contains(*file) && !known.contains_key(*file));
         if worse { Err(LoadError::new(self.problems)) } else { Ok(self) }
     }
 

@@ -125,11 +125,25 @@ pub(crate) fn told(text: &str) -> Told {
 /// Turns an error of regorus about a file into a problem.
 pub(crate) fn problem(file: &File, error: &anyhow::Error) -> Problem {
     let Told { place, reason } = told(&format!("{error:#}"));
+    let place = place.map(|(_, line, column)| (line, column));
+    // Some reasons begin with their place instead: `file:line:column error: …`.
+    let (place, reason) = match reason.strip_prefix(&format!("{}:", file.shown)).and_then(placed) {
+        Some((found, rest)) => (place.or(Some(found)), rest),
+        None => (place, reason.as_str()),
+    };
     let problem = Problem::refused(&file.shown, reason);
     match place {
-        Some((_, line, column)) => problem.at(&file.text, line, column),
+        Some((line, column)) => problem.at(&file.text, line, column),
         None => problem,
     }
+}
+
+/// Reads `line:column reason`.
+fn placed(text: &str) -> Option<((u32, u32), &str)> {
+    let (place, reason) = text.split_once(' ')?;
+    let (line, column) = place.split_once(':')?;
+    let reason = reason.strip_prefix("error").map_or(reason, |rest| rest.trim_start_matches([':', ' ']));
+    Some(((line.parse().ok()?, column.trim_end_matches(':').parse().ok()?), reason))
 }
 
 #[cfg(test)]

@@ -146,7 +146,7 @@ impl fmt::Display for Problem {
 /// Why the policies were not loaded: every problem of every file, so that one run is enough to find them all.
 #[derive(Debug, Clone, thiserror::Error)]
 pub struct LoadError {
-    /// What is wrong, sorted by file and line; never empty.
+    /// What is wrong, sorted by file and line, warnings last; never empty.
     pub problems: Vec<Problem>,
 }
 
@@ -165,6 +165,7 @@ impl LoadError {
     /// Makes an error of all problems that do not just follow from others.
     pub(crate) fn new(mut problems: Vec<Problem>) -> Self {
         problems.retain(|problem| problem.severity != ProblemSeverity::LeftOut);
+        problems.sort_by_key(|problem| !problem.is_refusal());
         Self { problems }
     }
 }

@@ -64,6 +64,7 @@ pub fn ask(question: &Question) -> Result<Vec<Value>, Unanswered> {
     engine.set_strict_builtin_errors(question.strict);
     engine.set_rego_v0(false);
     engine.set_input(question.input.clone());
+    builtins::budget::renew();
     let asked = catch_unwind(AssertUnwindSafe(|| engine.eval_query(body.to_owned(), false)));
     let results = asked.map_err(|_| Unanswered::Failed("the evaluator panicked".to_owned()))?.map_err(failed)?;
     let holds = |value: &Value| !matches!(value, Value::Undefined | Value::Bool(false));

@@ -56,10 +56,6 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadErr
         let (sources, problems) = (sources.iter().collect(), &mut problems);
         load::unit(sources, &data, limits, Lost::default(), problems, Purpose::Test).map(|(_, unit)| unit)
     };
-    for problem in &mut problems {
-        // Here paths are arguments.
-        problem.help = problem.help.replace(" with -p", "");
-    }
     problems.sort();
     problems.dedup();
     match loaded {

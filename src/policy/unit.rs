@@ -15,6 +15,7 @@ use regorus::{
 
 use super::{
     Dependencies, Dialect, Metadata, Rule, Version, adapt,
+    builtins::budget,
     dependencies::INVENTORIES,
     gatekeeper::{Block, Constraint},
     lost::Lost,
@@ -266,10 +267,13 @@ impl Unit {
             (caught(|| ask(&mut engine)), engine)
         };
         let first = once(self.engine.clone());
-        match (&first.0, &self.tolerant) {
-            (Err(Failure::Told(_)), tolerant) => tolerant.of(&self.engine).map_or(first, once),
-            _ => first,
+        if !matches!(first.0, Err(Failure::Told(_))) {
+            return first;
         }
+        let Some(tolerant) = self.tolerant.of(&self.engine) else { return first };
+        // All that the first one made goes before the second one begins.
+        drop(first);
+        once(tolerant)
     }
 
     /// Asks for what one definition alone adds to its rule.
@@ -327,6 +331,7 @@ fn same_rule(engine: &mut Engine, rule: &Ref<unstable::Rule>) -> Option<(Ref<Mod
 
 /// Asks an engine that is not needed any more if that fails.
 pub(crate) fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
+    budget::renew();
     // The engine is a clone that is dropped with whatever state the panic left in it.
     match catch_unwind(AssertUnwindSafe(ask)) {
         Ok(Ok(value)) if !value::fits(&value, LARGEST_ANSWER) => Err(Failure::TooLarge),

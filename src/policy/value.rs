@@ -41,17 +41,37 @@ pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Er
 
 /// Whether a value, written out, takes about `most` bytes at most. What it holds several times counts several times: a few
 /// rules that double a value make one that no memory can hold once it is written.
+///
+/// What is nested deeper than [`DEEPEST`] levels fits nowhere: it is written by recursion.
 pub(crate) fn fits(value: &Value, most: usize) -> bool {
     let mut left = most;
-    let mut open = vec![value];
-    while let Some(value) = open.pop() {
+    visit(value, |value, depth| {
         let text = if let Value::String(text) = value { text.len() } else { 0 };
-        let Some(rest) = left.checked_sub(text + 8) else { return false };
-        left = rest;
+        // Paths and indents are as long as the value is deep.
+        let rest = left.checked_sub(text + 8 + depth).filter(|_| depth <= DEEPEST);
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    })
+}
+
+/// The deepest value that is gone through by recursion.
+const DEEPEST: usize = 1_000;
+
+/// Shows each value in a value with its depth, however often it is there, as long as that returns true; returns whether
+/// it saw all.
+pub(crate) fn visit(value: &Value, mut look: impl FnMut(&Value, usize) -> bool) -> bool {
+    let mut open = vec![(value, 0)];
+    while let Some((value, depth)) = open.pop() {
+        if !look(value, depth) {
+            return false;
+        }
+        let below = depth + 1;
         match value {
-            Value::Array(items) => open.extend(items.iter()),
-            Value::Set(items) => open.extend(items.iter()),
-            Value::Object(fields) => open.extend(fields.iter_sorted().flat_map(|(key, value)| [key, value])),
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, below))),
+            Value::Set(items) => open.extend(items.iter().map(|item| (item, below))),
+            Value::Object(fields) => {
+                open.extend(fields.iter_sorted().flat_map(|(key, value)| [(key, below), (value, below)]));
+            }
             _ => {}
         }
     }
@@ -59,7 +79,7 @@ pub(crate) fn fits(value: &Value, most: usize) -> bool {
 }
 
 /// A value as the text says it.
-struct Plain(Value);
+pub(super) struct Plain(pub(super) Value);
 
 impl<'de> Deserialize<'de> for Plain {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -147,19 +167,24 @@ impl Visitor<'_> for KeyVisitor {
         f.write_str("a key")
     }
 
-    fn visit_str<E: Error>(self, key: &str) -> Result<Key, E> {
-        if key.len() > KEY_BYTES {
-            return Ok(Key(Value::from(key)));
-        }
-        let hash = key.bytes().fold(key.len(), |hash, byte| (hash ^ usize::from(byte)).wrapping_mul(0x0100_01b3));
-        Ok(Key(KNOWN.with_borrow_mut(|known| {
-            let place = &mut known[(hash ^ (hash >> 10)) % KEYS];
-            if !matches!(place, Value::String(text) if **text == *key) {
-                *place = Value::from(key);
-            }
-            place.clone()
-        })))
+    fn visit_str<E: Error>(self, text: &str) -> Result<Key, E> {
+        Ok(Key(key(text)))
     }
+}
+
+/// Returns the value of a key.
+pub(super) fn key(text: &str) -> Value {
+    if text.len() > KEY_BYTES {
+        return Value::from(text);
+    }
+    let hash = text.bytes().fold(text.len(), |hash, byte| (hash ^ usize::from(byte)).wrapping_mul(0x0100_01b3));
+    KNOWN.with_borrow_mut(|known| {
+        let place = &mut known[(hash ^ (hash >> 10)) % KEYS];
+        if !matches!(place, Value::String(known) if **known == *text) {
+            *place = Value::from(text);
+        }
+        place.clone()
+    })
 }
 
 #[cfg(test)]

@@ -178,9 +178,10 @@ impl Recorder {
                         kind.state.as_str()
                     ),
                     None if errors > 0 => format!("{errors} evaluations failed"),
-                    None if overview.policies.is_partial() => {
-                        format!("{} policy files are not judged by", overview.policies.refused_files().len())
-                    }
+                    None if overview.policies.is_partial() => match overview.policies.refused_files().len() {
+                        1 => "1 policy file is not judged by".to_owned(),
+                        files => format!("{files} policy files are not judged by"),
+                    },
                     None => String::new(),
                 },
             ),

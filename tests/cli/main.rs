@@ -9,6 +9,7 @@ use std::{fs, path::Path, process::Command};
 use insta_cmd::assert_cmd_snapshot;
 
 mod check;
+mod hostile;
 mod peers;
 mod policies;
 mod test;

@@ -152,5 +152,11 @@ fn a_set_takes_the_place_of_another_unless_it_loses_a_file_that_worked() {
     assert!(why.contains("a.rego:4:1: "), "{why}");
     write("a.rego", "package a\n\ndeny contains 1\n");
     write("b.rego", "package b\n\ndeny contains 1\n");
-    assert!(!load().after(&first).unwrap().is_partial());
+    let whole = load().after(&first).unwrap();
+    assert!(!whole.is_partial());
+    // A new file that is refused keeps no other from joining.
+    write("d.rego", "package d\n\ndeny contains\n");
+    write("e.rego", "package e\n\ndeny contains 5\n");
+    let joined = load().after(&whole).unwrap();
+    assert_eq!((joined.policies.len(), joined.refused_files().len()), (whole.policies.len() + 1, 1));
 }

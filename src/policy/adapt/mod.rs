@@ -5,6 +5,7 @@
 //! again: line by line, so that errors and results name the right place. A module that this reader cannot read goes to the
 //! evaluator as it is, for its error; should the evaluator take it, it is refused all the same.
 
+mod growth;
 mod heads;
 mod lexer;
 mod negation;
@@ -21,6 +22,7 @@ mod tolerant;
 use std::collections::{BTreeMap, HashMap};
 
 pub(crate) use self::{
+    growth::BOUNDED,
     lexer::Unreadable,
     syntax::Place,
     tolerant::{introduces, support, tolerant},
@@ -139,10 +141,12 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     let imports = module.imports.iter().filter_map(of_data).collect();
     scopes::resolve(&mut module, package, fresh);
     statements::templates(&mut module, fresh);
+    growth::products(&mut module);
     negation::rewrite(&mut module, package, fresh);
     statements::walks(&mut module, fresh);
     statements::memberships(&mut module);
     statements::replacements(&mut module, package, outline, fresh);
+    growth::whole_values(&mut module);
     statements::self_references(&mut module);
     statements::outputs(&mut module, package, outline);
     statements::minus(&mut module);

@@ -10,7 +10,10 @@ use anyhow::Result;
 use regorus::{Engine, Value};
 
 use super::{
-    Package, print, read,
+    super::builtins,
+    Package,
+    growth::BOUNDED,
+    print, read,
     syntax::{Expr, Kind, Module, Rule, What},
 };
 
@@ -28,11 +31,16 @@ pub(crate) const MEMBER: &str = "kaudit_generated.member";
 
 /// Whether the adapter writes calls of a function of this name.
 pub(crate) fn introduces(name: &str) -> bool {
-    matches!(name, COLLECTION | OPERAND | MEMBER | PAIR)
+    matches!(name, BOUNDED | COLLECTION | OPERAND | MEMBER | PAIR)
 }
 
 /// Adds the extensions that adapted modules may call.
 pub(crate) fn support(engine: &mut Engine) -> Result<()> {
+    engine.add_extension(
+        BOUNDED.to_owned(),
+        1,
+        Box::new(|arguments| builtins::bounded(arguments.into_iter().next().unwrap_or(Value::Undefined))),
+    )?;
     engine.add_extension(
         COLLECTION.to_owned(),
         1,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::Value;
 
-use super::{Answer, Builtin, array, failed, items, native, wrong_type};
+use super::{Answer, Builtin, array, budget, failed, items, native, wrong_type};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("all", 1, |arguments| quantified(arguments, true)),
@@ -35,6 +35,7 @@ fn flatten(arguments: &[Value]) -> Answer {
             Value::Array(inner) => flat.extend(inner.iter().cloned()),
             other => flat.push(other.clone()),
         }
+        budget::check_elements("array.flatten", flat.len())?;
     }
     Ok(Value::from(flat))
 }

@@ -4,7 +4,7 @@ use data_encoding::BASE64URL_NOPAD;
 use regorus::Value;
 use serde::de::IgnoredAny;
 
-use super::{super::value, Answer, Builtin, Fault, digests::hexadecimal, failed, native, refused, string, uri};
+use super::{super::value, Answer, Builtin, Fault, budget, digests::hexadecimal, failed, native, refused, string, uri};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("base64.is_valid", 1, base64_is_valid),
@@ -23,17 +23,30 @@ pub(super) const TABLE: &[Builtin] = &[
     ("yaml.unmarshal", 1, yaml),
 ];
 
+/// The longest text that is read, in bytes: longer than what an object can hold. Each character may become a value.
+const LONGEST_READ: usize = 2 << 20;
+
 /// How often a token may lie in a token.
 const DEEPEST_TOKEN: usize = 16;
 
 // The evaluator reads a key that stands for numbers of any size; see `value`.
 
 fn json(arguments: &[Value]) -> Answer {
-    value::from_json(string(arguments, 0)?.as_bytes()).or_else(|error| match error.to_string() {
+    let text = readable("json.unmarshal", string(arguments, 0)?)?;
+    let tree = value::from_json(text.as_bytes()).or_else(|error| match error.to_string() {
         // OPA has numbers of any size.
         why if why.contains("number out of range") => refused(format!("json.unmarshal: {why}")),
         why => failed(why),
-    })
+    })?;
+    budget::charge_tree("json.unmarshal", &tree)?;
+    Ok(tree)
+}
+
+fn readable<'a>(name: &str, text: &'a str) -> Result<&'a str, Fault> {
+    if text.len() > LONGEST_READ {
+        return refused(format!("{name}: the text is longer than {} MiB", LONGEST_READ >> 20));
+    }
+    Ok(text)
 }
 
 fn json_is_valid(arguments: &[Value]) -> Answer {
@@ -42,10 +55,12 @@ fn json_is_valid(arguments: &[Value]) -> Answer {
 }
 
 fn yaml(arguments: &[Value]) -> Answer {
-    let text = string(arguments, 0)?;
-    value::from_yaml(text).or_else(|error| {
+    let text = readable("yaml.unmarshal", string(arguments, 0)?)?;
+    let tree = value::from_yaml(text).or_else(|error| {
         if value::is_yaml(text) { refused("yaml.unmarshal: more than one document") } else { failed(error.to_string()) }
-    })
+    })?;
+    budget::charge_tree("yaml.unmarshal", &tree)?;
+    Ok(tree)
 }
 
 fn base64_is_valid(arguments: &[Value]) -> Answer {
@@ -54,6 +69,7 @@ fn base64_is_valid(arguments: &[Value]) -> Answer {
 
 /// Go escapes what HTML would read.
 fn json_marshal(arguments: &[Value]) -> Answer {
+    budget::check_whole("json.marshal", &arguments[0])?;
     let json = native("json.marshal", arguments)?;
     let text = json.as_string().or_else(|error| failed(error.to_string()))?;
     let mut escaped = String::with_capacity(text.len());
@@ -85,6 +101,7 @@ fn query_decoded(name: &str, arguments: &[Value]) -> Answer {
 
 /// The evaluator encodes by the rules of HTML forms, where the tilde is encoded and the star is not.
 fn query_encoded(name: &str, arguments: &[Value]) -> Answer {
+    budget::check_whole(name, &arguments[0])?;
     match native(name, arguments)? {
         Value::String(text) => Ok(Value::from(text.replace("%7E", "~").replace('*', "%2A"))),
         other => Ok(other),
@@ -93,6 +110,7 @@ fn query_encoded(name: &str, arguments: &[Value]) -> Answer {
 
 fn yaml_is_valid(arguments: &[Value]) -> Answer {
     let Ok(text) = string(arguments, 0) else { return Ok(Value::from(false)) };
+    let text = readable("yaml.is_valid", text)?;
     let valid = value::from_yaml(text).is_ok();
     if !valid && value::is_yaml(text) {
         return refused("yaml.is_valid: more than one document");

@@ -9,7 +9,9 @@ use num_bigint::{BigInt, Sign};
 use regorus::Value;
 
 use super::{
-    Answer, Builtin, LONGEST_TEXT, array, bounded, failed,
+    Answer, Builtin, array,
+    budget::{self, LONGEST_TEXT},
+    failed,
     gofloat::{Number, float},
     native, refused, string,
 };
@@ -95,6 +97,7 @@ fn is_print(c: char) -> bool {
 
 /// What a template string stands for: its parts in a row, each a text or a set of at most one value.
 fn template_string(arguments: &[Value]) -> Answer {
+    budget::check_whole("template string", &arguments[0])?;
     let mut text = String::new();
     for part in array(arguments, 0)? {
         match part {
@@ -105,20 +108,19 @@ fn template_string(arguments: &[Value]) -> Answer {
             other => text.push_str(&plain(other)),
         }
     }
-    bounded("template string", text)
+    Ok(Value::from(text))
 }
 
 fn sprintf(arguments: &[Value]) -> Answer {
     let format = string(arguments, 0)?;
+    budget::check_whole("sprintf", &arguments[1])?;
     let given: Vec<Argument> = array(arguments, 1)?.map(Argument::of).collect();
     let mut printer = Printer { given: &given, ..Printer::default() };
     printer.format(format);
     if let Some(why) = printer.refused {
         return refused(format!("sprintf: {why}"));
     }
-    if printer.out.len() > LONGEST_TEXT {
-        return refused(format!("sprintf: the result is longer than {LONGEST_TEXT} bytes"));
-    }
+    budget::check_text("sprintf", printer.out.len())?;
     Ok(Value::from(printer.out))
 }
 

@@ -7,6 +7,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "every builtin has the type of those that can fail")]
 #![allow(clippy::format_push_string, reason = "a few bytes of a pattern that is then compiled")]
 
+pub(crate) mod budget;
 mod cidr;
 mod collections;
 mod digests;
@@ -15,6 +16,7 @@ mod format;
 mod globs;
 mod gofloat;
 mod known;
+mod natives;
 mod numbers;
 mod operators;
 pub(crate) mod regexes;
@@ -58,12 +60,6 @@ const TABLES: &[&[Builtin]] = &[
     uri::TABLE,
 ];
 
-/// The longest text that one call may make, in bytes.
-const LONGEST_TEXT: usize = 16 << 20;
-
-/// The most elements that one call may make.
-const MOST_ELEMENTS: usize = 1_000_000;
-
 /// Why a call has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fault {
@@ -92,17 +88,21 @@ fn refused<T>(why: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Refused(why.into()))
 }
 
-/// Adds those builtins of ours that modules of these texts can call; `strict` makes each builtin error the end of the
+/// Adds those builtins of ours, and those of the evaluator that are measured, that modules of these texts can call; `strict` makes each builtin error the end of the
 /// evaluation.
 ///
 /// Only those, because an engine is cloned with all its extensions for every question. Whoever calls a builtin spells its
 /// last name.
 pub(crate) fn install(engine: &mut Engine, strict: bool, texts: &[&str]) -> Result<()> {
-    for &(name, arity, function) in all() {
+    let called = |name: &str| {
         let last = name.rsplit('.').next().unwrap_or(name);
-        if texts.iter().any(|text| text.contains(last)) {
-            add(engine, name, arity, function, strict)?;
-        }
+        texts.iter().any(|text| text.contains(last))
+    };
+    for &(name, arity, function) in all().filter(|(name, ..)| called(name)) {
+        add(engine, name, arity, strict, function)?;
+    }
+    for (name, arity) in natives::all().filter(|(name, _)| called(name)) {
+        add(engine, name, arity, strict, move |arguments: &[Value]| natives::call(name, arguments))?;
     }
     Ok(())
 }
@@ -111,8 +111,19 @@ fn all() -> impl Iterator<Item = &'static Builtin> {
     TABLES.iter().copied().flatten()
 }
 
-fn add(engine: &mut Engine, name: &str, arity: u8, function: fn(&[Value]) -> Answer, strict: bool) -> Result<()> {
-    let call = move |arguments: Vec<Value>| match function(&arguments) {
+fn add(
+    engine: &mut Engine,
+    name: &'static str,
+    arity: u8,
+    strict: bool,
+    function: impl Fn(&[Value]) -> Answer + Clone + Send + Sync + 'static,
+) -> Result<()> {
+    let measured = move |arguments: &[Value]| {
+        let made = function(arguments)?;
+        budget::charge(name, &made)?;
+        Ok(made)
+    };
+    let call = move |arguments: Vec<Value>| match measured(&arguments) {
         Err(Fault::Failed(_)) if !strict => Ok(Value::Undefined),
         answer => answer.map_err(|fault| anyhow::anyhow!("{fault}")),
     };
@@ -196,10 +207,8 @@ fn items(value: &Value) -> Option<Vec<&Value>> {
     }
 }
 
-/// A text that is not longer than one may be.
-fn bounded(name: &str, text: String) -> Answer {
-    if text.len() > LONGEST_TEXT {
-        return refused(format!("{name}: the result is longer than {LONGEST_TEXT} bytes"));
-    }
-    Ok(Value::from(text))
+/// Returns a value, if all that it holds can be gone through.
+pub(crate) fn bounded(value: Value) -> Result<Value> {
+    budget::check_whole("walk or print", &value).map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    Ok(value)
 }

@@ -3,13 +3,18 @@
 use num_bigint::BigInt;
 use regorus::Value;
 
-use super::{Answer, Builtin, Fault, MOST_ELEMENTS, failed, native, refused, wrong_type};
+use super::{
+    Answer, Builtin, Fault,
+    budget::{self, MOST_ELEMENTS},
+    failed, items, native, operators, refused, wrong_type,
+};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("bits.lsh", 2, shift_left),
     ("format_int", 2, format_int),
     ("numbers.range", 2, |arguments| range("numbers.range", arguments)),
     ("numbers.range_step", 3, |arguments| range("numbers.range_step", arguments)),
+    ("product", 1, product),
     ("to_number", 1, to_number),
 ];
 
@@ -78,6 +83,17 @@ fn range(name: &str, arguments: &[Value]) -> Answer {
         return Ok(Value::from((0..=count).map(|index| Value::from(at(index))).collect::<Vec<_>>()));
     }
     (0..=count).map(|index| number_value(&(&from + &step * index))).collect::<Result<Vec<_>, _>>().map(Value::from)
+}
+
+/// Each step is measured: the digits grow with every number, and so does the time for each.
+fn product(arguments: &[Value]) -> Answer {
+    let Some(numbers) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
+    let mut product = Value::from(1_u64);
+    for number in numbers {
+        product = operators::arithmetic(&[product, number.clone()], '*')?;
+        budget::charge("product", &product)?;
+    }
+    Ok(product)
 }
 
 fn to_number(arguments: &[Value]) -> Answer {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use regorus::Value;
 
-use super::{Answer, Builtin, failed, wrong_type};
+use super::{Answer, Builtin, budget, failed, wrong_type};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("and", 2, |arguments| sets(arguments, true)),
@@ -14,6 +14,8 @@ pub(super) const TABLE: &[Builtin] = &[
     ("gt", 2, |arguments| compare(arguments, Ordering::is_gt)),
     ("gte", 2, |arguments| compare(arguments, Ordering::is_ge)),
     ("lt", 2, |arguments| compare(arguments, Ordering::is_lt)),
+    // What the adapter writes for `x * y`, where a policy may have a `mul` of its own.
+    ("internal.mul", 2, times),
     ("lte", 2, |arguments| compare(arguments, Ordering::is_le)),
     ("minus", 2, minus),
     ("mul", 2, |arguments| arithmetic(arguments, '*')),
@@ -22,6 +24,12 @@ pub(super) const TABLE: &[Builtin] = &[
     ("plus", 2, |arguments| arithmetic(arguments, '+')),
     ("rem", 2, |arguments| arithmetic(arguments, '%')),
 ];
+
+fn times(arguments: &[Value]) -> Answer {
+    let product = arithmetic(arguments, '*')?;
+    budget::charge("*", &product)?;
+    Ok(product)
+}
 
 fn compare(arguments: &[Value], holds: fn(Ordering) -> bool) -> Answer {
     Ok(Value::from(holds(arguments[0].cmp(&arguments[1]))))
@@ -41,7 +49,7 @@ fn minus(arguments: &[Value]) -> Answer {
     }
 }
 
-fn arithmetic(arguments: &[Value], operator: char) -> Answer {
+pub(super) fn arithmetic(arguments: &[Value], operator: char) -> Answer {
     let Value::Number(left) = &arguments[0] else { return wrong_type(1, "number", &arguments[0]) };
     let Value::Number(right) = &arguments[1] else { return wrong_type(2, "number", &arguments[1]) };
     let result = match operator {

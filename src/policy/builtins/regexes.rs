@@ -10,7 +10,11 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 use regex::{Captures, Regex, RegexBuilder};
 use regorus::Value;
 
-use super::{Answer, Builtin, Fault, LONGEST_TEXT, MOST_ELEMENTS, failed, integer, refused, string};
+use super::{
+    Answer, Builtin, Fault,
+    budget::{self, MOST_ELEMENTS},
+    failed, integer, refused, string,
+};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("re_match", 2, matches),
@@ -102,7 +106,16 @@ fn find_submatches(arguments: &[Value]) -> Answer {
         let texts = found.iter().map(|group| Value::from(group.map_or("", |group| group.as_str())));
         Value::from(texts.collect::<Vec<_>>())
     };
-    Ok(Value::from(regex.captures_iter(text).take(wanted).map(groups).collect::<Vec<_>>()))
+    let mut all = Vec::new();
+    let mut elements = 0;
+    for found in regex.captures_iter(text).take(wanted) {
+        elements += found.len();
+        budget::check_elements("regex.find_all_string_submatch_n", elements)?;
+        all.push(groups(found));
+    }
+    let all = Value::from(all);
+    budget::charge_tree("regex.find_all_string_submatch_n", &all)?;
+    Ok(all)
 }
 
 fn split(arguments: &[Value]) -> Answer {
@@ -118,6 +131,7 @@ fn split(arguments: &[Value]) -> Answer {
         // Nothing stands before an empty match at the beginning.
         if found.end() != 0 {
             parts.push(Value::from(&text[from..end]));
+            budget::check_elements("regex.split", parts.len())?;
         }
         from = found.end();
     }
@@ -137,9 +151,7 @@ fn replace(arguments: &[Value]) -> Answer {
         out.push_str(&text[end..whole.start()]);
         expand(&mut out, new, &found);
         end = whole.end();
-        if out.len() > LONGEST_TEXT {
-            return refused(format!("regex.replace: the result is longer than {LONGEST_TEXT} bytes"));
-        }
+        budget::check_text("regex.replace", out.len())?;
     }
     out.push_str(&text[end..]);
     Ok(Value::from(out))

@@ -2,7 +2,7 @@
 
 use regorus::Value;
 
-use super::{Answer, Builtin, LONGEST_TEXT, failed, refused, string, wrong_type};
+use super::{Answer, Builtin, budget, failed, string, wrong_type};
 
 pub(super) const TABLE: &[Builtin] = &[("replace", 3, replace), ("strings.replace_n", 2, replace_n)];
 
@@ -38,9 +38,7 @@ fn scan(name: &str, text: &str, pairs: &[(&str, &str)]) -> Answer {
         if let Some((old, new)) = found {
             out.push_str(new);
             at += old.len();
-            if out.len() > LONGEST_TEXT {
-                return refused(format!("{name}: the result is longer than {LONGEST_TEXT} bytes"));
-            }
+            budget::check_text(name, out.len())?;
             continue;
         }
         let Some(next) = rest.chars().next() else { return Ok(Value::from(out)) };

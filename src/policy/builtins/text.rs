@@ -2,7 +2,7 @@
 
 use regorus::Value;
 
-use super::{Answer, Builtin, failed, integer, native, string};
+use super::{Answer, Builtin, budget, failed, integer, native, string};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("indexof", 2, |arguments| searched("indexof", arguments)),
@@ -73,6 +73,7 @@ fn split_n(arguments: &[Value]) -> Answer {
     } else {
         text.split(separator).collect()
     };
+    budget::check_elements("strings.split_n", parts.len())?;
     let wanted = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX).min(parts.len());
     let parts = if count >= 0 { &parts[..wanted] } else { &parts[parts.len() - wanted..] };
     Ok(Value::from(parts.iter().map(|part| Value::from(*part)).collect::<Vec<_>>()))

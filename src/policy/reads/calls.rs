@@ -4,6 +4,7 @@ use regorus::unstable::{Expr, Ref};
 
 use super::{
     super::{
+        adapt,
         builtins::{self, Arity},
         references::constant_path,
     },
@@ -105,6 +106,7 @@ impl<'a> Walker<'a> {
                 self.present(&value);
                 defined(&[&value])
             }
+            (adapt::BOUNDED, [value]) => self.expr(value),
             // What it prints is seen by nobody.
             ("print", _) => {
                 for argument in arguments {

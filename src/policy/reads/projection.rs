@@ -1,17 +1,22 @@
-//! The read parts of an object as a hash, straight from its JSON.
+//! The read parts of an object, straight from its JSON: as a hash, and as a value to evaluate.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     hash::{BuildHasher, Hasher, RandomState},
     sync::LazyLock,
 };
 
+use regorus::Value;
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
-use super::tree::{Key, Tree};
+use super::{
+    super::value::{self, Plain},
+    tree::{Key, Tree},
+};
 
 /// The parts of an object that policies can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,7 +25,19 @@ pub struct Projection {
     tree: Tree,
     /// With what is read of any field added to the named ones.
     settled: Tree,
+    /// The same and what names an object, which is the same in all its states.
+    named: Tree,
 }
+
+/// What names an object.
+const NAME: [&[&str]; 6] = [
+    &["apiVersion"],
+    &["kind"],
+    &["metadata", "name"],
+    &["metadata", "generateName"],
+    &["metadata", "namespace"],
+    &["metadata", "uid"],
+];
 
 /// `SipHash` with a key of this process: nobody can make two objects whose hashes are the same, and no hash outlives it.
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -29,7 +46,12 @@ impl Projection {
     pub(super) fn new(tree: Tree) -> Self {
         let mut settled = tree.clone();
         settled.settle();
-        Self { tree, settled }
+        let mut named = tree.clone();
+        for path in NAME {
+            named.insert(&path.iter().copied().map(Key::from).collect::<Vec<_>>(), true);
+        }
+        named.settle();
+        Self { tree, settled, named }
     }
 
     /// Adds paths that are read whole.
@@ -50,6 +72,18 @@ impl Projection {
         let hash = Node(&self.settled).deserialize(&mut reader).ok()?;
         reader.end().ok()?;
         Some(hash)
+    }
+
+    /// Reads the parts of an object that are read, and what names it. Its hash is that of the whole, so that verdicts are
+    /// the same; and what is left out is most of many objects.
+    ///
+    /// # Errors
+    /// When the whole cannot be read, as for [`value::from_json`].
+    pub(crate) fn read(&self, json: &[u8]) -> Result<Value, serde_json::Error> {
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        let value = Parts(&self.named).deserialize(&mut reader)?;
+        reader.end()?;
+        Ok(value)
     }
 
     /// Returns the paths that are read, sorted; `path?` where only whether it is there is read (and its value if it is a
@@ -162,7 +196,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<u64, A::Error> {
         let mut entries: Vec<(u64, u64)> = Vec::new();
-        while let Some(field) = map.next_key_seed(Field(self.0))? {
+        while let Some(field) = map.next_key_seed(Field(self.0, text))? {
             match field {
                 Some((key, tree)) => entries.push((key, map.next_value_seed(Node(tree))?)),
                 None => {
@@ -183,19 +217,93 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 }
 
-/// The key of a field: its hash and what is read of its value, if anything.
-struct Field<'t>(&'t Tree);
+/// Makes a value of the parts of one that are read.
+struct Parts<'t>(&'t Tree);
 
-impl<'de, 't> DeserializeSeed<'de> for Field<'t> {
-    type Value = Option<(u64, &'t Tree)>;
+impl<'de> DeserializeSeed<'de> for Parts<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        if self.0.whole {
+            Plain::deserialize(deserializer).map(|plain| plain.0)
+        } else {
+            deserializer.deserialize_any(self)
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Parts<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        match self.0.any.as_deref() {
+            Some(element) => {
+                while let Some(value) = items.next_element_seed(Parts(element))? {
+                    values.push(value);
+                }
+            }
+            // Not even how many there are is read.
+            None => while items.next_element::<Skipped>()?.is_some() {},
+        }
+        Ok(Value::from(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(field) = map.next_key_seed(Field(self.0, value::key))? {
+            match field {
+                Some((key, tree)) => values.push((key, map.next_value_seed(Parts(tree))?)),
+                None => {
+                    map.next_value::<Skipped>()?;
+                }
+            }
+        }
+        Ok(Value::from(values.into_iter().collect::<BTreeMap<_, _>>()))
+    }
+}
+
+/// The key of a field: what a function makes of it, and what is read of the field's value, if anything.
+struct Field<'t, K>(&'t Tree, fn(&str) -> K);
+
+impl<'de, 't, K> DeserializeSeed<'de> for Field<'t, K> {
+    type Value = Option<(K, &'t Tree)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl<'t> Visitor<'_> for Field<'t> {
-    type Value = Option<(u64, &'t Tree)>;
+impl<'t, K> Visitor<'_> for Field<'t, K> {
+    type Value = Option<(K, &'t Tree)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
@@ -203,7 +311,7 @@ impl<'t> Visitor<'_> for Field<'t> {
 
     fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
         let child = if self.0.whole { Some(self.0) } else { self.0.fields.get(key).or(self.0.any.as_deref()) };
-        Ok(child.map(|child| (text(key), child)))
+        Ok(child.map(|child| ((self.1)(key), child)))
     }
 }
 

@@ -1,0 +1,10 @@
+# METADATA
+# description: In the form of OPA's admission webhook.
+# custom: {id: PORT-01, severity: low}
+package kubernetes.admission
+
+deny contains msg if {
+	input.request.kind.kind == "Service"
+	input.request.object.spec.type == "NodePort"
+	msg := sprintf("service %s opens a port on every node", [input.request.object.metadata.name])
+}

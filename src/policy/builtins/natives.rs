@@ -1,0 +1,132 @@
+//! The evaluator's own builtins that can make something large: right as they are, only measured.
+
+use regorus::Value;
+
+use super::{Answer, Fault, budget, items, native};
+
+/// A builtin, how many arguments it takes, and what is checked before it is called: those that make no more than a few
+/// times what they are given are only measured afterwards.
+type Measured = (&'static str, u8, fn(&[Value]) -> Result<(), Fault>);
+
+const TABLE: &[Measured] = &[
+    ("array.concat", 2, nothing),
+    ("array.reverse", 1, nothing),
+    ("array.slice", 3, nothing),
+    ("base64.decode", 1, nothing),
+    ("base64.encode", 1, nothing),
+    ("base64url.decode", 1, nothing),
+    ("base64url.encode", 1, nothing),
+    ("base64url.encode_no_pad", 1, nothing),
+    ("concat", 2, joined),
+    ("graph.reachable", 2, nothing),
+    ("graph.reachable_paths", 2, paths),
+    ("hex.decode", 1, nothing),
+    ("hex.encode", 1, nothing),
+    ("intersection", 1, nothing),
+    ("json.filter", 2, nothing),
+    ("json.marshal_with_options", 2, |arguments| whole("json.marshal_with_options", arguments)),
+    ("json.patch", 2, |arguments| whole("json.patch", arguments)),
+    ("object.filter", 2, nothing),
+    ("object.keys", 1, nothing),
+    ("object.remove", 2, nothing),
+    ("object.union", 2, |arguments| whole("object.union", arguments)),
+    ("object.union_n", 1, |arguments| whole("object.union_n", arguments)),
+    ("sort", 1, nothing),
+    ("split", 2, parts),
+    ("strings.reverse", 1, nothing),
+    ("trim", 2, nothing),
+    ("trim_left", 2, nothing),
+    ("trim_prefix", 2, nothing),
+    ("trim_right", 2, nothing),
+    ("trim_suffix", 2, nothing),
+    ("union", 1, nothing),
+    ("yaml.marshal", 1, |arguments| whole("yaml.marshal", arguments)),
+];
+
+/// Names and arities.
+pub(super) fn all() -> impl Iterator<Item = (&'static str, u8)> {
+    TABLE.iter().map(|&(name, arity, _)| (name, arity))
+}
+
+/// Calls one of them.
+pub(super) fn call(name: &str, arguments: &[Value]) -> Answer {
+    if let Ok(at) = TABLE.binary_search_by_key(&name, |(name, ..)| *name) {
+        TABLE[at].2(arguments)?;
+    }
+    native(name, arguments)
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "it has the type of the others")]
+fn nothing(_: &[Value]) -> Result<(), Fault> {
+    Ok(())
+}
+
+/// What is of another type is the evaluator's fault to tell.
+fn length(value: &Value) -> usize {
+    if let Value::String(text) = value { text.len() } else { 0 }
+}
+
+fn joined(arguments: &[Value]) -> Result<(), Fault> {
+    let items = items(&arguments[1]).unwrap_or_default();
+    let between = length(&arguments[0]);
+    budget::check_text("concat", items.into_iter().map(|item| length(item) + between).sum())
+}
+
+fn parts(arguments: &[Value]) -> Result<(), Fault> {
+    let (Value::String(text), Value::String(separator)) = (&arguments[0], &arguments[1]) else { return Ok(()) };
+    budget::check_elements("split", text.matches(&**separator).count())
+}
+
+fn whole(name: &str, arguments: &[Value]) -> Result<(), Fault> {
+    arguments.iter().try_for_each(|argument| budget::check_whole(name, argument))
+}
+
+/// There may be exponentially many paths, so they are counted as they would be found, nodes and all.
+fn paths(arguments: &[Value]) -> Result<(), Fault> {
+    let Value::Object(graph) = &arguments[0] else { return Ok(()) };
+    let mut open: Vec<(usize, &Value)> =
+        items(&arguments[1]).unwrap_or_default().into_iter().map(|node| (0, node)).collect();
+    let mut path: Vec<&Value> = Vec::new();
+    let mut nodes = 0;
+    while let Some((depth, node)) = open.pop() {
+        path.truncate(depth);
+        if path.contains(&node) {
+            continue;
+        }
+        path.push(node);
+        nodes += path.len();
+        budget::check_elements("graph.reachable_paths", nodes)?;
+        let next = graph.get(node).and_then(items).unwrap_or_default();
+        open.extend(next.into_iter().map(|node| (depth + 1, node)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use regorus::unstable::BUILTINS;
+
+    use super::*;
+
+    #[test]
+    fn all_are_the_evaluators_and_sorted() {
+        assert!(TABLE.is_sorted_by_key(|(name, ..)| *name));
+        for (name, arity) in all() {
+            assert!(BUILTINS.get(name).is_some_and(|(_, known)| *known == arity), "{name}");
+            assert!(super::super::all().all(|(ours, ..)| *ours != name), "{name} is ours");
+        }
+    }
+
+    #[test]
+    fn paths_are_counted_before_they_are_made() {
+        let layered = |layers: usize| {
+            let next = |n: usize| Value::from(vec![Value::from(2 * n + 2), Value::from(2 * n + 3)]);
+            let nodes = (0..layers).flat_map(|n| [(Value::from(2 * n), next(n)), (Value::from(2 * n + 1), next(n))]);
+            [Value::from(nodes.collect::<std::collections::BTreeMap<_, _>>()), Value::from(vec![Value::from(0)])]
+        };
+        assert_eq!(paths(&layered(8)), Ok(()));
+        assert!(matches!(paths(&layered(60)), Err(Fault::Refused(_))));
+        let circle = Value::from_json_str(r#"{"a": ["b"], "b": ["a", "c"], "c": []}"#).unwrap();
+        assert_eq!(paths(&[circle, Value::from(vec![Value::from("a")])]), Ok(()));
+    }
+}
