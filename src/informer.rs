@@ -224,7 +224,7 @@ impl Follower {
                 return End::Done;
             }
             match next {
-                None => return End::Again(self.delay.next(false)),
+                None => return End::Again(self.delay.next(0)),
                 Some(Ok(Event::Init)) => {
                     // What the list does not name is gone, which only its end can tell.
                     (self.listing, self.synced) = (true, false);
@@ -281,7 +281,7 @@ impl Follower {
         if code == 404 {
             self.shared.rediscover.notify_one();
         }
-        let after = if expired && self.failures == 1 { Duration::ZERO } else { self.delay.next(refused) };
+        let after = if expired && self.failures == 1 { Duration::ZERO } else { self.delay.next(code) };
         let at_start_of_watch = matches!(error, watcher::Error::WatchStartFailed(_));
         if self.listing || (expired && at_start_of_watch) {
             // kube would ask for the same expired version for ever.
@@ -368,9 +368,14 @@ struct Delay {
 }
 
 impl Delay {
-    /// Half a second to half a minute for what may pass soon, five seconds to five minutes for a clear refusal.
-    fn next(&mut self, refused: bool) -> Duration {
-        let (first, last) = if refused { (5_000, 300_000) } else { (500, 30_000) };
+    /// Half a second to half a minute for what may pass soon, five seconds to five minutes for a clear refusal. A token
+    /// file is read anew within a minute: what it was refused for is worth another look right after.
+    fn next(&mut self, code: u16) -> Duration {
+        let (first, last) = match code {
+            401 => (500, 10_000),
+            403..=405 => (5_000, 300_000),
+            _ => (500, 30_000),
+        };
         let delay = Duration::from_millis((first << self.attempts.min(10)).min(last));
         self.attempts += 1;
         delay
@@ -528,8 +533,12 @@ mod tests {
 
     #[test]
     fn delays_grow_and_are_never_nothing() {
-        let mut delay = Delay::default();
-        let seconds: Vec<_> = (0..9).map(|_| delay.next(false).as_secs_f64()).collect();
-        assert_eq!(seconds, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]);
+        let seconds = |code| {
+            let mut delay = Delay::default();
+            (0..8).map(|_| delay.next(code).as_secs_f64()).collect::<Vec<_>>()
+        };
+        assert_eq!(seconds(0), [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]);
+        assert_eq!(seconds(401), [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]);
+        assert_eq!(seconds(403), [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]);
     }
 }

@@ -56,8 +56,9 @@ fn failure(error: &kube::Error) -> Failure {
         409 if status.reason == "AlreadyExists" => Failure::Normal("already_exists"),
         403 if terminating() => Failure::Normal("namespace_terminating"),
         404 => Failure::Normal("not_found"),
-        401 | 403 => Failure::Refused("forbidden"),
+        403 => Failure::Refused("forbidden"),
         400 | 422 => Failure::Refused("invalid"),
+        // Also 401: a token that was rotated is read anew within a minute.
         _ => Failure::Later,
     }
 }

@@ -1,7 +1,10 @@
 //! The promise of convergence: when the cluster is quiet, the live verdicts equal those of a fresh audit, and the
 //! Events have told each appearance and each end once.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::RefCell,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, stream};
 use kaudit_controlplane::{ControlPlane, Options};
@@ -9,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     support::{Running, policies, wait_for},
-    truth::{Telling, Truth, policy_arguments, told},
+    truth::{ACROSS_RESTARTS, Telling, Truth, policy_arguments, told},
     writer::{POLICY, Writer, seed, size},
 };
 
@@ -58,14 +61,16 @@ async fn live_verdicts_converge_to_those_of_a_fresh_audit() {
     writer.create_all().await;
 
     let directory = policies(&[("labels.rego", POLICY)]);
-    let truth = Truth {
+    let mut truth = Truth {
         kubeconfig: plane.kubeconfig(),
         client: client.clone(),
         arguments: policy_arguments(directory.path()),
         namespaces: Vec::new(),
         telling: Telling::ByTurns,
+        reports: false,
     };
-    let arguments = [&truth.arguments[0], &truth.arguments[1], "--events-per-second=1000", "--record=events"];
+    let paths = truth.arguments.clone();
+    let arguments = [&paths[0], &paths[1], "--events-per-second=1000", "--record=events"];
     let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
     truth.gate(&kaudit).await;
     let expected = OBJECTS.div_ceil(3);
@@ -74,21 +79,38 @@ async fn live_verdicts_converge_to_those_of_a_fresh_audit() {
     let first = told(&client, &[]).await;
     assert_eq!((first.len(), first.values().map(Vec::len).sum::<usize>()), (expected, expected), "each exactly once");
 
-    let mut random = fastrand::Rng::with_seed(seed);
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut beat = tokio::time::interval(Duration::from_millis(1_000 / WRITES_PER_SECOND));
-    let steps = stream::poll_fn(|context| {
-        std::task::ready!(beat.poll_tick(context));
-        std::task::Poll::Ready((Instant::now() < end).then(|| random.fork()))
-    });
-    let step = |random| async { writer.step(random).await.unwrap() };
-    let written = steps.map(step).buffer_unordered(WRITES_AT_A_TIME).count().await;
+    let random = RefCell::new(fastrand::Rng::with_seed(seed));
+    let write = async |seconds| {
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let mut beat = tokio::time::interval(Duration::from_millis(1_000 / WRITES_PER_SECOND));
+        let steps = stream::poll_fn(|context| {
+            std::task::ready!(beat.poll_tick(context));
+            std::task::Poll::Ready((Instant::now() < end).then(|| random.borrow_mut().fork()))
+        });
+        let step = |random| async { writer.step(random).await.unwrap() };
+        steps.map(step).buffer_unordered(WRITES_AT_A_TIME).count().await
+    };
+    let written = write(seconds).await;
     let took = truth.converged(&kaudit, Instant::now()).await;
     println!("{written} random writes, converged {took:?} after the last");
-
     let metrics = kaudit.get("/metrics").unwrap();
     let held_back: Vec<_> = metrics.lines().filter(|line| line.starts_with("kaudit_recorder_drops_total{")).collect();
     assert!(held_back.is_empty(), "{held_back:?}");
+
+    // The same while kaudit is ended in good order and is killed.
+    truth.telling = ACROSS_RESTARTS;
+    let restarts = async {
+        assert_eq!(kaudit.stop().await, Some(0));
+        let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+        truth.gate(&kaudit).await;
+        kaudit.kill();
+        let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+        truth.gate(&kaudit).await;
+        kaudit
+    };
+    let (written, kaudit) = tokio::join!(write(seconds / 4), restarts);
+    let took = truth.converged(&kaudit, Instant::now()).await;
+    println!("{written} random writes and two restarts, converged {took:?} after the last");
     assert_eq!(kaudit.stop().await, Some(0));
     plane.stop().await.unwrap();
 }

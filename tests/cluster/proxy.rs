@@ -71,8 +71,13 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let files = tempfile::tempdir().unwrap();
         let kubeconfig = kubeconfig(files.path(), &format!("http://{}", listener.local_addr().unwrap()));
-        let ((held, hold), (cuts, cut)) = (watch::channel(true), watch::channel(0));
-        let way = Way { client: plane.admin().unwrap(), rule: Arc::new(rule), held: hold, cuts: cut };
+        let (held, cuts) = (watch::channel(true).0, watch::channel(0).0);
+        let way = Way {
+            client: plane.admin().unwrap(),
+            rule: Arc::new(rule),
+            held: held.subscribe(),
+            cuts: cuts.subscribe(),
+        };
         let router = Router::new().fallback(forward).with_state(way);
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { kubeconfig, held, cuts, task, _files: files }

@@ -8,7 +8,11 @@ use std::{
 };
 
 use k8s_openapi::api::events::v1::Event;
-use kube::{Api, Client, api::ListParams};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams},
+    core::GroupVersionKind,
+};
 use serde_json::Value;
 
 use crate::support::{PATIENCE, Running, run, wait_for};
@@ -30,6 +34,9 @@ pub(crate) enum Telling {
     Lossy,
 }
 
+/// What may be expected of a kaudit that was started anew: the Events are its memory.
+pub(crate) const ACROSS_RESTARTS: Telling = Telling::ByTurns;
+
 /// What is compared.
 pub(crate) struct Truth {
     /// Leads to the API server without any fault.
@@ -40,6 +47,8 @@ pub(crate) struct Truth {
     /// Where Events are looked at; everywhere if it is empty.
     pub(crate) namespaces: Vec<String>,
     pub(crate) telling: Telling,
+    /// Whether reports are kept of all of it.
+    pub(crate) reports: bool,
 }
 
 impl Truth {
@@ -64,16 +73,12 @@ impl Truth {
         };
         let at = history.last().map_or(since, |(at, _)| *at);
         if self.telling != Telling::Lossy {
-            let standing = standing(&fresh);
-            let mut truth = Ok(());
-            while Instant::now() < deadline {
-                truth = tells_the_truth(&told(&self.client, &self.namespaces).await, &standing, self.telling);
-                if truth.is_ok() {
-                    break;
-                }
-                tokio::time::sleep(LOOK_EVERY * 4).await;
-            }
-            truth.unwrap_or_else(|lie| panic!("Events: {lie}"));
+            let standing = standing(&fresh, &self.namespaces);
+            let truth = async || tells_the_truth(&told(&self.client, &self.namespaces).await, &standing, self.telling);
+            until_true("Events", deadline, truth).await;
+        }
+        if self.reports {
+            until_true("reports", deadline, async || report_the_truth(&reported(&self.client).await, &fresh)).await;
         }
         at.saturating_duration_since(since)
     }
@@ -101,6 +106,14 @@ impl Truth {
     }
 }
 
+/// Waits until nothing is wrong with what is recorded, which may take a while longer than judging.
+async fn until_true(what: &str, deadline: Instant, wrong: impl AsyncFn() -> Result<(), String>) {
+    while let Err(lie) = wrong().await {
+        assert!(Instant::now() < deadline, "{what}: {lie}");
+        tokio::time::sleep(LOOK_EVERY * 4).await;
+    }
+}
+
 async fn loop_until_open(kaudit: &Running, still_shut: impl AsyncFn()) {
     wait_for("the gate", || async {
         // Of one moment: both are in one answer.
@@ -109,7 +122,8 @@ async fn loop_until_open(kaudit: &Running, still_shut: impl AsyncFn()) {
         if value("kaudit_gate_open ") == Some(1.0) {
             return Some(());
         }
-        assert_eq!(value("kaudit_evaluations_total ").unwrap_or(0.0), 0.0, "judged before the gate opened");
+        let judged = value("kaudit_evaluations_total ").unwrap_or_default();
+        assert!(judged < 1.0, "{judged} judged before the gate opened");
         still_shut().await;
         None
     })
@@ -199,11 +213,45 @@ pub(crate) async fn told(client: &Client, namespaces: &[String]) -> Told {
     told
 }
 
-/// What stands according to a result: (uid, note).
-pub(crate) fn standing(result: &Value) -> BTreeSet<(String, String)> {
+/// Reads all results of the reports, without what depends on time.
+async fn reported(client: &Client) -> Vec<String> {
+    let mut results = Vec::new();
+    for kind in ["Report", "ClusterReport"] {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("openreports.io", "v1alpha1", kind));
+        let reports = Api::<DynamicObject>::all_with(client.clone(), &resource).list(&ListParams::default()).await;
+        for report in reports.unwrap() {
+            let entries = report.data["results"].as_array().cloned().unwrap_or_default();
+            results.extend(entries.iter().map(|entry| recorded(entry, &entry["resources"][0])));
+        }
+    }
+    results.sort();
+    results
+}
+
+/// Whether reports hold exactly the results of an audit.
+fn report_the_truth(reported: &[String], result: &Value) -> Result<(), String> {
+    let entries = result["results"].as_array().unwrap().iter().filter(|entry| entry["result"] != "skip");
+    let mut standing: Vec<String> = entries.map(|entry| recorded(entry, &entry["resource"])).collect();
+    standing.sort();
+    let missing = standing.iter().find(|entry| !reported.contains(entry));
+    let surplus = reported.iter().find(|entry| !standing.contains(entry));
+    let numbers = (reported.len(), standing.len());
+    if reported == standing { Ok(()) } else { Err(format!("{numbers:?}; missing {missing:?}, too many {surplus:?}")) }
+}
+
+/// A result, as reports and audits have it in common.
+fn recorded(entry: &Value, resource: &Value) -> String {
+    format!("{} {} {}/{}: {}", resource["uid"], entry["result"], entry["policy"], entry["rule"], entry["message"])
+}
+
+/// What stands in these namespaces, or anywhere, according to a result: (uid, note).
+pub(crate) fn standing(result: &Value, namespaces: &[String]) -> BTreeSet<(String, String)> {
     let text = |entry: &Value, field: &str| entry[field].as_str().unwrap().to_owned();
     let note = |entry: &Value| format!("{}/{}: {}", text(entry, "policy"), text(entry, "rule"), text(entry, "message"));
-    let entries = result["results"].as_array().unwrap().iter();
+    let there = |entry: &&Value| {
+        namespaces.is_empty() || namespaces.iter().any(|namespace| entry["resource"]["namespace"] == **namespace)
+    };
+    let entries = result["results"].as_array().unwrap().iter().filter(there);
     entries.map(|entry| (text(&entry["resource"], "uid"), note(entry))).collect()
 }
 

@@ -142,12 +142,12 @@ impl Writer {
                 std::task::ready!(beat.poll_tick(context));
                 std::task::Poll::Ready((!*stopped.borrow()).then(|| random.fork()))
             });
-            let step = |random| async {
+            let write = |random| async {
                 if matches!(timeout(WRITE_TIMEOUT, self.step(random)).await, Ok(Ok(()))) {
                     counter.fetch_add(1, Ordering::Relaxed);
                 }
             };
-            steps.map(step).buffer_unordered(WRITES_AT_A_TIME).collect::<()>().await;
+            steps.map(write).buffer_unordered(WRITES_AT_A_TIME).collect::<()>().await;
         });
         Writing { stop, written, task }
     }

@@ -50,9 +50,9 @@ async fn connections_fall_silent() {
     let kaudit = scene.start(&wire.kubeconfig(&plane.kubeconfig(), scene.files.path())).await;
     let silent = async || {
         wire.silence();
-        lasts(Duration::from_secs(60)).await;
+        // Convergence is waited for another minute.
+        lasts(Duration::from_secs(80)).await;
     };
-    // Converged is waited for another minute.
     scene.through("connections silent", &kaudit, silent).await;
     let recovered = || async { (kaudit.status()["complete"] == true).then_some(()) };
     wait_for("complete coverage", recovered).await;

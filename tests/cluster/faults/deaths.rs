@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kaudit_controlplane::{require, shared};
 
 use super::Scene;
-use crate::{support::Running, truth::Telling, writer::size};
+use crate::{support::Running, truth::ACROSS_RESTARTS, writer::size};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kaudit_is_killed_at_random() {
@@ -14,8 +14,7 @@ async fn kaudit_is_killed_at_random() {
     }
     let plane = shared().await;
     let mut scene = Scene::new(plane, "deaths").await;
-    // What was told before is not remembered yet.
-    scene.truth.telling = Telling::Lossy;
+    scene.truth.telling = ACROSS_RESTARTS;
     let mut random = scene.random.fork();
     let writing = scene.write();
     let deaths = size("KAUDIT_TEST_DEATHS", 6);

@@ -28,15 +28,18 @@ async fn policies_vanish_and_are_swapped() {
     };
     scene.through("the policy directory gone", &kaudit, vanished).await;
 
-    // Most swaps come before the last one was looked at; some are given the time to come into force.
+    // Most swaps come before the last one was looked at; four are given the time to come into force. More would be more
+    // Events than an object may have.
     let swaps = size("KAUDIT_TEST_SWAPS", 20);
+    let rest_after = swaps.div_ceil(4);
     let mut random = scene.random.fork();
     let (new, file) = (directory.join("new"), directory.join("labels.rego"));
     let swapped = async || {
-        for swap in 0..swaps {
-            std::fs::write(&new, POLICY.replace("bad is", ["bad is", "bad was", "bad be"][swap as usize % 3])).unwrap();
+        for (swap, words) in (0..swaps).zip(["bad is", "bad was", "bad be"].into_iter().cycle()) {
+            std::fs::write(&new, POLICY.replace("bad is", words)).unwrap();
             std::fs::rename(&new, &file).unwrap();
-            lasts(Duration::from_millis(if swap % 5 == 4 { 2_500 } else { random.u64(..300) })).await;
+            let rests = swap % rest_after == rest_after - 1;
+            lasts(Duration::from_millis(if rests { 2_500 } else { random.u64(..300) })).await;
         }
     };
     scene.through(&format!("policies swapped {swaps} times"), &kaudit, swapped).await;

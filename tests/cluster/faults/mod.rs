@@ -1,8 +1,9 @@
 //! Whatever fails while a writer goes on: in the end the live verdicts are those of a fresh audit, the Events have told
 //! each violation by turns, and nothing was judged before the gate.
 //!
-//! Each test has fixed deadlines. `KAUDIT_TEST_SEED` repeats the random part of a run; the other variables, named where
-//! they are read, make it as long as one has patience for.
+//! Each test has fixed deadlines, and says how long after the end of the fault everything was right again.
+//! `KAUDIT_TEST_SEED` repeats the random part of a run. Longer runs: `KAUDIT_TEST_FREEZE=95` seconds of a frozen API server,
+//! `KAUDIT_TEST_DEATHS=50`, `KAUDIT_TEST_SWAPS=200` of the policies, `KAUDIT_TEST_CUTS=60` seconds of cut connections.
 
 mod answers;
 mod clock;
@@ -63,6 +64,7 @@ impl Scene {
             arguments,
             namespaces: namespaces.clone(),
             telling: Telling::ByTurns,
+            reports: false,
         };
         let writer = Writer::new(client, &namespaces, OBJECTS);
         writer.create_all().await;
@@ -80,7 +82,8 @@ impl Scene {
     /// What the live run is started with.
     fn arguments(&self) -> Vec<&str> {
         let scope = self.truth.arguments.iter().map(String::as_str);
-        scope.chain(["--events-per-second=1000", "--record=events"]).collect()
+        let record = if self.truth.reports { "--record=events,reports" } else { "--record=events" };
+        scope.chain(["--events-per-second=1000", record]).collect()
     }
 
     /// Starts kaudit and waits until it judges, and not before it may.

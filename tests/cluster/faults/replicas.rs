@@ -76,7 +76,6 @@ async fn is_lost(loss: Loss) {
     let plane = shared().await;
     let mut scene = Scene::new(plane, "replicas").await;
     // What was told before is not remembered yet.
-    scene.truth.telling = Telling::Lossy;
     let (first, wire) = Replica::start(&scene, plane, "first").await;
     wait_for("the first to lead", || async { first.leads().then_some(()) }).await;
     let (second, _wire) = Replica::start(&scene, plane, "second").await;
