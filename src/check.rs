@@ -32,6 +32,7 @@ use crate::{
     record::{
         Record,
         recorders::{self, Recorders},
+        reports,
     },
 };
 
@@ -106,8 +107,8 @@ async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) 
     let metrics = Arc::new(Metrics::default());
     let mut ends = Ends::new(changes, stop.clone());
     let settings = recorded(check, &clients, &metrics);
-    let (recorders, record) = Recorders::start(&settings, ends.outputs.overview.subscribe());
-    (ends.outputs.metrics, ends.outputs.record) = (metrics, Some(record));
+    let (recorders, memory, record) = Recorders::start(&settings, ends.outputs.overview.subscribe()).await;
+    (ends.outputs.metrics, ends.outputs.memory, ends.outputs.record) = (metrics, memory, Some(record));
     let mut source = JoinSet::new();
     let progress = progress::show(ends.outputs.progress.subscribe());
     source.spawn(Informer::new(clients, selection(check), secrets(check), true, sender).run(served));
@@ -148,11 +149,15 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
-    let (recorders, record) = Recorders::start(&recorded(check, &clients, &metrics), overview.subscribe());
+    let settings = recorded(check, &clients, &metrics);
+    let (recorders, memory, record) = tokio::select! {
+        started = Recorders::start(&settings, overview.subscribe()) => started,
+        () = stop.cancelled() => return Ok(0),
+    };
     let told = Told { record, lines: Box::new(stream_lines(streams, &mut helpers)) };
     let (terms, term_receiver) = mpsc::channel(1);
     // An error says that the pipeline has ended.
-    let _ended = terms.send(Term::Begin(Memory::default(), Box::new(told))).await;
+    let _ended = terms.send(Term::Begin(memory, Box::new(told))).await;
     let (sender, changes) = mpsc::channel(CHANGES);
     let mut ends = Ends::new(changes, stop.clone());
     (ends.outputs.metrics, ends.outputs.progress, ends.outputs.overview) = (metrics, progress_sender, overview);
@@ -223,9 +228,22 @@ fn recorded(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> recorde
         namespace: clients.namespace().to_owned(),
         audit_name: check.audit_name.clone(),
         events_per_second: check.records(Recorder::Events).then(|| f64::from(check.events_per_second)),
+        reports: reported(check, clients, metrics),
         status: check.records(Recorder::Status),
         metrics: metrics.clone(),
     }
+}
+
+fn reported(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> Option<reports::Settings> {
+    let wanted = check.records(Recorder::Reports) && check.report_api != reports::Choice::None;
+    wanted.then(|| reports::Settings {
+        client: clients.plain.clone(),
+        choice: check.report_api,
+        layout: check.report_layout,
+        instance: reports::Instance::new(&check.audit_name),
+        scope: reports::Scope { namespaces: check.scope.namespace.clone() },
+        metrics: metrics.clone(),
+    })
 }
 
 /// Tells of a delta both in the cluster and on the outputs.
@@ -271,6 +289,7 @@ impl Ends {
         let (questions, reloads, terms) = (mpsc::channel(1).1, mpsc::channel(1).1, mpsc::channel(1).1);
         let inputs = Inputs { changes, questions, reloads, terms, stop };
         let outputs = Outputs {
+            memory: Memory::default(),
             record: None,
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,

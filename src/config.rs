@@ -147,6 +147,8 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
             ("sync-timeout", origins.of("sync_timeout") != Origin::Default),
             ("rejudge-every", origins.of("rejudge_every") != Origin::Default),
             ("audit-name", origins.of("audit_name") != Origin::Default),
+            ("report-api", origins.of("report_api") != Origin::Default),
+            ("report-layout", origins.of("report_layout") != Origin::Default),
             ("events-per-second", origins.of("events_per_second") != Origin::Default),
             ("record", check.record.iter().any(|what| *what != Recorder::None)),
         ];

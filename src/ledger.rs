@@ -36,6 +36,11 @@ impl Id {
         Self(id)
     }
 
+    /// Returns it as a number, as evenly spread as a hash is.
+    pub fn number(self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
+
     /// Reads an id as it is written.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)?;
@@ -46,7 +51,7 @@ impl Id {
 /// Shows 32 hex digits.
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        write!(f, "{:032x}", self.number())
     }
 }
 
@@ -264,6 +269,7 @@ mod tests {
             rule: "deny".into(),
             outcome,
             severity: None,
+            category: None,
             message: message.into(),
             details: None,
             source: Source { file: "p.rego".into(), line: 3 },

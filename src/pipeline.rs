@@ -143,6 +143,8 @@ pub struct Inputs {
 
 /// What a pipeline tells while it runs.
 pub struct Outputs {
+    /// What was recorded before, if a term begins with the run.
+    pub memory: Memory,
     /// Takes each delta from the start; `None` until a term begins.
     pub record: Option<Box<dyn Record>>,
     /// How far it is.
@@ -216,7 +218,8 @@ enum Judged {
 
 impl Pipeline {
     /// Makes a pipeline whose gate is shut.
-    pub fn new(policies: Arc<PolicySet>, settings: Settings, outputs: Outputs) -> Self {
+    pub fn new(policies: Arc<PolicySet>, settings: Settings, mut outputs: Outputs) -> Self {
+        let memory = std::mem::take(&mut outputs.memory);
         Self {
             settings,
             cache: if settings.initial == Initial::Pass { Cache::unpacked() } else { Cache::default() },
@@ -236,7 +239,7 @@ impl Pipeline {
             judges: JoinSet::new(),
             judges_at_most: std::thread::available_parallelism().map_or(2, usize::from),
             outputs,
-            memory: Memory::default(),
+            memory,
             dirty: true,
         }
     }

@@ -14,6 +14,7 @@ use crate::{
     discovery::KindPattern,
     output::{FailOn, Target},
     policy::Limits,
+    record::reports,
     test::{self, Filter},
 };
 
@@ -218,7 +219,7 @@ pub struct Check {
     #[command(flatten)]
     pub cluster: Cluster,
 
-    /// Write these into the cluster; repeatable [default: events,status when watching, none with --once or -f]
+    /// Write these into the cluster; repeatable [default: events,reports,status when watching, none with --once or -f]
     #[arg(
         long,
         env = "KAUDIT_RECORD",
@@ -229,7 +230,7 @@ pub struct Check {
     )]
     pub record: Vec<Recorder>,
 
-    /// Write the status to the Audit object of this name
+    /// Write the status to the Audit object of this name, and name the reports after it
     #[arg(
         long,
         env = "KAUDIT_AUDIT_NAME",
@@ -250,6 +251,28 @@ pub struct Check {
         help_heading = "Cluster"
     )]
     pub events_per_second: u32,
+
+    /// Write reports by this API
+    #[arg(
+        long,
+        env = "KAUDIT_REPORT_API",
+        value_enum,
+        value_name = "API",
+        default_value_t = reports::Choice::Auto,
+        help_heading = "Cluster"
+    )]
+    pub report_api: reports::Choice,
+
+    /// Write a report for each namespace, in parts where it has many results, or one for each resource
+    #[arg(
+        long,
+        env = "KAUDIT_REPORT_LAYOUT",
+        value_enum,
+        value_name = "LAYOUT",
+        default_value_t = reports::Layout::Namespace,
+        help_heading = "Cluster"
+    )]
+    pub report_layout: reports::Layout,
 
     /// Judge what is there at the start, or take it as the base line and judge later changes only
     #[arg(

@@ -11,6 +11,8 @@ use crate::output::{Format, Target};
 pub enum Recorder {
     /// A Kubernetes Event for each violation that appears or is resolved
     Events,
+    /// Reports of what violates policies, for each namespace
+    Reports,
     /// The status of the Audit object
     Status,
     /// Nothing

@@ -158,6 +158,7 @@ impl Live {
             stop: CancellationToken::new(),
         };
         let outputs = Outputs {
+            memory: Memory::default(),
             record,
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,

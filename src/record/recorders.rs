@@ -7,8 +7,8 @@ use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tracing::warn;
 
-use super::{Record, events, status};
-use crate::{discovery::OWN_GROUP, ledger::Delta, metrics::Metrics, pipeline::Overview};
+use super::{Record, Said, events, reports, status};
+use crate::{discovery::OWN_GROUP, ledger::Delta, memory::Memory, metrics::Metrics, pipeline::Overview};
 
 /// What is recorded, and where.
 pub struct Settings {
@@ -20,6 +20,8 @@ pub struct Settings {
     pub audit_name: String,
     /// Events are written, at this rate; `None` writes none.
     pub events_per_second: Option<f64>,
+    /// Reports are written, in this form; `None` writes none.
+    pub reports: Option<reports::Settings>,
     /// The `Audit` object is written.
     pub status: bool,
     /// Counters.
@@ -34,12 +36,16 @@ pub struct Recorders {
 /// Takes deltas for each recorder that has its own queue.
 struct Sinks {
     events: Option<events::EventSink>,
+    reports: Option<reports::ReportSink>,
 }
 
 impl Record for Sinks {
     fn record(&mut self, delta: &Delta) {
         if let Some(events) = &self.events {
             events.record(delta);
+        }
+        if let Some(reports) = &self.reports {
+            reports.record(delta);
         }
     }
 
@@ -51,11 +57,24 @@ impl Record for Sinks {
 }
 
 impl Recorders {
-    /// Starts them; the status is drawn from the overviews. Returns also what takes the deltas.
-    pub fn start(settings: &Settings, overview: watch::Receiver<Option<Arc<Overview>>>) -> (Self, Box<dyn Record>) {
+    /// Starts them; the status is drawn from the overviews. Returns also what was recorded before, which may have to be
+    /// waited for, and what takes the deltas.
+    pub async fn start(
+        settings: &Settings,
+        overview: watch::Receiver<Option<Arc<Overview>>>,
+    ) -> (Self, Memory, Box<dyn Record>) {
         let Settings { client, namespace, audit_name, metrics, .. } = settings;
-        let (health, trouble) = watch::channel(String::new());
-        let (mut tasks, mut sinks) = (JoinSet::new(), Sinks { events: None });
+        let ((health, trouble), (told, reports_said)) =
+            (watch::channel(String::new()), watch::channel(Said::default()));
+        let (mut tasks, mut sinks, mut memory) =
+            (JoinSet::new(), Sinks { events: None, reports: None }, Memory::default());
+        if let Some(settings) = &settings.reports {
+            let mut loaded = reports::load(settings).await;
+            memory = std::mem::take(&mut loaded.memory);
+            let (sink, recorder) = reports::start(settings.clone(), loaded, told);
+            sinks.reports = Some(sink);
+            tasks.spawn(recorder);
+        }
         if let Some(per_second) = settings.events_per_second {
             let own = ObjectReference {
                 api_version: Some(format!("{OWN_GROUP}/{}", status::AUDIT_VERSION)),
@@ -77,9 +96,11 @@ impl Recorders {
                 name: audit_name.clone(),
                 metrics: metrics.clone(),
             };
-            tasks.spawn(status::run(settings, overview, trouble));
+            let (sender, said) = watch::channel(Said::default());
+            tasks.spawn(join(trouble, reports_said, sender));
+            tasks.spawn(status::run(settings, overview, said));
         }
-        (Self { tasks }, Box::new(sinks))
+        (Self { tasks }, memory, Box::new(sinks))
     }
 
     /// Waits until everything is written, at most as long as `limit`. The sinks and the overviews must have ended.
@@ -87,6 +108,22 @@ impl Recorders {
         let all = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(limit.unwrap_or(Duration::MAX), all).await.is_err() {
             warn!("Not everything could be recorded in time");
+        }
+    }
+}
+
+/// Joins what the recorders say, until they have ended.
+async fn join(mut events: watch::Receiver<String>, mut reports: watch::Receiver<Said>, all: watch::Sender<Said>) {
+    let (mut events_go_on, mut reports_go_on) = (true, true);
+    while events_go_on || reports_go_on {
+        let (events_said, Said { trouble, note }) =
+            (events.borrow_and_update().clone(), reports.borrow_and_update().clone());
+        let said: Vec<String> = [events_said, trouble].into_iter().filter(|said| !said.is_empty()).collect();
+        let said = Said { trouble: said.join("; "), note };
+        all.send_if_modified(|known| std::mem::replace(known, said.clone()) != said);
+        tokio::select! {
+            changed = events.changed(), if events_go_on => events_go_on = changed.is_ok(),
+            changed = reports.changed(), if reports_go_on => reports_go_on = changed.is_ok(),
         }
     }
 }

@@ -8,7 +8,10 @@ use std::{
 use kaudit_controlplane::{AuditRecord, ControlPlane, Tool, require, require_tool, shared, tool};
 use serde_json::Value;
 
-use crate::support::{Ended, Running, denies_marked, establish_audits, policies, results_in, run, wait_for};
+use crate::{
+    reports,
+    support::{Ended, Running, denies_marked, establish_audits, policies, results_in, run, wait_for},
+};
 
 fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/kaudit")
@@ -175,7 +178,8 @@ async fn the_rights_of_the_chart_are_enough_for_the_whole_cluster_and_all_are_us
     establish_audits(plane).await;
     let release = plane.temp_namespace("kaudit").await.unwrap();
     let shop = plane.temp_namespace("shop").await.unwrap();
-    let rendered = render(&release, &[]).await;
+    // Reports need a cluster with their APIs; see below.
+    let rendered = render(&release, &["record={events,status}"]).await;
     rendered.install(plane).await;
     let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
     let directory = policies(&[("marked.rego", &denies_marked(&shop))]);
@@ -217,7 +221,8 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
     let (shop, bank) = (plane.temp_namespace("shop").await.unwrap(), plane.temp_namespace("bank").await.unwrap());
     let namespaces = format!("namespaces={{{shop},{bank}}}");
     // Slow enough that Events wait.
-    let rendered = render(&release, &[&namespaces, "extraArgs={--events-per-second=5}"]).await;
+    let rendered =
+        render(&release, &[&namespaces, "record={events,status}", "extraArgs={--events-per-second=5}"]).await;
     assert_eq!(rendered.of_kinds(&["ClusterRole", "ClusterRoleBinding"]).count(), 0);
     rendered.install(plane).await;
     let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
@@ -241,6 +246,45 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
     assert_eq!(kaudit.stop().await, Some(0));
     assert_eq!(count_of_events(plane, &release, "EventsHeldBack").await, 1);
     assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &rendered.grants());
+}
+
+#[tokio::test]
+async fn the_rights_for_reports_are_enough_and_all_are_used() {
+    if !require() || !require_tool(Tool::Helm) {
+        return;
+    }
+    let plane = reports::plane().await;
+    let (first, second) =
+        (plane.temp_namespace("kaudit").await.unwrap(), plane.temp_namespace("kaudit").await.unwrap());
+    let directory = policies(&[("marked.rego", &denies_marked(&first))]);
+    for (release, api, scope) in [(&first, "openreports", ""), (&second, "wgpolicy", &first)] {
+        let (api, namespaces) = (format!("reports.api={api}"), format!("namespaces={{{scope}}}"));
+        let settings =
+            [["record={reports}", &api].as_slice(), &[&*namespaces][usize::from(scope.is_empty())..]].concat();
+        let rendered = render(release, &settings).await;
+        rendered.install(&plane).await;
+        let user = plane.service_account(release, rendered.name("ServiceAccount")).await.unwrap();
+        let arguments = rendered.arguments(directory.path().to_str().unwrap());
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let position = plane.audit_position().unwrap();
+        let kinds = if scope.is_empty() { ["configmap", "clusterrole"].as_slice() } else { &["configmap"] };
+        // Reports on a namespaced and on a cluster-scoped object come, and go.
+        for label in [format!("{first}=yes"), format!("{first}-")] {
+            for kind in kinds {
+                let name = if *kind == "configmap" { "kube-root-ca.crt" } else { "view" };
+                plane.kubectl(&["-n", &first, "label", kind, name, &label]).await.unwrap();
+            }
+            let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
+            kaudit.ready().await;
+            let wanted = if label.ends_with('-') { 0 } else { kinds.len() };
+            let standing = || async { (kaudit.status()["results"].as_array()?.len() == wanted).then_some(()) };
+            wait_for(&format!("{wanted} violations"), standing).await;
+            assert_eq!(kaudit.stop().await, Some(0));
+        }
+        let grants: Vec<Grant> = rendered.grants().into_iter().filter(|grant| grant.group.contains('.')).collect();
+        assert_eq!(grants.len(), kinds.len() * 4, "{grants:#?}");
+        assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &grants);
+    }
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ mod proxy;
 mod reach;
 mod refused;
 mod relist;
+mod reports;
 mod support;
 mod truth;
 mod wire;

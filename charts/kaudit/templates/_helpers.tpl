@@ -65,7 +65,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- toYaml $names }}
 {{- end }}
 
-{{/* The rules for what is judged: reading it and telling Events about it. */}}
+{{/* The rules for what is judged: reading it, and telling Events and reports about it. */}}
 {{- define "kaudit.judgedRules" -}}
 {{- range $index, $rule := .Values.rbac.readRules }}
 {{- if $index }}{{ "\n" }}{{ end -}}
@@ -75,6 +75,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- if has "events" .Values.record }}
 {{ include "kaudit.eventRule" . }}
+{{- end }}
+{{- if has "reports" .Values.record }}
+{{- if has .Values.reports.api (list "auto" "openreports") }}
+- apiGroups: ["openreports.io"]
+  resources: {{ empty .Values.namespaces | ternary (list "reports" "clusterreports") (list "reports") | toJson }}
+  verbs: ["list", "create", "patch", "delete"]
+{{- end }}
+{{- if has .Values.reports.api (list "auto" "wgpolicy") }}
+- apiGroups: ["wgpolicyk8s.io"]
+  resources: {{ empty .Values.namespaces | ternary (list "policyreports" "clusterpolicyreports") (list "policyreports") | toJson }}
+  verbs: ["list", "create", "patch", "delete"]
+{{- end }}
 {{- end }}
 {{- end }}
 
