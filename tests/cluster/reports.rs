@@ -14,10 +14,10 @@ use crate::{
     support::{Ended, Running, crd, establish, establish_audits, marked, policies, results_in, run, wait_for},
 };
 
-const OPENREPORTS: &str = include_str!("reports/openreports.yaml");
+pub(crate) const OPENREPORTS: &str = include_str!("reports/openreports.yaml");
 const WGPOLICY: &str = include_str!("reports/wgpolicy.yaml");
 const GROUPS: [&str; 2] = ["openreports.io", "wgpolicyk8s.io"];
-const NAMES: [[&str; 2]; 2] = [
+pub(crate) const NAMES: [[&str; 2]; 2] = [
     ["reports.openreports.io", "clusterreports.openreports.io"],
     ["policyreports.wgpolicyk8s.io", "clusterpolicyreports.wgpolicyk8s.io"],
 ];
