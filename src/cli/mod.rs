@@ -231,7 +231,7 @@ pub struct Check {
     )]
     pub record: Vec<Recorder>,
 
-    /// Write the status to the Audit object of this name
+    /// Write the status to the Audit object of this name, and name the reports after it
     #[arg(
         long,
         env = "KAUDIT_AUDIT_NAME",

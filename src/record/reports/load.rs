@@ -39,6 +39,13 @@ pub struct Scope {
     pub shard: Shard,
 }
 
+impl Scope {
+    /// Whether the reports of a namespace, or those on cluster-scoped objects, are ours to keep.
+    fn owns(&self, namespace: Option<&str>) -> bool {
+        self.namespaces.is_empty() || namespace.is_some_and(|name| self.namespaces.iter().any(|own| own == name))
+    }
+}
+
 /// What was found.
 pub struct Loaded {
     /// What was recorded before.
@@ -46,12 +53,15 @@ pub struct Loaded {
     pub(super) api: Option<Api>,
     pub(super) book: Book,
     pub(super) leftovers: Leftovers,
-    /// Something is there that cannot be read.
-    pub(super) trouble: String,
+    /// Why what is there cannot be read; empty if it can.
+    pub(super) unread: String,
 }
 
 /// Reports of ours that are of another form than those of today, by namespace.
 pub(super) type Leftovers = BTreeMap<Option<Arc<str>>, BTreeSet<(Api, String)>>;
+
+/// What the server has: namespace and name of each report, with its `resourceVersion`.
+pub(super) type Versions = BTreeMap<(Option<Arc<str>>, String), String>;
 
 /// Reads all reports of ours. Tries for as long as the server does not answer; what it refuses is left out and told.
 pub async fn load(settings: &Settings) -> Loaded {
@@ -81,16 +91,20 @@ async fn try_load(settings: &Settings) -> kube::Result<Loaded> {
     let api = choose(settings.choice, &served);
     let form = Form { layout: settings.layout, instance: settings.instance.clone() };
     let mut found = Found::new(form);
-    let mut trouble = String::new();
+    let mut unread = String::new();
     for from in &served {
-        let take = |report: DynamicObject| found.take(*from, api, &report);
+        let take = |report: DynamicObject| {
+            if settings.scope.owns(report.metadata.namespace.as_deref()) {
+                found.take(*from, api, &report);
+            }
+        };
         match each_report(settings, *from, take).await {
             Ok(()) => {}
             Err(error) if failure(&error) == Failure::Later => return Err(error),
             Err(error) => {
                 warn!("The reports of {} that are there cannot be read: {}", from.api_version(), describe(&error));
                 if Some(*from) == api {
-                    trouble = format!("reports cannot be read: {}", describe(&error));
+                    unread = describe(&error);
                 }
             }
         }
@@ -102,7 +116,7 @@ async fn try_load(settings: &Settings) -> kube::Result<Loaded> {
         let other: usize = leftovers.values().map(BTreeSet::len).sum();
         info!(api = api.api_version(), reports, other, "Reports read");
     }
-    Ok(Loaded { memory, api, book, leftovers, trouble })
+    Ok(Loaded { memory, api, book, leftovers, unread })
 }
 
 /// Picks the API that is written.
@@ -180,7 +194,9 @@ fn memory(book: &Book) -> Memory {
         object.results.push(violation.clone());
     }
     let mut memory = Memory::default();
-    objects.into_values().for_each(|object| memory.add(object));
+    for object in objects.into_values() {
+        memory.add(object);
+    }
     memory
 }
 
@@ -191,8 +207,8 @@ fn places(settings: &Settings, api: Api) -> Vec<kube::Api<DynamicObject>> {
     if settings.scope.namespaces.is_empty() {
         return vec![kube::Api::all_with(client(), &namespaced), kube::Api::all_with(client(), &cluster)];
     }
-    let namespaces = settings.scope.namespaces.iter();
-    namespaces.map(|namespace| kube::Api::namespaced_with(client(), namespace, &namespaced)).collect()
+    let some = settings.scope.namespaces.iter();
+    some.map(|namespace| kube::Api::namespaced_with(client(), namespace, &namespaced)).collect()
 }
 
 async fn each_report(settings: &Settings, api: Api, mut each: impl FnMut(DynamicObject)) -> kube::Result<()> {
@@ -205,11 +221,8 @@ async fn each_report(settings: &Settings, api: Api, mut each: impl FnMut(Dynamic
     Ok(())
 }
 
-/// Returns namespace, name and version of each report of ours.
-pub(super) async fn versions(
-    settings: &Settings,
-    api: Api,
-) -> kube::Result<BTreeMap<(Option<Arc<str>>, String), String>> {
+/// Asks for the version of each report of ours.
+pub(super) async fn versions(settings: &Settings, api: Api) -> kube::Result<Versions> {
     let mut versions = BTreeMap::new();
     for place in places(settings, api) {
         let place = &place;

@@ -6,7 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::Result;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -17,11 +16,14 @@ use tracing::{debug, info, warn};
 use super::{
     Pending, Settings,
     book::{Book, Home, Known},
-    load::{Leftovers, Loaded, choose, is_served, versions},
+    load::{Leftovers, Loaded, Versions, choose, is_served, versions},
     model::{Api, Choice},
     write::{Carried, Unwritten, Writer},
 };
-use crate::{client::describe, record::Said};
+use crate::{
+    client::describe,
+    record::{Failure, Said, failure},
+};
 
 /// A report is written this long after its last change,
 const QUIET: Duration = Duration::from_secs(5);
@@ -76,7 +78,7 @@ enum Done {
     /// Leftovers of a namespace were deleted, or not all of them.
     Swept(Option<Arc<str>>, Vec<(Api, String)>, Option<Unwritten>),
     /// What the server has, when the look began, and how long it took.
-    Looked(Result<BTreeMap<(Option<Arc<str>>, String), String>>, Duration),
+    Looked(kube::Result<Versions>, Duration),
     /// Which API there is.
     Sought(Option<Api>),
 }
@@ -103,8 +105,9 @@ pub(super) struct Recorder {
     next_sweep: Instant,
     sweeping: bool,
     closing: bool,
-    /// Something is there that cannot be read or deleted.
-    trouble: String,
+    /// Why reports cannot be read, and why former ones cannot be deleted; empty if they can.
+    unread: String,
+    unswept: String,
     said: watch::Sender<Said>,
     /// What the log was told last.
     told: String,
@@ -112,7 +115,7 @@ pub(super) struct Recorder {
 
 impl Recorder {
     pub(super) fn new(settings: Settings, loaded: Loaded, said: watch::Sender<Said>, pending: Arc<Pending>) -> Self {
-        let Loaded { api, book, leftovers, trouble, memory: _ } = loaded;
+        let Loaded { api, book, leftovers, unread, memory: _ } = loaded;
         let now = Instant::now();
         let mut recorder = Self {
             settings,
@@ -132,7 +135,8 @@ impl Recorder {
             next_sweep: now,
             sweeping: false,
             closing: false,
-            trouble,
+            unread,
+            unswept: String::new(),
             said,
             told: String::new(),
         };
@@ -326,9 +330,15 @@ impl Recorder {
             Done::Looked(seen, took) => {
                 (self.looking, self.next_look) = (false, now + LOOK_EVERY.max(took * 20));
                 match seen {
-                    Ok(seen) => self.compare(&seen, now),
+                    Ok(seen) => {
+                        self.unread.clear();
+                        self.compare(&seen, now);
+                    }
                     Err(kube::Error::Api(status)) if status.code == 404 => self.lost(now),
-                    Err(error) => debug!("Reports cannot be looked at: {}", describe(&error)),
+                    Err(error) if failure(&error) == Failure::Later => {
+                        debug!("Reports cannot be looked at: {}", describe(&error));
+                    }
+                    Err(error) => self.unread = describe(&error),
                 }
             }
             Done::Sought(found) => {
@@ -383,7 +393,7 @@ impl Recorder {
         now: Instant,
     ) {
         self.sweeping = false;
-        self.trouble = match trouble {
+        self.unswept = match trouble {
             None => String::new(),
             Some(Unwritten::Normal | Unwritten::NoApi) => return,
             Some(Unwritten::Later(why) | Unwritten::Refused(why)) => {
@@ -398,7 +408,7 @@ impl Recorder {
     }
 
     /// Finds what others have changed or deleted; it is written again.
-    fn compare(&mut self, seen: &BTreeMap<(Option<Arc<str>>, String), String>, now: Instant) {
+    fn compare(&mut self, seen: &Versions, now: Instant) {
         let (mut differ, mut ours) = (Vec::new(), BTreeSet::new());
         for (home, page) in &mut self.book.pages {
             let fresh = self.written_since.contains(home);
@@ -426,7 +436,9 @@ impl Recorder {
                 self.leftovers.entry(namespace.clone()).or_default().insert((api, name.clone()));
             }
         }
-        differ.iter().for_each(|home| self.changed(home, now));
+        for home in &differ {
+            self.changed(home, now);
+        }
     }
 
     /// The kind of report is there no more. What was written is looked for when it is there again: a server that has
@@ -440,7 +452,7 @@ impl Recorder {
     fn sought(&mut self, found: Option<Api>, now: Instant) {
         let Some(api) = found.filter(|_| self.busy.is_empty()) else { return };
         info!(api = api.api_version(), "Reports are written from now on");
-        let before = std::mem::replace(&mut self.former_api, Some(api));
+        let before = self.former_api.replace(api);
         (self.api, self.next_look) = (Some(api), now);
         if before != Some(api) {
             self.book.begin_anew();
@@ -463,7 +475,8 @@ impl Recorder {
                 why = &failing.why;
                 said.trouble = format!("reports{}{more} cannot be written: {why}", of(home.namespace.as_ref()));
             }
-            None => said.trouble.clone_from(&self.trouble),
+            None if !self.unread.is_empty() => said.trouble = format!("reports cannot be read: {}", self.unread),
+            None => said.trouble.clone_from(&self.unswept),
         }
         // How many there are changes all the time; that is no news for the log.
         let news = if why.is_empty() { format!("{}{}", said.trouble, said.note) } else { why.to_owned() };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use kaudit_controlplane::{require, shared};
+use kaudit_controlplane::{ControlPlane, Options, require};
 
 use super::Scene;
 use crate::{support::Running, truth::ACROSS_RESTARTS, writer::size};
@@ -12,8 +12,8 @@ async fn kaudit_is_killed_at_random() {
     if !require() {
         return;
     }
-    let plane = shared().await;
-    let mut scene = Scene::new(plane, "deaths").await;
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let mut scene = Scene::reported(&plane, "deaths").await;
     scene.truth.telling = ACROSS_RESTARTS;
     let mut random = scene.random.fork();
     let writing = scene.write();
@@ -39,4 +39,5 @@ async fn kaudit_is_killed_at_random() {
         "{deaths} deaths: judging {opened:.1?} after the last, right {took:.1?} after the last of {written} writes"
     );
     assert_eq!(kaudit.stop().await, Some(0));
+    plane.stop().await.unwrap();
 }

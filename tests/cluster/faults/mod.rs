@@ -24,7 +24,8 @@ use kaudit_controlplane::ControlPlane;
 use tempfile::TempDir;
 
 use crate::{
-    support::{Running, policies, wait_for},
+    reports::{NAMES, OPENREPORTS},
+    support::{Running, establish, policies, wait_for},
     truth::{Telling, Truth, policy_arguments},
     writer::{POLICY, Writer, Writing, seed},
 };
@@ -76,6 +77,14 @@ impl Scene {
     async fn whole(plane: &ControlPlane, name: &str) -> Self {
         let mut scene = Self::new(plane, name).await;
         scene.truth.arguments.truncate(2);
+        scene
+    }
+
+    /// The same, with reports of all of it.
+    async fn reported(plane: &ControlPlane, name: &str) -> Self {
+        establish(plane, OPENREPORTS, &NAMES[0]).await;
+        let mut scene = Self::whole(plane, name).await;
+        scene.truth.reports = true;
         scene
     }
 

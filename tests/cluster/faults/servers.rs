@@ -5,7 +5,11 @@ use std::time::{Duration, Instant};
 use kaudit_controlplane::{ControlPlane, Options, require};
 
 use super::{Scene, lasts};
-use crate::writer::{POLICY, size};
+use crate::{
+    reports::{NAMES, OPENREPORTS},
+    support::establish,
+    writer::{POLICY, size},
+};
 
 /// How long anything that asks kaudit itself may take while the API server does not answer: judging waits for nobody.
 const AT_ONCE: Duration = Duration::from_secs(5);
@@ -16,7 +20,7 @@ async fn servers_die_freeze_and_forget() {
         return;
     }
     let plane = ControlPlane::start(Options::default()).await.unwrap();
-    let mut scene = Scene::whole(&plane, "servers").await;
+    let mut scene = Scene::reported(&plane, "servers").await;
     let kaudit = scene.start(&plane.kubeconfig()).await;
 
     let killed = async || {
@@ -66,6 +70,14 @@ async fn servers_die_freeze_and_forget() {
     scene.through("etcd compacted", &kaudit, compacted).await;
     let after = expired(&kaudit.get("/metrics").unwrap());
     assert!(after > before, "the test is to make watches expire");
+
+    let gone = async || {
+        let crds = NAMES[0].map(|name| format!("crd/{name}"));
+        plane.kubectl(&["delete", &crds[0], &crds[1]]).await.unwrap();
+        lasts(Duration::from_secs(8)).await;
+        establish(&plane, OPENREPORTS, &NAMES[0]).await;
+    };
+    scene.through("the kinds of reports gone", &kaudit, gone).await;
 
     assert_eq!(kaudit.stop().await, Some(0));
     plane.stop().await.unwrap();
