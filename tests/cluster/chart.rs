@@ -298,6 +298,7 @@ async fn the_rights_for_reports_are_enough_and_all_are_used() {
     let plane = reports::plane().await;
     let (first, second) =
         (plane.temp_namespace("kaudit").await.unwrap(), plane.temp_namespace("kaudit").await.unwrap());
+    plane.kubectl(&["-n", &first, "create", "configmap", "one"]).await.unwrap();
     let directory = policies(&[("marked.rego", &denies_marked(&first))]);
     for (release, api, scope) in [(&first, "openreports", ""), (&second, "wgpolicy", &first)] {
         let (api, namespaces) = (format!("reports.api={api}"), format!("namespaces={{{scope}}}"));
@@ -313,7 +314,7 @@ async fn the_rights_for_reports_are_enough_and_all_are_used() {
         // Reports on a namespaced and on a cluster-scoped object come, and go.
         for label in [format!("{first}=yes"), format!("{first}-")] {
             for kind in kinds {
-                let name = if *kind == "configmap" { "kube-root-ca.crt" } else { "view" };
+                let name = if *kind == "configmap" { "one" } else { "view" };
                 plane.kubectl(&["-n", &first, "label", kind, name, &label]).await.unwrap();
             }
             let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;

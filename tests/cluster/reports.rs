@@ -67,7 +67,7 @@ deny_slowly contains msg if {{
 }
 
 async fn list(plane: &ControlPlane, kind: &str) -> Vec<Value> {
-    let list = plane.kubectl(&["get", kind, "-A", "-o", "json"]).await.unwrap();
+    let list = plane.kubectl(&["get", kind, "-A", "-o", "json", "--show-managed-fields"]).await.unwrap();
     let mut list: Value = serde_json::from_str(&list).unwrap();
     list["items"].as_array_mut().unwrap().drain(..).collect()
 }
