@@ -42,7 +42,8 @@ pub struct Scope {
 impl Scope {
     /// Whether the reports of a namespace, or those on cluster-scoped objects, are ours to keep.
     fn owns(&self, namespace: Option<&str>) -> bool {
-        self.namespaces.is_empty() || namespace.is_some_and(|name| self.namespaces.iter().any(|own| own == name))
+        let named = || namespace.is_some_and(|name| self.namespaces.iter().any(|own| own == name));
+        self.shard.owns(namespace) && (self.namespaces.is_empty() || named())
     }
 }
 
@@ -215,8 +216,7 @@ async fn each_report(settings: &Settings, api: Api, mut each: impl FnMut(Dynamic
     for place in places(settings, api) {
         let place = &place;
         let list = |parameters| async move { place.list(&parameters).await }.boxed();
-        let own = |report: &DynamicObject| settings.scope.shard.owns(report.metadata.namespace.as_deref());
-        each_page(settings, list, |page| page.items.into_iter().filter(own).for_each(&mut each)).await?;
+        each_page(settings, list, |page| page.items.into_iter().for_each(&mut each)).await?;
     }
     Ok(())
 }
@@ -228,8 +228,7 @@ pub(super) async fn versions(settings: &Settings, api: Api) -> kube::Result<Vers
         let place = &place;
         let list = |parameters| async move { place.list_metadata(&parameters).await }.boxed();
         each_page(settings, list, |page| {
-            let own =
-                page.items.into_iter().filter(|report| settings.scope.shard.owns(report.metadata.namespace.as_deref()));
+            let own = page.items.into_iter().filter(|report| settings.scope.owns(report.metadata.namespace.as_deref()));
             versions.extend(own.map(|report| {
                 let namespace = report.metadata.namespace.as_deref().map(Arc::from);
                 (
