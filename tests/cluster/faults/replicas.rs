@@ -8,7 +8,6 @@ use kaudit_controlplane::{AuditRecord, ControlPlane, User, require, shared};
 use super::Scene;
 use crate::{
     support::{Running, wait_for},
-    truth::Telling,
     wire::Wire,
 };
 
