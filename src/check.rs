@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use jiff::Timestamp;
+use kube::Api;
 use tokio::{
     sync::{mpsc, watch},
     task::{JoinSet, spawn_blocking},
@@ -20,27 +21,29 @@ use crate::{
     client::{Access, Clients, describe},
     discovery::{Selection, Served, discover},
     informer::Informer,
+    lease::{self, Candidate, ClusterStore, Times},
     ledger::Delta,
     manifest,
     memory::Memory,
     metrics::Metrics,
     object::Secrets,
     output::{self, AuditResult, Entry, Event, Resource, Streams},
-    pipeline::{Change, Initial, Inputs, Outputs, Pipeline, Progress, Reload, Settings, Term},
+    pipeline::{Change, Initial, Inputs, Outputs, Pipeline, Progress, Reload, Settings},
     policy::{self, LoadError, PolicySet},
     progress,
     record::{
-        Record, events,
+        events,
         recorders::{self, Recorders},
+        reports,
+        term::Terms,
     },
+    shard::Shard,
 };
 
 /// How long the first answer of the API server may take; connecting alone may take ten of these seconds.
 const FIRST_ANSWER: Duration = Duration::from_secs(12);
 /// How often the policy directory is looked at.
 const POLICIES_EVERY: Duration = Duration::from_secs(1);
-/// How long pending records may take after a signal.
-const FLUSH: Duration = Duration::from_secs(10);
 /// Changes between a source and the pipeline; the source waits when they are not taken.
 const CHANGES: usize = 1_024;
 /// Changes between manifests and the pipeline, which are there before they are wanted.
@@ -59,7 +62,7 @@ pub async fn run(check: Check) -> anyhow::Result<u8> {
         loaded = loaded.and_then(PolicySet::whole);
     }
     let policies = Arc::new(loaded?);
-    log_problems(&policies);
+    log_problems(&policies, shard(&check));
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
     let stop = CancellationToken::new();
     let mut helpers = JoinSet::new();
@@ -77,9 +80,12 @@ async fn load(policies: &cli::Policies) -> anyhow::Result<Result<PolicySet, Load
     spawn_blocking(move || PolicySet::load_partly(&paths, &limits)).await.context("loading the policies")
 }
 
-fn log_problems(policies: &PolicySet) {
+fn log_problems(policies: &PolicySet, shard: Shard) {
     for problem in &policies.problems {
         if problem.is_refusal() { error!("{problem}") } else { warn!("{problem}") }
+    }
+    if !shard.is_whole() && !policies.inventory_reads().is_empty() {
+        warn!(%shard, "Policies look other objects up, and see only those of this shard (and all Namespaces)");
     }
 }
 
@@ -148,25 +154,45 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
-    let settings = recorded(check, &clients, &metrics);
-    let (recorders, memory, record) = tokio::select! {
-        started = Recorders::start(&settings, overview.subscribe()) => started,
-        () = stop.cancelled() => return Ok(0),
-    };
-    let told = Told { record, lines: Box::new(stream_lines(streams, &mut helpers)) };
     let (terms, term_receiver) = mpsc::channel(1);
-    // An error says that the pipeline has ended.
-    let _ended = terms.send(Term::Begin(memory, Box::new(told))).await;
+    let recording = Terms {
+        settings: recorded(check, &clients, &metrics),
+        overview: overview.subscribe(),
+        lines: Arc::new(stream_lines(streams, &mut helpers)),
+        pipeline: terms,
+        over: CancellationToken::new(),
+    };
+    let over = recording.over.clone();
+    let candidate = check.leader_elect.then(|| candidate(check, &clients));
     let (sender, changes) = mpsc::channel(CHANGES);
     let mut ends = Ends::new(changes, stop.clone());
     (ends.outputs.metrics, ends.outputs.progress, ends.outputs.overview) = (metrics, progress_sender, overview);
     (ends.inputs.questions, ends.inputs.terms) = (question_receiver, term_receiver);
-    ends.inputs.reloads = reloads(check.policies.clone(), policies.clone(), &mut helpers);
-    helpers.spawn(Informer::new(clients, selection(check), secrets(check), false, sender).run(served));
-    pipeline(check, policies, ends.outputs).run(ends.inputs, false).await;
-    info!("Stopping: writing what is pending");
-    recorders.flush(Some(FLUSH)).await;
+    ends.inputs.reloads = reloads(check.policies.clone(), shard(check), policies.clone(), &mut helpers);
+    helpers.spawn(Informer::new(clients.clone(), selection(check), secrets(check), false, sender).run(served));
+    let judging = async {
+        pipeline(check, policies, ends.outputs).run(ends.inputs, false).await;
+        info!("Stopping: writing what is pending");
+        over.cancel();
+        Ok(())
+    };
+    tokio::try_join!(Box::pin(judging), Box::pin(recording.run(candidate, &clients)))?;
     Ok(0)
+}
+
+/// Returns one that would lead, as a follower.
+fn candidate(check: &Check, clients: &Clients) -> Candidate<ClusterStore> {
+    let base = check.lease_name.as_ref().unwrap_or(&check.audit_name);
+    let store = ClusterStore {
+        api: Api::namespaced(clients.plain.clone(), clients.namespace()),
+        base: base.clone(),
+        shard: shard(check),
+    };
+    Candidate::new(store, lease::identity(), Times::lasting(check.lease_duration))
+}
+
+fn shard(check: &Check) -> Shard {
+    check.scope.shard.unwrap_or_default()
 }
 
 fn pipeline(check: &Check, policies: Arc<PolicySet>, outputs: Outputs) -> Pipeline {
@@ -180,6 +206,7 @@ fn pipeline(check: &Check, policies: Arc<PolicySet>, outputs: Outputs) -> Pipeli
         sync_timeout: check.sync_timeout,
         rejudge_every: Some(check.rejudge_every).filter(|every| !every.is_zero() && check.mode() == Mode::Watch),
         update_filter: check.update_filter == cli::Switch::On,
+        shard: shard(check),
     };
     Pipeline::new(policies, settings, outputs)
 }
@@ -225,30 +252,28 @@ fn recorded(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> recorde
     recorders::Settings {
         client: clients.plain.clone(),
         namespace: clients.namespace().to_owned(),
-        audit_name: check.audit_name.clone(),
         namespaces: check.scope.namespace.clone(),
-        events: if check.records(Recorder::Events) { check.events } else { events::Choice::None },
+        events: if check.records(Recorder::Events) { check.events } else { events::Which::None },
         events_per_second: f64::from(check.events_per_second),
+        audit_name: shard(check).name(&check.audit_name),
+        instance: check.audit_name.clone(),
+        reports: reported(check, clients, metrics),
         status: check.records(Recorder::Status),
+        shard: shard(check),
         metrics: metrics.clone(),
     }
 }
 
-/// Tells of a delta both in the cluster and on the outputs.
-struct Told {
-    record: Box<dyn Record>,
-    lines: Box<dyn Fn(&Delta) + Send>,
-}
-
-impl Record for Told {
-    fn record(&mut self, delta: &Delta) {
-        self.record.record(delta);
-        (self.lines)(delta);
-    }
-
-    fn policies_refused(&mut self, note: &str) {
-        self.record.policies_refused(note);
-    }
+fn reported(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> Option<reports::Settings> {
+    let wanted = check.records(Recorder::Reports) && check.report_api != reports::Choice::None;
+    wanted.then(|| reports::Settings {
+        client: clients.plain.clone(),
+        choice: check.report_api,
+        layout: check.report_layout,
+        instance: reports::Instance::new(&check.audit_name),
+        scope: reports::Scope { namespaces: check.scope.namespace.clone(), shard: shard(check) },
+        metrics: metrics.clone(),
+    })
 }
 
 fn selection(check: &Check) -> Selection {
@@ -256,6 +281,7 @@ fn selection(check: &Check) -> Selection {
         namespaces: check.scope.namespace.iter().cloned().collect(),
         include: check.scope.include.clone(),
         exclude: check.scope.exclude.clone(),
+        shard: shard(check),
     }
 }
 
@@ -288,7 +314,7 @@ impl Ends {
 }
 
 /// Writes what appears and is resolved to the outputs; returns what takes the deltas, and never blocks.
-fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Delta) + Send + use<> {
+fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Delta) + Send + Sync + use<> {
     let (sender, mut lines) = mpsc::channel::<(Event, Entry, Timestamp)>(LINES);
     helpers.spawn_blocking(move || {
         while let Some((event, entry, time)) = lines.blocking_recv() {
@@ -312,7 +338,12 @@ fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Del
 }
 
 /// Looks at the policy directory and loads it anew when it changed and has come to rest.
-fn reloads(settings: cli::Policies, mut in_force: Arc<PolicySet>, helpers: &mut JoinSet<()>) -> mpsc::Receiver<Reload> {
+fn reloads(
+    settings: cli::Policies,
+    shard: Shard,
+    mut in_force: Arc<PolicySet>,
+    helpers: &mut JoinSet<()>,
+) -> mpsc::Receiver<Reload> {
     let (sender, receiver) = mpsc::channel(1);
     helpers.spawn(async move {
         let look = || {
@@ -345,7 +376,7 @@ fn reloads(settings: cli::Policies, mut in_force: Arc<PolicySet>, helpers: &mut 
                 if before.digest == policies.digest && !was_failing {
                     continue;
                 }
-                log_problems(policies);
+                log_problems(policies, shard);
             }
             // An error says that the pipeline has ended.
             let _ended = sender.send(reload).await;

@@ -9,7 +9,9 @@ use kube::{
     client::{ClientBuilder, retry::RetryPolicy},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tower::{buffer::BufferLayer, retry::RetryLayer};
+use tower::{buffer::BufferLayer, retry::RetryLayer, timeout::TimeoutLayer};
+
+use crate::lease::Fence;
 
 /// Which cluster, and as whom.
 #[derive(Debug, Clone, Default)]
@@ -27,15 +29,20 @@ pub struct Access {
 pub struct Clients {
     /// For lists and watches: repeats what the server was too busy for (429, 503, 504), within seconds.
     pub reading: Client,
-    /// For discovery and writes, whose callers have their own idea of patience.
+    /// For discovery and writes, whose callers have their own idea of what to do when there is no answer soon.
     pub plain: Client,
     /// The API server, for messages.
     pub url: String,
+    /// What they were made from.
+    pub config: Config,
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than the minute between the bookmarks of an idle watch; without it a list that falls silent waits for ever.
 const READ_TIMEOUT: Duration = Duration::from_secs(90);
+/// What is no list or watch is answered sooner, or its connection has died without a word: there may be several of those in
+/// the pool, one attempt each.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Clients {
     /// Prepares clients; nothing is sent yet.
@@ -56,7 +63,17 @@ impl Clients {
             .context("preparing the retry policy")?;
         let builder = || ClientBuilder::try_from(config.clone()).context("preparing the client");
         let reading = builder()?.with_layer(&BufferLayer::new(1024)).with_layer(&RetryLayer::new(retry)).build();
-        Ok(Self { reading, plain: builder()?.build(), url: config.cluster_url.to_string() })
+        let plain = builder()?.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build();
+        Ok(Self { reading, plain, url: config.cluster_url.to_string(), config })
+    }
+
+    /// Returns a client with connections of its own whose requests pass only while the fence is open.
+    ///
+    /// # Errors
+    /// When there is no usable configuration any more.
+    pub fn fenced(&self, fence: &Fence) -> anyhow::Result<Client> {
+        let builder = ClientBuilder::try_from(self.config.clone()).context("preparing the client")?;
+        Ok(builder.with_layer(fence).with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
     }
 
     /// The namespace of the kubeconfig's context, or the one that the Pod runs in.

@@ -148,6 +148,12 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
             ("rejudge-every", origins.of("rejudge_every") != Origin::Default),
             ("audit-name", origins.of("audit_name") != Origin::Default),
             ("events", origins.of("events") != Origin::Default),
+            ("leader-elect", std::mem::take(&mut check.leader_elect)),
+            ("lease-name", check.lease_name.take().is_some()),
+            ("lease-duration", origins.of("lease_duration") != Origin::Default),
+            ("shard", check.scope.shard.take().is_some()),
+            ("report-api", origins.of("report_api") != Origin::Default),
+            ("report-layout", origins.of("report_layout") != Origin::Default),
             ("events-per-second", origins.of("events_per_second") != Origin::Default),
             ("record", check.record.iter().any(|what| *what != Recorder::None)),
         ];
@@ -164,6 +170,9 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
             return Err("--initial skip makes no sense with --once: nothing would be judged".into());
         }
         check.initial = Initial::Judge;
+    }
+    if mode == Mode::Once && std::mem::take(&mut check.leader_elect) && too_direct("leader_elect") {
+        return Err("--leader-elect makes no sense with --once: nobody would take over".into());
     }
     settle_record(check)?;
     settle_output(check, mode)?;

@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, core::discovery::v2::APIGroupDiscovery};
 
-use crate::{client::describe, gate::Unserved, object::Kind};
+use crate::{client::describe, gate::Unserved, object::Kind, shard::Shard};
 
 /// What a pass of discovery found.
 #[derive(Debug, Clone, Default)]
@@ -208,6 +208,8 @@ pub struct Selection {
     pub include: Vec<KindPattern>,
     /// Not audited, unless included.
     pub exclude: Vec<KindPattern>,
+    /// Only what belongs to this shard.
+    pub shard: Shard,
 }
 
 /// Written many times a minute by controllers, or a copy of something else, or made by auditors like this one.
@@ -232,6 +234,9 @@ impl Selection {
         }
         if !self.namespaces.is_empty() && !kind.namespaced {
             return Some("cluster-scoped, not read with --namespace".to_owned());
+        }
+        if !kind.namespaced && !self.shard.reads(kind, None) {
+            return Some("cluster-scoped, read by shard 0".to_owned());
         }
         match self.chooses(kind) {
             Some(true) => return None,

@@ -22,7 +22,7 @@ use self::{
 use crate::{
     object::Object,
     policy::{
-        Dialect, Limits, PolicySet,
+        Dialect, Limits, Metadata, PolicySet,
         gatekeeper::column,
         unit::{Entry, Failure, Group, LARGEST_ANSWER, Unit},
         value,
@@ -142,6 +142,7 @@ fn unreadable(why: &str) -> Finding {
         rule: "object".into(),
         outcome: Outcome::Error,
         severity: None,
+        category: None,
         message: format!("the object cannot be read: {why}").into(),
         details: None,
         source: Source { file: "".into(), line: 0 },
@@ -245,7 +246,7 @@ impl Judge<'_> {
         if findings.is_empty() {
             return self.results.pass();
         }
-        results::attribute(&mut findings, entry, None, |definition| {
+        results::attribute(&mut findings, entry, &Metadata::default(), |definition| {
             let value = unit.ask_definition(input, entry, definition).ok()?;
             Some(results::findings(entry, &value))
         });
@@ -288,6 +289,7 @@ impl Judge<'_> {
             rule: Arc::clone(rule),
             outcome: Outcome::Error,
             severity: None,
+            category: None,
             message: message.into(),
             details: None,
             source,

@@ -29,6 +29,7 @@ use crate::{
     gate::{Discovered, State, Unreadable},
     object::{Kind, Object, Received, Secrets},
     pipeline::Change,
+    shard::Shard,
 };
 
 /// Initial lists under way at a time: more only makes the API server work on all of them at once.
@@ -60,6 +61,7 @@ pub struct Informer {
 struct Shared {
     clients: Clients,
     secrets: Secrets,
+    shard: Shard,
     /// Only the first lists: for `--once`.
     once: bool,
     changes: mpsc::Sender<Change>,
@@ -77,7 +79,7 @@ impl Informer {
         changes: mpsc::Sender<Change>,
     ) -> Self {
         let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
-        let shared = Arc::new(Shared { clients, secrets, once, changes, lists, rediscover });
+        let shared = Arc::new(Shared { clients, secrets, shard: selection.shard, once, changes, lists, rediscover });
         Self { shared, selection, feeds: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
@@ -152,7 +154,7 @@ impl Informer {
         if self.selection.namespaces.is_empty() {
             return vec![Feed { kind: kind.clone(), namespace: None }];
         }
-        let namespaces = self.selection.namespaces.iter();
+        let namespaces = self.selection.namespaces.iter().filter(|name| self.shared.shard.owns(Some(name)));
         namespaces.map(|name| Feed { kind: kind.clone(), namespace: Some(name.as_str().into()) }).collect()
     }
 }
@@ -222,7 +224,7 @@ impl Follower {
                 return End::Done;
             }
             match next {
-                None => return End::Again(self.delay.next(false)),
+                None => return End::Again(self.delay.next(0)),
                 Some(Ok(Event::Init)) => {
                     // What the list does not name is gone, which only its end can tell.
                     (self.listing, self.synced) = (true, false);
@@ -279,7 +281,7 @@ impl Follower {
         if code == 404 {
             self.shared.rediscover.notify_one();
         }
-        let after = if expired && self.failures == 1 { Duration::ZERO } else { self.delay.next(refused) };
+        let after = if expired && self.failures == 1 { Duration::ZERO } else { self.delay.next(code) };
         let at_start_of_watch = matches!(error, watcher::Error::WatchStartFailed(_));
         if self.listing || (expired && at_start_of_watch) {
             // kube would ask for the same expired version for ever.
@@ -299,7 +301,15 @@ impl Follower {
         }
     }
 
+    /// Whether an object is to be read by this shard; the others are thrown away before anything is made of them.
+    fn reads(&self, received: &Received) -> bool {
+        self.shared.shard.reads(&self.feed.kind, received.namespace())
+    }
+
     async fn seen(&self, received: Received) {
+        if !self.reads(&received) {
+            return;
+        }
         let name = received.name();
         let change = match Object::new(&self.feed.kind, received, self.shared.secrets, 0) {
             Ok(object) if is_own_event(&object) => return,
@@ -310,6 +320,9 @@ impl Follower {
     }
 
     async fn gone(&self, received: Received) {
+        if !self.reads(&received) {
+            return;
+        }
         if let Ok(object) = Object::new(&self.feed.kind, received, self.shared.secrets, 0) {
             self.shared.send(Change::Gone(self.feed.clone(), object)).await;
         }
@@ -355,9 +368,14 @@ struct Delay {
 }
 
 impl Delay {
-    /// Half a second to half a minute for what may pass soon, five seconds to five minutes for a clear refusal.
-    fn next(&mut self, refused: bool) -> Duration {
-        let (first, last) = if refused { (5_000, 300_000) } else { (500, 30_000) };
+    /// Half a second to half a minute for what may pass soon, five seconds to five minutes for a clear refusal. A token
+    /// file is read anew within a minute: what it was refused for is worth another look right after.
+    fn next(&mut self, code: u16) -> Duration {
+        let (first, last) = match code {
+            401 => (500, 10_000),
+            403..=405 => (5_000, 300_000),
+            _ => (500, 30_000),
+        };
         let delay = Duration::from_millis((first << self.attempts.min(10)).min(last));
         self.attempts += 1;
         delay
@@ -425,7 +443,8 @@ mod tests {
             }),
             "default",
         );
-        let clients = Clients { reading: client.clone(), plain: client, url: String::new() };
+        let config = kube::Config::new("http://127.0.0.1".parse().unwrap());
+        let clients = Clients { reading: client.clone(), plain: client, url: String::new(), config };
         let informer = Informer::new(clients, Selection::default(), Secrets::Redact, once, sender);
         let feed = Feed { kind: Kind::sample("", "pods", "Pod"), namespace: None };
         let mut follower = Follower::new(informer.shared, feed);
@@ -514,8 +533,12 @@ mod tests {
 
     #[test]
     fn delays_grow_and_are_never_nothing() {
-        let mut delay = Delay::default();
-        let seconds: Vec<_> = (0..9).map(|_| delay.next(false).as_secs_f64()).collect();
-        assert_eq!(seconds, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]);
+        let seconds = |code| {
+            let mut delay = Delay::default();
+            (0..8).map(|_| delay.next(code).as_secs_f64()).collect::<Vec<_>>()
+        };
+        assert_eq!(seconds(0), [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]);
+        assert_eq!(seconds(401), [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]);
+        assert_eq!(seconds(403), [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]);
     }
 }

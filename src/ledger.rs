@@ -37,6 +37,11 @@ impl Id {
         Self(id)
     }
 
+    /// Returns it as a number, as evenly spread as a hash is.
+    pub fn number(self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
+
     /// Reads an id as it is written.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)?;
@@ -47,7 +52,7 @@ impl Id {
 /// Shows 32 hex digits.
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+        write!(f, "{:032x}", self.number())
     }
 }
 
@@ -77,7 +82,7 @@ pub struct Delta {
     pub moments: Vec<Violation>,
     /// All results that stand now, errors and exceptions too; none if the object is gone.
     pub results: Vec<Violation>,
-    /// Whether somebody just now changed the object, or it is one of many that are told of at once.
+    /// Whether it comes of a change of the cluster, or with many others of a snapshot or new policies.
     pub lane: Lane,
 }
 
@@ -122,8 +127,7 @@ impl Ledger {
         if judged.is_some() || !recorded.is_empty() {
             self.put(key.clone(), Standing { uid: uid.clone(), results: recorded, passed: 0 });
         }
-        let delta = self.settle(key.clone(), judged?, Vec::new())?;
-        Some(Delta { lane: Lane::Snapshot, ..delta })
+        self.settle(key.clone(), judged?, Vec::new())
     }
 
     /// Puts what is found now in the place of what stood; what stood already stands since then.
@@ -162,28 +166,29 @@ impl Ledger {
         self.passed += passed as usize;
     }
 
-    /// Returns what a verdict tells of a change whose object is not known any more.
-    pub fn moments(verdict: Verdict, now: Timestamp) -> Option<Delta> {
+    /// Returns what a verdict tells of a change and nothing else: its object is not known any more, or it is not judged
+    /// by these policies any more.
+    pub fn moments(&self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
         let moments = violations(&verdict.uid, verdict.moments, now);
+        let standing = self.objects.get(&verdict.key).filter(|standing| standing.uid == verdict.uid);
         (!moments.is_empty()).then(|| Delta {
             object: verdict.key,
             uid: verdict.uid,
             appeared: Vec::new(),
             resolved: Vec::new(),
             moments,
-            results: Vec::new(),
             lane: Lane::Change,
+            results: standing.map(|standing| standing.results.clone()).unwrap_or_default(),
         })
     }
 
     /// Forgets an object that is gone; returns what that resolves.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
         let Standing { uid, results, .. } = self.take(key)?;
-        let delta = Self::gone(key.clone(), uid, results)?;
-        Some(Delta { lane: Lane::Change, ..delta })
+        Self::gone(key.clone(), uid, results)
     }
 
-    /// Returns what is to be told of recorded results whose object is gone.
+    /// Returns what is to be told of results whose object is gone.
     pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>) -> Option<Delta> {
         let silent = results.is_empty();
         results.retain(|known| known.finding.outcome.is_violation());
@@ -194,7 +199,7 @@ impl Ledger {
             resolved: results,
             moments: Vec::new(),
             results: Vec::new(),
-            lane: Lane::Snapshot,
+            lane: Lane::Change,
         })
     }
 
@@ -277,6 +282,7 @@ mod tests {
             rule: "deny".into(),
             outcome,
             severity: None,
+            category: None,
             message: message.into(),
             details: None,
             source: Source { file: "p.rego".into(), line: 3 },
@@ -378,7 +384,10 @@ mod tests {
         assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.moments.len()), (1, 0, 1));
         assert!(ledger.record(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
         assert_eq!(ledger.counts().values().sum::<usize>(), 1);
-        assert_eq!(Ledger::moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap().moments.len(), 1);
-        assert!(Ledger::moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
+        let outdated = ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((outdated.moments.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
+        assert!(ledger.moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
+        ledger.forget(&verdict(&[]).key);
+        assert!(ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
     }
 }

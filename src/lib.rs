@@ -14,6 +14,9 @@
 //!                      record: events · Audit status     output: text, json, ndjson     admin: health, metrics ◀──┘
 //! ```
 //!
+//! Of several replicas one records, by a `lease`; of several shards each takes the namespaces that are its own, by a
+//! `shard`.
+//!
 //! Beside that walk, `test` runs the unit tests of policies.
 //!
 //! One task owns cache, gate, queue and ledger, so there is no lock around any of them. `check -f`, `check --once` and
@@ -31,6 +34,7 @@ pub mod discovery;
 pub mod informer;
 pub mod manifest;
 pub mod object;
+pub mod shard;
 
 pub mod body;
 pub mod cache;
@@ -42,6 +46,7 @@ pub mod evaluate;
 pub mod policy;
 pub mod verdict;
 
+pub mod lease;
 pub mod ledger;
 pub mod memory;
 pub mod record;

@@ -4,7 +4,7 @@
 //! is of kinds that cannot be read: it stays as it was recorded.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, btree_map::Entry},
     sync::Arc,
 };
 
@@ -18,8 +18,11 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Memory {
     /// By group and kind, whose version and plural may be others by now.
-    kinds: BTreeMap<(String, String), Vec<Remembered>>,
+    kinds: BTreeMap<(String, String), BTreeMap<Place, Remembered>>,
 }
+
+/// Namespace, name and uid.
+type Place = (Option<Arc<str>>, Arc<str>, Arc<str>);
 
 /// What was recorded of one object.
 #[derive(Debug, Clone)]
@@ -63,30 +66,36 @@ impl Remembered {
 }
 
 impl Memory {
-    /// Adds what was recorded of an object.
+    /// Adds what was recorded of an object; of what is remembered already, the first word stands.
     pub fn add(&mut self, object: Remembered) {
-        self.kinds.entry((object.group().to_owned(), object.kind.clone())).or_default().push(object);
-    }
-
-    /// All objects of which something was recorded, in no order.
-    pub fn objects(&self) -> impl Iterator<Item = &Remembered> {
-        self.kinds.values().flatten()
-    }
-
-    /// Adds what another record says and this one does not.
-    pub fn join(&mut self, other: Self) {
-        for (kind, others) in other.kinds {
-            let own = self.kinds.entry(kind).or_default();
-            let places: HashMap<_, _> = own.iter().enumerate().map(|(place, one)| (one.uid.clone(), place)).collect();
-            for mut object in others {
-                match places.get(&object.uid).and_then(|place| own.get_mut(*place)) {
-                    Some(known) => {
-                        object.results.retain(|result| known.results.iter().all(|other| other.id != result.id));
-                        known.results.append(&mut object.results);
-                    }
-                    None => own.push(object),
-                }
+        let kind = self.kinds.entry((object.group().to_owned(), object.kind.clone())).or_default();
+        let place = (object.namespace.clone(), object.name.clone(), object.uid.clone());
+        match kind.entry(place) {
+            Entry::Vacant(entry) => {
+                entry.insert(object);
             }
+            Entry::Occupied(entry) => {
+                let known = &mut entry.into_mut().results;
+                let new = object.results.into_iter().filter(|new| known.iter().all(|known| known.id != new.id));
+                known.extend(new.collect::<Vec<_>>());
+            }
+        }
+    }
+
+    /// All objects of which something was recorded.
+    pub fn objects(&self) -> impl Iterator<Item = &Remembered> {
+        self.kinds.values().flat_map(BTreeMap::values)
+    }
+
+    /// Adds what another record says; the first word stands.
+    pub fn join(&mut self, other: Self) {
+        other.kinds.into_values().flat_map(BTreeMap::into_values).for_each(|object| self.add(object));
+    }
+
+    /// Forgets what is not of the namespaces that `keeps` says; `None` is what is in none.
+    pub fn keep(&mut self, keeps: impl Fn(Option<&str>) -> bool) {
+        for objects in self.kinds.values_mut() {
+            objects.retain(|_, object| keeps(object.namespace.as_deref()));
         }
     }
 
@@ -95,12 +104,13 @@ impl Memory {
         let Some(objects) = self.kinds.get_mut(&(feed.kind.group.clone(), feed.kind.kind.clone())) else {
             return Vec::new();
         };
-        objects.extract_if(.., |object| feed.namespace.is_none() || object.namespace == feed.namespace).collect()
+        let own = objects.extract_if(.., |_, object| feed.namespace.is_none() || object.namespace == feed.namespace);
+        own.map(|(_, object)| object).collect()
     }
 
     /// Takes out what is remembered of kinds that are not, by group and kind, to be kept.
     pub fn take_unless(&mut self, kept: impl Fn(&str, &str) -> bool) -> Vec<Remembered> {
         let gone = self.kinds.extract_if(.., |(group, kind), _| !kept(group, kind));
-        gone.flat_map(|(_, objects)| objects).collect()
+        gone.flat_map(|(_, objects)| objects.into_values()).collect()
     }
 }

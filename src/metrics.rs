@@ -89,18 +89,19 @@ pub struct Metrics {
     evaluation_seconds: Histogram,
     policy_errors: Family<PolicyLabels, Counter>,
     queue_length: Gauge,
+    events_pending: Gauge,
     verdict_latency: Histogram,
     event_latency: Histogram,
     recorder_writes: Family<RecorderLabels, Counter>,
     recorder_drops: Family<DropLabels, Counter>,
     recorder_retries: Family<RecorderLabels, Counter>,
-    events_pending: Gauge,
     events_superseded: Counter,
     watch_restarts: Family<RestartLabels, Counter>,
     /// The reasons that were met, so that the series of a kind can be found again.
     restart_reasons: Mutex<BTreeSet<&'static str>>,
     policy_reloads: Family<ReloadLabels, Counter>,
     policies_refused: Gauge,
+    leader: Gauge,
     unreadable_objects: Family<KindLabels, Counter>,
     changes_skipped: Counter,
     inventory_update_seconds: Histogram,
@@ -125,17 +126,18 @@ impl Metrics {
             evaluation_seconds: Histogram::new(EVALUATION_BUCKETS),
             policy_errors: Family::default(),
             queue_length: Gauge::default(),
+            events_pending: Gauge::default(),
             verdict_latency: Histogram::new(LATENCY_BUCKETS),
             event_latency: Histogram::new(LATENCY_BUCKETS),
             recorder_writes: Family::default(),
             recorder_drops: Family::default(),
             recorder_retries: Family::default(),
-            events_pending: Gauge::default(),
             events_superseded: Counter::default(),
             watch_restarts: Family::default(),
             restart_reasons: Mutex::default(),
             policy_reloads: Family::default(),
             policies_refused: Gauge::default(),
+            leader: Gauge::default(),
             unreadable_objects: Family::default(),
             changes_skipped: Counter::default(),
             inventory_update_seconds: Histogram::new(EVALUATION_BUCKETS),
@@ -162,12 +164,9 @@ impl Metrics {
             "Policy files that were refused when the policies were loaded last",
             self.policies_refused.clone(),
         );
+        registry.register("leader", "Whether this replica records: it leads, or is the only one", self.leader.clone());
         registry.register("queue_length", "Objects that wait to be judged", self.queue_length.clone());
-        registry.register(
-            "events_pending",
-            "Events that are held back until they may be written",
-            self.events_pending.clone(),
-        );
+        registry.register("events_pending", "Events that wait to be written", self.events_pending.clone());
     }
 
     fn register_counts_and_times(&mut self) {
@@ -299,9 +298,19 @@ impl Metrics {
         self.policy_errors.get_or_create(&PolicyLabels { policy: policy.to_owned() }).inc();
     }
 
+    /// Tells whether this replica records.
+    pub fn set_leader(&self, leads: bool) {
+        self.leader.set(leads.into());
+    }
+
     /// Tells how many objects wait to be judged.
     pub fn set_queue_length(&self, number: usize) {
         self.queue_length.set(gauge_value(number));
+    }
+
+    /// Sets how many Events wait to be written.
+    pub fn set_events_pending(&self, number: usize) {
+        self.events_pending.set(gauge_value(number));
     }
 
     /// Counts the time from a change to its verdict.
@@ -327,11 +336,6 @@ impl Metrics {
     /// Counts a write of a recorder that failed and is tried again.
     pub fn recorder_retries(&self, recorder: &'static str) {
         self.recorder_retries.get_or_create(&RecorderLabels { recorder }).inc();
-    }
-
-    /// Tells how many Events wait to be written.
-    pub fn set_events_pending(&self, number: usize) {
-        self.events_pending.set(gauge_value(number));
     }
 
     /// Counts Events that are not written as they are not true any more.

@@ -40,6 +40,7 @@ use crate::{
     policy::{LoadError, PolicySet},
     queue::{Lane, Queue},
     record::Record,
+    shard::Shard,
     verdict::Verdict,
 };
 
@@ -171,6 +172,8 @@ pub struct Settings {
     pub rejudge_every: Option<Duration>,
     /// Whether changes that no policy can see are left unjudged. Off only to prove that it makes no difference.
     pub update_filter: bool,
+    /// What of all objects is judged and told of.
+    pub shard: Shard,
 }
 
 /// See the module.
@@ -219,7 +222,8 @@ enum Judged {
 impl Pipeline {
     /// Makes a pipeline whose gate is shut.
     pub fn new(policies: Arc<PolicySet>, settings: Settings, mut outputs: Outputs) -> Self {
-        let memory = std::mem::take(&mut outputs.memory);
+        let mut memory = std::mem::take(&mut outputs.memory);
+        memory.keep(|namespace| settings.shard.owns(namespace));
         Self {
             settings,
             cache: if settings.initial == Initial::Pass { Cache::unpacked() } else { Cache::default() },
@@ -442,7 +446,7 @@ impl Pipeline {
         self.before.remove(key);
         self.others_follow(key, now);
         let delta = self.ledger.forget(key);
-        self.tell(delta);
+        self.tell(delta, Lane::Change);
     }
 }
 
@@ -454,5 +458,7 @@ async fn until(instant: Option<Instant>) {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

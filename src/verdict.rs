@@ -89,6 +89,8 @@ pub struct Finding {
     pub outcome: Outcome,
     /// From METADATA `custom.severity`, or the result's own `severity` key; `None` if neither says.
     pub severity: Option<Severity>,
+    /// From METADATA `custom.category`.
+    pub category: Option<Arc<str>>,
     /// What is wrong, in the policy's words; for an `error`, what went wrong and where.
     pub message: Arc<str>,
     /// Whatever else the policy gave (keys beside `msg`, or Gatekeeper's `details`); empty if nothing.

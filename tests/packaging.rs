@@ -20,7 +20,7 @@ use serde_json::Value;
 
 const DOCKERFILE: &str = include_str!("../Dockerfile");
 const CARGO_TOML: &str = include_str!("../Cargo.toml");
-const DEPLOYMENT: &str = include_str!("../charts/kaudit/templates/deployment.yaml");
+const WORKLOAD: &str = include_str!("../charts/kaudit/templates/workload.yaml");
 const VALUES: &str = include_str!("../charts/kaudit/values.yaml");
 
 fn root() -> PathBuf {
@@ -207,7 +207,7 @@ fn the_image_holds_kaudit_and_its_policies_alone() {
     let policies = image.copied().find(|(from, _)| *from == "policies").unwrap().1;
     assert_eq!(policies, "/policies");
     // Both the chart and, from the image's root, the binary's own default name it.
-    assert!(DEPLOYMENT.contains("- --policies=/policies\n"));
+    assert!(WORKLOAD.contains("- --policies=/policies\n"));
     assert_eq!(arguments().find("policies").get_default_values(), ["policies"]);
     assert!(!image.instructions.iter().any(|words| words[0] == "WORKDIR"));
 
@@ -260,7 +260,7 @@ fn the_chart_uses_options_that_exist() {
         let found = words(text, "--", |letter| letter.is_ascii_lowercase() || letter == '-');
         found.filter(|option| option.starts_with(|letter: char| letter.is_ascii_lowercase())).collect::<BTreeSet<_>>()
     };
-    let used = options(DEPLOYMENT);
+    let used = options(WORKLOAD);
     assert!(used.is_superset(&["listen", "namespace", "policies", "record"].into()), "{used:?}");
     for option in used.iter().chain(&options(VALUES)) {
         arguments.find(option);

@@ -14,7 +14,8 @@ use crate::{
     discovery::KindPattern,
     output::{FailOn, Target},
     policy::Limits,
-    record::events,
+    record::{events, reports},
+    shard::Shard,
     test::{self, Filter},
 };
 
@@ -219,7 +220,7 @@ pub struct Check {
     #[command(flatten)]
     pub cluster: Cluster,
 
-    /// Write these into the cluster; repeatable [default: events,status when watching, none with --once or -f]
+    /// Write these into the cluster; repeatable [default: events,reports,status when watching, none with --once or -f]
     #[arg(
         long,
         env = "KAUDIT_RECORD",
@@ -230,7 +231,7 @@ pub struct Check {
     )]
     pub record: Vec<Recorder>,
 
-    /// Write the status to the Audit object of this name
+    /// Write the status to the Audit object of this name, and name the reports after it
     #[arg(
         long,
         env = "KAUDIT_AUDIT_NAME",
@@ -241,18 +242,43 @@ pub struct Check {
     )]
     pub audit_name: String,
 
-    /// Write Events when violations appear and are resolved, only when they appear, or never, whatever --record says
+    /// Write these of the Events, if --record has them
     #[arg(
         long,
         env = "KAUDIT_EVENTS",
         value_enum,
         value_name = "WHICH",
-        default_value_t = events::Choice::All,
+        default_value_t = events::Which::All,
         help_heading = "Cluster"
     )]
-    pub events: events::Choice,
+    pub events: events::Which,
 
-    /// Write at most this many Events a second, those about changes first; the others wait
+    /// Record only while this replica holds a Lease, so that of several replicas one does; all of them judge
+    #[arg(long, env = "KAUDIT_LEADER_ELECT", value_parser = BoolishValueParser::new(), help_heading = "Cluster")]
+    pub leader_elect: bool,
+
+    /// The name of that Lease, in kaudit's own namespace [default: that of the Audit object]
+    #[arg(
+        long,
+        env = "KAUDIT_LEASE_NAME",
+        value_name = "NAME",
+        value_parser = values::subdomain,
+        help_heading = "Cluster"
+    )]
+    pub lease_name: Option<String>,
+
+    /// Take over from a replica that has not renewed the Lease for this long, at least 3s
+    #[arg(
+        long,
+        env = "KAUDIT_LEASE_DURATION",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = values::lease_duration,
+        help_heading = "Cluster"
+    )]
+    pub lease_duration: Duration,
+
+    /// Write at most this many Events a second
     #[arg(
         long,
         env = "KAUDIT_EVENTS_PER_SECOND",
@@ -262,6 +288,28 @@ pub struct Check {
         help_heading = "Cluster"
     )]
     pub events_per_second: u32,
+
+    /// Write reports by this API
+    #[arg(
+        long,
+        env = "KAUDIT_REPORT_API",
+        value_enum,
+        value_name = "API",
+        default_value_t = reports::Choice::Auto,
+        help_heading = "Cluster"
+    )]
+    pub report_api: reports::Choice,
+
+    /// Write a report for each namespace, in parts where it has many results, or one for each resource
+    #[arg(
+        long,
+        env = "KAUDIT_REPORT_LAYOUT",
+        value_enum,
+        value_name = "LAYOUT",
+        default_value_t = reports::Layout::Namespace,
+        help_heading = "Cluster"
+    )]
+    pub report_layout: reports::Layout,
 
     /// Judge what is there at the start, or take it as the base line and judge later changes only
     #[arg(
@@ -350,6 +398,10 @@ pub struct Scope {
     /// Leave these kinds out; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_EXCLUDE", value_delimiter = ',')]
     pub exclude: Vec<KindPattern>,
+
+    /// Judge only the namespaces of shard I (from 0) of N, and with 0 what is in no namespace; auto/N takes I from the end of HOSTNAME
+    #[arg(long, value_name = "I/N", env = "KAUDIT_SHARD", value_parser = values::shard)]
+    pub shard: Option<Shard>,
 }
 
 /// Where the policies are.
@@ -527,9 +579,6 @@ impl Check {
 
     /// Whether `recorder` is wanted, the default of the mode included.
     pub fn records(&self, recorder: Recorder) -> bool {
-        if recorder == Recorder::Events && self.events == events::Choice::None {
-            return false;
-        }
         if self.record.is_empty() { self.mode() == Mode::Watch } else { self.record.contains(&recorder) }
     }
 }

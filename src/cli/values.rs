@@ -4,13 +4,18 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 
-use crate::output::{Format, Target};
+use crate::{
+    output::{Format, Target},
+    shard::Shard,
+};
 
 /// What kaudit writes into the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Recorder {
     /// A Kubernetes Event for each violation that appears or is resolved
     Events,
+    /// Reports of what violates policies, for each namespace
+    Reports,
     /// The status of the Audit object
     Status,
     /// Nothing
@@ -47,6 +52,17 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err("must be longer than nothing".into()),
     }
+}
+
+/// Parses how long a Lease lasts: long enough that a tenth of it is time for an answer.
+pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
+    duration(text)
+        .and_then(|time| if time < Duration::from_secs(3) { Err("must be at least 3s".into()) } else { Ok(time) })
+}
+
+/// Parses a shard; the ordinal of `auto` is at the end of the host's name.
+pub(super) fn shard(text: &str) -> Result<Shard, String> {
+    Shard::parse(text, std::env::var("HOSTNAME").ok().as_deref())
 }
 
 /// Parses how often something is done; 0 is never.

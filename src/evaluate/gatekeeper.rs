@@ -40,7 +40,7 @@ impl Judge<'_> {
         match answer {
             Ok(findings) if findings.is_empty() => self.results.pass(),
             Ok(mut findings) => {
-                attribute(&mut findings, entry, constraint.rule.metadata.severity, |definition| {
+                attribute(&mut findings, entry, &constraint.rule.metadata, |definition| {
                     let answer = unit.ask_definition(&input, entry, definition).ok()?;
                     violations(constraint, &answer).ok()
                 });
@@ -100,6 +100,7 @@ fn finding(constraint: &Constraint, outcome: Outcome, message: Arc<str>) -> Find
         rule: Arc::clone(&constraint.rule.name),
         outcome,
         severity: None,
+        category: None,
         message,
         details: None,
         source: Source { file, line },

@@ -7,7 +7,10 @@ use serde_json::Map;
 
 use super::items;
 use crate::{
-    policy::unit::{Definition, Entry, Shape},
+    policy::{
+        Metadata,
+        unit::{Definition, Entry, Shape},
+    },
     verdict::{Finding, Severity, Source},
 };
 
@@ -108,6 +111,7 @@ fn finding(entry: &Entry, value: &Value) -> Finding {
         rule: Arc::clone(&rule.name),
         outcome: rule.outcome,
         severity,
+        category: None,
         message,
         details,
         source: rule.source.clone(),
@@ -134,17 +138,16 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// Gives each finding the place and the severity of the definition that it came from: `ask` returns what one definition
-/// alone says, for rules that have several.
+/// Gives each finding the place, the severity and the category of the definition that it came from: `ask` returns what
+/// one definition alone says, for rules that have several. What `nearer` says wins over the definition.
 pub(super) fn attribute(
     findings: &mut [Finding],
     entry: &Entry,
-    severity: Option<Severity>,
+    nearer: &Metadata,
     ask: impl Fn(&Definition) -> Option<Vec<Finding>>,
 ) {
-    let severity_of = |definition: &Definition| severity.or(definition.metadata.severity);
     if let [only] = entry.definitions.as_slice() {
-        return findings.iter_mut().for_each(|finding| stamp(finding, &only.source, severity_of(only)));
+        return findings.iter_mut().for_each(|finding| stamp(finding, &only.source, nearer, &only.metadata));
     }
     let mut open: Vec<&mut Finding> = findings.iter_mut().collect();
     // A set is all that its definitions give: what none of the others gave is of the last.
@@ -154,7 +157,9 @@ pub(super) fn attribute(
             return;
         }
         if sure && number + 1 == entry.definitions.len() {
-            return open.into_iter().for_each(|finding| stamp(finding, &definition.source, severity_of(definition)));
+            return open
+                .into_iter()
+                .for_each(|finding| stamp(finding, &definition.source, nearer, &definition.metadata));
         }
         let Some(own) = ask(definition) else {
             sure = false;
@@ -163,18 +168,19 @@ pub(super) fn attribute(
         open.retain_mut(|finding| {
             let mine = own.iter().any(|own| own.message == finding.message && own.details == finding.details);
             if mine {
-                stamp(finding, &definition.source, severity_of(definition));
+                stamp(finding, &definition.source, nearer, &definition.metadata);
             }
             !mine
         });
     }
     for finding in open {
-        stamp(finding, &entry.rule.source, severity.or(entry.rule.metadata.severity));
+        stamp(finding, &entry.rule.source, nearer, &entry.rule.metadata);
     }
 }
 
 /// A result that names its own severity keeps it.
-fn stamp(finding: &mut Finding, source: &Source, severity: Option<Severity>) {
-    finding.severity = finding.severity.or(severity);
+fn stamp(finding: &mut Finding, source: &Source, nearer: &Metadata, wider: &Metadata) {
+    finding.severity = finding.severity.or(nearer.severity).or(wider.severity);
+    finding.category = nearer.category.as_ref().or(wider.category.as_ref()).cloned();
     finding.source = source.clone();
 }

@@ -137,7 +137,8 @@ impl Pipeline {
     /// Keeps the last state of a deleted object, for policies that look at changes.
     pub(super) fn departs(&mut self, feed: &Feed, object: Object) {
         let live = self.gate.lets_through(feed) && !self.listing.contains(feed);
-        if live && self.depends(&feed.kind).transition {
+        let own = self.settings.shard.owns(object.key.namespace.as_deref());
+        if live && own && self.depends(&feed.kind).transition {
             self.departed.push_back(object);
         }
     }

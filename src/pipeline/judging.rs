@@ -9,7 +9,6 @@ use super::{Initial, Judged, Pipeline, Reload, dependents::Traits};
 use crate::{
     cache::Feed,
     evaluate::{Job, evaluate},
-    ledger::{Delta, Ledger},
     object::{Object, ObjectKey},
     policy::PolicySet,
     queue::Lane,
@@ -34,6 +33,11 @@ impl Pipeline {
                     continue;
                 }
                 let Some(key) = self.queue.pop() else { break };
+                if !self.settings.shard.owns(key.namespace.as_deref()) {
+                    // Another shard judges it; here others are judged by it.
+                    self.queue.done(&key);
+                    continue;
+                }
                 let previous = self.before.remove(&key);
                 match self.cache.object(&key) {
                     Some(object) => jobs.push(self.job(object, previous, false, &policies)),
@@ -63,9 +67,7 @@ impl Pipeline {
     }
 
     pub(super) fn judged(&mut self, verdict: Verdict, about: Judged) {
-        let wait = if about == Judged::Present { self.queue.done(&verdict.key) } else { None };
-        // Only what is there waits for anything but a change.
-        let lane = wait.map_or(Lane::Change, |wait| wait.lane);
+        let owed = if about == Judged::Present { self.queue.done(&verdict.key) } else { None };
         let metrics = &self.outputs.metrics;
         metrics.evaluated(verdict.took);
         let findings = verdict.results.iter().chain(&verdict.moments);
@@ -77,8 +79,8 @@ impl Pipeline {
         let stands = about == Judged::Present
             && self.cache.uid(&verdict.key) == Some(&verdict.uid)
             && verdict.policies == self.policies.digest;
-        if let Some(wait) = wait.filter(|_| stands) {
-            metrics.verdict_after(wait.since.elapsed());
+        if let Some(owed) = owed.filter(|_| stands) {
+            metrics.verdict_after(owed.since.elapsed());
         }
         if self.settings.initial == Initial::Pass {
             if stands && verdict.results.is_empty() {
@@ -88,8 +90,8 @@ impl Pipeline {
             self.cache.let_go(&verdict.key);
         }
         let now = Timestamp::now();
-        let delta = if stands { self.ledger.record(verdict, now) } else { Ledger::moments(verdict, now) };
-        self.tell(delta.map(|delta| Delta { lane, ..delta }));
+        let delta = if stands { self.ledger.record(verdict, now) } else { self.ledger.moments(verdict, now) };
+        self.tell(delta, owed.map_or(Lane::Change, |owed| owed.lane));
     }
 
     pub(super) fn reload(&mut self, reload: Reload) {

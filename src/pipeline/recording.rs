@@ -8,18 +8,23 @@ use crate::{
     ledger::{Delta, Ledger},
     memory::{Memory, Remembered},
     object::ObjectKey,
+    queue::Lane,
 };
 
 impl Pipeline {
-    pub(super) fn tell(&mut self, delta: Option<Delta>) {
+    pub(super) fn tell(&mut self, delta: Option<Delta>, lane: Lane) {
         if let (Some(delta), Some(record)) = (delta, &mut self.outputs.record) {
-            record.record(&delta);
+            record.record(&Delta { lane, ..delta });
         }
     }
 
     pub(super) fn turn(&mut self, term: Term) {
         let (memory, record) = match term {
-            Term::Begin(memory, record) => (memory, Some(record)),
+            Term::Begin(mut memory, record) => {
+                // What another shard answers for is neither known here nor over.
+                memory.keep(|namespace| self.settings.shard.owns(namespace));
+                (memory, Some(record))
+            }
             Term::End => (Memory::default(), None),
         };
         (self.memory, self.outputs.record) = (memory, record);
@@ -41,24 +46,26 @@ impl Pipeline {
         }
         for (key, uid) in unrecorded {
             let delta = self.ledger.recall(&key, &uid, Vec::new());
-            self.tell(delta);
+            self.tell(delta, Lane::Snapshot);
         }
         self.recall_former_kinds();
     }
 
-    /// Settles what was recorded of a feed's objects with what is known of them; returns which those were.
+    /// Settles what was recorded of a feed's objects with what is known of them; returns those that are still there. One
+    /// that took the name of another was not recorded by that.
     pub(super) fn recall(&mut self, feed: &Feed) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
         for remembered in self.memory.take(feed) {
             let key = remembered.key(&feed.kind);
             let Remembered { uid, results, .. } = remembered;
-            keys.push(key.clone());
             let delta = if self.cache.uid(&key) == Some(&uid) {
-                self.ledger.recall(&key, &uid, results)
+                let delta = self.ledger.recall(&key, &uid, results);
+                keys.push(key);
+                delta
             } else {
                 Ledger::gone(key, uid, results)
             };
-            self.tell(delta);
+            self.tell(delta, Lane::Snapshot);
         }
         keys
     }
@@ -71,7 +78,7 @@ impl Pipeline {
         }
         for remembered in self.memory.take_unless(|group, kind| self.gate.expects(group, kind)) {
             let key = remembered.key(&remembered.former_kind());
-            self.tell(Ledger::gone(key, remembered.uid, remembered.results));
+            self.tell(Ledger::gone(key, remembered.uid, remembered.results), Lane::Snapshot);
         }
     }
 }

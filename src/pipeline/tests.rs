@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// How long anything may take; machines are shared.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
-const UNIQUE_HOST: &str = r#"
+pub(super) const UNIQUE_HOST: &str = r#"
 package hosts
 deny contains msg if {
     input.kind == "Ingress"
@@ -28,7 +28,7 @@ deny contains msg if {
 }
 "#;
 
-const BUDGET: &str = r#"
+pub(super) const BUDGET: &str = r#"
 package kubernetes.budgets
 import data.kubernetes.poddisruptionbudgets
 deny contains "no PodDisruptionBudget selects this Pod" if {
@@ -41,7 +41,7 @@ selected if {
 }
 "#;
 
-const CHANGES: &str = r#"
+pub(super) const CHANGES: &str = r#"
 package changes
 deny contains "spec.host is fixed" if input.request.object.spec.host != input.request.oldObject.spec.host
 deny contains "this must stay" if {
@@ -50,7 +50,7 @@ deny contains "this must stay" if {
 }
 "#;
 
-const IN_PROD: &str = r#"
+pub(super) const IN_PROD: &str = r#"
 apiVersion: templates.gatekeeper.sh/v1
 kind: ConstraintTemplate
 metadata: {name: notinprod}
@@ -71,10 +71,15 @@ spec:
     namespaceSelector: {matchLabels: {stage: prod}}
 "#;
 
-const SETTINGS: Settings =
-    Settings { initial: Initial::Judge, sync_timeout: PATIENCE, rejudge_every: None, update_filter: true };
+pub(super) const SETTINGS: Settings = Settings {
+    initial: Initial::Judge,
+    sync_timeout: PATIENCE,
+    rejudge_every: None,
+    update_filter: true,
+    shard: Shard::WHOLE,
+};
 
-fn load(files: &[(&str, &str)]) -> Arc<PolicySet> {
+pub(super) fn load(files: &[(&str, &str)]) -> Arc<PolicySet> {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in files {
         std::fs::write(directory.path().join(name), text).unwrap();
@@ -82,7 +87,7 @@ fn load(files: &[(&str, &str)]) -> Arc<PolicySet> {
     Arc::new(PolicySet::load(&[directory.path().to_owned()]).unwrap())
 }
 
-fn kind(name: &str) -> Arc<Kind> {
+pub(super) fn kind(name: &str) -> Arc<Kind> {
     let (group, plural) = match name {
         "Ingress" => ("networking.k8s.io", "ingresses"),
         "PodDisruptionBudget" => ("policy", "poddisruptionbudgets"),
@@ -92,9 +97,9 @@ fn kind(name: &str) -> Arc<Kind> {
     Kind::sample(group, plural, name)
 }
 
-const KINDS: [&str; 4] = ["Ingress", "PodDisruptionBudget", "Namespace", "Pod"];
+pub(super) const KINDS: [&str; 4] = ["Ingress", "PodDisruptionBudget", "Namespace", "Pod"];
 
-fn feed(name: &str) -> Feed {
+pub(super) fn feed(name: &str) -> Feed {
     Feed { kind: kind(name), namespace: None }
 }
 
@@ -115,11 +120,11 @@ fn ingress(namespace: &str, name: &str, version: u64, host: &str) -> Object {
 }
 
 /// A pipeline under way.
-struct Live {
-    changes: mpsc::Sender<Change>,
+pub(super) struct Live {
+    pub(super) changes: mpsc::Sender<Change>,
     questions: mpsc::Sender<oneshot::Sender<AuditResult>>,
-    reloads: mpsc::Sender<Reload>,
-    terms: mpsc::Sender<Term>,
+    pub(super) reloads: mpsc::Sender<Reload>,
+    pub(super) terms: mpsc::Sender<Term>,
     told: Arc<Mutex<Vec<Delta>>>,
     metrics: Arc<Metrics>,
     running: JoinHandle<AuditResult>,
@@ -138,11 +143,18 @@ impl Record for Told {
 
 impl Live {
     fn start(policies: Arc<PolicySet>, settings: Settings) -> Self {
+        let told = Arc::<Mutex<Vec<Delta>>>::default();
+        let live = Self::recording(policies, settings, Some(Box::new(Told(Arc::clone(&told)))));
+        Self { told, ..live }
+    }
+
+    /// Starts it with another recorder, or with none until a term begins.
+    pub(super) fn recording(policies: Arc<PolicySet>, settings: Settings, record: Option<Box<dyn Record>>) -> Self {
         let (changes, change_receiver) = mpsc::channel(1_024);
         let (questions, question_receiver) = mpsc::channel(1);
         let (reloads, reload_receiver) = mpsc::channel(1);
         let (terms, term_receiver) = mpsc::channel(1);
-        let (told, metrics) = (Arc::<Mutex<Vec<Delta>>>::default(), Arc::<Metrics>::default());
+        let metrics = Arc::<Metrics>::default();
         let inputs = Inputs {
             changes: change_receiver,
             questions: question_receiver,
@@ -150,19 +162,18 @@ impl Live {
             terms: term_receiver,
             stop: CancellationToken::new(),
         };
-        let sink = Arc::clone(&told);
         let outputs = Outputs {
             memory: Memory::default(),
-            record: Some(Box::new(Told(sink))),
+            record,
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,
             metrics: Arc::clone(&metrics),
         };
         let running = tokio::spawn(Pipeline::new(policies, settings, outputs).run(inputs, false));
-        Self { changes, questions, reloads, terms, told, metrics, running }
+        Self { changes, questions, reloads, terms, told: Arc::default(), metrics, running }
     }
 
-    async fn send(&self, change: Change) {
+    pub(super) async fn send(&self, change: Change) {
         self.changes.send(change).await.unwrap();
     }
 
@@ -189,7 +200,7 @@ impl Live {
         self.send(Change::Discovered(Discovered::default())).await;
     }
 
-    async fn result(&self) -> AuditResult {
+    pub(super) async fn result(&self) -> AuditResult {
         let (answer, result) = oneshot::channel();
         self.questions.send(answer).await.unwrap();
         result.await.unwrap()
@@ -208,7 +219,7 @@ impl Live {
         }
     }
 
-    fn metric(&self, series: &str) -> u64 {
+    pub(super) fn metric(&self, series: &str) -> u64 {
         let text = self.metrics.encode();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
         value.unwrap_or_else(|| panic!("no {series} in {text}"))
@@ -228,8 +239,25 @@ impl Live {
         told.iter().flat_map(|delta| &delta.moments).map(|moment| moment.finding.message.to_string()).collect()
     }
 
+    /// Waits until new policies and terms were taken in.
+    pub(super) async fn heard(&self) {
+        let begin = Instant::now();
+        while self.reloads.capacity() < self.reloads.max_capacity() || self.terms.capacity() < self.terms.max_capacity()
+        {
+            assert!(begin.elapsed() < PATIENCE);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Ends it as a signal does that cannot be caught.
+    pub(super) async fn kill(self) {
+        self.running.abort();
+        // Also when it has just ended by itself.
+        drop(self.running.await);
+    }
+
     /// Ends the sources, as files do, and returns what is known when everything is judged.
-    async fn end(self) -> AuditResult {
+    pub(super) async fn end(self) -> AuditResult {
         drop(self.changes);
         self.running.await.unwrap()
     }
@@ -488,7 +516,7 @@ fn random_object(random: &mut fastrand::Rng, version: u64) -> Object {
 }
 
 /// What a report would keep of a standing result.
-fn remembered(delta: &Delta) -> Remembered {
+pub(super) fn remembered(delta: &Delta) -> Remembered {
     Remembered {
         api_version: delta.object.kind.api_version(),
         kind: delta.object.kind.kind.clone(),
@@ -573,4 +601,46 @@ async fn a_term_begins_where_the_last_one_ended() {
     let sink = Arc::clone(&third.told);
     assert_eq!(third.end().await.results.len(), 6);
     assert!(sink.lock().unwrap().iter().all(|delta| delta.appeared.is_empty()));
+}
+
+#[tokio::test]
+async fn a_shard_judges_and_tells_of_its_own_namespaces_only() {
+    let named = "package named\ndeny contains \"a Namespace\" if input.kind == \"Namespace\"";
+    let policies = load(&[("hosts.rego", UNIQUE_HOST), ("prod.yaml", IN_PROD), ("named.rego", named)]);
+    let first = Live::start(Arc::clone(&policies), SETTINGS);
+    // `shop` belongs to the second of two shards, `billing` and what is in no namespace to the first.
+    let namespace = |name: &str| object("Namespace", "", name, 5, &json!({"metadata": {"labels": {"stage": "prod"}}}));
+    let elsewhere = ["b", "c"].map(|name| ingress("billing", name, 1, "x"));
+    let here = ["a", "gone"].map(|name| ingress("shop", name, 1, "y"));
+    first.sync([&elsewhere[..], &here, &[namespace("billing")]].concat()).await;
+    let begun = Instant::now();
+    let mut memory = Memory::default();
+    while first.told.lock().unwrap().len() < 5 {
+        assert!(begun.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    first.told.lock().unwrap().iter().for_each(|delta| memory.add(remembered(delta)));
+
+    let shard = Shard::parse("1/2", None).unwrap();
+    let second = Live::recording(policies, Settings { shard, ..SETTINGS }, None);
+    let sink = Arc::<Mutex<Vec<Delta>>>::default();
+    let second = Live { told: Arc::clone(&sink), ..second };
+    second.terms.send(Term::Begin(memory, Box::new(Told(sink)))).await.unwrap();
+    let pod = object("Pod", "shop", "p", 3, &json!({}));
+    second.sync(vec![here[0].clone(), pod, namespace("shop"), namespace("billing")]).await;
+    second.until(&["p: p is in production"]).await;
+    let begun = Instant::now();
+    let mut all = Vec::new();
+    while all.len() < 3 {
+        assert!(begun.elapsed() < PATIENCE, "{all:#?}");
+        all.extend(told(&second));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    second.until_evaluated(2).await;
+    all.extend(told(&second));
+    all.sort();
+    let wanted =
+        ["+ p: p is in production", "- a: host y is also that of shop/gone", "- gone: host y is also that of shop/a"];
+    assert_eq!(all, wanted);
+    assert_eq!(second.end().await.summary.objects, 2);
 }

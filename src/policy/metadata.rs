@@ -22,6 +22,8 @@ pub struct Metadata {
     pub severity: Option<Severity>,
     /// `custom.id`.
     pub id: Option<Arc<str>>,
+    /// `custom.category`.
+    pub category: Option<Arc<str>>,
     /// `related_resources`.
     pub related_resources: Vec<RelatedResource>,
     /// `entrypoint`; kaudit goes by the rules' names, so it only shows it.
@@ -51,6 +53,7 @@ impl Metadata {
             description: self.description.clone().or_else(|| wider.description.clone()),
             severity: self.severity.or(wider.severity),
             id: self.id.clone().or_else(|| wider.id.clone()),
+            category: self.category.clone().or_else(|| wider.category.clone()),
             related_resources: if self.related_resources.is_empty() {
                 wider.related_resources.clone()
             } else {
@@ -196,6 +199,7 @@ fn metadata(value: &Map<String, Value>) -> (Metadata, Option<Arc<str>>) {
         description: text(value.get("description")),
         severity,
         id: text(custom.get("id")),
+        category: text(custom.get("category")),
         related_resources: related
             .filter_map(|item| match item {
                 Value::String(reference) => {

@@ -53,7 +53,7 @@ const SUM_UP_EVERY: Duration = Duration::from_secs(30);
 
 /// Which Events on violations are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Choice {
+pub enum Which {
     /// When a violation appears, and when it is resolved
     All,
     /// Only when a violation appears
@@ -67,7 +67,7 @@ pub struct Settings {
     /// Writes the Events.
     pub client: Client,
     /// Which are written.
-    pub choice: Choice,
+    pub which: Which,
     /// Overall rate; a burst may be twice that.
     pub per_second: f64,
     /// What Events about kaudit itself are about: its `Audit` object.
@@ -131,7 +131,7 @@ pub fn start(settings: Settings) -> (EventSink, impl Future<Output = ()> + Send)
         dropped: BTreeMap::new(),
         summed_up: BTreeSet::new(),
         ending: false,
-        choice: settings.choice,
+        which: settings.which,
         metrics: settings.metrics,
         health: settings.health,
         writer: Arc::new(Writer {
@@ -156,7 +156,7 @@ struct Recorder {
     summed_up: BTreeSet<Option<Arc<str>>>,
     /// Nothing comes any more.
     ending: bool,
-    choice: Choice,
+    which: Which,
     metrics: Arc<Metrics>,
     health: Health,
     writer: Arc<Writer>,
@@ -214,7 +214,7 @@ impl Recorder {
                 // Both that it appeared and that it was resolved.
                 return self.metrics.events_superseded(2);
             }
-            if self.choice == Choice::Appeared {
+            if self.which == Which::Appeared {
                 return;
             }
         }

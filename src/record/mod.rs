@@ -1,4 +1,4 @@
-//! What is written into the cluster: Events and the `Audit` status.
+//! What is written into the cluster: Events, reports and the `Audit` status.
 //!
 //! Recorders take deltas and overviews from the pipeline, at their own pace and within bounds: a slow or refusing API
 //! server costs records, which are counted, never judging.
@@ -7,7 +7,9 @@ use crate::ledger::Delta;
 
 pub mod events;
 pub mod recorders;
+pub mod reports;
 pub mod status;
+pub mod term;
 
 /// kaudit's name as an Event's reporting controller and as the field manager of its writes.
 pub const CONTROLLER: &str = "kaudit";
@@ -23,6 +25,15 @@ pub trait Record: Send {
 
 /// What recorders have to say about themselves; empty while all is well. Shown as the condition `Recording`.
 pub type Health = tokio::sync::watch::Sender<String>;
+
+/// What recorders say of themselves in the condition `Recording`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// What is wrong; empty while all is well.
+    pub trouble: String,
+    /// What is to be known all the same.
+    pub note: String,
+}
 
 /// What to do about a write that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +56,9 @@ fn failure(error: &kube::Error) -> Failure {
         409 if status.reason == "AlreadyExists" => Failure::Normal("already_exists"),
         403 if terminating() => Failure::Normal("namespace_terminating"),
         404 => Failure::Normal("not_found"),
-        401 | 403 => Failure::Refused("forbidden"),
+        403 => Failure::Refused("forbidden"),
         400 | 422 => Failure::Refused("invalid"),
+        // Also 401: a token that was rotated is read anew within a minute.
         _ => Failure::Later,
     }
 }

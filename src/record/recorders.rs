@@ -8,10 +8,11 @@ use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tracing::warn;
 
-use super::{Record, events, status};
-use crate::{discovery::OWN_GROUP, ledger::Delta, memory::Memory, metrics::Metrics, pipeline::Overview};
+use super::{Record, Said, events, reports, status};
+use crate::{discovery::OWN_GROUP, ledger::Delta, memory::Memory, metrics::Metrics, pipeline::Overview, shard::Shard};
 
 /// What is recorded, and where.
+#[derive(Clone)]
 pub struct Settings {
     /// Writes everything.
     pub client: Client,
@@ -19,14 +20,20 @@ pub struct Settings {
     pub namespace: String,
     /// Name of the `Audit` object.
     pub audit_name: String,
-    /// The only namespaces that are judged; empty is all.
+    /// Name of this kaudit in its namespace, the same for all its replicas and shards.
+    pub instance: String,
+    /// Only what is in these namespaces is recorded; empty is the whole cluster.
     pub namespaces: Vec<String>,
     /// Which Events are written.
-    pub events: events::Choice,
-    /// How many of them.
+    pub events: events::Which,
+    /// At most as many of them in a second.
     pub events_per_second: f64,
+    /// Reports are written, in this form; `None` writes none.
+    pub reports: Option<reports::Settings>,
     /// The `Audit` object is written.
     pub status: bool,
+    /// What of all that was recorded is this process's to change.
+    pub shard: Shard,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -39,12 +46,16 @@ pub struct Recorders {
 /// Takes deltas for each recorder that has its own queue.
 struct Sinks {
     events: Option<events::EventSink>,
+    reports: Option<reports::ReportSink>,
 }
 
 impl Record for Sinks {
     fn record(&mut self, delta: &Delta) {
         if let Some(events) = &self.events {
             events.record(delta);
+        }
+        if let Some(reports) = &self.reports {
+            reports.record(delta);
         }
     }
 
@@ -56,17 +67,19 @@ impl Record for Sinks {
 }
 
 impl Settings {
-    /// Namespace and name of the `Audit` object, which tell this kaudit from others.
+    /// What tells the Events of this kaudit from those of others.
     fn audit(&self) -> String {
-        format!("{}/{}", self.namespace, self.audit_name)
+        format!("{}/{}", self.namespace, self.instance)
     }
 
-    /// Returns what was recorded before, according to reports (none, if they are not written) and Events. The sink is told
-    /// which Events were not written then. Waits until the server answers.
+    /// Returns what was recorded before, according to reports (none, if they are not written) and Events, which are written
+    /// at once and not some seconds later. The sink is told which Events were not written then. Waits until the server
+    /// answers.
     async fn memory(&self, reported: Memory, sink: &events::EventSink) -> Memory {
         let told = events::memory(&self.client, &self.namespaces, &self.audit()).await;
         let (memory, owed) = events::settle(reported, told, Timestamp::now());
-        owed.iter().for_each(|delta| sink.record(delta));
+        let own = owed.iter().filter(|delta| self.shard.owns(delta.object.namespace.as_deref()));
+        own.for_each(|delta| sink.record(delta));
         memory
     }
 }
@@ -79,10 +92,19 @@ impl Recorders {
         overview: watch::Receiver<Option<Arc<Overview>>>,
     ) -> (Self, Memory, Box<dyn Record>) {
         let Settings { client, namespace, audit_name, metrics, .. } = settings;
-        let (health, trouble) = watch::channel(String::new());
-        let (mut tasks, mut sinks) = (JoinSet::new(), Sinks { events: None });
-        let mut memory = Memory::default();
-        if settings.events != events::Choice::None {
+        let ((health, trouble), (told, reports_said)) =
+            (watch::channel(String::new()), watch::channel(Said::default()));
+        let (mut tasks, mut sinks, mut memory) =
+            (JoinSet::new(), Sinks { events: None, reports: None }, Memory::default());
+        if let Some(reports) = &settings.reports {
+            let reports = reports::Settings { client: client.clone(), ..reports.clone() };
+            let mut loaded = reports::load(&reports).await;
+            memory = std::mem::take(&mut loaded.memory);
+            let (sink, recorder) = reports::start(reports, loaded, told);
+            sinks.reports = Some(sink);
+            tasks.spawn(recorder);
+        }
+        if settings.events != events::Which::None {
             let own = ObjectReference {
                 api_version: Some(format!("{OWN_GROUP}/{}", status::AUDIT_VERSION)),
                 kind: Some("Audit".to_owned()),
@@ -92,7 +114,7 @@ impl Recorders {
             };
             let (sink, recorder) = events::start(events::Settings {
                 client: client.clone(),
-                choice: settings.events,
+                which: settings.events,
                 per_second: settings.events_per_second,
                 own,
                 audit: settings.audit(),
@@ -110,7 +132,9 @@ impl Recorders {
                 name: audit_name.clone(),
                 metrics: metrics.clone(),
             };
-            tasks.spawn(status::run(settings, overview, trouble));
+            let (sender, said) = watch::channel(Said::default());
+            tasks.spawn(join(trouble, reports_said, sender));
+            tasks.spawn(status::run(settings, overview, said));
         }
         (Self { tasks }, memory, Box::new(sinks))
     }
@@ -120,6 +144,22 @@ impl Recorders {
         let all = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(limit.unwrap_or(Duration::MAX), all).await.is_err() {
             warn!("Not everything could be recorded in time");
+        }
+    }
+}
+
+/// Joins what the recorders say, until they have ended.
+async fn join(mut events: watch::Receiver<String>, mut reports: watch::Receiver<Said>, all: watch::Sender<Said>) {
+    let (mut events_go_on, mut reports_go_on) = (true, true);
+    while events_go_on || reports_go_on {
+        let (events_said, Said { trouble, note }) =
+            (events.borrow_and_update().clone(), reports.borrow_and_update().clone());
+        let said: Vec<String> = [events_said, trouble].into_iter().filter(|said| !said.is_empty()).collect();
+        let said = Said { trouble: said.join("; "), note };
+        all.send_if_modified(|known| std::mem::replace(known, said.clone()) != said);
+        tokio::select! {
+            changed = events.changed(), if events_go_on => events_go_on = changed.is_ok(),
+            changed = reports.changed(), if reports_go_on => reports_go_on = changed.is_ok(),
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{CONTROLLER, Failure, failure};
+use super::{CONTROLLER, Failure, Said, failure};
 use crate::{client::describe, discovery::OWN_GROUP, gate::State, metrics::Metrics, pipeline::Overview, policy};
 
 /// API version of the `Audit` kind, below `audits.kaudit.dev`.
@@ -46,7 +46,7 @@ pub struct Settings {
 pub async fn run(
     settings: Settings,
     mut overview: watch::Receiver<Option<Arc<Overview>>>,
-    mut trouble: watch::Receiver<String>,
+    mut said: watch::Receiver<Said>,
 ) {
     let mut recorder = Recorder::new(settings);
     let mut going_on = true;
@@ -54,12 +54,12 @@ pub async fn run(
         let pause = recorder.pause();
         tokio::select! {
             changed = overview.changed() => going_on = changed.is_ok(),
-            changed = trouble.changed() => if changed.is_err() { sleep(AT_LEAST).await },
+            changed = said.changed() => if changed.is_err() { sleep(AT_LEAST).await },
             () = sleep(pause), if recorder.behind => {}
         }
         let now = overview.borrow_and_update().clone();
         let Some(now) = now else { continue };
-        let status = recorder.status(&now, &trouble.borrow_and_update());
+        let status = recorder.status(&now, &said.borrow_and_update());
         recorder.behind = status != recorder.written;
         recorder.turned = status.get("conditions") != recorder.written.get("conditions");
         if recorder.behind && (recorder.is_due() || !going_on) {
@@ -122,7 +122,7 @@ impl Recorder {
         until.map_or(AT_LEAST, |until| until.saturating_duration_since(Instant::now())).max(AT_LEAST)
     }
 
-    fn status(&mut self, overview: &Overview, trouble: &str) -> Value {
+    fn status(&mut self, overview: &Overview, said: &Said) -> Value {
         let covered: Vec<_> = overview.coverage.iter().filter(|kind| kind.state != State::Excluded).collect();
         let missing: Vec<_> =
             covered.iter().filter(|kind| kind.state != State::Synced || !kind.message.is_empty()).collect();
@@ -187,9 +187,9 @@ impl Recorder {
             ),
             (
                 "Recording",
-                trouble.is_empty(),
-                if trouble.is_empty() { "Recording" } else { "WritesFail" },
-                trouble.to_owned(),
+                said.trouble.is_empty(),
+                if said.trouble.is_empty() { "Recording" } else { "WritesFail" },
+                if said.trouble.is_empty() { said.note.clone() } else { said.trouble.clone() },
             ),
         ];
         let conditions: Vec<Value> = conditions

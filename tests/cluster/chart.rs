@@ -8,7 +8,10 @@ use std::{
 use kaudit_controlplane::{AuditRecord, ControlPlane, Tool, require, require_tool, shared, tool};
 use serde_json::Value;
 
-use crate::support::{Ended, Running, denies_marked, establish_audits, policies, results_in, run, wait_for};
+use crate::{
+    reports,
+    support::{Ended, Running, denies_marked, establish_audits, policies, results_in, run, wait_for},
+};
 
 fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/kaudit")
@@ -60,8 +63,8 @@ impl Rendered {
 
     /// What the container is started with, but with policies and an address that this machine has.
     fn arguments(&self, policies: &str) -> Vec<String> {
-        let deployment = self.of_kinds(&["Deployment"]).next().unwrap();
-        let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+        let workload = self.of_kinds(&["Deployment", "StatefulSet"]).next().unwrap();
+        let arguments = workload["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
         let mut arguments: Vec<_> = arguments.iter().map(|argument| argument.as_str().unwrap().to_owned()).collect();
         assert_eq!(arguments[..3], ["check", "--listen=0.0.0.0:8080", "--policies=/policies"]);
         arguments.drain(..3);
@@ -161,8 +164,9 @@ async fn violate_and_mend(plane: &ControlPlane, kaudit: &Running, namespace: &st
     assert_eq!(count_of_events(plane, namespace, "PolicyViolation").await, 1);
 }
 
-async fn until_status_is_written(plane: &ControlPlane, namespace: &str) {
-    let condition = ["-n", namespace, "wait", "--for=condition=Complete", "audit/kaudit", "--timeout=30s"];
+async fn until_status_is_written(plane: &ControlPlane, namespace: &str, name: &str) {
+    let audit = format!("audit/{name}");
+    let condition = ["-n", namespace, "wait", "--for=condition=Complete", &audit, "--timeout=30s"];
     wait_for("the status", || async { plane.kubectl(&condition).await.ok() }).await;
 }
 
@@ -175,7 +179,8 @@ async fn the_rights_of_the_chart_are_enough_for_the_whole_cluster_and_all_are_us
     establish_audits(plane).await;
     let release = plane.temp_namespace("kaudit").await.unwrap();
     let shop = plane.temp_namespace("shop").await.unwrap();
-    let rendered = render(&release, &[]).await;
+    // Reports need a cluster with their APIs; see below.
+    let rendered = render(&release, &["record={events,status}"]).await;
     rendered.install(plane).await;
     let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
     let directory = policies(&[("marked.rego", &denies_marked(&shop))]);
@@ -186,10 +191,51 @@ async fn the_rights_of_the_chart_are_enough_for_the_whole_cluster_and_all_are_us
     let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
     kaudit.ready().await;
     violate_and_mend(plane, &kaudit, &shop, &shop).await;
-    until_status_is_written(plane, &release).await;
+    until_status_is_written(plane, &release, "kaudit").await;
     let status = kaudit.status();
     assert_eq!(status["complete"], true, "{}", status["coverage"]);
     assert_eq!(kaudit.stop().await, Some(0));
+    assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &rendered.grants());
+}
+
+#[tokio::test]
+async fn the_rights_of_the_chart_are_enough_for_shards_and_all_are_used() {
+    if !require() || !require_tool(Tool::Helm) {
+        return;
+    }
+    let plane = shared().await;
+    establish_audits(plane).await;
+    let release = plane.temp_namespace("kaudit").await.unwrap();
+    let shop = plane.temp_namespace("shop").await.unwrap();
+    let rendered = render(&release, &["shards=2"]).await;
+    rendered.install(plane).await;
+    let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
+    let directory = policies(&[("marked.rego", &denies_marked(&shop))]);
+    let arguments = rendered.arguments(directory.path().to_str().unwrap());
+
+    let position = plane.audit_position().unwrap();
+    let mut shards = Vec::new();
+    for pod in 0..2 {
+        // What a pod's name says.
+        let shard = |argument: &String| argument.replace("=auto/", &format!("={pod}/"));
+        let own: Vec<_> = arguments.iter().map(shard).collect();
+        assert_ne!(own, arguments);
+        let own: Vec<_> = own.iter().map(String::as_str).collect();
+        shards.push(Running::start(user.kubeconfig_path(), &own).await);
+    }
+    for shard in &shards {
+        shard.ready().await;
+        wait_for("the shard to record", || async { (shard.metric("kaudit_leader") == Some(1.0)).then_some(()) }).await;
+    }
+    plane.kubectl(&["-n", &shop, "create", "configmap", "one"]).await.unwrap();
+    plane.kubectl(&["-n", &shop, "label", "configmap", "one", &format!("{shop}=yes")]).await.unwrap();
+    let told = || async { (count_of_events(plane, &shop, "PolicyViolation").await == 1).then_some(()) };
+    wait_for("the Event", told).await;
+    for (number, shard) in shards.into_iter().enumerate() {
+        until_status_is_written(plane, &release, &format!("kaudit-{number}")).await;
+        assert_eq!(shard.stop().await, Some(0));
+    }
+    assert_eq!(count_of_events(plane, &shop, "PolicyViolation").await, 1);
     assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &rendered.grants());
 }
 
@@ -217,7 +263,8 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
     let (shop, bank) = (plane.temp_namespace("shop").await.unwrap(), plane.temp_namespace("bank").await.unwrap());
     let namespaces = format!("namespaces={{{shop},{bank}}}");
     // Slow enough that Events wait.
-    let rendered = render(&release, &[&namespaces, "extraArgs={--events-per-second=5}"]).await;
+    let rendered =
+        render(&release, &[&namespaces, "record={events,status}", "extraArgs={--events-per-second=5}"]).await;
     assert_eq!(rendered.of_kinds(&["ClusterRole", "ClusterRoleBinding"]).count(), 0);
     rendered.install(plane).await;
     let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
@@ -231,7 +278,7 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
     for namespace in [&shop, &bank] {
         violate_and_mend(plane, &kaudit, namespace, &shop).await;
     }
-    until_status_is_written(plane, &release).await;
+    until_status_is_written(plane, &release, "kaudit").await;
     let status = kaudit.status();
     assert_eq!(status["complete"], true, "{}", status["coverage"]);
     // What is not written is summed up in one Event.
@@ -251,6 +298,46 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
 }
 
 #[tokio::test]
+async fn the_rights_for_reports_are_enough_and_all_are_used() {
+    if !require() || !require_tool(Tool::Helm) {
+        return;
+    }
+    let plane = reports::plane().await;
+    let (first, second) =
+        (plane.temp_namespace("kaudit").await.unwrap(), plane.temp_namespace("kaudit").await.unwrap());
+    plane.kubectl(&["-n", &first, "create", "configmap", "one"]).await.unwrap();
+    let directory = policies(&[("marked.rego", &denies_marked(&first))]);
+    for (release, api, scope) in [(&first, "openreports", ""), (&second, "wgpolicy", &first)] {
+        let (api, namespaces) = (format!("reports.api={api}"), format!("namespaces={{{scope}}}"));
+        let settings =
+            [["record={reports}", &api].as_slice(), &[&*namespaces][usize::from(scope.is_empty())..]].concat();
+        let rendered = render(release, &settings).await;
+        rendered.install(&plane).await;
+        let user = plane.service_account(release, rendered.name("ServiceAccount")).await.unwrap();
+        let arguments = rendered.arguments(directory.path().to_str().unwrap());
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let position = plane.audit_position().unwrap();
+        let kinds = if scope.is_empty() { ["configmap", "clusterrole"].as_slice() } else { &["configmap"] };
+        // Reports on a namespaced and on a cluster-scoped object come, and go.
+        for label in [format!("{first}=yes"), format!("{first}-")] {
+            for kind in kinds {
+                let name = if *kind == "configmap" { "one" } else { "view" };
+                plane.kubectl(&["-n", &first, "label", kind, name, &label]).await.unwrap();
+            }
+            let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
+            kaudit.ready().await;
+            let wanted = if label.ends_with('-') { 0 } else { kinds.len() };
+            let standing = || async { (kaudit.status()["results"].as_array()?.len() == wanted).then_some(()) };
+            wait_for(&format!("{wanted} violations"), standing).await;
+            assert_eq!(kaudit.stop().await, Some(0));
+        }
+        let grants: Vec<Grant> = rendered.grants().into_iter().filter(|grant| grant.group.contains('.')).collect();
+        assert_eq!(grants.len(), kinds.len() * 4, "{grants:#?}");
+        assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &grants);
+    }
+}
+
+#[tokio::test]
 async fn the_chart_is_clean_and_refuses_unknown_values() {
     if !require_tool(Tool::Helm) {
         return;
@@ -259,7 +346,15 @@ async fn the_chart_is_clean_and_refuses_unknown_values() {
     let chart = chart.to_str().unwrap();
     let linted = helm(&["lint", "--strict", chart]).await;
     assert_eq!(linted.code, Some(0), "{linted:?}");
-    for (setting, named) in [("imagee.tag=1", "imagee"), ("record={nothing}", "record"), ("listen.port=80", "port")] {
+    let both = helm(&["template", "kaudit", chart, "--set", "replicas=2", "--set", "shards=2"]).await;
+    assert!(both.code == Some(1) && both.stderr.contains("replicas and shards"), "{both:?}");
+    for (setting, named) in [
+        ("imagee.tag=1", "imagee"),
+        ("record={nothing}", "record"),
+        ("listen.port=80", "port"),
+        ("replicas=0", "replicas"),
+        ("shards=0", "shards"),
+    ] {
         let refused = helm(&["template", "kaudit", chart, "--set", setting]).await;
         assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
         assert!(refused.stderr.contains("schema") && refused.stderr.contains(named), "{refused:?}");
@@ -272,7 +367,7 @@ async fn what_the_chart_renders_passes_the_policies_that_come_with_kaudit() {
         return;
     }
     let all = ["serviceMonitor.enabled=true", "networkPolicy.enabled=true"];
-    for settings in [&[][..], &["namespaces={shop,bank}"], &all] {
+    for settings in [&[][..], &["namespaces={shop,bank}"], &all, &["replicas=2"], &["shards=3"]] {
         let rendered = render("kaudit", settings).await;
         let files = tempfile::tempdir().unwrap();
         let file = files.path().join("rendered.yaml");

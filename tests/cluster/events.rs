@@ -147,6 +147,7 @@ async fn a_backlog_delays_no_change_and_nothing_is_told_twice_whenever_kaudit_is
     assert!(took < PROMPT, "{took:?}");
 
     // What is over before its Event was written has none.
+    wait_for("all to be judged", || async { (kaudit.metric("kaudit_queue_length")? == 0.0).then_some(()) }).await;
     let last = {
         let told = scene.told().await;
         (0..objects).rev().map(|number| format!("old-{number}")).find(|name| !told.contains_key(name)).unwrap()

@@ -1,39 +1,52 @@
-//! A way to the API server on which one path can be held up or answered by the test: for what a real server can't be
+//! A way to the API server on which requests can be held up or answered by the test: for what a real server can't be
 //! made to do.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Router,
     body::{Body, to_bytes},
     extract::{Request, State},
-    http::{StatusCode, header},
+    http::{StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
+use futures::StreamExt as _;
 use kaudit_controlplane::ControlPlane;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
-/// What happens to the one path.
-#[derive(Clone)]
-enum Trick {
-    /// Nothing is answered while this is true.
-    Hold(watch::Receiver<bool>),
-    /// This is answered.
-    Answer(String),
+/// What becomes of a request.
+pub(crate) enum Act {
+    /// It is forwarded.
+    Pass,
+    /// It waits until [`Proxy::release`], and is forwarded then.
+    Hold,
+    /// It waits this long, and is forwarded then.
+    Wait(Duration),
+    /// The API server does not learn of it.
+    Answer(Response),
 }
+
+/// Decides about each request.
+type Rule = dyn Fn(&Parts) -> Act + Send + Sync;
 
 #[derive(Clone)]
 struct Way {
     client: kube::Client,
-    path: String,
-    trick: Trick,
+    rule: Arc<Rule>,
+    held: watch::Receiver<bool>,
+    cuts: watch::Receiver<u64>,
 }
 
 /// A proxy that speaks plain HTTP and asks the API server as the admin. It ends with its owner.
 pub(crate) struct Proxy {
     kubeconfig: PathBuf,
     held: watch::Sender<bool>,
+    cuts: watch::Sender<u64>,
     task: JoinHandle<()>,
     _files: tempfile::TempDir,
 }
@@ -41,23 +54,33 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Holds up requests for `path` until [`Proxy::release`].
     pub(crate) async fn holding(plane: &ControlPlane, path: &str) -> Self {
-        let (held, receiver) = watch::channel(true);
-        Self::start(plane, path, Trick::Hold(receiver), held).await
+        let path = path.to_owned();
+        Self::start(plane, move |request| if request.uri.path() == path { Act::Hold } else { Act::Pass }).await
     }
 
     /// Answers requests for `path` with `body`.
     pub(crate) async fn answering(plane: &ControlPlane, path: &str, body: String) -> Self {
-        Self::start(plane, path, Trick::Answer(body), watch::channel(false).0).await
+        let path = path.to_owned();
+        let answer = move || ([(header::CONTENT_TYPE, "application/json")], body.clone()).into_response();
+        let rule = move |request: &Parts| if request.uri.path() == path { Act::Answer(answer()) } else { Act::Pass };
+        Self::start(plane, rule).await
     }
 
-    async fn start(plane: &ControlPlane, path: &str, trick: Trick, held: watch::Sender<bool>) -> Self {
+    /// Does with each request what `rule` says.
+    pub(crate) async fn start(plane: &ControlPlane, rule: impl Fn(&Parts) -> Act + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let files = tempfile::tempdir().unwrap();
         let kubeconfig = kubeconfig(files.path(), &format!("http://{}", listener.local_addr().unwrap()));
-        let way = Way { client: plane.admin().unwrap(), path: path.to_owned(), trick };
+        let (held, cuts) = (watch::channel(true).0, watch::channel(0).0);
+        let way = Way {
+            client: plane.admin().unwrap(),
+            rule: Arc::new(rule),
+            held: held.subscribe(),
+            cuts: cuts.subscribe(),
+        };
         let router = Router::new().fallback(forward).with_state(way);
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { kubeconfig, held, task, _files: files }
+        Self { kubeconfig, held, cuts, task, _files: files }
     }
 
     /// A kubeconfig that leads through it.
@@ -65,9 +88,14 @@ impl Proxy {
         &self.kubeconfig
     }
 
-    /// Lets everything through.
+    /// Lets everything through that is held.
     pub(crate) fn release(&self) {
         self.held.send_replace(false);
+    }
+
+    /// Ends all answers that are under way, watches above all, in good order.
+    pub(crate) fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
     }
 }
 
@@ -92,18 +120,22 @@ pub(crate) fn kubeconfig(directory: &Path, server: &str) -> PathBuf {
     path
 }
 
-async fn forward(State(way): State<Way>, request: Request) -> Response {
-    if request.uri().path() == way.path {
-        match way.trick {
-            Trick::Hold(mut held) => drop(held.wait_for(|held| !held).await),
-            Trick::Answer(body) => return ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
-        }
-    }
+async fn forward(State(mut way): State<Way>, request: Request) -> Response {
     let (mut head, body) = request.into_parts();
+    match (way.rule)(&head) {
+        Act::Pass => {}
+        Act::Hold => drop(way.held.wait_for(|held| !held).await),
+        Act::Wait(delay) => tokio::time::sleep(delay).await,
+        Act::Answer(response) => return response,
+    }
     head.headers.remove(header::HOST);
     let body = to_bytes(body, usize::MAX).await.unwrap().to_vec();
+    let cuts = *way.cuts.borrow();
     match way.client.send(Request::from_parts(head, body.into())).await {
-        Ok(response) => response.map(Body::new),
+        Ok(response) => response.map(|body| {
+            let cut = async move { drop(way.cuts.wait_for(|now| *now > cuts).await) };
+            Body::from_stream(Body::new(body).into_data_stream().take_until(Box::pin(cut)))
+        }),
         Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
     }
 }

@@ -90,7 +90,12 @@ pub(crate) struct Running {
 impl Running {
     /// Starts `kaudit check` with `arguments`, waits until it listens. Results go to standard output and are dropped.
     pub(crate) async fn start(kubeconfig: &Path, arguments: &[&str]) -> Self {
-        let mut command = kaudit(kubeconfig, &["check", "--listen=127.0.0.1:0", "--log-format=json"]);
+        Self::launch(kaudit(kubeconfig, &[]), arguments).await
+    }
+
+    /// The same, of a command without arguments so far.
+    pub(crate) async fn launch(mut command: Command, arguments: &[&str]) -> Self {
+        command.args(["check", "--listen=127.0.0.1:0", "--log-format=json"]);
         let mut child =
             command.args(arguments).stdout(Stdio::null()).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
@@ -152,6 +157,12 @@ impl Running {
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
         assert!(sent.success());
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Sends SIGTERM and waits for the end.

@@ -122,7 +122,7 @@ fn judge_change(policies: &Arc<PolicySet>, change: &Change, namespaces: &[Value]
 }
 
 fn shown(finding: &Finding) -> String {
-    let Finding { policy, rule, outcome, severity, message, details, source } = finding;
+    let Finding { policy, rule, outcome, severity, message, details, source, .. } = finding;
     let outcome = serde_json::to_value(outcome).unwrap();
     let severity = severity.map(|severity| format!("[{}] ", severity.word())).unwrap_or_default();
     let details = details.as_ref().map(|details| format!(" {}", serde_json::to_string(&**details).unwrap()));

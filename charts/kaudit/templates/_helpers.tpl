@@ -45,6 +45,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
+{{/* Not empty if pods hold a Lease while they record. */}}
+{{- define "kaudit.elects" -}}
+{{- if or (gt (int .Values.replicas) 1) (gt (int .Values.shards) 1) }}true{{ end }}
+{{- end }}
+
+{{/* The names of all Audits and of their Leases, as a YAML list. */}}
+{{- define "kaudit.auditNames" -}}
+{{- if gt (int .Values.shards) 1 }}
+{{- range $shard := until (int .Values.shards) }}
+- {{ printf "%s-%d" $.Values.auditName $shard | quote }}
+{{- end }}
+{{- else }}
+- {{ .Values.auditName | quote }}
+{{- end }}
+{{- end }}
+
 {{- define "kaudit.inlineConfigMap" -}}
 {{ include "kaudit.fullname" . }}-policies
 {{- end }}
@@ -65,7 +81,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- toYaml $names }}
 {{- end }}
 
-{{/* The rules for what is judged: reading it and telling Events about it. */}}
+{{/* The rules for what is judged: reading it, and telling Events and reports about it. */}}
 {{- define "kaudit.judgedRules" -}}
 {{- range $index, $rule := .Values.rbac.readRules }}
 {{- if $index }}{{ "\n" }}{{ end -}}
@@ -75,6 +91,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- if and (has "events" .Values.record) (ne .Values.events "none") }}
 {{ include "kaudit.eventRule" (list "create" "list") }}
+{{- end }}
+{{- if has "reports" .Values.record }}
+{{- if has .Values.reports.api (list "auto" "openreports") }}
+- apiGroups: ["openreports.io"]
+  resources: {{ empty .Values.namespaces | ternary (list "reports" "clusterreports") (list "reports") | toJson }}
+  verbs: ["list", "create", "patch", "delete"]
+{{- end }}
+{{- if has .Values.reports.api (list "auto" "wgpolicy") }}
+- apiGroups: ["wgpolicyk8s.io"]
+  resources: {{ empty .Values.namespaces | ternary (list "policyreports" "clusterpolicyreports") (list "policyreports") | toJson }}
+  verbs: ["list", "create", "patch", "delete"]
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -16,7 +16,7 @@ use crate::{
 /// Begin of the names of our own annotations.
 const OWN: &str = "policy.kaudit.dev/";
 
-/// Reads title, description, severity, id and links. A severity that is none is a warning.
+/// Reads title, description, severity, id, category and links. A severity that is none is a warning.
 pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Metadata {
     let metadata = document.node.get("metadata");
     let annotation = |name: &str| metadata.get("annotations").get(name).text();
@@ -35,6 +35,7 @@ pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Meta
         description: own("description").or(annotation("description")).map(shared),
         severity: severity.and_then(Node::text).and_then(Severity::from_word),
         id: own("id").map(shared),
+        category: own("category").map(shared),
         related_resources: links.map(|link| RelatedResource { reference: link.into(), description: None }).collect(),
         entrypoint: false,
         custom: version.map(|version| ("version".to_owned(), version.into())).into_iter().collect::<Map<_, _>>(),

@@ -172,6 +172,7 @@ fn finding(id: Id, uid: &str, note: &str) -> Finding {
         rule: rule.into(),
         outcome,
         severity: None,
+        category: None,
         message: message.into(),
         details: None,
         source: Source { file: "".into(), line: 0 },

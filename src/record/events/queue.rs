@@ -243,6 +243,7 @@ mod tests {
             rule: "deny".into(),
             outcome: Outcome::Fail,
             severity: None,
+            category: None,
             message: message.into(),
             details: None,
             source: Source { file: "p.rego".into(), line: 1 },

@@ -37,7 +37,7 @@ fn status(code: u16, reason: &str, retry_after: u32) -> Value {
 
 /// Starts a recorder; `refuses` returns what a server says to attempt number n at an Event that it does not take.
 fn scene(
-    choice: Choice,
+    which: Which,
     refuses: impl Fn(usize, &Event) -> Option<Value> + Send + Sync + 'static,
 ) -> (Scene, EventSink, impl Future<Output = ()> + Send) {
     let (taken, attempts, refuses) = (Taken::default(), Arc::<AtomicUsize>::default(), Arc::new(refuses));
@@ -68,7 +68,7 @@ fn scene(
     let metrics = Arc::new(Metrics::default());
     let (sink, recorder) = start(Settings {
         client: Client::new(service, "default"),
-        choice,
+        which,
         per_second: 1_000.0,
         own,
         audit: "kaudit/kaudit".to_owned(),
@@ -98,6 +98,7 @@ fn violation(uid: &str, message: &str) -> Violation {
         rule: "deny".into(),
         outcome: Outcome::Fail,
         severity: None,
+        category: None,
         message: message.into(),
         details: None,
         source: Source { file: "p.rego".into(), line: 1 },
@@ -126,7 +127,7 @@ fn over(delta: &Delta) -> Delta {
 #[tokio::test]
 async fn a_server_that_has_too_much_to_do_is_left_alone_and_nothing_is_lost() {
     let busy = |attempt, _: &Event| (attempt < 4).then(|| status(429, "TooManyRequests", 1));
-    let (scene, sink, recorder) = scene(Choice::All, busy);
+    let (scene, sink, recorder) = scene(Which::All, busy);
     for number in 0..50 {
         sink.record(&delta("a", &number.to_string(), &["x"], Lane::Snapshot));
     }
@@ -145,7 +146,7 @@ async fn a_server_that_has_too_much_to_do_is_left_alone_and_nothing_is_lost() {
 async fn a_namespace_that_refuses_delays_no_other_and_is_asked_seldom() {
     let forbidden =
         |_, event: &Event| (event.metadata.namespace.as_deref() == Some("a")).then(|| status(403, "Forbidden", 0));
-    let (scene, sink, recorder) = scene(Choice::All, forbidden);
+    let (scene, sink, recorder) = scene(Which::All, forbidden);
     for number in 0..100 {
         sink.record(&delta("a", &number.to_string(), &["x"], Lane::Change));
         sink.record(&delta("b", &number.to_string(), &["x"], Lane::Snapshot));
@@ -161,7 +162,7 @@ async fn a_namespace_that_refuses_delays_no_other_and_is_asked_seldom() {
 
 #[tokio::test]
 async fn what_an_object_has_too_much_of_is_summed_up_at_the_end() {
-    let (scene, sink, recorder) = scene(Choice::All, |_, _| None);
+    let (scene, sink, recorder) = scene(Which::All, |_, _| None);
     let messages: Vec<_> = (0..100).map(|number| number.to_string()).collect();
     let messages: Vec<_> = messages.iter().map(String::as_str).collect();
     sink.record(&delta("a", "loud", &messages, Lane::Snapshot));
@@ -183,7 +184,7 @@ async fn what_an_object_has_too_much_of_is_summed_up_at_the_end() {
 
 #[tokio::test]
 async fn ends_that_nobody_wants_are_not_written_but_known() {
-    let (scene, sink, recorder) = scene(Choice::Appeared, |_, _| None);
+    let (scene, sink, recorder) = scene(Which::Appeared, |_, _| None);
     let (one, other) = (delta("a", "one", &["x"], Lane::Snapshot), delta("a", "other", &["x"], Lane::Change));
     sink.record(&one);
     sink.record(&over(&one));
@@ -201,7 +202,7 @@ async fn ends_that_nobody_wants_are_not_written_but_known() {
 
 #[tokio::test]
 async fn changes_are_written_before_a_backlog_and_what_is_over_not_at_all() {
-    let (scene, sink, recorder) = scene(Choice::All, |_, _| None);
+    let (scene, sink, recorder) = scene(Which::All, |_, _| None);
     let backlog: Vec<_> = (0..20).map(|number| delta("a", &number.to_string(), &["x"], Lane::Snapshot)).collect();
     backlog.iter().for_each(|delta| sink.record(delta));
     backlog.iter().take(5).for_each(|delta| sink.record(&over(delta)));

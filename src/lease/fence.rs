@@ -1,0 +1,101 @@
+//! A fence before the API server: requests pass only while the Lease is held.
+
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+use tower::{BoxError, Layer, Service};
+
+/// Open until some instant, which moves on with each renewal. As a layer of a client it refuses requests when it is
+/// shut, and drops those that are under way.
+///
+/// What has left this process cannot be called back: that is what the time between a leader's deadline and the Lease's end is
+/// for.
+#[derive(Debug, Clone)]
+pub struct Fence {
+    until: watch::Receiver<Instant>,
+}
+
+impl Fence {
+    pub(super) fn new(until: watch::Receiver<Instant>) -> Self {
+        Self { until }
+    }
+
+    /// Whether requests may pass now. Asks the clock: a process that was frozen finds its timers unfired.
+    pub fn is_open(&self) -> bool {
+        Instant::now() < *self.until.borrow()
+    }
+
+    /// Returns when it is shut.
+    async fn shut(mut self) {
+        loop {
+            let until = *self.until.borrow_and_update();
+            tokio::select! {
+                () = sleep_until(until) => if !self.is_open() { return },
+                changed = self.until.changed() => if changed.is_err() { return sleep_until(until).await },
+            }
+        }
+    }
+}
+
+impl<S> Layer<S> for Fence {
+    type Service = Fenced<S>;
+
+    fn layer(&self, inner: S) -> Fenced<S> {
+        Fenced { inner, fence: Arc::new(self.clone()) }
+    }
+}
+
+/// A service behind a fence.
+#[derive(Debug, Clone)]
+pub struct Fenced<S> {
+    inner: S,
+    fence: Arc<Fence>,
+}
+
+/// What a request is told that came too late.
+#[derive(Debug, thiserror::Error)]
+#[error("the lease is lost, and another replica may record by now")]
+struct Shut;
+
+impl<S, R> Service<R> for Fenced<S>
+where
+    S: Service<R>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        let fence = Arc::clone(&self.fence);
+        if !fence.is_open() {
+            return Box::pin(async { Err(Shut.into()) });
+        }
+        let response = self.inner.call(request);
+        Box::pin(async move {
+            let mut response = pin!(response);
+            let mut shut = pin!(Fence::clone(&fence).shut());
+            poll_fn(|context| {
+                // Before each step, as the step may be the one that sends.
+                if !fence.is_open() || shut.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Err(Shut.into()));
+                }
+                response.as_mut().poll(context).map_err(Into::into)
+            })
+            .await
+        })
+    }
+}

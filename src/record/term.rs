@@ -1,0 +1,111 @@
+//! Terms of recording: while this replica leads, recorders run and the pipeline tells them; while another leads, none do.
+//!
+//! Without leader election there is one term, from the start to the end.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::Client;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    Record,
+    recorders::{Recorders, Settings},
+};
+use crate::{
+    client::Clients,
+    lease::{Candidate, Store},
+    ledger::Delta,
+    pipeline::{Overview, Term},
+};
+
+/// How long pending records may take after a signal.
+const FLUSH: Duration = Duration::from_secs(10);
+
+/// What terms are made of.
+pub struct Terms {
+    /// What is recorded, and where.
+    pub settings: Settings,
+    /// What the status is drawn from.
+    pub overview: watch::Receiver<Option<Arc<Overview>>>,
+    /// Takes deltas as lines of output; never blocks.
+    pub lines: Arc<dyn Fn(&Delta) + Send + Sync>,
+    /// Tells the pipeline.
+    pub pipeline: mpsc::Sender<Term>,
+    /// The pipeline has ended.
+    pub over: CancellationToken,
+}
+
+/// Tells of a delta both in the cluster and on the outputs.
+struct Told {
+    record: Box<dyn Record>,
+    lines: Arc<dyn Fn(&Delta) + Send + Sync>,
+}
+
+impl Record for Told {
+    fn record(&mut self, delta: &Delta) {
+        self.record.record(delta);
+        (self.lines)(delta);
+    }
+
+    fn policies_refused(&mut self, note: &str) {
+        self.record.policies_refused(note);
+    }
+}
+
+impl Terms {
+    /// Records until the pipeline has ended and everything is written: from the start, or whenever `candidate` leads, with
+    /// clients that are of no use when it does not. Its lease is given back in the end.
+    ///
+    /// # Errors
+    /// When there can be no such client.
+    pub async fn run(self, candidate: Option<Candidate<impl Store>>, clients: &Clients) -> anyhow::Result<()> {
+        let Some(mut candidate) = candidate else {
+            self.settings.metrics.set_leader(true);
+            self.serve(self.settings.client.clone()).await;
+            return Ok(());
+        };
+        loop {
+            tokio::select! {
+                biased;
+                () = self.over.cancelled() => break,
+                () = candidate.acquire() => {}
+            }
+            let client = clients.fenced(&candidate.fence())?;
+            info!("This replica leads: recording begins");
+            self.settings.metrics.set_leader(true);
+            // Whatever is left of a lost term is dropped, with the writes that are under way.
+            let lost = tokio::select! {
+                () = candidate.keep() => true,
+                () = self.serve(client) => false,
+            };
+            self.settings.metrics.set_leader(false);
+            if !lost {
+                break;
+            }
+            warn!("The lease is lost: recording ends until this replica leads again");
+            // An error says that the pipeline has ended.
+            let _ended = self.pipeline.send(Term::End).await;
+        }
+        candidate.release().await;
+        Ok(())
+    }
+
+    /// Serves one term.
+    async fn serve(&self, client: Client) {
+        let mut overview = self.overview.clone();
+        // The first status of a term is written although nothing has changed.
+        overview.mark_changed();
+        let settings = Settings { client, ..self.settings.clone() };
+        let (recorders, memory, record) = tokio::select! {
+            started = Recorders::start(&settings, overview) => started,
+            () = self.over.cancelled() => return,
+        };
+        let told = Box::new(Told { record, lines: Arc::clone(&self.lines) });
+        // An error says that the pipeline has ended.
+        let _ended = self.pipeline.send(Term::Begin(memory, told)).await;
+        self.over.cancelled().await;
+        recorders.flush(Some(FLUSH)).await;
+    }
+}

@@ -1,0 +1,126 @@
+//! Whatever fails while a writer goes on: in the end the live verdicts are those of a fresh audit, the Events have told
+//! each violation by turns, and nothing was judged before the gate.
+//!
+//! Each test has fixed deadlines, and says how long after the end of the fault everything was right again.
+//! `KAUDIT_TEST_SEED` repeats the random part of a run. Longer runs: `KAUDIT_TEST_FREEZE=95` seconds of a frozen API server,
+//! `KAUDIT_TEST_DEATHS=50`, `KAUDIT_TEST_SWAPS=200` of the policies, `KAUDIT_TEST_CUTS=60` seconds of cut connections.
+
+mod answers;
+mod clock;
+mod connections;
+mod deaths;
+mod directory;
+mod records;
+mod replicas;
+mod rights;
+mod servers;
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use kaudit_controlplane::ControlPlane;
+use tempfile::TempDir;
+
+use crate::{
+    reports::{NAMES, OPENREPORTS},
+    support::{Running, establish, policies, wait_for},
+    truth::{Telling, Truth, policy_arguments},
+    writer::{POLICY, Writer, Writing, seed},
+};
+
+/// Enough that none of them has more Events than one object may have.
+const OBJECTS: usize = 360;
+const WRITES_PER_SECOND: u64 = 25;
+/// Writes before a fault begins.
+const WARMING_UP: usize = 30;
+
+/// Two namespaces with objects, policies, and somebody who changes the objects.
+struct Scene {
+    namespaces: Vec<String>,
+    /// Policies.
+    directory: TempDir,
+    /// Kubeconfigs and the like.
+    files: TempDir,
+    truth: Truth,
+    writer: Writer,
+    random: fastrand::Rng,
+}
+
+impl Scene {
+    /// Sets it in a plane that others may use too.
+    async fn new(plane: &ControlPlane, name: &str) -> Self {
+        let mut namespaces = Vec::new();
+        for _ in 0..2 {
+            namespaces.push(plane.temp_namespace(name).await.unwrap());
+        }
+        let client = plane.admin().unwrap();
+        let directory = policies(&[("labels.rego", POLICY)]);
+        let mut arguments = policy_arguments(directory.path());
+        arguments.extend(namespaces.iter().flat_map(|namespace| ["--namespace".to_owned(), namespace.clone()]));
+        let truth = Truth {
+            kubeconfig: plane.kubeconfig(),
+            client: client.clone(),
+            arguments,
+            namespaces: namespaces.clone(),
+            telling: Telling::ByTurns,
+            reports: false,
+        };
+        let writer = Writer::new(client, &namespaces, OBJECTS);
+        writer.create_all().await;
+        let (files, random) = (tempfile::tempdir().unwrap(), fastrand::Rng::with_seed(seed()));
+        Self { namespaces, directory, files, truth, writer, random }
+    }
+
+    /// The same in a plane that nobody else uses, where all of it is audited.
+    async fn whole(plane: &ControlPlane, name: &str) -> Self {
+        let mut scene = Self::new(plane, name).await;
+        scene.truth.arguments.truncate(2);
+        scene
+    }
+
+    /// The same, with reports of all of it.
+    async fn reported(plane: &ControlPlane, name: &str) -> Self {
+        establish(plane, OPENREPORTS, &NAMES[0]).await;
+        let mut scene = Self::whole(plane, name).await;
+        scene.truth.reports = true;
+        scene
+    }
+
+    /// What the live run is started with.
+    fn arguments(&self) -> Vec<&str> {
+        let scope = self.truth.arguments.iter().map(String::as_str);
+        let record = if self.truth.reports { "--record=events,reports" } else { "--record=events" };
+        scope.chain(["--events-per-second=1000", record]).collect()
+    }
+
+    /// Starts kaudit and waits until it judges, and not before it may.
+    async fn start(&self, kubeconfig: &Path) -> Running {
+        let kaudit = Running::start(kubeconfig, &self.arguments()).await;
+        self.truth.gate(&kaudit).await;
+        kaudit
+    }
+
+    fn write(&mut self) -> Writing {
+        self.writer.clone().go_on(WRITES_PER_SECOND, self.random.fork())
+    }
+
+    /// Has a fault while somebody writes; returns how long after its end everything was right again.
+    async fn through(&mut self, what: &str, kaudit: &Running, fault: impl AsyncFnOnce()) -> Duration {
+        let writing = self.write();
+        wait_for("some writes", || async { (writing.written() >= WARMING_UP).then_some(()) }).await;
+        let begin = Instant::now();
+        fault().await;
+        let (lasted, ended) = (begin.elapsed(), Instant::now());
+        let written = writing.stop().await;
+        let took = self.truth.converged(kaudit, ended).await;
+        println!("{what} for {lasted:.1?}: right {took:.1?} after its end; {written} writes");
+        took
+    }
+}
+
+/// How long a fault lasts; nothing else is waited for in this way.
+async fn lasts(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}

@@ -1,0 +1,97 @@
+//! What kaudit writes is refused: by an admission policy, and because a namespace is going away.
+
+use kaudit_controlplane::{require, shared};
+
+use super::Scene;
+use crate::{
+    kubectl::operator,
+    support::{Running, wait_for},
+    truth::{Telling, told},
+};
+
+/// Refuses what one user writes.
+fn admission_policy(name: &str, user: &str) -> String {
+    format!(
+        r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: {name}}}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - {{apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: ["*"]}}
+  matchConditions:
+    - {{name: one-user, expression: "request.userInfo.username == '{user}'"}}
+  validations:
+    - {{expression: "false", message: nobody writes here}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: {name}}}
+spec: {{policyName: {name}, validationActions: [Deny]}}
+"#
+    )
+}
+
+/// How many Events were given up on for a reason.
+fn dropped(kaudit: &Running, reasons: &[&str]) -> f64 {
+    let metric = |reason: &&str| {
+        kaudit.metric(&format!("kaudit_recorder_drops_total{{recorder=\"events\",reason=\"{reason}\"}}"))
+    };
+    reasons.iter().filter_map(metric).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_are_refused() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    let mut scene = Scene::new(plane, "refused").await;
+    let home = scene.namespaces[0].clone();
+    let user = operator(plane, &home).await;
+    let kaudit = scene.start(user.kubeconfig_path()).await;
+
+    // A namespace that is stuck in termination takes changes of what is there, but nothing new. Nothing removes its
+    // finalizer here, as no controllers run.
+    let stuck = scene.namespaces[1].clone();
+    scene.truth.namespaces = vec![home.clone()];
+    let terminating = async || {
+        plane.kubectl(&["delete", "namespace", &stuck, "--wait=false"]).await.unwrap();
+        wait_for("Events to be dropped", || async {
+            (dropped(&kaudit, &["namespace_terminating"]) > 0.0).then_some(())
+        })
+        .await;
+    };
+    scene.through("a namespace stuck in termination", &kaudit, terminating).await;
+
+    let policy = home.clone();
+    let refused = ["forbidden", "invalid"];
+    let denied = async || {
+        plane.apply(&admission_policy(&policy, user.name())).await.unwrap();
+        wait_for("Events to be refused", || async { (dropped(&kaudit, &refused) > 3.0).then_some(()) }).await;
+        let both = format!("validatingadmissionpolicybinding/{policy}");
+        plane.kubectl(&["delete", &both, &format!("validatingadmissionpolicy/{policy}")]).await.unwrap();
+    };
+    // What was refused is lost as an Event, and counted; verdicts are as they should be.
+    scene.truth.telling = Telling::Lossy;
+    scene.through("an admission policy that refuses all writes", &kaudit, denied).await;
+
+    // What comes later is told.
+    let create = ["-n", &home, "create", "configmap", "told"];
+    plane.kubectl(&create).await.unwrap();
+    let client = plane.admin().unwrap();
+    let mut value = 0;
+    wait_for("an Event", || {
+        value += 1;
+        let (label, home, client) = (format!("bad=told-{value}"), &home, &client);
+        async move {
+            plane.kubectl(&["-n", home, "label", "--overwrite", "configmap", "told", &label]).await.unwrap();
+            let told = told(client, std::slice::from_ref(home)).await;
+            told.keys().any(|(_, note)| note.contains("bad is told-")).then_some(())
+        }
+    })
+    .await;
+    assert_eq!(kaudit.stop().await, Some(0));
+}

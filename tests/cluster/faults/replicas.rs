@@ -1,0 +1,179 @@
+//! The replica that records is lost, in each way there is: another takes over in time, and the lost one writes nothing
+//! any more.
+
+use std::time::{Duration, Instant};
+
+use kaudit_controlplane::{AuditRecord, ControlPlane, User, require, shared};
+
+use super::Scene;
+use crate::{
+    support::{Running, wait_for},
+    wire::Wire,
+};
+
+/// The lease's duration and 2 s.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(17);
+
+/// One of several, with a user of its own, so that the audit log tells who wrote.
+struct Replica {
+    kaudit: Running,
+    user: User,
+}
+
+impl Replica {
+    /// Starts one over a wire of its own, and waits until it judges.
+    async fn start(scene: &Scene, plane: &ControlPlane, name: &str) -> (Self, Wire) {
+        let namespace = &scene.namespaces[0];
+        let user = plane.service_account(namespace, name).await.unwrap();
+        let binding = format!(
+            "{{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {{name: {namespace}-{name}}}, \
+             roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}, \
+             subjects: [{{kind: ServiceAccount, name: {name}, namespace: {namespace}}}]}}"
+        );
+        plane.apply(&binding).await.unwrap();
+        let wire = Wire::to(user.kubeconfig_path()).await;
+        let directory = scene.files.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        let kubeconfig = wire.kubeconfig(user.kubeconfig_path(), &directory);
+        let arguments = [&scene.arguments()[..], &["--leader-elect", "--lease-name", namespace]].concat();
+        let kaudit = Running::start(&kubeconfig, &arguments).await;
+        // Also those that follow.
+        kaudit.ready().await;
+        (Self { kaudit, user }, wire)
+    }
+
+    fn leads(&self) -> bool {
+        self.kaudit.metric("kaudit_leader") == Some(1.0)
+    }
+
+    fn wrote(&self, record: &AuditRecord) -> bool {
+        record.user == self.user.name() && is_record(record) && (200..300).contains(&record.code)
+    }
+}
+
+/// Whether a request writes down what was found.
+fn is_record(record: &AuditRecord) -> bool {
+    let recorded = ["events.k8s.io", "kaudit.dev", "openreports.io", "wgpolicyk8s.io"];
+    recorded.contains(&record.api_group.as_str()) && ["create", "update", "patch", "delete"].contains(&&*record.verb)
+}
+
+/// How the leader is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    Killed,
+    /// And let go on later.
+    Frozen,
+    /// And connected again later.
+    CutOff,
+    Stopped,
+}
+
+async fn is_lost(loss: Loss) {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    let mut scene = Scene::new(plane, "replicas").await;
+    // What was told before is not remembered yet.
+    let (first, wire) = Replica::start(&scene, plane, "first").await;
+    wait_for("the first to lead", || async { first.leads().then_some(()) }).await;
+    let (second, _wire) = Replica::start(&scene, plane, "second").await;
+    let (third, _wire) = Replica::start(&scene, plane, "third").await;
+    assert!(!second.leads() && !third.leads());
+    let position = plane.audit_position().unwrap();
+    let writing = scene.write();
+    wait_for("some writes", || async { (writing.written() >= 50).then_some(()) }).await;
+    for follower in [&second, &third] {
+        // Followers judge, and record nothing.
+        assert!(follower.kaudit.metric("kaudit_evaluations_total").unwrap() > 50.0);
+    }
+
+    let begin = Instant::now();
+    let stopping = match loss {
+        Loss::Killed => {
+            first.kaudit.signal("KILL");
+            None
+        }
+        Loss::Frozen => {
+            first.kaudit.signal("STOP");
+            None
+        }
+        Loss::CutOff => {
+            wire.delay(Duration::from_hours(1));
+            None
+        }
+        Loss::Stopped => {
+            first.kaudit.signal("TERM");
+            Some(())
+        }
+    };
+    let taken_over = wait_for("a take-over", || async {
+        let leader = [&second, &third].into_iter().find(|replica| replica.leads())?;
+        // Asked after: it does not only seem so.
+        let alone = loss != Loss::CutOff || !first.leads();
+        assert!(alone, "two lead");
+        Some((leader, begin.elapsed()))
+    });
+    let (leader, took) = taken_over.await;
+    let written_after = wait_for("the first record of the new leader", || async {
+        let log = plane.audit_log_since(position).unwrap();
+        log.iter().any(|record| leader.wrote(record)).then(|| begin.elapsed())
+    })
+    .await;
+    println!("{loss:?}: another leads {took:.1?} later, and records {written_after:.1?} later");
+    let limit = if stopping.is_some() { Duration::from_secs(4) } else { TAKEN_OVER_WITHIN };
+    assert!(took < limit, "{took:?}");
+
+    if loss == Loss::Frozen {
+        first.kaudit.signal("CONT");
+        wait_for("the first to know", || async { (!first.leads()).then_some(()) }).await;
+    }
+    if loss == Loss::CutOff {
+        wire.delay(Duration::ZERO);
+        wire.cut();
+    }
+    if matches!(loss, Loss::Frozen | Loss::CutOff) {
+        assert!(first.kaudit.log().contains("The lease is lost"), "{}", first.kaudit.log());
+        let seen = first.kaudit.metric("kaudit_evaluations_total");
+        wait_for("the first to judge on", || async {
+            (first.kaudit.metric("kaudit_evaluations_total") > seen).then_some(())
+        })
+        .await;
+    }
+    writing.stop().await;
+    scene.truth.converged(&leader.kaudit, Instant::now()).await;
+    let log = plane.audit_log_since(position).unwrap();
+    let one = |replica: &Replica| log.iter().position(|record| replica.wrote(record));
+    let begins = one(leader).unwrap();
+    assert!(log[..begins].iter().any(|record| first.wrote(record)), "the test is to have the first one record");
+    let late: Vec<_> = log[begins..].iter().filter(|record| first.wrote(record)).collect();
+    assert!(late.is_empty(), "written although another leads: {late:#?}");
+    let follower = if leader.user.name() == second.user.name() { &third } else { &second };
+    assert!(one(follower).is_none(), "a follower wrote");
+    // What was lost follows, and knows the same.
+    if matches!(loss, Loss::Frozen | Loss::CutOff) {
+        scene.truth.converged(&first.kaudit, Instant::now()).await;
+        assert!(leader.leads() && !first.leads());
+    }
+    scene.truth.converged(&follower.kaudit, Instant::now()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_takes_over_from_a_killed_leader() {
+    is_lost(Loss::Killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_takes_over_from_a_frozen_leader_which_writes_nothing_when_it_goes_on() {
+    is_lost(Loss::Frozen).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_takes_over_from_a_leader_that_is_cut_off() {
+    is_lost(Loss::CutOff).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_stopped_hands_over_at_once() {
+    is_lost(Loss::Stopped).await;
+}
