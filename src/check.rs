@@ -81,7 +81,7 @@ fn log_problems(policies: &PolicySet) {
 async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
     let files = manifest::files(&check.filename)?;
     let (sender, changes) = mpsc::channel(CHANGES);
-    let (selection, secrets) = (selection(check), secrets(check));
+    let (selection, secrets) = (selection(&check.scope, Some(&policies)), secrets(check));
     let mut source = JoinSet::new();
     source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &sender));
     let ends = Ends::new(changes, stop.clone(), Box::new(|_| {}));
@@ -96,7 +96,7 @@ async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken)
 }
 
 async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
-    let (clients, served) = connect(check).await?;
+    let (clients, served) = connect(&check.cluster, &check.scope).await?;
     let (sender, changes) = mpsc::channel(CHANGES);
     let metrics = Arc::new(Metrics::default());
     let mut recorders = Recorders::start(check, &clients, &metrics);
@@ -107,7 +107,8 @@ async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) 
     let mut source = JoinSet::new();
     source.spawn(recorders.status(ends.outputs.overview.subscribe()));
     let progress = progress::show(ends.outputs.progress.subscribe());
-    source.spawn(Informer::new(clients, selection(check), secrets(check), true, sender).run(served));
+    let selection = selection(&check.scope, Some(&policies));
+    source.spawn(Informer::new(clients, selection, secrets(check), true, sender).run(served));
     source.spawn(progress);
     let result = pipeline(check, policies, ends.outputs).run(ends.inputs, true).await;
     interrupted(&stop)?;
@@ -141,7 +142,7 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
         });
     }
     let (clients, served) = tokio::select! {
-        connected = connect(check) => connected?,
+        connected = connect(&check.cluster, &check.scope) => connected?,
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
@@ -163,7 +164,8 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     ends.outputs.tell = Box::new(tell);
     ends.inputs.reloads = reloads(check.policies.clone(), policies.clone(), &mut helpers);
     helpers.spawn(recorders.status(ends.outputs.overview.subscribe()));
-    helpers.spawn(Informer::new(clients, selection(check), secrets(check), false, sender).run(served));
+    let informer = Informer::new(clients, selection(&check.scope, Some(&policies)), secrets(check), false, sender);
+    helpers.spawn(informer.following(ends.outputs.overview.subscribe()).run(served));
     pipeline(check, policies, ends.outputs).run(ends.inputs, false).await;
     info!("Stopping: writing what is pending");
     recorders.flush(Some(FLUSH)).await;
@@ -196,11 +198,11 @@ fn interrupted(stop: &CancellationToken) -> anyhow::Result<()> {
 }
 
 /// Connects, and makes sure that the cluster answers and serves what the user named.
-async fn connect(check: &Check) -> anyhow::Result<(Clients, Served)> {
+pub(crate) async fn connect(cluster: &cli::Cluster, scope: &cli::Scope) -> anyhow::Result<(Clients, Served)> {
     let access = Access {
-        kubeconfig: check.cluster.kubeconfig.clone(),
-        context: check.cluster.context.clone(),
-        impersonate: check.cluster.user.clone(),
+        kubeconfig: cluster.kubeconfig.clone(),
+        context: cluster.context.clone(),
+        impersonate: cluster.user.clone(),
     };
     let clients = Clients::new(&access).await?;
     let served = match timeout(FIRST_ANSWER, discover(&clients.plain)).await {
@@ -218,16 +220,23 @@ async fn connect(check: &Check) -> anyhow::Result<(Clients, Served)> {
             FIRST_ANSWER.as_secs()
         ),
     };
-    selection(check).check(&served).map_err(anyhow::Error::msg)?;
+    named(scope).check(&served).map_err(anyhow::Error::msg)?;
     Ok((clients, served))
 }
 
-fn selection(check: &Check) -> Selection {
+/// Returns what the user named of a cluster.
+fn named(scope: &cli::Scope) -> Selection {
     Selection {
-        namespaces: check.scope.namespace.iter().cloned().collect(),
-        include: check.scope.include.clone(),
-        exclude: check.scope.exclude.clone(),
+        namespaces: scope.namespace.iter().cloned().collect(),
+        include: scope.include.clone(),
+        exclude: scope.exclude.clone(),
+        judged_by: None,
     }
+}
+
+/// Returns what is read of a cluster.
+pub(crate) fn selection(scope: &cli::Scope, policies: Option<&Arc<PolicySet>>) -> Selection {
+    Selection { judged_by: policies.filter(|_| scope.kinds == cli::Kinds::Judged).cloned(), ..named(scope) }
 }
 
 fn secrets(check: &Check) -> Secrets {
@@ -275,7 +284,7 @@ impl Recorders {
             let own = ObjectReference {
                 api_version: Some(format!("{OWN_GROUP}/{}", status::AUDIT_VERSION)),
                 kind: Some("Audit".to_owned()),
-                name: Some(check.audit_name.clone()),
+                name: Some(check.recording.audit_name.clone()),
                 namespace: Some(namespace.clone()),
                 ..ObjectReference::default()
             };
@@ -287,8 +296,12 @@ impl Recorders {
             this.events.spawn(recorder);
         }
         if check.records(Recorder::Status) {
-            this.status =
-                Some(status::Settings { client, namespace, name: check.audit_name.clone(), metrics: metrics.clone() });
+            this.status = Some(status::Settings {
+                client,
+                namespace,
+                name: check.recording.audit_name.clone(),
+                metrics: metrics.clone(),
+            });
         }
         this
     }

@@ -19,7 +19,7 @@ use clap::{
 use serde_json::Value;
 
 use crate::{
-    cli::{self, Check, Cli, Command, Initial, Mode, Recorder, nearest},
+    cli::{self, Check, Cli, Command, Initial, Kinds, Mode, Recorder, Recording, nearest},
     output::{Format, Target},
 };
 
@@ -54,18 +54,25 @@ fn finish(matches: &ArgMatches, origins: &Origins) -> Result<Command, clap::Erro
     if let Command::Policies(list) = &mut parsed {
         split_environment([("policies", &mut list.paths)], origins);
     }
+    if let Command::Rbac(rbac) = &mut parsed {
+        split_environment([("policies", &mut rbac.policies)], origins);
+        settle_record(&rbac.recording).map_err(|message| conflict("rbac", message))?;
+    }
     if let Command::Check(check) = &mut parsed {
         split_environment([("filename", &mut check.filename), ("policies", &mut check.policies.paths)], origins);
-        settle(check, origins).map_err(|message| {
-            let mut command = cli::command();
-            command.build();
-            match command.find_subcommand_mut("check") {
-                Some(check) => check.error(ErrorKind::ArgumentConflict, message),
-                None => command.error(ErrorKind::ArgumentConflict, message),
-            }
-        })?;
+        settle(check, origins).map_err(|message| conflict("check", message))?;
     }
     Ok(parsed)
+}
+
+/// Makes the error for options of a subcommand that do not go together.
+fn conflict(subcommand: &str, message: String) -> clap::Error {
+    let mut command = cli::command();
+    command.build();
+    match command.find_subcommand_mut(subcommand) {
+        Some(own) => own.error(ErrorKind::ArgumentConflict, message),
+        None => command.error(ErrorKind::ArgumentConflict, message),
+    }
 }
 
 /// Makes an error without the usage of the command line, which is not what is wrong.
@@ -148,14 +155,16 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
             ("rejudge-every", origins.of("rejudge_every") != Origin::Default),
             ("audit-name", origins.of("audit_name") != Origin::Default),
             ("events-per-second", origins.of("events_per_second") != Origin::Default),
-            ("record", check.record.iter().any(|what| *what != Recorder::None)),
+            ("kinds", origins.of("kinds") != Origin::Default),
+            ("record", check.recording.record.iter().any(|what| *what != Recorder::None)),
         ];
         for (long, given) in cluster_only {
             if given && too_direct(&long.replace('-', "_")) {
                 return Err(format!("--{long} makes no sense with --filename: manifests are judged without a cluster"));
             }
         }
-        check.record.clear();
+        check.recording.record.clear();
+        check.scope.kinds = Kinds::All;
         check.initial = Initial::Judge;
     }
     if mode == Mode::Once && check.initial == Initial::Skip {
@@ -164,7 +173,7 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
         }
         check.initial = Initial::Judge;
     }
-    settle_record(check)?;
+    settle_record(&check.recording)?;
     settle_output(check, mode)?;
     if check.filename.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err("--filename - is given twice: standard input can be read only once".into());
@@ -172,8 +181,8 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
     Ok(())
 }
 
-fn settle_record(check: &mut Check) -> Result<(), String> {
-    if check.record.contains(&Recorder::None) && check.record.iter().any(|what| *what != Recorder::None) {
+fn settle_record(Recording { record, .. }: &Recording) -> Result<(), String> {
+    if record.contains(&Recorder::None) && record.iter().any(|what| *what != Recorder::None) {
         return Err("--record none can't be combined with other values".into());
     }
     Ok(())

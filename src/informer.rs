@@ -16,7 +16,7 @@ use kube::{
     runtime::watcher::{self, Event, watcher},
 };
 use tokio::{
-    sync::{Notify, Semaphore, mpsc},
+    sync::{Notify, Semaphore, mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -28,7 +28,8 @@ use crate::{
     discovery::{Selection, Served, discover},
     gate::{Discovered, State, Unreadable},
     object::{Kind, Object, Received, Secrets},
-    pipeline::Change,
+    pipeline::{Change, Overview},
+    policy::PolicySet,
 };
 
 /// Initial lists under way at a time: more only makes the API server work on all of them at once.
@@ -53,6 +54,8 @@ const FAILURES: u32 = 3;
 pub struct Informer {
     shared: Arc<Shared>,
     selection: Selection,
+    /// Where the policies in force are told, for a selection that depends on them.
+    overview: Option<watch::Receiver<Option<Arc<Overview>>>>,
     feeds: BTreeMap<Feed, AbortHandle>,
     tasks: JoinSet<()>,
 }
@@ -78,7 +81,14 @@ impl Informer {
     ) -> Self {
         let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
         let shared = Arc::new(Shared { clients, secrets, once, changes, lists, rediscover });
-        Self { shared, selection, feeds: BTreeMap::new(), tasks: JoinSet::new() }
+        Self { shared, selection, overview: None, feeds: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// Reads what is to be read by the policies that are in force, if the selection depends on them.
+    #[must_use]
+    pub fn following(mut self, overview: watch::Receiver<Option<Arc<Overview>>>) -> Self {
+        self.overview = self.selection.judged_by.is_some().then_some(overview);
+        self
     }
 
     /// Reads until the receiver of the changes is gone, or with `once` until everything is read. `served` is a first
@@ -94,6 +104,10 @@ impl Informer {
             let usual = if self.feeds.keys().any(announces) { REDISCOVER } else { REDISCOVER_BLIND };
             let next = due.first().copied().unwrap_or_else(|| Instant::now() + usual);
             tokio::select! {
+                policies = other_policies(&mut self.overview, self.selection.judged_by.as_ref()) => {
+                    self.selection.judged_by = Some(policies);
+                    due.insert(0, Instant::now());
+                }
                 () = self.shared.rediscover.notified() => {
                     due = REDISCOVER_SOON.iter().map(|after| Instant::now() + *after).collect();
                 }
@@ -155,6 +169,23 @@ impl Informer {
         let namespaces = self.selection.namespaces.iter();
         namespaces.map(|name| Feed { kind: kind.clone(), namespace: Some(name.as_str().into()) }).collect()
     }
+}
+
+/// Waits until other policies than `known` are in force. Cancel safe: what was not taken is seen the next time.
+async fn other_policies(
+    overview: &mut Option<watch::Receiver<Option<Arc<Overview>>>>,
+    known: Option<&Arc<PolicySet>>,
+) -> Arc<PolicySet> {
+    let other = |now: &Option<Arc<Overview>>| {
+        now.as_ref().is_some_and(|now| known.is_none_or(|known| known.digest != now.policies.digest))
+    };
+    if let Some(overview) = overview
+        && let Ok(now) = overview.wait_for(other).await
+        && let Some(now) = &*now
+    {
+        return Arc::clone(&now.policies);
+    }
+    std::future::pending().await
 }
 
 /// How a stream ended.

@@ -40,6 +40,10 @@ fn run(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
         Command::Policies(options) => kaudit::policies::run(&options),
+        Command::Rbac(options) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(Box::pin(kaudit::rbac::run(&options)))
+        }
         Command::Test(options) => {
             telemetry::init(&options.log, Mode::Files)?;
             test::run(&options)

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     discovery::Selection,
-    object::{Kind, Location, Object, Received, Secrets, fields},
+    object::{Kind, Location, Object, Received, Secrets, fields, without_value},
 };
 
 /// What is taken of what is read, and how.
@@ -131,7 +131,7 @@ impl Documents<'_> {
         if json.starts_with('[') {
             match serde_json::from_str::<Vec<&RawValue>>(json) {
                 Ok(items) => items.iter().for_each(|item| self.value(item.get(), line)),
-                Err(error) => self.unreadable(self.at(line(json)), &error.to_string()),
+                Err(error) => self.unreadable(self.at(line(json)), &without_value(&error)),
             }
             return;
         }
@@ -206,7 +206,7 @@ fn offset_in(part: &str, text: &str) -> usize {
 /// Returns the objects inside of a `List` or an `AdmissionReview`.
 fn inside<'j>(json: &'j str, kind: &str) -> Result<Option<Vec<&'j RawValue>>, String> {
     let field = |json: &'j str, name: &str| -> Result<Option<&'j RawValue>, String> {
-        let found = fields(json).map_err(|error| error.to_string())?.into_iter().find(|(key, _)| key == name);
+        let found = fields(json).map_err(|error| without_value(&error))?.into_iter().find(|(key, _)| key == name);
         Ok(found.map(|(_, value)| value).filter(|value| value.get() != "null"))
     };
     if kind == "AdmissionReview" {
@@ -220,7 +220,9 @@ fn inside<'j>(json: &'j str, kind: &str) -> Result<Option<Vec<&'j RawValue>>, St
         return Ok(None);
     }
     match field(json, "items") {
-        Ok(Some(items)) => serde_json::from_str(items.get()).map(Some).map_err(|error| format!("items: {error}")),
+        Ok(Some(items)) => {
+            serde_json::from_str(items.get()).map(Some).map_err(|error| format!("items: {}", without_value(&error)))
+        }
         _ => Ok(None),
     }
 }

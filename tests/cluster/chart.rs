@@ -142,6 +142,34 @@ fn assert_rights_fit(requests: &[AuditRecord], user: &str, grants: &[Grant]) {
     assert!(unused.is_empty(), "granted and never used: {unused:#?}");
 }
 
+#[tokio::test]
+async fn the_chart_grants_what_kaudit_rbac_prints() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    for (settings, arguments) in [
+        (&[][..], &[][..]),
+        (&["namespaces={shop,bank}"], &["-n", "shop,bank"]),
+        (&["namespaces={kaudit,shop}"], &["-n", "shop,kaudit"]),
+        (&["record={events}"], &["--record=events"]),
+        (&["record={status}", "auditName=own"], &["--record=status", "--audit-name=own"]),
+        (&["record={}", "namespaces={shop}"], &["--record=none", "-n", "shop"]),
+    ] {
+        let rendered = render("kaudit", settings).await;
+        let kinds = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+        let mut rendered: Vec<Value> = rendered.of_kinds(&kinds).cloned().collect();
+        for object in &mut rendered {
+            object["metadata"].as_object_mut().unwrap().remove("labels").unwrap();
+        }
+        let ended = run(Path::new("none"), &[&["rbac"], arguments].concat()).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let mut printed: Vec<Value> = serde_saphyr::from_multiple(&ended.stdout).unwrap();
+        // helm sorts by kind.
+        [&mut rendered, &mut printed].map(|objects| objects.sort_by_key(ToString::to_string));
+        assert_eq!(rendered, printed, "{settings:?}");
+    }
+}
+
 async fn count_of_events(plane: &ControlPlane, namespace: &str, reason: &str) -> usize {
     let selector = format!("reason={reason}");
     let events = ["-n", namespace, "get", "events", "-o", "name", "--field-selector", &selector];

@@ -24,4 +24,6 @@ mod proxy;
 mod reach;
 mod refused;
 mod relist;
+mod rights;
+mod secrets;
 mod support;
