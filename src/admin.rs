@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     metrics::{self, Metrics},
-    output::{AuditResult, PolicyList},
+    output::{AuditResult, PolicyList, safe::Escaping},
     pipeline::{Overview, Progress},
 };
 
@@ -147,8 +147,9 @@ async fn policies(State(admin): State<Admin>) -> Response {
 }
 
 fn json(value: &impl Serialize) -> Response {
-    match serde_json::to_vec(value) {
-        Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+    let mut json = Vec::new();
+    match serde_json::to_writer(Escaping::json(&mut json), value) {
+        Ok(()) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
