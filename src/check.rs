@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
-    admin,
+    admin::{self, Pages},
     cli::{self, Check, Mode, Recorder},
     client::{Access, Clients, describe},
     discovery::{OWN_GROUP, Selection, Served, discover},
@@ -126,15 +126,14 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     let (questions, question_receiver) = mpsc::channel(16);
     let overview = watch::channel(None).0;
     let mut helpers = JoinSet::new();
-    if let Some(address) = &check.listen {
-        let server = admin::bind(address).await?;
-        let told = admin::Admin {
-            progress: progress.clone(),
-            metrics: metrics.clone(),
-            status: questions,
-            overview: overview.subscribe(),
-        };
-        let serving = server.serve(told, stop.clone());
+    let told = admin::Admin {
+        progress: progress.clone(),
+        metrics: metrics.clone(),
+        status: questions,
+        overview: overview.subscribe(),
+    };
+    for (address, pages) in pages(check) {
+        let serving = admin::bind(address).await?.serve(told.clone(), pages, stop.clone());
         helpers.spawn(async move {
             if let Err(error) = serving.await {
                 warn!("{error:#}");
@@ -170,6 +169,13 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     info!("Stopping: writing what is pending");
     recorders.flush(Some(FLUSH)).await;
     Ok(0)
+}
+
+/// Returns what is served where.
+fn pages(check: &Check) -> impl Iterator<Item = (&String, Pages)> {
+    let usual = if check.listen_status.is_some() { Pages::Health } else { Pages::All };
+    let listen = check.listen.iter().map(move |address| (address, usual));
+    listen.chain(check.listen_status.iter().map(|address| (address, Pages::Status)))
 }
 
 fn pipeline(check: &Check, policies: Arc<PolicySet>, outputs: Outputs) -> Pipeline {

@@ -150,6 +150,7 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
             ("context", check.cluster.context.take().is_some()),
             ("as", check.cluster.user.take().is_some()),
             ("listen", check.listen.take().is_some()),
+            ("listen-status", check.listen_status.take().is_some()),
             ("initial", origins.of("initial") != Origin::Default),
             ("sync-timeout", origins.of("sync_timeout") != Origin::Default),
             ("rejudge-every", origins.of("rejudge_every") != Origin::Default),

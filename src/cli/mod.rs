@@ -292,6 +292,16 @@ pub struct Check {
     )]
     pub listen: Option<String>,
 
+    /// Serve /status and /policies at this address instead; 127.0.0.1 in a Pod is left to kubectl port-forward
+    #[arg(
+        long,
+        env = "KAUDIT_LISTEN_STATUS",
+        value_name = "ADDR",
+        value_parser = values::listen,
+        help_heading = "Running"
+    )]
+    pub listen_status: Option<String>,
+
     /// Read settings from this YAML file
     #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
     pub config: Option<PathBuf>,

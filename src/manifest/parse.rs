@@ -25,7 +25,7 @@ impl Parser<'_> {
     /// Reads a piece of a file.
     pub(super) fn piece(&self, piece: Piece) -> Vec<Found> {
         let Piece { file, line, text } = piece;
-        let mut documents = Documents { parser: self, file, kinds: Vec::new(), found: Vec::new() };
+        let mut documents = Documents { parser: self, file, kinds: Vec::new(), found: Vec::new(), arrays: 0 };
         match text {
             Ok(text) => documents.read(&text, line),
             Err(error) => documents.unreadable(documents.file.to_string(), &error.to_string()),
@@ -44,7 +44,12 @@ struct Documents<'p> {
     /// Kinds met so far, by what the manifests say.
     kinds: Vec<(String, String, Arc<Kind>)>,
     found: Vec<Found>,
+    /// How many arrays are open around what is read; each level is read through once more.
+    arrays: usize,
 }
+
+/// Levels of arrays around objects that are looked into.
+const ARRAYS: usize = 16;
 
 impl Documents<'_> {
     /// Reads the text of a piece that begins at a line.
@@ -130,7 +135,14 @@ impl Documents<'_> {
     fn value(&mut self, json: &str, line: Line<'_>) {
         if json.starts_with('[') {
             match serde_json::from_str::<Vec<&RawValue>>(json) {
-                Ok(items) => items.iter().for_each(|item| self.value(item.get(), line)),
+                Ok(_) if self.arrays == ARRAYS => {
+                    self.unreadable(self.at(line(json)), &format!("arrays are nested deeper than {ARRAYS} levels"));
+                }
+                Ok(items) => {
+                    self.arrays += 1;
+                    items.iter().for_each(|item| self.value(item.get(), line));
+                    self.arrays -= 1;
+                }
                 Err(error) => self.unreadable(self.at(line(json)), &without_value(&error)),
             }
             return;

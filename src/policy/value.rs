@@ -39,13 +39,27 @@ pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Er
     Plain::deserialize(tree).map(|plain| plain.0)
 }
 
+/// Bits of the largest number that is written out, some 80,000 digits: the time that it takes grows with their square.
+const LARGEST_NUMBER: u64 = 1 << 18;
+
 /// Whether a value, written out, takes about `most` bytes at most. What it holds several times counts several times: a few
 /// rules that double a value make one that no memory can hold once it is written.
 pub(crate) fn fits(value: &Value, most: usize) -> bool {
     let mut left = most;
     let mut open = vec![value];
     while let Some(value) = open.pop() {
-        let text = if let Value::String(text) = value { text.len() } else { 0 };
+        let text = match value {
+            Value::String(text) => text.len(),
+            Value::Number(number) if number.as_i64().is_none() => {
+                // Of a float that is no integer there is none.
+                let big = number.as_big();
+                if big.is_some_and(|number| number.bits() > LARGEST_NUMBER) {
+                    return false;
+                }
+                0
+            }
+            _ => 0,
+        };
         let Some(rest) = left.checked_sub(text + 8) else { return false };
         left = rest;
         match value {

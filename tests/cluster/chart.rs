@@ -63,8 +63,9 @@ impl Rendered {
         let deployment = self.of_kinds(&["Deployment"]).next().unwrap();
         let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
         let mut arguments: Vec<_> = arguments.iter().map(|argument| argument.as_str().unwrap().to_owned()).collect();
-        assert_eq!(arguments[..3], ["check", "--listen=0.0.0.0:8080", "--policies=/policies"]);
-        arguments.drain(..3);
+        let fixed = ["check", "--listen=0.0.0.0:8080", "--listen-status=127.0.0.1:8081", "--policies=/policies"];
+        assert_eq!(arguments[..fixed.len()], fixed);
+        arguments.drain(..fixed.len());
         arguments.push(format!("--policies={policies}"));
         arguments
     }
@@ -270,6 +271,36 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
     assert_eq!(kaudit.stop().await, Some(0));
     assert_eq!(count_of_events(plane, &release, "EventsHeldBack").await, 1);
     assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &rendered.grants());
+}
+
+#[tokio::test]
+async fn who_reaches_what() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let settings = ["networkPolicy.from[0].namespaceSelector.matchLabels.team=watchers", "listen.address=[::]"];
+    for (settings, status) in [(&[][..], "--listen-status=127.0.0.1:8081"), (&settings, "--listen-status=[::1]:8081")] {
+        let rendered = render("kaudit", settings).await;
+        let one = |kind: &'static str| rendered.of_kinds(&[kind]).next().unwrap();
+        let container = &one("Deployment")["spec"]["template"]["spec"]["containers"][0];
+        // The status is on no port that a Service or another pod could reach.
+        assert!(container["args"].as_array().unwrap().contains(&status.into()), "{container}");
+        assert_eq!(container["ports"], serde_json::json!([{"name": "http", "containerPort": 8080, "protocol": "TCP"}]));
+        assert_eq!(one("Service")["spec"]["ports"][0]["targetPort"], "http");
+        let policy = &one("NetworkPolicy")["spec"];
+        assert_eq!(policy["podSelector"]["matchLabels"], one("Deployment")["spec"]["selector"]["matchLabels"]);
+        assert_eq!(policy["ingress"][0]["ports"], serde_json::json!([{"port": "http", "protocol": "TCP"}]));
+        let from = if settings.is_empty() { Value::Null } else { "watchers".into() };
+        assert_eq!(policy["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"]["team"], from);
+        let pod = &one("Deployment")["spec"]["template"]["spec"]["securityContext"];
+        let own = &container["securityContext"];
+        assert_eq!((&pod["runAsNonRoot"], &pod["seccompProfile"]["type"]), (&true.into(), &"RuntimeDefault".into()));
+        assert_eq!(
+            (&own["allowPrivilegeEscalation"], &own["readOnlyRootFilesystem"], &own["privileged"]),
+            (&false.into(), &true.into(), &false.into())
+        );
+        assert_eq!(own["capabilities"], serde_json::json!({"drop": ["ALL"]}));
+    }
 }
 
 #[tokio::test]

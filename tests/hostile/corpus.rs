@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     policies::{Fate, Policy, all},
-    text::{assert_harmless, assert_harmless_as},
+    text::{assert_harmless, assert_harmless_as, parsed},
 };
 
 /// Far above every limit; whoever needs longer hangs.
@@ -87,7 +87,7 @@ pub(crate) fn check(folder: &Path, what: &str) -> (Value, Ended) {
         let written = fs::read_to_string(folder.join(format!("out.{}", format.name()))).unwrap();
         assert_harmless_as(*format, what, &written);
     }
-    (serde_json::from_str(&ended.stdout).unwrap(), ended)
+    (parsed(&ended.stdout), ended)
 }
 
 pub(crate) fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {

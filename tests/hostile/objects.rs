@@ -31,7 +31,7 @@ fn named(name: &str) -> String {
 
 /// All of them, by the name of their file. Those that can be judged have a result or an error of their own; all others
 /// are named.
-fn all() -> Vec<(&'static str, Vec<u8>)> {
+pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
     let escapes = r"\u001b[2J\u001b]0;title\u0007\u009b31m\u202e\u2066\u0000\r\n::error::x\n##[command]y";
     let texts = vec![
         ("depth_100.json", with(&nested("[", "1", "]", 100))),

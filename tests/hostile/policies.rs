@@ -80,7 +80,7 @@ fn deep() -> Listed {
         ("dots", deny(&format!("input{}", ".a".repeat(9_000))), Refused("")),
         (
             "statements",
-            format!("deny contains \"x\" if {{\n{}\n}}\n", lines(3_000, |n| format!("x{n} := {n}"))),
+            format!("deny contains \"x\" if {{\n{}\n}}\n", lines(1_000, |n| format!("x{n} := {n}"))),
             Says("fail", ""),
         ),
         (
@@ -210,7 +210,7 @@ fn builtins() -> Listed {
         ("quantity", deny("units.parse(\"1e999999999E\")"), Silent),
         ("zero", deny("1 / (count(input.kind) - 3)"), Silent),
         ("product", deny("1e308 * 1e308"), Says("", "")),
-        ("squares", doubled("x * x", "123456789", 28), Says("error", "")),
+        ("squares", doubled("x * x", "123456789", 18), Says("error", "")),
         ("width", deny("sprintf(\"%999999999d\", [1])"), Says("fail", "NOVERB")),
         ("verbs", deny("sprintf(\"%[1]*.[2]*[3]f %!%%z %#[99]v %\", [1])"), Says("fail", "")),
         ("dates", deny("time.date(99999999999999999999999999)"), Silent),
@@ -251,7 +251,7 @@ fn outputs() -> Listed {
         ("of_objects", "deny[x] := y if some x, y in {\"a\": 1, \"b\": [2]}\n".into(), Says("", "")),
         ("function_deny", "deny(x) := x\n\nwarn contains \"x\"\n".into(), Says("", "")),
         ("long_message", "deny contains concat(\"\", [\"0123456789\" | some _ in numbers.range(1, 9000)])\n".into(), Says("", "")),
-        ("many", "deny contains sprintf(\"%d\", [x]) if some x in numbers.range(1, 9999)\n".into(), Says("fail", "9999")),
+        ("many", "deny contains sprintf(\"%d\", [x]) if some x in numbers.range(1, 2000)\n".into(), Says("fail", "2000")),
         ("everything", "deny contains {\"msg\": \"x\", \"details\": {\"a\": [input | some _ in numbers.range(1, 5000)]}}\n".into(), Says("", "")),
         ("deep_details", format!("{}deny contains {{\"msg\": \"x\", \"details\": {{\"a\": r0}}}}\n", lines(200, |n| format!("r{n} := [r{}]", n + 1)).add("r200 := 1\n\n")), Refused("too many rules")),
         ("controls", "deny contains \"a\\u001b[31m\\u0000\\u0007\\r\\n::error::b\\n##[command]c\\u009b\\u202e\\u2066\\u2028\\u007f</script>]]>|`\"\n".into(), Says("fail", "::error::")),
@@ -285,9 +285,15 @@ fn clashes() -> Listed {
 
 fn shapes() -> Listed {
     vec![
+        // The evaluator's parser takes it, and fails later.
+        (
+            "half_read",
+            "deny contains \"x\" if {\n\t-8[{1: 2}]\n\tnot {1 | some x in {1}; x}\n\tindexof(x, 1)\n}\n".into(),
+            Refused("unexpected `[`"),
+        ),
         ("long_line", deny(&format!("\"{}\"", "x".repeat(200_000))), Refused("")),
         ("long_name", format!("{0} := 1\n\ndeny contains \"x\" if {0}\n", "a".repeat(15_000)), Says("", "")),
-        ("many_rules", lines(3_000, |n| format!("deny_{n} contains \"x\" if input.spec.never == {n}")), Silent),
+        ("many_rules", lines(800, |n| format!("deny_{n} contains \"x\" if input.spec.never == {n}")), Silent),
         ("large", format!("deny contains \"x\"\n\n{}", "# filler\n".repeat(150_000)), Refused("")),
         ("nul", "deny contains \"x\u{0}y\"\n".into(), Refused("")),
         ("escape_in_text", "deny contains \"x\" if nope\u{1b}[31m(1)\n".into(), Refused("")),
