@@ -140,7 +140,9 @@ impl Documents<'_> {
                 }
                 Ok(items) => {
                     self.arrays += 1;
-                    items.iter().for_each(|item| self.value(item.get(), line));
+                    for item in items {
+                        self.value(item.get(), line);
+                    }
                     self.arrays -= 1;
                 }
                 Err(error) => self.unreadable(self.at(line(json)), &without_value(&error)),

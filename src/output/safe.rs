@@ -62,7 +62,10 @@ pub(crate) struct Escaping<W> {
 impl<W: io::Write> Escaping<W> {
     /// Takes JSON.
     pub(crate) fn json(to: W) -> Self {
-        let escape = |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+        let escape = |c: char| {
+            let units = c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>();
+            units.concat()
+        };
         Self { to, escape }
     }
 

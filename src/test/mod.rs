@@ -107,7 +107,7 @@ pub struct Case {
     pub output: Vec<String>,
     /// Cases below it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cases: Vec<Case>,
+    pub cases: Vec<Self>,
 }
 
 /// The first statement of a test that did not hold, and what stood in it.
@@ -276,7 +276,9 @@ pub fn run(options: &cli::Test) -> anyhow::Result<u8> {
     if problems.iter().any(Problem::is_refusal) {
         return Err(LoadError::new(problems).into());
     }
-    problems.iter().for_each(|problem| warn!("{problem}"));
+    for problem in problems {
+        warn!("{problem}");
+    }
     let rego = RegoTests::find(&tested, &filter);
     let count = rego.len() + suites.len();
     if count == 0 {
