@@ -271,6 +271,16 @@ impl PolicySet {
         !self.policies.iter().any(|policy| policy.depends.inventory || policy.depends.namespace)
     }
 
+    /// Whether a policy can say anything about objects of this kind, or looks at them when it judges others.
+    pub fn concern(&self, kind: &Kind) -> bool {
+        // Constraints also choose by group.
+        let plain = self.policies.iter().filter(|policy| policy.dialect != Dialect::Gatekeeper);
+        plain.map(|policy| &policy.matches).any(|matches| matches.matches(&kind.kind))
+            || !self.constraints.candidates(&self.units, kind).is_empty()
+            || self.inventory_reads().touches(kind)
+            || kind.is("", "Namespace") && self.policies.iter().any(|policy| policy.depends.namespace)
+    }
+
     /// Returns what the policies read of objects of this kind.
     pub fn projection(&self, kind: &Kind) -> &Projection {
         &self.reads.of(&kind.kind).projection
