@@ -17,6 +17,7 @@ use crate::{
     object::Kind,
     output::print,
     policy::{Limits, PolicySet},
+    record::reports,
 };
 
 /// Runs `kaudit rbac`; returns the exit code.
@@ -81,6 +82,14 @@ fn writes(recorder: Recorder, options: &Rbac) -> Writes {
             let patch = Rule::new(OWN_GROUP, &["audits", "audits/status"], &["patch"]).named(audit);
             Writes { judged: vec![], own: vec![create, patch] }
         }
+        Recorder::Reports => {
+            let rule = |api: reports::Api| {
+                let namespaced = [true].into_iter().chain(options.scope.namespace.is_empty().then_some(false));
+                let resources: Vec<&str> = namespaced.map(|namespaced| api.kind(namespaced).1).collect();
+                Rule::new(api.api_version().split('/').next().unwrap_or_default(), &resources, &reports::Api::VERBS)
+            };
+            Writes { judged: reports::Choice::Auto.apis().iter().copied().map(rule).collect(), own: vec![] }
+        }
         Recorder::None => Writes { judged: vec![], own: vec![] },
     }
 }
@@ -116,7 +125,7 @@ fn objects(options: &Rbac, reading: Vec<Rule>) -> Vec<Value> {
     let own_namespace = options.service_account.namespace.as_str();
     let namespaces: BTreeSet<&str> = options.scope.namespace.iter().map(String::as_str).collect();
     let (mut judged, mut own) = (reading, Vec::new());
-    for recorder in [Recorder::Events, Recorder::Status] {
+    for recorder in [Recorder::Events, Recorder::Reports, Recorder::Status] {
         if !options.recording.wants(recorder, true) {
             continue;
         }

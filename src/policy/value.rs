@@ -39,9 +39,6 @@ pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Er
     Plain::deserialize(tree).map(|plain| plain.0)
 }
 
-/// Bits of the largest number that is written out, some 80,000 digits: the time that it takes grows with their square.
-const LARGEST_NUMBER: u64 = 1 << 18;
-
 /// Whether a value, written out, takes about `most` bytes at most. What it holds several times counts several times: a few
 /// rules that double a value make one that no memory can hold once it is written.
 ///

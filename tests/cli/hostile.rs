@@ -59,6 +59,8 @@ fn hostile_policies_end_as_errors_and_leave_the_others_alone() {
     fs::write(&manifest, "apiVersion: v1\nkind: Pod\nmetadata: {name: web, generation: 3}\n").unwrap();
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/hostile");
     let mut policies: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // The hostile corpus beside them has a test program of its own.
+    policies.retain(|file| file.extension().is_some_and(|extension| extension == "rego"));
     policies.sort();
     assert!(policies.len() > 20, "{policies:?}");
     let wrong: Vec<String> =
