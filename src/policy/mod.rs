@@ -159,6 +159,8 @@ pub struct Limits {
     /// Bytes of stack that evaluation may need, as estimated; threads that call [`crate::evaluate::evaluate`] must have
     /// twice as much.
     pub stack: usize,
+    /// How many levels of collections in collections a value may get, as estimated: it is compared and dropped by recursion.
+    pub levels: usize,
 }
 
 impl Default for Limits {
@@ -173,6 +175,7 @@ impl Default for Limits {
             bracket_tries: 250_000,
             height: 250,
             stack: 1 << 20,
+            levels: 20_000,
         }
     }
 }
