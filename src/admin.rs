@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     metrics::{self, Metrics},
-    output::{AuditResult, PolicyList},
+    output::{AuditResult, PolicyList, safe::Escaping},
     pipeline::{Overview, Progress},
 };
 
@@ -45,6 +45,17 @@ pub struct Admin {
     pub status: mpsc::Sender<StatusRequest>,
     /// What `/policies` shows.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
+}
+
+/// What is served at one address. The status names objects and has the messages of violations; the rest has counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// Everything.
+    All,
+    /// `/livez`, `/readyz` and `/metrics`.
+    Health,
+    /// `/status` and `/policies`.
+    Status,
 }
 
 /// A server that has its address and does not answer yet.
@@ -80,9 +91,14 @@ impl Server {
     }
 
     /// Answers until `shutdown`, then finishes the requests that are open.
-    pub async fn serve(self, admin: Admin, shutdown: CancellationToken) -> anyhow::Result<()> {
-        tracing::info!(address = %self.address, "Serving health, metrics and status");
-        let serving = axum::serve(self.listener, router(admin))
+    pub async fn serve(self, admin: Admin, pages: Pages, shutdown: CancellationToken) -> anyhow::Result<()> {
+        let what = match pages {
+            Pages::All => "Serving health, metrics and status",
+            Pages::Health => "Serving health and metrics",
+            Pages::Status => "Serving the status",
+        };
+        tracing::info!(address = %self.address, "{what}");
+        let serving = axum::serve(self.listener, router(admin, pages))
             .with_graceful_shutdown(shutdown.clone().cancelled_owned())
             .into_future();
         // Somebody who reads slowly must not keep the process alive.
@@ -97,14 +113,16 @@ impl Server {
     }
 }
 
-fn router(admin: Admin) -> Router {
-    Router::new()
-        .route("/livez", get(livez))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(show_metrics))
-        .route("/status", get(status))
-        .route("/policies", get(policies))
-        .with_state(admin)
+fn router(admin: Admin, pages: Pages) -> Router {
+    let health =
+        Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).route("/metrics", get(show_metrics));
+    let status = Router::new().route("/status", get(status)).route("/policies", get(policies));
+    let routes = match pages {
+        Pages::All => health.merge(status),
+        Pages::Health => health,
+        Pages::Status => status,
+    };
+    routes.with_state(admin)
 }
 
 async fn livez(State(admin): State<Admin>) -> Response {
@@ -147,8 +165,9 @@ async fn policies(State(admin): State<Admin>) -> Response {
 }
 
 fn json(value: &impl Serialize) -> Response {
-    match serde_json::to_vec(value) {
-        Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+    let mut json = Vec::new();
+    match serde_json::to_writer(Escaping::json(&mut json), value) {
+        Ok(()) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
@@ -192,6 +211,10 @@ mod tests {
     }
 
     async fn start() -> Running {
+        start_with(Pages::All).await
+    }
+
+    async fn start_with(pages: Pages) -> Running {
         let server = bind("127.0.0.1:0").await.unwrap();
         let address = server.address();
         let (progress, receiver) = watch::channel(Progress::default());
@@ -199,7 +222,7 @@ mod tests {
         let overview = watch::channel(None).1;
         let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::new()), status, overview };
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(server.serve(admin, shutdown.clone()));
+        let task = tokio::spawn(server.serve(admin, pages, shutdown.clone()));
         Running { address, progress, requests, shutdown, task }
     }
 
@@ -277,6 +300,21 @@ mod tests {
         running.shutdown.cancel();
         running.task.await.unwrap().unwrap();
         assert!(TcpStream::connect(running.address).is_err());
+    }
+
+    #[tokio::test]
+    async fn the_status_can_have_an_address_of_its_own() {
+        let (health, status) = (start_with(Pages::Health).await, start_with(Pages::Status).await);
+        for (path, here, there) in [
+            ("/livez", &health, &status),
+            ("/readyz", &health, &status),
+            ("/metrics", &health, &status),
+            ("/status", &status, &health),
+            ("/policies", &status, &health),
+        ] {
+            assert!(!get(here.address, path).await.starts_with("HTTP/1.1 404"), "{path}");
+            assert!(get(there.address, path).await.starts_with("HTTP/1.1 404"), "{path}");
+        }
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
-    admin,
+    admin::{self, Pages},
     cli::{self, Check, Mode, Recorder},
     client::{Access, Clients, describe},
     discovery::{Selection, Served, discover},
@@ -92,7 +92,7 @@ fn log_problems(policies: &PolicySet, shard: Shard) {
 async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
     let files = manifest::files(&check.filename)?;
     let (sender, changes) = mpsc::channel(DOCUMENTS);
-    let (selection, secrets) = (selection(check), secrets(check));
+    let (selection, secrets) = (selection(&check.scope, Some(&policies)), secrets(check));
     let mut source = JoinSet::new();
     source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &sender));
     let ends = Ends::new(changes, stop.clone());
@@ -107,7 +107,7 @@ async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken)
 }
 
 async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
-    let (clients, served) = connect(check).await?;
+    let (clients, served) = connect(&check.cluster, &check.scope).await?;
     let (sender, changes) = mpsc::channel(CHANGES);
     let metrics = Arc::new(Metrics::default());
     let mut ends = Ends::new(changes, stop.clone());
@@ -116,7 +116,8 @@ async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) 
     (ends.outputs.metrics, ends.outputs.memory, ends.outputs.record) = (metrics, memory, Some(record));
     let mut source = JoinSet::new();
     let progress = progress::show(ends.outputs.progress.subscribe());
-    source.spawn(Informer::new(clients, selection(check), secrets(check), true, sender).run(served));
+    let selection = selection(&check.scope, Some(&policies));
+    source.spawn(Informer::new(clients, selection, secrets(check), true, sender).run(served));
     source.spawn(progress);
     let result = pipeline(check, policies, ends.outputs).run(ends.inputs, true).await;
     interrupted(&stop)?;
@@ -134,15 +135,14 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     let (questions, question_receiver) = mpsc::channel(16);
     let overview = watch::channel(None).0;
     let mut helpers = JoinSet::new();
-    if let Some(address) = &check.listen {
-        let server = admin::bind(address).await?;
-        let told = admin::Admin {
-            progress: progress.clone(),
-            metrics: metrics.clone(),
-            status: questions,
-            overview: overview.subscribe(),
-        };
-        let serving = server.serve(told, stop.clone());
+    let told = admin::Admin {
+        progress: progress.clone(),
+        metrics: metrics.clone(),
+        status: questions,
+        overview: overview.subscribe(),
+    };
+    for (address, pages) in pages(check) {
+        let serving = admin::bind(address).await?.serve(told.clone(), pages, stop.clone());
         helpers.spawn(async move {
             if let Err(error) = serving.await {
                 warn!("{error:#}");
@@ -150,7 +150,7 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
         });
     }
     let (clients, served) = tokio::select! {
-        connected = connect(check) => connected?,
+        connected = connect(&check.cluster, &check.scope) => connected?,
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
@@ -169,7 +169,9 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     (ends.outputs.metrics, ends.outputs.progress, ends.outputs.overview) = (metrics, progress_sender, overview);
     (ends.inputs.questions, ends.inputs.terms) = (question_receiver, term_receiver);
     ends.inputs.reloads = reloads(check.policies.clone(), shard(check), policies.clone(), &mut helpers);
-    helpers.spawn(Informer::new(clients.clone(), selection(check), secrets(check), false, sender).run(served));
+    let selection = selection(&check.scope, Some(&policies));
+    let informer = Informer::new(clients.clone(), selection, secrets(check), false, sender);
+    helpers.spawn(informer.following(ends.outputs.overview.subscribe()).run(served));
     let judging = async {
         pipeline(check, policies, ends.outputs).run(ends.inputs, false).await;
         info!("Stopping: writing what is pending");
@@ -182,7 +184,7 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
 
 /// Returns one that would lead, as a follower.
 fn candidate(check: &Check, clients: &Clients) -> Candidate<ClusterStore> {
-    let base = check.lease_name.as_ref().unwrap_or(&check.audit_name);
+    let base = check.lease_name.as_ref().unwrap_or(&check.recording.audit_name);
     let store = ClusterStore {
         api: Api::namespaced(clients.plain.clone(), clients.namespace()),
         base: base.clone(),
@@ -193,6 +195,13 @@ fn candidate(check: &Check, clients: &Clients) -> Candidate<ClusterStore> {
 
 fn shard(check: &Check) -> Shard {
     check.scope.shard.unwrap_or_default()
+}
+
+/// Returns what is served where.
+fn pages(check: &Check) -> impl Iterator<Item = (&String, Pages)> {
+    let usual = if check.listen_status.is_some() { Pages::Health } else { Pages::All };
+    let listen = check.listen.iter().map(move |address| (address, usual));
+    listen.chain(check.listen_status.iter().map(|address| (address, Pages::Status)))
 }
 
 fn pipeline(check: &Check, policies: Arc<PolicySet>, outputs: Outputs) -> Pipeline {
@@ -222,11 +231,11 @@ fn interrupted(stop: &CancellationToken) -> anyhow::Result<()> {
 }
 
 /// Connects, and makes sure that the cluster answers and serves what the user named.
-async fn connect(check: &Check) -> anyhow::Result<(Clients, Served)> {
+pub(crate) async fn connect(cluster: &cli::Cluster, scope: &cli::Scope) -> anyhow::Result<(Clients, Served)> {
     let access = Access {
-        kubeconfig: check.cluster.kubeconfig.clone(),
-        context: check.cluster.context.clone(),
-        impersonate: check.cluster.user.clone(),
+        kubeconfig: cluster.kubeconfig.clone(),
+        context: cluster.context.clone(),
+        impersonate: cluster.user.clone(),
     };
     let clients = Clients::new(&access).await?;
     let served = match timeout(FIRST_ANSWER, discover(&clients.plain)).await {
@@ -244,7 +253,7 @@ async fn connect(check: &Check) -> anyhow::Result<(Clients, Served)> {
             FIRST_ANSWER.as_secs()
         ),
     };
-    selection(check).check(&served).map_err(anyhow::Error::msg)?;
+    named(scope).check(&served).map_err(anyhow::Error::msg)?;
     Ok((clients, served))
 }
 
@@ -253,10 +262,10 @@ fn recorded(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> recorde
         client: clients.plain.clone(),
         namespace: clients.namespace().to_owned(),
         namespaces: check.scope.namespace.clone(),
-        events: if check.records(Recorder::Events) { check.events } else { events::Which::None },
+        events: if check.records(Recorder::Events) { check.recording.events } else { events::Which::None },
         events_per_second: f64::from(check.events_per_second),
-        audit_name: shard(check).name(&check.audit_name),
-        instance: check.audit_name.clone(),
+        audit_name: shard(check).name(&check.recording.audit_name),
+        instance: check.recording.audit_name.clone(),
         reports: reported(check, clients, metrics),
         status: check.records(Recorder::Status),
         shard: shard(check),
@@ -270,19 +279,26 @@ fn reported(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> Option<
         client: clients.plain.clone(),
         choice: check.report_api,
         layout: check.report_layout,
-        instance: reports::Instance::new(&check.audit_name),
+        instance: reports::Instance::new(&check.recording.audit_name),
         scope: reports::Scope { namespaces: check.scope.namespace.clone(), shard: shard(check) },
         metrics: metrics.clone(),
     })
 }
 
-fn selection(check: &Check) -> Selection {
+/// Returns what the user named of a cluster.
+fn named(scope: &cli::Scope) -> Selection {
     Selection {
-        namespaces: check.scope.namespace.iter().cloned().collect(),
-        include: check.scope.include.clone(),
-        exclude: check.scope.exclude.clone(),
-        shard: shard(check),
+        namespaces: scope.namespace.iter().cloned().collect(),
+        include: scope.include.clone(),
+        exclude: scope.exclude.clone(),
+        shard: scope.shard.unwrap_or_default(),
+        judged_by: None,
     }
+}
+
+/// Returns what is read of a cluster.
+pub(crate) fn selection(scope: &cli::Scope, policies: Option<&Arc<PolicySet>>) -> Selection {
+    Selection { judged_by: policies.filter(|_| scope.kinds == cli::Kinds::Judged).cloned(), ..named(scope) }
 }
 
 fn secrets(check: &Check) -> Secrets {

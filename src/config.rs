@@ -19,7 +19,7 @@ use clap::{
 use serde_json::Value;
 
 use crate::{
-    cli::{self, Check, Cli, Command, Initial, Mode, Recorder, nearest},
+    cli::{self, Check, Cli, Command, Initial, Kinds, Mode, Recorder, Recording, nearest},
     output::{Format, Target},
 };
 
@@ -54,18 +54,25 @@ fn finish(matches: &ArgMatches, origins: &Origins) -> Result<Command, clap::Erro
     if let Command::Policies(list) = &mut parsed {
         split_environment([("policies", &mut list.paths)], origins);
     }
+    if let Command::Rbac(rbac) = &mut parsed {
+        split_environment([("policies", &mut rbac.policies)], origins);
+        settle_record(&rbac.recording).map_err(|message| conflict("rbac", message))?;
+    }
     if let Command::Check(check) = &mut parsed {
         split_environment([("filename", &mut check.filename), ("policies", &mut check.policies.paths)], origins);
-        settle(check, origins).map_err(|message| {
-            let mut command = cli::command();
-            command.build();
-            match command.find_subcommand_mut("check") {
-                Some(check) => check.error(ErrorKind::ArgumentConflict, message),
-                None => command.error(ErrorKind::ArgumentConflict, message),
-            }
-        })?;
+        settle(check, origins).map_err(|message| conflict("check", message))?;
     }
     Ok(parsed)
+}
+
+/// Makes the error for options of a subcommand that do not go together.
+fn conflict(subcommand: &str, message: String) -> clap::Error {
+    let mut command = cli::command();
+    command.build();
+    match command.find_subcommand_mut(subcommand) {
+        Some(own) => own.error(ErrorKind::ArgumentConflict, message),
+        None => command.error(ErrorKind::ArgumentConflict, message),
+    }
 }
 
 /// Makes an error without the usage of the command line, which is not what is wrong.
@@ -143,6 +150,7 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
             ("context", check.cluster.context.take().is_some()),
             ("as", check.cluster.user.take().is_some()),
             ("listen", check.listen.take().is_some()),
+            ("listen-status", check.listen_status.take().is_some()),
             ("initial", origins.of("initial") != Origin::Default),
             ("sync-timeout", origins.of("sync_timeout") != Origin::Default),
             ("rejudge-every", origins.of("rejudge_every") != Origin::Default),
@@ -155,14 +163,16 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
             ("report-api", origins.of("report_api") != Origin::Default),
             ("report-layout", origins.of("report_layout") != Origin::Default),
             ("events-per-second", origins.of("events_per_second") != Origin::Default),
-            ("record", check.record.iter().any(|what| *what != Recorder::None)),
+            ("kinds", origins.of("kinds") != Origin::Default),
+            ("record", check.recording.record.iter().any(|what| *what != Recorder::None)),
         ];
         for (long, given) in cluster_only {
             if given && too_direct(&long.replace('-', "_")) {
                 return Err(format!("--{long} makes no sense with --filename: manifests are judged without a cluster"));
             }
         }
-        check.record.clear();
+        check.recording.record.clear();
+        check.scope.kinds = Kinds::All;
         check.initial = Initial::Judge;
     }
     if mode == Mode::Once && check.initial == Initial::Skip {
@@ -174,7 +184,7 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
     if mode == Mode::Once && std::mem::take(&mut check.leader_elect) && too_direct("leader_elect") {
         return Err("--leader-elect makes no sense with --once: nobody would take over".into());
     }
-    settle_record(check)?;
+    settle_record(&check.recording)?;
     settle_output(check, mode)?;
     if check.filename.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err("--filename - is given twice: standard input can be read only once".into());
@@ -182,8 +192,8 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
     Ok(())
 }
 
-fn settle_record(check: &mut Check) -> Result<(), String> {
-    if check.record.contains(&Recorder::None) && check.record.iter().any(|what| *what != Recorder::None) {
+fn settle_record(Recording { record, .. }: &Recording) -> Result<(), String> {
+    if record.contains(&Recorder::None) && record.iter().any(|what| *what != Recorder::None) {
         return Err("--record none can't be combined with other values".into());
     }
     Ok(())

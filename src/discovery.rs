@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::{Client, core::discovery::v2::APIGroupDiscovery};
 
-use crate::{client::describe, gate::Unserved, object::Kind, shard::Shard};
+use crate::{client::describe, gate::Unserved, object::Kind, policy::PolicySet, shard::Shard};
 
 /// What a pass of discovery found.
 #[derive(Debug, Clone, Default)]
@@ -210,6 +210,8 @@ pub struct Selection {
     pub exclude: Vec<KindPattern>,
     /// Only what belongs to this shard.
     pub shard: Shard,
+    /// Audited only if these policies can say anything about it or look it up, unless included.
+    pub judged_by: Option<Arc<PolicySet>>,
 }
 
 /// Written many times a minute by controllers, or a copy of something else, or made by auditors like this one.
@@ -244,7 +246,11 @@ impl Selection {
             None => {}
         }
         let noise = |(group, plural): &(&str, &str)| *group == kind.group && (*plural == kind.plural || *plural == "*");
-        NOISE.iter().any(noise).then(|| format!("by default (--include {kind} brings it back)"))
+        if NOISE.iter().any(noise) {
+            return Some(format!("by default (--include {kind} brings it back)"));
+        }
+        let unjudged = self.judged_by.as_ref().is_some_and(|policies| !policies.concern(kind));
+        unjudged.then(|| "no policy is about it, and --kinds is judged".to_owned())
     }
 
     /// Whether kinds of `group` may be audited, for a group whose kinds are not known for now.

@@ -16,7 +16,7 @@ use kube::{
     runtime::watcher::{self, Event, watcher},
 };
 use tokio::{
-    sync::{Notify, Semaphore, mpsc},
+    sync::{Notify, Semaphore, mpsc, watch},
     task::{AbortHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -28,7 +28,8 @@ use crate::{
     discovery::{Selection, Served, discover},
     gate::{Discovered, State, Unreadable},
     object::{Kind, Object, Received, Secrets},
-    pipeline::Change,
+    pipeline::{Change, Overview},
+    policy::PolicySet,
     shard::Shard,
 };
 
@@ -54,6 +55,8 @@ const FAILURES: u32 = 3;
 pub struct Informer {
     shared: Arc<Shared>,
     selection: Selection,
+    /// Where the policies in force are told, for a selection that depends on them.
+    overview: Option<watch::Receiver<Option<Arc<Overview>>>>,
     feeds: BTreeMap<Feed, AbortHandle>,
     tasks: JoinSet<()>,
 }
@@ -80,7 +83,14 @@ impl Informer {
     ) -> Self {
         let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
         let shared = Arc::new(Shared { clients, secrets, shard: selection.shard, once, changes, lists, rediscover });
-        Self { shared, selection, feeds: BTreeMap::new(), tasks: JoinSet::new() }
+        Self { shared, selection, overview: None, feeds: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// Reads what is to be read by the policies that are in force, if the selection depends on them.
+    #[must_use]
+    pub fn following(mut self, overview: watch::Receiver<Option<Arc<Overview>>>) -> Self {
+        self.overview = self.selection.judged_by.is_some().then_some(overview);
+        self
     }
 
     /// Reads until the receiver of the changes is gone, or with `once` until everything is read. `served` is a first
@@ -96,6 +106,10 @@ impl Informer {
             let usual = if self.feeds.keys().any(announces) { REDISCOVER } else { REDISCOVER_BLIND };
             let next = due.first().copied().unwrap_or_else(|| Instant::now() + usual);
             tokio::select! {
+                policies = other_policies(&mut self.overview, self.selection.judged_by.as_ref()) => {
+                    self.selection.judged_by = Some(policies);
+                    due.insert(0, Instant::now());
+                }
                 () = self.shared.rediscover.notified() => {
                     due = REDISCOVER_SOON.iter().map(|after| Instant::now() + *after).collect();
                 }
@@ -157,6 +171,23 @@ impl Informer {
         let namespaces = self.selection.namespaces.iter().filter(|name| self.shared.shard.owns(Some(name)));
         namespaces.map(|name| Feed { kind: kind.clone(), namespace: Some(name.as_str().into()) }).collect()
     }
+}
+
+/// Waits until other policies than `known` are in force. Cancel safe: what was not taken is seen the next time.
+async fn other_policies(
+    overview: &mut Option<watch::Receiver<Option<Arc<Overview>>>>,
+    known: Option<&Arc<PolicySet>>,
+) -> Arc<PolicySet> {
+    let other = |now: &Option<Arc<Overview>>| {
+        now.as_ref().is_some_and(|now| known.is_none_or(|known| known.digest != now.policies.digest))
+    };
+    if let Some(overview) = overview
+        && let Ok(now) = overview.wait_for(other).await
+        && let Some(now) = &*now
+    {
+        return Arc::clone(&now.policies);
+    }
+    std::future::pending().await
 }
 
 /// How a stream ended.

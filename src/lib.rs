@@ -17,7 +17,7 @@
 //! Of several replicas one records, by a `lease`; of several shards each takes the namespaces that are its own, by a
 //! `shard`.
 //!
-//! Beside that walk, `test` runs the unit tests of policies.
+//! Beside that walk, `test` runs the unit tests of policies, and `rbac` tells which rights the walk needs.
 //!
 //! One task owns cache, gate, queue and ledger, so there is no lock around any of them. `check -f`, `check --once` and
 //! the long run differ only in the source and in what records.
@@ -28,6 +28,7 @@ pub mod config;
 pub mod check;
 pub mod pipeline;
 pub mod policies;
+pub mod rbac;
 
 pub mod client;
 pub mod discovery;

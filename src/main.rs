@@ -5,7 +5,9 @@ use std::{io::Write, process::ExitCode};
 use kaudit::{
     check,
     cli::{Command, Mode},
-    config, telemetry, test,
+    config,
+    output::shown_lines,
+    telemetry, test,
 };
 
 #[global_allocator]
@@ -27,7 +29,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             // There is nowhere left to say that standard error is closed.
-            let _closed = writeln!(std::io::stderr(), "error: {error:#}");
+            let _closed = writeln!(std::io::stderr(), "error: {}", shown_lines(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }
@@ -40,6 +42,10 @@ fn run(command: Command) -> anyhow::Result<u8> {
             Ok(0)
         }
         Command::Policies(options) => kaudit::policies::run(&options),
+        Command::Rbac(options) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(Box::pin(kaudit::rbac::run(&options)))
+        }
         Command::Test(options) => {
             telemetry::init(&options.log, Mode::Files)?;
             test::run(&options)

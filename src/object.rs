@@ -201,23 +201,27 @@ fn quoted(text: &str) -> Vec<u8> {
     serde_json::to_vec(text).unwrap_or_default()
 }
 
+/// How the names of annotations end in which tools keep the whole object as it was applied: kubectl and Argo CD; kapp;
+/// Rancher and Helm controllers; the objectmatcher library of operators.
+const COPIES: [&str; 4] = ["/last-applied-configuration", "/original", "/applied", "/last-applied"];
+
 /// Takes the values out of a Secret; a policy still sees which keys there are.
 fn redact(json: &[u8]) -> Result<Vec<u8>, String> {
-    let mut secret: serde_json::Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-    for field in ["data", "stringData"] {
-        match secret.get_mut(field) {
-            Some(serde_json::Value::Object(values)) => {
+    let mut secret: serde_json::Value = serde_json::from_slice(json).map_err(|error| without_value(&error))?;
+    for (field, value) in secret.as_object_mut().into_iter().flatten() {
+        match (field.as_str(), value) {
+            ("apiVersion" | "kind" | "metadata" | "type" | "immutable", _) => {}
+            ("data" | "stringData", serde_json::Value::Object(values)) => {
                 for (_, value) in values.iter_mut() {
                     *value = serde_json::Value::String(String::new());
                 }
             }
-            // Whatever else stands there is not a Secret's data, but may hold some.
-            Some(other) => *other = serde_json::Value::Null,
-            None => {}
+            // Whatever else stands there is not a Secret's data, but may hold some: a line that is indented wrongly.
+            (_, other) => *other = serde_json::Value::Null,
         }
     }
     if let Some(annotations) = secret.pointer_mut("/metadata/annotations").and_then(|value| value.as_object_mut()) {
-        annotations.retain(|name, _| !name.ends_with("/last-applied-configuration"));
+        annotations.retain(|name, _| !COPIES.iter().any(|copy| name.ends_with(copy)));
     }
     serde_json::to_vec(&secret).map_err(|error| error.to_string())
 }
@@ -246,7 +250,7 @@ impl Received {
         let mut received =
             Self { meta: ObjectMeta::default(), api_version: None, kind: None, fields: Vec::new(), problem: None };
         if let Err(error) = received.take_apart(json) {
-            received.problem = Some(error.to_string());
+            received.problem = Some(without_value(&error));
         }
         received
     }
@@ -306,6 +310,17 @@ impl Received {
         }
         self.fields.push(b'}');
         Ok(())
+    }
+}
+
+/// Says what is wrong without the value that it is wrong about, which may be that of a Secret.
+pub(crate) fn without_value(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match (text.find(['"', '`']), text.rfind(", expected ")) {
+        (Some(from), Some(to)) if text.starts_with("invalid ") && from < to => {
+            format!("{}{}", text[..from].trim_end(), &text[to..])
+        }
+        _ => text,
     }
 }
 
@@ -397,6 +412,18 @@ mod tests {
 
     fn secret() -> Arc<Kind> {
         Kind::sample("", "secrets", "Secret")
+    }
+
+    #[test]
+    fn errors_do_not_show_values() {
+        for (json, want) in [
+            (r#""s3cret, expected x""#, "invalid type: string, expected an object at line 1 column 20"),
+            ("12345", "invalid type: integer, expected an object at line 1 column 5"),
+            ("[1]", "invalid type: sequence, expected an object at line 1 column 0"),
+            (r#"{"a": 1, "a": 2}"#, "key \"a\" stands twice at line 1 column 16"),
+        ] {
+            assert_eq!(without_value(&fields(json).unwrap_err()), want);
+        }
     }
 
     fn json(object: &Object) -> serde_json::Value {

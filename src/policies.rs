@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use crate::{
     cli::{ListFormat, ListPolicies},
-    output::{PolicyList, RenderOptions, policies, print},
+    output::{PolicyList, RenderOptions, policies, print, shown_lines},
     policy::{Limits, PolicySet},
 };
 
@@ -19,7 +19,7 @@ pub fn run(options: &ListPolicies) -> anyhow::Result<u8> {
     };
     for problem in &list.problems {
         // There is nowhere left to say that standard error is closed.
-        let _closed = writeln!(io::stderr(), "{problem}");
+        let _closed = writeln!(io::stderr(), "{}", shown_lines(&problem.to_string()));
     }
     print(|out| match options.output {
         ListFormat::Text => policies::render_text(&list, &RenderOptions::for_stdout(options.color), out),

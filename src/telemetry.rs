@@ -7,11 +7,15 @@ use std::io;
 
 use anyhow::Context as _;
 use clap::ColorChoice;
+use tracing::field::Field;
 use tracing_subscriber::{
-    EnvFilter, filter::LevelFilter, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    EnvFilter, field::MakeExt as _, filter::LevelFilter, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
-use crate::cli::{Log, LogFormat, Mode};
+use crate::{
+    cli::{Log, LogFormat, Mode},
+    output::{safe::Escaping, shown_lines},
+};
 
 /// What is kept quiet, whatever the level; a directive that names one of them wins.
 const QUIET: &str = "kube=off,kube_client=off,kube_core=off,kube_runtime=off,hyper=off,hyper_util=off,h2=off,\
@@ -22,14 +26,34 @@ pub fn init(log: &Log, mode: Mode) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(directives(log, mode)).context("reading --log-level")?;
     let registry = tracing_subscriber::registry().with(filter);
     match log.format {
-        LogFormat::Json => registry.with(fmt::layer().json().flatten_event(true).with_writer(io::stderr)).try_init(),
+        LogFormat::Json => registry
+            .with(fmt::layer().json().flatten_event(true).with_writer(|| Escaping::json(io::stderr())))
+            .try_init(),
         // Somebody waits for the end and sees no other lines: neither the time nor the module helps.
         LogFormat::Text if mode != Mode::Watch => registry
-            .with(fmt::layer().with_writer(io::stderr).with_ansi(colored(log.color)).with_target(false).without_time())
+            .with(
+                fmt::layer()
+                    .fmt_fields(fields())
+                    .with_writer(io::stderr)
+                    .with_ansi(colored(log.color))
+                    .with_target(false)
+                    .without_time(),
+            )
             .try_init(),
-        LogFormat::Text => registry.with(fmt::layer().with_writer(io::stderr).with_ansi(colored(log.color))).try_init(),
+        LogFormat::Text => registry
+            .with(fmt::layer().fmt_fields(fields()).with_writer(io::stderr).with_ansi(colored(log.color)))
+            .try_init(),
     }
     .context("starting the log")
+}
+
+/// Writes the fields of a line for people: names of files and objects are what others wrote.
+fn fields() -> impl for<'w> fmt::FormatFields<'w> + Send + Sync + 'static {
+    let field = |writer: &mut fmt::format::Writer<'_>, field: &Field, value: &dyn std::fmt::Debug| {
+        let text = shown_lines(&format!("{value:?}"));
+        if field.name() == "message" { write!(writer, "{text}") } else { write!(writer, "{}={text}", field.name()) }
+    };
+    fmt::format::debug_fn(field).delimited(" ")
 }
 
 /// Checks a filter as far as it can be without starting to log.

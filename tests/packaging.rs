@@ -356,3 +356,23 @@ fn the_conditions_are_those_that_are_promised() {
         assert!(recorder.contains(&format!("\"{condition}\"")), "{condition}");
     }
 }
+
+/// All Rust files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let found = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+}
+
+#[test]
+fn nothing_that_is_shipped_is_unsafe() {
+    let (_, lints) = CARGO_TOML.split_once("[lints.rust]\n").unwrap();
+    assert!(lints.split("\n[").next().unwrap().lines().any(|line| line == "unsafe_code = \"forbid\""));
+    // What is forbidden cannot be allowed again; a target of its own that has no lints could.
+    let sources = sources(&root().join("src"));
+    assert!(sources.len() > 50);
+    for path in sources {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("unsafe {") && !text.contains("unsafe_code"), "{}", path.display());
+    }
+}

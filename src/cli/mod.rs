@@ -21,8 +21,8 @@ use crate::{
 
 mod values;
 
-pub use values::Recorder;
 pub(crate) use values::nearest;
+pub use values::{Recorder, ServiceAccount};
 
 /// Audit Kubernetes objects of every kind by Rego policies
 #[derive(Debug, Parser)]
@@ -42,6 +42,9 @@ pub enum Command {
     /// List the policies: rules, dialect, what they judge, read and depend on, and what is wrong with them
     #[command(after_help = POLICIES_AFTER_HELP)]
     Policies(ListPolicies),
+    /// Print the smallest roles that kaudit check needs with the same options, as YAML
+    #[command(after_help = RBAC_AFTER_HELP)]
+    Rbac(Box<Rbac>),
     /// Run the unit tests of policies: test_ rules and Gatekeeper suites
     #[command(after_help = TEST_AFTER_HELP)]
     Test(Box<Test>),
@@ -220,38 +223,9 @@ pub struct Check {
     #[command(flatten)]
     pub cluster: Cluster,
 
-    /// Write these into the cluster; repeatable [default: events,reports,status when watching, none with --once or -f]
-    #[arg(
-        long,
-        env = "KAUDIT_RECORD",
-        value_enum,
-        value_name = "WHAT",
-        value_delimiter = ',',
-        help_heading = "Cluster"
-    )]
-    pub record: Vec<Recorder>,
-
-    /// Write the status to the Audit object of this name, and name the reports after it
-    #[arg(
-        long,
-        env = "KAUDIT_AUDIT_NAME",
-        value_name = "NAME",
-        default_value = "kaudit",
-        value_parser = values::subdomain,
-        help_heading = "Cluster"
-    )]
-    pub audit_name: String,
-
-    /// Write these of the Events, if --record has them
-    #[arg(
-        long,
-        env = "KAUDIT_EVENTS",
-        value_enum,
-        value_name = "WHICH",
-        default_value_t = events::Which::All,
-        help_heading = "Cluster"
-    )]
-    pub events: events::Which,
+    /// What to write into the cluster.
+    #[command(flatten)]
+    pub recording: Recording,
 
     /// Record only while this replica holds a Lease, so that of several replicas one does; all of them judge
     #[arg(long, env = "KAUDIT_LEADER_ELECT", value_parser = BoolishValueParser::new(), help_heading = "Cluster")]
@@ -278,7 +252,7 @@ pub struct Check {
     )]
     pub lease_duration: Duration,
 
-    /// Write at most this many Events a second
+    /// Write at most this many Events a second, those about changes first; the others wait
     #[arg(
         long,
         env = "KAUDIT_EVENTS_PER_SECOND",
@@ -367,6 +341,16 @@ pub struct Check {
     )]
     pub listen: Option<String>,
 
+    /// Serve /status and /policies at this address instead; 127.0.0.1 in a Pod is left to kubectl port-forward
+    #[arg(
+        long,
+        env = "KAUDIT_LISTEN_STATUS",
+        value_name = "ADDR",
+        value_parser = values::listen,
+        help_heading = "Running"
+    )]
+    pub listen_status: Option<String>,
+
     /// Read settings from this YAML file
     #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
     pub config: Option<PathBuf>,
@@ -374,6 +358,110 @@ pub struct Check {
     /// What to tell on standard error.
     #[command(flatten)]
     pub log: Log,
+}
+
+const RBAC_AFTER_HELP: &str = "\
+A cluster is asked only where kinds are named, by --include or --exclude or,
+with --kinds judged, by the policies: roles need the names of their resources.
+
+EXIT CODES:
+  0  The roles are on standard output
+  2  Usage, configuration, policy or connection error
+
+EXAMPLES:
+  What the chart's defaults need
+    kaudit rbac
+  What a team needs that judges its own namespace
+    kaudit rbac -n shop --service-account shop:kaudit
+  What reading only the kinds that the policies are about needs
+    kaudit rbac -p policies --kinds judged | kubectl apply -f -";
+
+/// Options of `kaudit rbac`: those of `kaudit check` that rights depend on, and whom to give them.
+#[derive(Debug, Args)]
+pub struct Rbac {
+    /// Which objects will be judged.
+    #[command(flatten)]
+    pub scope: Scope,
+
+    /// The files and directories with the policies; looked at with --kinds judged only
+    #[arg(
+        short = 'p',
+        long = "policies",
+        id = "policies",
+        value_name = "PATH",
+        env = "KAUDIT_POLICIES",
+        default_value = "policies",
+        help_heading = "Policies"
+    )]
+    pub policies: Vec<PathBuf>,
+
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub cluster: Cluster,
+
+    /// What will be written into the cluster.
+    #[command(flatten)]
+    pub recording: Recording,
+
+    /// Give the rights to this ServiceAccount; the Audit object is in its namespace
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[arg(
+        long,
+        env = "KAUDIT_SERVICE_ACCOUNT",
+        value_name = "NS:NAME",
+        default_value = "kaudit:kaudit",
+        value_parser = values::service_account,
+        help_heading = "Roles"
+    )]
+    pub service_account: ServiceAccount,
+
+    /// Give the roles and bindings this name
+    #[arg(
+        long,
+        env = "KAUDIT_ROLE_NAME",
+        value_name = "NAME",
+        default_value = "kaudit",
+        value_parser = values::subdomain,
+        help_heading = "Roles"
+    )]
+    pub role_name: String,
+
+    /// Read settings from this YAML file
+    #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
+    pub config: Option<PathBuf>,
+}
+
+/// What to write into the cluster.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct Recording {
+    /// Write these into the cluster; repeatable [default: events,reports,status when watching, none with --once or -f]
+    #[arg(long, env = "KAUDIT_RECORD", value_enum, value_name = "WHAT", value_delimiter = ',')]
+    pub record: Vec<Recorder>,
+
+    /// Write these of the Events, if --record has them
+    #[arg(long, env = "KAUDIT_EVENTS", value_enum, value_name = "WHICH", default_value_t = events::Which::All)]
+    pub events: events::Which,
+
+    /// Write the status to the Audit object of this name, and name the reports after it
+    #[arg(
+        long,
+        env = "KAUDIT_AUDIT_NAME",
+        value_name = "NAME",
+        default_value = "kaudit",
+        value_parser = values::subdomain
+    )]
+    pub audit_name: String,
+}
+
+impl Recording {
+    /// Whether `recorder` is wanted, where `usually` says whether all are when none is named.
+    pub fn wants(&self, recorder: Recorder, usually: bool) -> bool {
+        if recorder == Recorder::Events && self.events == events::Which::None {
+            return false;
+        }
+        if self.record.is_empty() { usually } else { self.record.contains(&recorder) }
+    }
 }
 
 /// Which objects to judge.
@@ -402,6 +490,10 @@ pub struct Scope {
     /// Judge only the namespaces of shard I (from 0) of N, and with 0 what is in no namespace; auto/N takes I from the end of HOSTNAME
     #[arg(long, value_name = "I/N", env = "KAUDIT_SHARD", value_parser = values::shard)]
     pub shard: Option<Shard>,
+
+    /// Read all kinds, or of those only the ones that a policy can say anything about or looks up
+    #[arg(long, env = "KAUDIT_KINDS", value_enum, value_name = "WHICH", default_value_t = Kinds::All)]
+    pub kinds: Kinds,
 }
 
 /// Where the policies are.
@@ -521,6 +613,15 @@ pub struct Log {
     pub color: ColorChoice,
 }
 
+/// Which kinds are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kinds {
+    /// Also those that no policy is about: they are known when a policy is added
+    All,
+    /// The others need neither rights nor memory
+    Judged,
+}
+
 /// What happens to the values of Secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Secrets {
@@ -579,7 +680,7 @@ impl Check {
 
     /// Whether `recorder` is wanted, the default of the mode included.
     pub fn records(&self, recorder: Recorder) -> bool {
-        if self.record.is_empty() { self.mode() == Mode::Watch } else { self.record.contains(&recorder) }
+        self.recording.wants(recorder, self.mode() == Mode::Watch)
     }
 }
 

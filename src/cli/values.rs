@@ -108,6 +108,23 @@ pub(super) fn subdomain(text: &str) -> Result<String, String> {
     }
 }
 
+/// A `ServiceAccount`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say all")]
+pub struct ServiceAccount {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// Parses `NAMESPACE:NAME`, as kubectl writes it.
+pub(super) fn service_account(text: &str) -> Result<ServiceAccount, String> {
+    let parts = text.split_once(':').map(|(namespace, name)| (label(namespace), subdomain(name)));
+    let Some((Ok(namespace), Ok(name))) = parts else {
+        return Err("expected NAMESPACE:NAME such as kaudit:kaudit".into());
+    };
+    Ok(ServiceAccount { namespace, name })
+}
+
 fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = |byte: Option<&u8>| byte.is_some_and(|byte| inner(*byte));
@@ -170,6 +187,8 @@ mod tests {
     #[test]
     fn names_follow_the_rules_of_the_server() {
         assert!(label("shop-1").is_ok() && label("Shop").is_err() && label("-a").is_err() && label("").is_err());
+        assert_eq!(service_account("a:b.c"), Ok(ServiceAccount { namespace: "a".into(), name: "b.c".into() }));
+        assert!(service_account("a").is_err() && service_account("A:b").is_err() && service_account("a:").is_err());
         assert!(subdomain("kaudit.prod").is_ok() && subdomain("a..b").is_err() && subdomain("ü").is_err());
     }
 }

@@ -130,7 +130,21 @@ pub(super) fn details<'a>(
     {
         details = std::mem::take(inner);
     }
+    details.values_mut().for_each(|value| cut(value, DEEPEST));
     (!details.is_empty()).then(|| Arc::new(details))
+}
+
+/// Levels of details that stay what they are: many parsers of JSON read 128, and results stand in a document.
+const DEEPEST: u32 = 100;
+
+/// Makes text of what is nested deeper than so many levels.
+fn cut(value: &mut serde_json::Value, levels: u32) {
+    match value {
+        serde_json::Value::Array(_) | serde_json::Value::Object(_) if levels == 0 => *value = value.to_string().into(),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| cut(item, levels - 1)),
+        serde_json::Value::Object(fields) => fields.values_mut().for_each(|field| cut(field, levels - 1)),
+        _ => {}
+    }
 }
 
 /// Returns a value as JSON; sets become arrays.

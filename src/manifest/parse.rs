@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     discovery::Selection,
-    object::{Kind, Location, Object, Received, Secrets, fields},
+    object::{Kind, Location, Object, Received, Secrets, fields, without_value},
 };
 
 /// What is taken of what is read, and how.
@@ -25,7 +25,7 @@ impl Parser<'_> {
     /// Reads a piece of a file.
     pub(super) fn piece(&self, piece: Piece) -> Vec<Found> {
         let Piece { file, line, text } = piece;
-        let mut documents = Documents { parser: self, file, kinds: Vec::new(), found: Vec::new() };
+        let mut documents = Documents { parser: self, file, kinds: Vec::new(), found: Vec::new(), arrays: 0 };
         match text {
             Ok(text) => documents.read(&text, line),
             Err(error) => documents.unreadable(documents.file.to_string(), &error.to_string()),
@@ -44,7 +44,12 @@ struct Documents<'p> {
     /// Kinds met so far, by what the manifests say.
     kinds: Vec<(String, String, Arc<Kind>)>,
     found: Vec<Found>,
+    /// How many arrays are open around what is read; each level is read through once more.
+    arrays: usize,
 }
+
+/// Levels of arrays around objects that are looked into.
+const ARRAYS: usize = 16;
 
 impl Documents<'_> {
     /// Reads the text of a piece that begins at a line.
@@ -130,8 +135,17 @@ impl Documents<'_> {
     fn value(&mut self, json: &str, line: Line<'_>) {
         if json.starts_with('[') {
             match serde_json::from_str::<Vec<&RawValue>>(json) {
-                Ok(items) => items.iter().for_each(|item| self.value(item.get(), line)),
-                Err(error) => self.unreadable(self.at(line(json)), &error.to_string()),
+                Ok(_) if self.arrays == ARRAYS => {
+                    self.unreadable(self.at(line(json)), &format!("arrays are nested deeper than {ARRAYS} levels"));
+                }
+                Ok(items) => {
+                    self.arrays += 1;
+                    for item in items {
+                        self.value(item.get(), line);
+                    }
+                    self.arrays -= 1;
+                }
+                Err(error) => self.unreadable(self.at(line(json)), &without_value(&error)),
             }
             return;
         }
@@ -206,7 +220,7 @@ fn offset_in(part: &str, text: &str) -> usize {
 /// Returns the objects inside of a `List` or an `AdmissionReview`.
 fn inside<'j>(json: &'j str, kind: &str) -> Result<Option<Vec<&'j RawValue>>, String> {
     let field = |json: &'j str, name: &str| -> Result<Option<&'j RawValue>, String> {
-        let found = fields(json).map_err(|error| error.to_string())?.into_iter().find(|(key, _)| key == name);
+        let found = fields(json).map_err(|error| without_value(&error))?.into_iter().find(|(key, _)| key == name);
         Ok(found.map(|(_, value)| value).filter(|value| value.get() != "null"))
     };
     if kind == "AdmissionReview" {
@@ -220,7 +234,9 @@ fn inside<'j>(json: &'j str, kind: &str) -> Result<Option<Vec<&'j RawValue>>, St
         return Ok(None);
     }
     match field(json, "items") {
-        Ok(Some(items)) => serde_json::from_str(items.get()).map(Some).map_err(|error| format!("items: {error}")),
+        Ok(Some(items)) => {
+            serde_json::from_str(items.get()).map(Some).map_err(|error| format!("items: {}", without_value(&error)))
+        }
         _ => Ok(None),
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 
 use serde::Serialize;
 
-use super::{AuditResult, Entry, Event, PolicySummary, Summary};
+use super::{AuditResult, Entry, Event, PolicySummary, Summary, safe::Escaping};
 use crate::{
     gate::Coverage,
     policy::{Problem, gatekeeper::Unjudged},
@@ -42,7 +42,7 @@ struct Streamed<'a> {
 
 /// Writes one indented document and a newline.
 pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, result)?;
+    serde_json::to_writer_pretty(Escaping::json(&mut *out), result)?;
     out.write_all(b"\n")
 }
 
@@ -68,6 +68,6 @@ pub(super) fn stream_line(
 }
 
 fn line(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, value)?;
+    serde_json::to_writer(Escaping::json(&mut *out), value)?;
     out.write_all(b"\n")
 }

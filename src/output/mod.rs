@@ -17,12 +17,14 @@ use crate::{
 
 mod json;
 pub mod policies;
+pub(crate) mod safe;
 #[cfg(test)]
 mod tests;
 mod text;
 pub mod write;
 
 pub use policies::PolicyList;
+pub use safe::shown_lines;
 pub use write::{Streams, print, write_all};
 
 /// How results are written.

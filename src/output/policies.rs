@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::{
     About, RenderOptions,
-    text::{BOLD, DIM, Paint, columns_of, count, shown_line, style_of, wrap},
+    safe::{Escaping, shown_line},
+    text::{BOLD, DIM, Paint, columns_of, count, style_of, wrap},
 };
 use crate::{
     policy::{
@@ -171,7 +172,7 @@ fn words(depends: Dependencies) -> Vec<&'static str> {
 
 /// Writes the list as one indented document and a newline.
 pub fn render_json(list: &PolicyList, out: &mut dyn io::Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, list)?;
+    serde_json::to_writer_pretty(Escaping::json(&mut *out), list)?;
     out.write_all(b"\n")
 }
 

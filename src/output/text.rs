@@ -1,7 +1,7 @@
 //! Results for people: grouped by object, the worst first, and one line that sums up.
 //!
 //! Messages and names come from policies and from whoever may create objects, so nothing of them reaches a terminal
-//! that could move its cursor or turn its text around: see [`shown`].
+//! that could move its cursor or turn its text around: see [`safe`](super::safe).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,10 @@ use std::{
 use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use super::{AuditResult, Entry, Event, PolicySummary, RenderOptions, Resource};
+use super::{
+    AuditResult, Entry, Event, PolicySummary, RenderOptions, Resource,
+    safe::{no_command, shown, shown_line},
+};
 use crate::{
     gate::{Coverage, State},
     object::Location,
@@ -287,46 +290,6 @@ fn advice(gaps: &[&Coverage], errors: usize) -> Vec<String> {
 /// Quotes what a shell would expand.
 fn quoted(name: &str) -> String {
     if name.contains('*') { format!("'{}'", shown_line(name)) } else { shown_line(name) }
-}
-
-/// Returns `text` with everything made visible that a terminal would act on or that would hide what is there:
-/// control and bidi characters, line separators, invisible marks. Line breaks stay, tabs become spaces.
-fn shown(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\n' => safe.push('\n'),
-            '\r' if chars.peek() == Some(&'\n') => {}
-            '\t' => safe.push_str("  "),
-            c if is_unsafe(c) => safe.extend(c.escape_unicode()),
-            c => safe.push(c),
-        }
-    }
-    safe
-}
-
-/// As [`shown`], on one line.
-pub(super) fn shown_line(text: &str) -> String {
-    shown(text.trim_end()).replace('\n', "\\n")
-}
-
-/// Keeps a line from being a command to the log of a pipeline (`::error::`, `##[group]`), which several of them take
-/// from any line of output.
-fn no_command(line: String) -> String {
-    let text = line.trim_start();
-    if !text.starts_with("::") && !text.starts_with("##[") {
-        return line;
-    }
-    format!("{}\\{text}", &line[..line.len() - text.len()])
-}
-
-/// Joiners (U+200C, U+200D) are left alone: scripts and emoji need them.
-fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Cuts `text` into lines of at most `width` columns, at spaces where it can.

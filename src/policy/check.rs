@@ -11,7 +11,7 @@ use super::{
     builtins::{self, Arity},
     data::Data,
     files::File,
-    graph::Graph,
+    graph::{Depth, Graph},
     load::Purpose,
     lost::Lost,
     problem::{Problem, ProblemSeverity},
@@ -123,7 +123,7 @@ impl Checked<'_> {
     }
 
     fn recursion(&self, problems: &mut Vec<Problem>) {
-        let (stack, first, circles) = self.graph.depth();
+        let (Depth { stack: (stack, first), levels: (levels, nested) }, circles) = self.graph.depth();
         for circle in circles {
             let names: Vec<String> = circle.iter().chain(circle.first()).map(|path| name(path)).collect();
             let message = format!("rules may not refer to themselves: {}", names.join(" → "));
@@ -138,6 +138,16 @@ impl Checked<'_> {
             let message = format!("{} goes through too many rules, one in the other", name(first));
             let help = format!(
                 "it would need {needed} KiB of stack, of {limit} that there are; make the chain of rules shorter"
+            );
+            problems.push(self.at(node, message).help(help));
+        }
+        if levels > self.limits.levels
+            && let Some(node) = self.graph.at(nested).next()
+        {
+            let message = format!("{} may make a value of collections in collections too deep", name(nested));
+            let help = format!(
+                "it could have {levels} levels, of {} that there may be; call functions that make collections less often in one another",
+                self.limits.levels
             );
             problems.push(self.at(node, message).help(help));
         }

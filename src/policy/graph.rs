@@ -16,6 +16,15 @@ pub(crate) struct Graph<'a> {
     edges: BTreeMap<&'a [String], BTreeSet<&'a [String]>>,
 }
 
+/// What chains of references need at most, each with the rule that it begins with.
+#[derive(Debug, Default)]
+pub(crate) struct Depth<'a> {
+    /// Bytes of stack.
+    pub(crate) stack: (usize, &'a [String]),
+    /// Levels of collections in collections.
+    pub(crate) levels: (usize, &'a [String]),
+}
+
 impl<'a> Graph<'a> {
     pub(crate) fn new(nodes: &'a [Node]) -> Self {
         let mut paths: BTreeMap<&[String], Vec<usize>> = BTreeMap::new();
@@ -55,22 +64,22 @@ impl<'a> Graph<'a> {
         reached
     }
 
-    /// Returns the most stack that a chain of references needs and the rule it begins with, and every circle found.
+    /// Returns what chains of references need at most, and every circle found.
     ///
     /// Each circle is its paths in order, beginning with the smallest. Rules of a circle count for no chain.
-    pub(crate) fn depth(&self) -> (usize, &'a [String], Vec<Vec<&'a [String]>>) {
+    pub(crate) fn depth(&self) -> (Depth<'a>, Vec<Vec<&'a [String]>>) {
         let mut circles: Vec<Vec<&[String]>> = Vec::new();
         loop {
             let without: BTreeSet<&[String]> = circles.iter().flatten().copied().collect();
             match self.chain(&without) {
-                Ok((depth, first)) => return (depth, first, circles),
+                Ok(depth) => return (depth, circles),
                 Err(circle) => circles.push(circle),
             }
         }
     }
 
     /// Goes from the rules that refer to nothing upwards; what cannot be reached that way refers in a circle.
-    fn chain(&self, without: &BTreeSet<&[String]>) -> Result<(usize, &'a [String]), Vec<&'a [String]>> {
+    fn chain(&self, without: &BTreeSet<&[String]>) -> Result<Depth<'a>, Vec<&'a [String]>> {
         let mut open: BTreeMap<&'a [String], usize> = BTreeMap::new();
         let mut users: BTreeMap<&'a [String], Vec<&'a [String]>> = BTreeMap::new();
         for (path, targets) in self.edges.iter().filter(|(path, _)| !without.contains(*path)) {
@@ -78,17 +87,27 @@ impl<'a> Graph<'a> {
             open.insert(path, targets.clone().count());
             targets.for_each(|target| users.entry(target).or_default().push(path));
         }
-        let mut heights: BTreeMap<&[String], usize> = BTreeMap::new();
+        let mut heights: BTreeMap<&[String], (usize, usize)> = BTreeMap::new();
         let mut ready: Vec<&'a [String]> =
             open.iter().filter(|(_, count)| **count == 0).map(|(path, _)| *path).collect();
-        let mut deepest: (usize, &'a [String]) = (0, &[]);
+        let mut deepest = Depth::default();
         while let Some(path) = ready.pop() {
             open.remove(path);
-            let below = self.edges[path].iter().filter_map(|target| heights.get(target)).max();
-            let own = self.at(path).map(|node| node.stack).max().unwrap_or(0);
-            let height = below.copied().unwrap_or(0) + own;
-            heights.insert(path, height);
-            deepest = deepest.max((height, path));
+            let below = self.edges[path].iter().filter_map(|target| heights.get(target));
+            let stack = below.map(|(stack, _)| *stack).max().unwrap_or(0)
+                + self.at(path).map(|node| node.stack).max().unwrap_or(0);
+            // What a function makes lies in what its caller makes, as often as it is called.
+            let own = self.at(path).map(|node| {
+                let called = node.calls.iter().filter_map(|call| heights.get(call.rule.as_deref()?));
+                called.fold(node.collections, |levels, (_, more)| levels.saturating_add(*more))
+            });
+            let is_value = |target: &&&[String]| self.at(target).all(|node| node.parameters.is_none());
+            let values = self.edges[path].iter().filter(is_value).filter_map(|target| heights.get(target));
+            let below = values.map(|(_, levels)| *levels).max().unwrap_or(0);
+            let levels = own.max().unwrap_or(0).saturating_add(below);
+            heights.insert(path, (stack, levels));
+            deepest.stack = deepest.stack.max((stack, path));
+            deepest.levels = deepest.levels.max((levels, path));
             for user in users.get(path).into_iter().flatten() {
                 if let Some(count) = open.get_mut(user) {
                     *count -= 1;

@@ -159,6 +159,8 @@ pub struct Limits {
     /// Bytes of stack that evaluation may need, as estimated; threads that call [`crate::evaluate::evaluate`] must have
     /// twice as much.
     pub stack: usize,
+    /// How many levels of collections in collections a value may get, as estimated: it is compared and dropped by recursion.
+    pub levels: usize,
 }
 
 impl Default for Limits {
@@ -173,6 +175,7 @@ impl Default for Limits {
             bracket_tries: 250_000,
             height: 250,
             stack: 1 << 20,
+            levels: 20_000,
         }
     }
 }
@@ -269,6 +272,16 @@ impl PolicySet {
     /// Whether no verdict depends on another object.
     pub fn judge_objects_alone(&self) -> bool {
         !self.policies.iter().any(|policy| policy.depends.inventory || policy.depends.namespace)
+    }
+
+    /// Whether a policy can say anything about objects of this kind, or looks at them when it judges others.
+    pub fn concern(&self, kind: &Kind) -> bool {
+        // Constraints also choose by group.
+        let plain = self.policies.iter().filter(|policy| policy.dialect != Dialect::Gatekeeper);
+        plain.map(|policy| &policy.matches).any(|matches| matches.matches(&kind.kind))
+            || !self.constraints.candidates(&self.units, kind).is_empty()
+            || self.inventory_reads().touches(kind)
+            || kind.is("", "Namespace") && self.policies.iter().any(|policy| policy.depends.namespace)
     }
 
     /// Returns what the policies read of objects of this kind.

@@ -44,6 +44,8 @@ pub(crate) fn add(
         let help = "put it under code with engine: Rego and version: v1, or import future.keywords";
         return Err(Problem::refused(&file.shown, "this is Rego v1, but the template takes it for v0").help(help));
     }
+    // Only to hear what it says: what OPA does not take must not stay, even if the evaluator takes it.
+    let engine = &mut engine.clone();
     let first = attempt(engine, file, &file.text, file.version.unwrap_or(Version::V1));
     let second = if first.is_ok() || file.version.is_some() || guard::needs_v1(&tokens) {
         first.clone()

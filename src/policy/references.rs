@@ -40,6 +40,8 @@ pub(crate) struct Node {
     pub(crate) column: u32,
     /// Bytes of stack that it needs by itself.
     pub(crate) stack: usize,
+    /// Collections that it writes.
+    pub(crate) collections: usize,
     /// What it refers to below `data`.
     pub(crate) uses: BTreeSet<Path>,
     /// What it calls: functions of the policies, and builtins.
@@ -148,6 +150,7 @@ pub(crate) fn read(modules: &[Ref<Module>], lost: &Lost) -> Vec<Node> {
                 line: span.line,
                 column: span.col,
                 stack: stack::rule(rule),
+                collections: stack::collections(rule),
                 uses: BTreeSet::new(),
                 calls: Vec::new(),
                 inputs: BTreeSet::new(),

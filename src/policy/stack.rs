@@ -1,10 +1,10 @@
-//! How much stack the evaluation of a rule can need.
+//! How much stack the evaluation of a rule can need, and the values that it makes.
 //!
 //! regorus walks the syntax tree by recursion: each operator, each loop of a body and each rule that another one refers to
 //! lies on the stack while what is inside of it is evaluated. An overflow would abort the process, so it is estimated at
 //! load, from figures measured on regorus 0.14.1 and rounded up.
 
-use regorus::unstable::{Expr, Literal, Query, Ref, Rule, RuleHead};
+use regorus::unstable::{Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead};
 
 /// Bytes for one rule or function that is evaluated for another.
 const RULE: usize = 4096;
@@ -32,6 +32,53 @@ pub(crate) fn rule(rule: &Rule) -> usize {
             head + bodies.max().unwrap_or(0)
         }
     }
+}
+
+/// Returns how many collections a rule writes: no value of it is nested by more levels than that, beside what it gets from
+/// others.
+pub(crate) fn collections(rule: &Rule) -> usize {
+    match rule {
+        Rule::Default { value, .. } => written(value),
+        Rule::Spec { head, bodies, .. } => {
+            // All but functions may be collections by their heads.
+            let (own, refr, value) = match head {
+                RuleHead::Func { refr, assign, .. } => (0, refr, assign.as_ref().map(|assign| &assign.value)),
+                RuleHead::Compr { refr, assign, .. } => (1, refr, assign.as_ref().map(|assign| &assign.value)),
+                RuleHead::Set { refr, key, .. } => (1, refr, key.as_ref()),
+            };
+            let bodies = bodies
+                .iter()
+                .map(|body| written_in(&body.query) + body.assign.as_ref().map_or(0, |assign| written(&assign.value)));
+            own + written(refr) + value.map_or(0, |value| written(value)) + bodies.sum::<usize>()
+        }
+    }
+}
+
+fn written(expr: &Expr) -> usize {
+    let own = match expr {
+        Expr::Array { .. } | Expr::Set { .. } | Expr::Object { .. } => 1,
+        Expr::ArrayCompr { term, query, .. } | Expr::SetCompr { term, query, .. } => {
+            1 + written(term) + written_in(query)
+        }
+        Expr::ObjectCompr { key, value, query, .. } => 1 + written(key) + written(value) + written_in(query),
+        _ => 0,
+    };
+    own + children(expr).into_iter().map(written).sum::<usize>()
+}
+
+fn written_in(query: &Query) -> usize {
+    let statement = |statement: &LiteralStmt| {
+        let own = match &statement.literal {
+            Literal::SomeVars { .. } => 0,
+            Literal::SomeIn { key, value, collection, .. } => {
+                key.as_ref().map_or(0, |key| written(key)) + written(value) + written(collection)
+            }
+            Literal::Expr { expr, .. } | Literal::NotExpr { expr, .. } => written(expr),
+            Literal::Every { domain, query, .. } => written(domain) + written_in(query),
+        };
+        own + statement.with_mods.iter().map(|with| written(&with.r#as)).sum::<usize>()
+    };
+    query.stmts.iter().map(statement).sum()
 }
 
 fn reach(refr: &Expr, value: Option<&Ref<Expr>>) -> usize {

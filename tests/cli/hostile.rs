@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a run may take at most, in KiB; a run with a harmless policy takes a tenth of it.
-const MOST_MEMORY: u64 = 400 * 1024;
+/// What a run may take at most, in KiB. What a policy makes without calls is bounded by its time alone, so a fast machine
+/// needs more; what calls make stays far below.
+const MOST_MEMORY: u64 = 1024 * 1024;
 
 /// Far more than the time limit of all evaluations of one object.
 const LONGEST: Duration = Duration::from_mins(1);
@@ -59,6 +60,8 @@ fn hostile_policies_end_as_errors_and_leave_the_others_alone() {
     fs::write(&manifest, "apiVersion: v1\nkind: Pod\nmetadata: {name: web, generation: 3}\n").unwrap();
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/hostile");
     let mut policies: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // The hostile corpus beside them has a test program of its own.
+    policies.retain(|file| file.extension().is_some_and(|extension| extension == "rego"));
     policies.sort();
     assert!(policies.len() > 20, "{policies:?}");
     let wrong: Vec<String> =

@@ -12,6 +12,7 @@ mod check;
 mod hostile;
 mod peers;
 mod policies;
+mod secrets;
 mod test;
 
 /// Returns `kaudit` in `folder`, with nothing of the environment that could change what it says.
@@ -28,6 +29,7 @@ fn help_and_version_are_no_errors() {
     assert_cmd_snapshot!("help_check", kaudit(folder.path(), &["check", "--help"]));
     assert_cmd_snapshot!("help_test", kaudit(folder.path(), &["test", "--help"]));
     assert_cmd_snapshot!("help_policies", kaudit(folder.path(), &["policies", "--help"]));
+    assert_cmd_snapshot!("help_rbac", kaudit(folder.path(), &["rbac", "--help"]));
     let version = kaudit(folder.path(), &["--version"]).output().unwrap();
     assert!(version.status.success());
     assert_eq!(String::from_utf8_lossy(&version.stdout), concat!("kaudit ", env!("CARGO_PKG_VERSION"), "\n"));
@@ -39,6 +41,7 @@ fn usage_errors_are_2() {
     assert_cmd_snapshot!("no_command", kaudit(folder.path(), &[]));
     assert_cmd_snapshot!("unknown_command", kaudit(folder.path(), &["chek"]));
     assert_cmd_snapshot!("unknown_format", kaudit(folder.path(), &["check", "--once", "-o", "jsno"]));
+    assert_cmd_snapshot!("rbac_record_none_and_more", kaudit(folder.path(), &["rbac", "--record=none,events"]));
     assert_cmd_snapshot!("files_and_context", kaudit(folder.path(), &["check", "-f", "a.yaml", "--context", "prod"]));
 }
 
@@ -69,6 +72,14 @@ fn errors_in_the_file_name_file_and_line() {
     fs::write(folder.path().join("kaudit.yaml"), "once: true\nfail-on: maybe\n").unwrap();
     assert_cmd_snapshot!("file_wrong_value", kaudit(folder.path(), &["check", "--config", "kaudit.yaml"]));
     assert_cmd_snapshot!("file_missing", kaudit(folder.path(), &["check", "--config", "nowhere.yaml"]));
+}
+
+#[test]
+fn roles_go_to_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_cmd_snapshot!("rbac", kaudit(folder.path(), &["rbac"]));
+    let team = ["rbac", "-n", "shop", "--service-account", "shop:auditor", "--record", "events"];
+    assert_cmd_snapshot!("rbac_team", kaudit(folder.path(), &team));
 }
 
 #[test]

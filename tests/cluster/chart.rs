@@ -66,8 +66,9 @@ impl Rendered {
         let workload = self.of_kinds(&["Deployment", "StatefulSet"]).next().unwrap();
         let arguments = workload["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
         let mut arguments: Vec<_> = arguments.iter().map(|argument| argument.as_str().unwrap().to_owned()).collect();
-        assert_eq!(arguments[..3], ["check", "--listen=0.0.0.0:8080", "--policies=/policies"]);
-        arguments.drain(..3);
+        let fixed = ["check", "--listen=0.0.0.0:8080", "--listen-status=127.0.0.1:8081", "--policies=/policies"];
+        assert_eq!(arguments[..fixed.len()], fixed);
+        arguments.drain(..fixed.len());
         arguments.push(format!("--policies={policies}"));
         arguments
     }
@@ -143,6 +144,36 @@ fn assert_rights_fit(requests: &[AuditRecord], user: &str, grants: &[Grant]) {
     assert!(!grants.is_empty());
     let unused: Vec<_> = grants.iter().filter(|grant| !own.iter().any(|record| grant.is_used_by(record))).collect();
     assert!(unused.is_empty(), "granted and never used: {unused:#?}");
+}
+
+#[tokio::test]
+async fn the_chart_grants_what_kaudit_rbac_prints() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    for (settings, arguments) in [
+        (&[][..], &[][..]),
+        (&["namespaces={shop,bank}"], &["-n", "shop,bank"]),
+        (&["namespaces={kaudit,shop}"], &["-n", "shop,kaudit"]),
+        (&["record={events}"], &["--record=events"]),
+        (&["namespaces={shop}", "events=none"], &["-n", "shop", "--events=none"]),
+        (&["record={status}", "auditName=own"], &["--record=status", "--audit-name=own"]),
+    ] {
+        let rendered = render("kaudit", settings).await;
+        let kinds = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+        let mut rendered: Vec<Value> = rendered.of_kinds(&kinds).cloned().collect();
+        for object in &mut rendered {
+            object["metadata"].as_object_mut().unwrap().remove("labels").unwrap();
+        }
+        let ended = run(Path::new("none"), &[&["rbac"], arguments].concat()).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let mut printed: Vec<Value> = serde_saphyr::from_multiple(&ended.stdout).unwrap();
+        // helm sorts by kind.
+        for objects in [&mut rendered, &mut printed] {
+            objects.sort_by_key(ToString::to_string);
+        }
+        assert_eq!(rendered, printed, "{settings:?}");
+    }
 }
 
 async fn count_of_events(plane: &ControlPlane, namespace: &str, reason: &str) -> usize {
@@ -334,6 +365,36 @@ async fn the_rights_for_reports_are_enough_and_all_are_used() {
         let grants: Vec<Grant> = rendered.grants().into_iter().filter(|grant| grant.group.contains('.')).collect();
         assert_eq!(grants.len(), kinds.len() * 4, "{grants:#?}");
         assert_rights_fit(&plane.audit_log_since(position).unwrap(), user.name(), &grants);
+    }
+}
+
+#[tokio::test]
+async fn who_reaches_what() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let settings = ["networkPolicy.from[0].namespaceSelector.matchLabels.team=watchers", "listen.address=[::]"];
+    for (settings, status) in [(&[][..], "--listen-status=127.0.0.1:8081"), (&settings, "--listen-status=[::1]:8081")] {
+        let rendered = render("kaudit", settings).await;
+        let one = |kind: &'static str| rendered.of_kinds(&[kind]).next().unwrap();
+        let container = &one("Deployment")["spec"]["template"]["spec"]["containers"][0];
+        // The status is on no port that a Service or another pod could reach.
+        assert!(container["args"].as_array().unwrap().contains(&status.into()), "{container}");
+        assert_eq!(container["ports"], serde_json::json!([{"name": "http", "containerPort": 8080, "protocol": "TCP"}]));
+        assert_eq!(one("Service")["spec"]["ports"][0]["targetPort"], "http");
+        let policy = &one("NetworkPolicy")["spec"];
+        assert_eq!(policy["podSelector"]["matchLabels"], one("Deployment")["spec"]["selector"]["matchLabels"]);
+        assert_eq!(policy["ingress"][0]["ports"], serde_json::json!([{"port": "http", "protocol": "TCP"}]));
+        let from = if settings.is_empty() { Value::Null } else { "watchers".into() };
+        assert_eq!(policy["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"]["team"], from);
+        let pod = &one("Deployment")["spec"]["template"]["spec"]["securityContext"];
+        let own = &container["securityContext"];
+        assert_eq!((&pod["runAsNonRoot"], &pod["seccompProfile"]["type"]), (&true.into(), &"RuntimeDefault".into()));
+        assert_eq!(
+            (&own["allowPrivilegeEscalation"], &own["readOnlyRootFilesystem"], &own["privileged"]),
+            (&false.into(), &true.into(), &false.into())
+        );
+        assert_eq!(own["capabilities"], serde_json::json!({"drop": ["ALL"]}));
     }
 }
 

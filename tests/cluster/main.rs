@@ -27,6 +27,8 @@ mod reach;
 mod refused;
 mod relist;
 mod reports;
+mod rights;
+mod secrets;
 mod shards;
 mod support;
 mod truth;

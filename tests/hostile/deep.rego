@@ -1,4 +1,4 @@
-# Arrays in arrays, a million levels: whoever goes through them by recursion overflows the stack.
+# Arrays in arrays, as deep as may be: whoever goes through them by recursion needs much stack. Deeper is refused at load.
 package hostile.deep
 
 f0(x) := [[[[[[[[[[[[x]]]]]]]]]]]]
@@ -7,14 +7,8 @@ f1(x) := f0(f0(f0(f0(f0(f0(f0(f0(f0(f0(f0(f0(x))))))))))))
 
 f2(x) := f1(f1(f1(f1(f1(f1(f1(f1(f1(f1(f1(f1(x))))))))))))
 
-f3(x) := f2(f2(f2(f2(f2(f2(f2(f2(f2(f2(f2(f2(x))))))))))))
-
-f4(x) := f3(f3(f3(f3(f3(f3(f3(f3(f3(f3(f3(f3(x))))))))))))
-
-f5(x) := f4(f4(f4(f4(f4(f4(f4(f4(f4(f4(f4(f4(x))))))))))))
-
 deny contains msg if {
-	x := f5(1)
+	x := f2(f2(f2(f2(f2(f2(f2(1)))))))
 	msg := sprintf("%v", [x])
 }
 

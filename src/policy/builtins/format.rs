@@ -15,6 +15,7 @@ use super::{
     gofloat::{Number, float},
     native, refused, string,
 };
+use crate::policy::value;
 
 pub(super) const TABLE: &[Builtin] = &[("sprintf", 2, sprintf), ("internal.template_string", 1, template_string)];
 
@@ -105,6 +106,7 @@ fn template_string(arguments: &[Value]) -> Answer {
             Value::Set(values) if values.len() == 1 => text.extend(values.iter().map(plain)),
             Value::Set(_) => return refused("template-strings must not produce multiple outputs"),
             Value::Array(_) | Value::Object(_) => return failed("illegal argument type"),
+            other if !value::fits(other, LONGEST_TEXT) => return refused("a template-string: a value is too large"),
             other => text.push_str(&plain(other)),
         }
     }
@@ -115,6 +117,9 @@ fn sprintf(arguments: &[Value]) -> Answer {
     let format = string(arguments, 0)?;
     budget::check_whole("sprintf", &arguments[1])?;
     let given: Vec<Argument> = array(arguments, 1)?.map(Argument::of).collect();
+    if !value::fits(&arguments[1], usize::MAX) {
+        return refused("sprintf: a number is too large to be written");
+    }
     let mut printer = Printer { given: &given, ..Printer::default() };
     printer.format(format);
     if let Some(why) = printer.refused {

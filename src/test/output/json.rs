@@ -4,7 +4,10 @@ use std::io;
 
 use serde::Serialize;
 
-use crate::test::{Coverage, Summary, TestResult, TestRun};
+use crate::{
+    output::safe::Escaping,
+    test::{Coverage, Summary, TestResult, TestRun},
+};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,7 +41,7 @@ pub(super) fn render(run: &TestRun, times: bool, out: &mut dyn io::Write) -> any
         coverage: run.coverage.as_ref(),
         threshold: run.threshold,
     };
-    serde_json::to_writer_pretty(&mut *out, &document)?;
+    serde_json::to_writer_pretty(Escaping::json(&mut *out), &document)?;
     writeln!(out)?;
     Ok(())
 }

@@ -5,7 +5,10 @@ use std::{fmt::Write as _, io};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{leaves, text};
-use crate::test::{Explanation, Outcome, TestResult, TestRun};
+use crate::{
+    output::safe::Escaping,
+    test::{Explanation, Outcome, TestResult, TestRun},
+};
 
 /// Writes the run; `times` adds how long each test took.
 pub(super) fn render(run: &TestRun, times: bool, out: &mut dyn io::Write) -> anyhow::Result<()> {
@@ -17,7 +20,7 @@ pub(super) fn render(run: &TestRun, times: bool, out: &mut dyn io::Write) -> any
         }
         report.add_test_suite(suite);
     }
-    report.serialize(&mut *out)?;
+    report.serialize(Escaping::markup(&mut *out))?;
     Ok(())
 }
 

@@ -32,6 +32,10 @@ pub(super) fn write(run: &TestRun, options: &cli::Test) -> anyhow::Result<()> {
         Format::Junit => junit::render(run, options.verbose, &mut bytes),
     }
     .context("writing the results")?;
+    if options.output == Format::Text {
+        // Messages and prints are what policies wrote.
+        bytes = output::shown_lines(&String::from_utf8_lossy(&bytes)).into_bytes();
+    }
     output::print(|out| out.write_all(&bytes))
 }
 

@@ -1,0 +1,216 @@
+//! `kaudit rbac`: what it prints is enough, all of it is used, and each missing right is noticed and named.
+
+use kaudit_controlplane::{AuditRecord, ControlPlane, User, require, shared};
+use serde_json::{Value, json};
+
+use crate::support::{Running, establish_audits, policies, run, state_of, until_violations, wait_for};
+
+/// Denies every ConfigMap with the label `mark`, and no object of another kind.
+fn denies_configmaps(mark: &str) -> String {
+    format!(
+        "package configmaps\n\ndeny contains \"marked\" if {{\n\tinput.kind == \
+         \"ConfigMap\"\n\tinput.metadata.labels[\"{mark}\"]\n}}\n"
+    )
+}
+
+/// What `kaudit rbac` prints for the account `name` in `namespace`; roles are called like the account.
+async fn printed(plane: &ControlPlane, namespace: &str, name: &str, scope: &[&str]) -> Vec<Value> {
+    let account = format!("--service-account={namespace}:{name}");
+    let (role, audit) = (format!("--role-name={namespace}-{name}"), format!("--audit-name={name}"));
+    let arguments = [&["rbac", &account, &role, &audit], scope].concat();
+    let ended = run(&plane.kubeconfig(), &arguments).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    serde_saphyr::from_multiple(&ended.stdout).unwrap()
+}
+
+async fn granted(plane: &ControlPlane, namespace: &str, name: &str, objects: &[Value]) -> User {
+    let objects: Vec<String> = objects.iter().map(ToString::to_string).collect();
+    plane.apply(&objects.join("\n---\n")).await.unwrap();
+    plane.service_account(namespace, name).await.unwrap()
+}
+
+/// Everything that kaudit says of its state.
+fn told(kaudit: &Running) -> String {
+    format!("{}\n{}", kaudit.get("/status").unwrap_or_default(), kaudit.log())
+}
+
+async fn own_requests(
+    plane: &ControlPlane,
+    position: kaudit_controlplane::AuditPosition,
+    user: &User,
+) -> Vec<AuditRecord> {
+    let requests = plane.audit_log_since(position).unwrap();
+    requests.into_iter().filter(|record| record.user == user.name()).collect()
+}
+
+#[tokio::test]
+async fn only_kinds_that_policies_are_about_are_read_and_the_policies_may_change() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    establish_audits(plane).await;
+    let namespace = plane.temp_namespace("rights").await.unwrap();
+    let directory = policies(&[("configmaps.rego", &denies_configmaps(&namespace))]);
+    let scope = ["--kinds=judged", "--policies", directory.path().to_str().unwrap()];
+    let objects = printed(plane, &namespace, "kaudit", &scope).await;
+    let reading = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]});
+    assert_eq!((&objects[0]["kind"], &objects[0]["rules"][0]), (&json!("ClusterRole"), &reading));
+    let user = granted(plane, &namespace, "kaudit", &objects).await;
+    let position = plane.audit_position().unwrap();
+    let kaudit = Running::start(user.kubeconfig_path(), &scope).await;
+    kaudit.ready().await;
+    let mark = format!("{namespace}=yes");
+    for (kind, name) in [("configmap", "one"), ("serviceaccount", "two")] {
+        plane.kubectl(&["-n", &namespace, "create", kind, name]).await.unwrap();
+        plane.kubectl(&["-n", &namespace, "label", kind, name, &mark]).await.unwrap();
+    }
+    until_violations(&kaudit, &namespace, 1).await;
+    assert_eq!(kaudit.status()["complete"], true);
+    assert_eq!(state_of(&kaudit.status(), "", "serviceaccounts"), "excluded");
+    let requests = own_requests(plane, position, &user).await;
+    let refused: Vec<_> = requests.iter().filter(|record| matches!(record.code, 401 | 403)).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+    assert!(requests.iter().all(|record| record.verb != "list" || record.resource == "configmaps"));
+
+    // Another policy is about another kind: that is read, and named as long as the right is missing.
+    let more =
+        denies_configmaps(&namespace).replace("ConfigMap", "ServiceAccount").replace("package c", "package other.c");
+    std::fs::write(directory.path().join("more.rego"), more).unwrap();
+    wait_for("the missing right to be named", || async {
+        told(&kaudit).contains("cannot list resource \\\"serviceaccounts\\\"").then_some(())
+    })
+    .await;
+    assert_eq!(kaudit.status()["complete"], false);
+    assert_eq!(state_of(&kaudit.status(), "", "serviceaccounts"), "forbidden");
+    granted(plane, &namespace, "kaudit", &printed(plane, &namespace, "kaudit", &scope).await).await;
+    until_violations(&kaudit, &namespace, 2).await;
+    assert_eq!(kaudit.status()["complete"], true);
+
+    // When that policy goes, so do its kind and its results.
+    std::fs::remove_file(directory.path().join("more.rego")).unwrap();
+    until_violations(&kaudit, &namespace, 1).await;
+    wait_for("the kind to be left out again", || async {
+        (state_of(&kaudit.status(), "", "serviceaccounts") == "excluded").then_some(())
+    })
+    .await;
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+/// One right that was taken out of the roles.
+struct Missing {
+    verb: String,
+    resource: String,
+    roles: Vec<Value>,
+}
+
+/// Every way to take one single right out of what was printed: one verb for one resource in one role.
+fn each_missing(objects: &[Value]) -> Vec<Missing> {
+    let strings = |value: &Value| -> Vec<String> {
+        value.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let mut all = Vec::new();
+    for (object, role) in objects.iter().enumerate() {
+        for (number, rule) in role["rules"].as_array().into_iter().flatten().enumerate() {
+            for resource in strings(&rule["resources"]) {
+                for verb in strings(&rule["verbs"]) {
+                    let mut roles = objects.to_vec();
+                    let rules = roles[object]["rules"].as_array_mut().unwrap();
+                    let mut rest = rules.remove(number);
+                    // What is left of the rule: its other resources, and its other verbs for this one.
+                    for (resources, verbs) in [
+                        (
+                            strings(&rest["resources"]).into_iter().filter(|other| *other != resource).collect(),
+                            strings(&rest["verbs"]),
+                        ),
+                        (
+                            vec![resource.clone()],
+                            strings(&rest["verbs"]).into_iter().filter(|other| *other != verb).collect(),
+                        ),
+                    ] {
+                        let resources: Vec<String> = resources;
+                        if !resources.is_empty() && !verbs.is_empty() {
+                            (rest["resources"], rest["verbs"]) = (json!(resources), json!(verbs));
+                            rules.push(rest.clone());
+                        }
+                    }
+                    all.push(Missing { verb, resource: resource.clone(), roles });
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Runs without one right after the other; each has to be named by kaudit itself.
+async fn assert_each_is_needed(plane: &ControlPlane, own: &str, judged: &str, scope: &[&str]) -> usize {
+    let directory = policies(&[("configmaps.rego", &denies_configmaps(judged))]);
+    let policies = ["--kinds=judged", "--policies", directory.path().to_str().unwrap()];
+    let scope = [&policies, scope].concat();
+    let mark = format!("{judged}=yes");
+    plane.kubectl(&["-n", judged, "create", "configmap", "one"]).await.unwrap();
+    plane.kubectl(&["-n", judged, "label", "configmap", "one", &mark]).await.unwrap();
+    let number = each_missing(&printed(plane, own, "none", &scope).await).len();
+    for index in 0..number {
+        // Refused, so that there is something to tell about kaudit itself.
+        let broken = directory.path().join("broken.rego");
+        drop(std::fs::remove_file(&broken));
+        let name = format!("kaudit-{index}");
+        let missing = each_missing(&printed(plane, own, &name, &scope).await).swap_remove(index);
+        std::fs::write(&broken, "package broken\n\ndeny contains nope(1)\n").unwrap();
+        let user = granted(plane, own, &name, &missing.roles).await;
+        let audit = format!("--audit-name={name}");
+        let kaudit = Running::start(user.kubeconfig_path(), &[&scope[..], &[&audit]].concat()).await;
+        let what = format!("cannot {} resource \"{}\"", missing.verb, missing.resource);
+        let quoted = what.replace('"', "\\\"");
+        let named = || async { told(&kaudit).contains(&quoted).then_some(()) };
+        wait_for(&format!("{what} to be named; status and log:\n{}", told(&kaudit)), named).await;
+        let reading = matches!(missing.verb.as_str(), "list" | "watch");
+        assert!(!reading || kaudit.status()["complete"] == false, "{}", kaudit.status());
+        assert!(reading || kaudit.log().contains("WARN"), "{}", kaudit.log());
+        assert_eq!(kaudit.stop().await, Some(0));
+        if missing.verb == "list" {
+            let once = [&["check", "--once", "--allow-refused", "--fail-on=none"], &scope[..]].concat();
+            let ended = run(user.kubeconfig_path(), &once).await;
+            assert_eq!(ended.code, Some(3), "{ended:?}");
+            assert!(ended.stdout.contains(&what) || ended.stderr.contains(&what), "{ended:?}");
+        }
+    }
+    number
+}
+
+#[tokio::test]
+async fn each_right_for_the_whole_cluster_is_missed_by_name() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    establish_audits(plane).await;
+    let (own, shop) = (plane.temp_namespace("rights").await.unwrap(), plane.temp_namespace("shop").await.unwrap());
+    // list and watch; Events; create and patch of the Audit and its status.
+    assert_eq!(assert_each_is_needed(plane, &own, &shop, &[]).await, 6);
+}
+
+#[tokio::test]
+async fn each_right_for_one_namespace_is_missed_by_name() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    establish_audits(plane).await;
+    let (own, shop) = (plane.temp_namespace("rights").await.unwrap(), plane.temp_namespace("shop").await.unwrap());
+    // As well as Events about kaudit itself.
+    assert_eq!(assert_each_is_needed(plane, &own, &shop, &["--namespace", &shop]).await, 7);
+    let team = plane.temp_namespace("team").await.unwrap();
+    assert_eq!(assert_each_is_needed(plane, &team, &team, &["--namespace", &team]).await, 6);
+}
+
+#[tokio::test]
+async fn where_kinds_are_named_a_cluster_is_needed_and_else_none() {
+    let nowhere = std::path::Path::new("none");
+    let ended = run(nowhere, &["rbac"]).await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    let ended = run(nowhere, &["rbac", "--exclude=secrets"]).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    assert!(ended.stderr.contains("kubeconfig"), "{}", ended.stderr);
+}

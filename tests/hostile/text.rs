@@ -1,0 +1,130 @@
+//! What must not get out: the characters that a terminal or a reader of logs obeys, and markup that a browser obeys.
+
+use clap::ValueEnum as _;
+use kaudit::{
+    output::{AuditResult, Entry, Format, PolicySummary, RenderOptions, Resource, Summary, render},
+    verdict::{Outcome, Source},
+};
+use proptest::prelude::*;
+
+/// Whether a terminal, an editor or a web page would obey a character instead of showing it.
+fn is_obeyed(c: char) -> bool {
+    let directional =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    (c.is_control() && c != '\n') || directional || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+/// Checks what any reader sees of a text.
+pub(crate) fn assert_harmless(what: &str, text: &str) {
+    if let Some(at) = text.find(is_obeyed) {
+        let from = text.floor_char_boundary(at.saturating_sub(200));
+        let to = text.ceil_char_boundary((at + 50).min(text.len()));
+        panic!("{what}: {:?} in {:?}", text[at..].chars().next().unwrap(), &text[from..to]);
+    }
+    for line in text.lines().map(str::trim_start) {
+        // `-o github` is made of commands; what follows a message must not be one more.
+        let command = line.strip_prefix("::").and_then(|rest| rest.split([' ', ':']).next());
+        let own =
+            what.ends_with("github") && command.is_some_and(|word| ["error", "warning", "notice"].contains(&word));
+        assert!(own || (command.is_none() && !line.starts_with("##[")), "{what}: a command: {line}");
+    }
+}
+
+/// Reads JSON as every other parser does: to this one a key of its own means something.
+pub(crate) fn parsed(json: &str) -> serde_json::Value {
+    serde_json::from_str(&json.replace("$serde_json::private::", "private:")).unwrap()
+}
+
+/// Checks what a format writes: as any text, and as what it is.
+pub(crate) fn assert_harmless_as(format: Format, what: &str, text: &str) {
+    assert_harmless(&format!("{what}: {}", format.name()), text);
+    if ["html", "junit", "markdown"].contains(&format.name()) {
+        for markup in ["<script>alert", "<img", "]]><", "](javascript"] {
+            assert!(!text.contains(markup), "{what}: {}: {markup}", format.name());
+        }
+    }
+    if format == Format::Json {
+        parsed(text);
+    }
+}
+
+fn result(text: &str) -> AuditResult {
+    let resource = Resource {
+        api_version: text.to_owned(),
+        kind: text.to_owned(),
+        namespace: text.to_owned(),
+        name: text.to_owned(),
+        uid: text.to_owned(),
+    };
+    let about = kaudit::output::About {
+        title: Some(text.into()),
+        description: Some(text.into()),
+        id: Some(text.into()),
+        ..Default::default()
+    };
+    AuditResult {
+        api_version: "kaudit.dev/v1alpha1",
+        kind: "AuditResult",
+        complete: false,
+        summary: Summary { objects: 1, fail: 1, ..Summary::default() },
+        coverage: vec![],
+        policies: vec![PolicySummary {
+            name: text.to_owned(),
+            dialect: "conftest".to_owned(),
+            source: text.to_owned(),
+            rules: vec![text.to_owned()],
+            about: about.clone(),
+            about_rules: [(text.to_owned(), about)].into(),
+        }],
+        refused: vec![],
+        not_judged: vec![],
+        results: vec![Entry {
+            policy: text.into(),
+            rule: text.into(),
+            result: Outcome::Fail,
+            severity: None,
+            message: text.into(),
+            resource: resource.into(),
+            details: serde_json::Map::from_iter([(text.to_owned(), text.into())]),
+            source: Source { file: text.into(), line: 1 },
+            location: None,
+        }],
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_does_harm_in_any_format(
+        parts in prop::collection::vec(prop_oneof![
+            any::<String>(),
+            any::<char>().prop_map(String::from),
+            (0_u32..0xa0).prop_map(|c| char::from_u32(c).unwrap().to_string()),
+            (0x2000_u32..0x2070).prop_map(|c| char::from_u32(c).unwrap().to_string()),
+            prop::sample::select(vec!["\n::error::x", "\r\n##[command]x", "\u{1b}]0;x\u{7}", "<script>alert(1)</script>",
+                "<img src=x onerror=alert(1)>", "]]><x>", "](javascript:x)", "|", "`", "\u{9b}2J", "\\", "\u{202e}"]).prop_map(str::to_owned),
+        ], 0..8),
+        color in any::<bool>(),
+        width in prop_oneof![Just(usize::MAX), 0_usize..120],
+    ) {
+        let text = parts.concat();
+        let result = result(&text);
+        for format in Format::value_variants() {
+            let mut out = Vec::new();
+            render(*format, &result, &RenderOptions { color, width }, &mut out).unwrap();
+            let mut out = String::from_utf8(out).unwrap();
+            if color && *format == Format::Text {
+                // kaudit's own colours.
+                for code in ["0", "1", "2", "31", "32", "33", "35"] {
+                    out = out.replace(&format!("\u{1b}[{code}m"), "");
+                }
+            }
+            assert_harmless_as(*format, &format!("{text:?}"), &out);
+            if *format == Format::Json {
+                let read: serde_json::Value = serde_json::from_str(&out).unwrap();
+                prop_assert_eq!(&read["results"][0]["message"], &serde_json::Value::from(text.as_str()));
+            }
+        }
+    }
+}
