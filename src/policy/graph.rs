@@ -87,25 +87,17 @@ impl<'a> Graph<'a> {
             open.insert(path, targets.clone().count());
             targets.for_each(|target| users.entry(target).or_default().push(path));
         }
-        let mut heights: BTreeMap<&[String], (usize, usize)> = BTreeMap::new();
+        let mut heights: BTreeMap<&[String], (usize, usize, usize)> = BTreeMap::new();
         let mut ready: Vec<&'a [String]> =
             open.iter().filter(|(_, count)| **count == 0).map(|(path, _)| *path).collect();
         let mut deepest = Depth::default();
         while let Some(path) = ready.pop() {
             open.remove(path);
             let below = self.edges[path].iter().filter_map(|target| heights.get(target));
-            let stack = below.map(|(stack, _)| *stack).max().unwrap_or(0)
+            let stack = below.map(|(stack, ..)| *stack).max().unwrap_or(0)
                 + self.at(path).map(|node| node.stack).max().unwrap_or(0);
-            // What a function makes lies in what its caller makes, as often as it is called.
-            let own = self.at(path).map(|node| {
-                let called = node.calls.iter().filter_map(|call| heights.get(call.rule.as_deref()?));
-                called.fold(node.collections, |levels, (_, more)| levels.saturating_add(*more))
-            });
-            let is_value = |target: &&&[String]| self.at(target).all(|node| node.parameters.is_none());
-            let values = self.edges[path].iter().filter(is_value).filter_map(|target| heights.get(target));
-            let below = values.map(|(_, levels)| *levels).max().unwrap_or(0);
-            let levels = own.max().unwrap_or(0).saturating_add(below);
-            heights.insert(path, (stack, levels));
+            let (grows, levels) = self.levels(path, &heights);
+            heights.insert(path, (stack, grows, levels));
             deepest.stack = deepest.stack.max((stack, path));
             deepest.levels = deepest.levels.max((levels, path));
             for user in users.get(path).into_iter().flatten() {
@@ -118,6 +110,25 @@ impl<'a> Graph<'a> {
             }
         }
         if open.is_empty() { Ok(deepest) } else { Err(self.circle(&open)) }
+    }
+
+    /// Returns by how many levels the value of a rule is nested deeper than its arguments, and any value on the way to it.
+    fn levels(&self, path: &[String], heights: &BTreeMap<&[String], (usize, usize, usize)>) -> (usize, usize) {
+        let (mut grows, mut levels) = (0, 0);
+        for node in self.at(path) {
+            let called = || node.calls.iter().filter_map(|call| heights.get(call.rule.as_deref()?));
+            // What a function gives lies in what its caller makes of it, as often as it is called.
+            let own = called().fold(node.collections, |sum, (_, grows, _)| sum.saturating_add(*grows));
+            // Its deepest value may also be one that a function makes of the rest and keeps.
+            let kept = called().map(|(_, grows, levels)| own.saturating_sub(*grows).saturating_add(*levels));
+            grows = if node.gives_collections { own.max(grows) } else { grows };
+            levels = kept.fold(own, usize::max).max(levels);
+        }
+        let is_value = |target: &&&[String]| self.at(target).all(|node| node.parameters.is_none());
+        let values = self.edges.get(path).into_iter().flatten().filter(is_value);
+        let below = values.filter_map(|target| heights.get(target)).map(|(.., levels)| *levels).max().unwrap_or(0);
+        let gives = self.at(path).any(|node| node.gives_collections);
+        (if gives { grows.saturating_add(below) } else { 0 }, levels.saturating_add(below))
     }
 
     /// Finds a circle among rules of which each refers to another one of them.

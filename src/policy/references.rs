@@ -42,6 +42,8 @@ pub(crate) struct Node {
     pub(crate) stack: usize,
     /// Collections that it writes.
     pub(crate) collections: usize,
+    /// Whether its value may hold others.
+    pub(crate) gives_collections: bool,
     /// What it refers to below `data`.
     pub(crate) uses: BTreeSet<Path>,
     /// What it calls: functions of the policies, and builtins.
@@ -151,6 +153,7 @@ pub(crate) fn read(modules: &[Ref<Module>], lost: &Lost) -> Vec<Node> {
                 column: span.col,
                 stack: stack::rule(rule),
                 collections: stack::collections(rule),
+                gives_collections: stack::gives_collections(rule),
                 uses: BTreeSet::new(),
                 calls: Vec::new(),
                 inputs: BTreeSet::new(),

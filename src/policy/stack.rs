@@ -54,6 +54,24 @@ pub(crate) fn collections(rule: &Rule) -> usize {
     }
 }
 
+/// Whether a rule has a value that may hold others, and not only a scalar.
+pub(crate) fn gives_collections(rule: &Rule) -> bool {
+    let is_scalar = |expr: &Expr| {
+        matches!(
+            expr,
+            Expr::String { .. } | Expr::RawString { .. } | Expr::Number { .. } | Expr::Bool { .. } | Expr::Null { .. }
+        )
+    };
+    match rule {
+        Rule::Default { value, .. } => !is_scalar(value),
+        Rule::Spec { head: RuleHead::Func { assign, .. }, bodies, .. } => {
+            let others = bodies.iter().filter_map(|body| body.assign.as_ref());
+            assign.iter().chain(others).any(|assign| !is_scalar(&assign.value))
+        }
+        Rule::Spec { .. } => true,
+    }
+}
+
 fn written(expr: &Expr) -> usize {
     let own = match expr {
         Expr::Array { .. } | Expr::Set { .. } | Expr::Object { .. } => 1,
