@@ -163,7 +163,7 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
         over: CancellationToken::new(),
     };
     let over = recording.over.clone();
-    let candidate = check.leader_elect.then(|| candidate(check, &clients));
+    let candidate = check.recording.leader_elect.then(|| candidate(check, &clients));
     let (sender, changes) = mpsc::channel(CHANGES);
     let mut ends = Ends::new(changes, stop.clone());
     (ends.outputs.metrics, ends.outputs.progress, ends.outputs.overview) = (metrics, progress_sender, overview);
@@ -184,10 +184,9 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
 
 /// Returns one that would lead, as a follower.
 fn candidate(check: &Check, clients: &Clients) -> Candidate<ClusterStore> {
-    let base = check.lease_name.as_ref().unwrap_or(&check.recording.audit_name);
     let store = ClusterStore {
         api: Api::namespaced(clients.plain.clone(), clients.namespace()),
-        base: base.clone(),
+        base: check.recording.lease_name().to_owned(),
         shard: shard(check),
     };
     Candidate::new(store, lease::identity(), Times::lasting(check.lease_duration))
@@ -274,10 +273,9 @@ fn recorded(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> recorde
 }
 
 fn reported(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> Option<reports::Settings> {
-    let wanted = check.records(Recorder::Reports) && check.report_api != reports::Choice::None;
-    wanted.then(|| reports::Settings {
+    check.records(Recorder::Reports).then(|| reports::Settings {
         client: clients.plain.clone(),
-        choice: check.report_api,
+        choice: check.recording.report_api,
         layout: check.report_layout,
         instance: reports::Instance::new(&check.recording.audit_name),
         scope: reports::Scope { namespaces: check.scope.namespace.clone(), shard: shard(check) },

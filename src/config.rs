@@ -156,8 +156,8 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
             ("rejudge-every", origins.of("rejudge_every") != Origin::Default),
             ("audit-name", origins.of("audit_name") != Origin::Default),
             ("events", origins.of("events") != Origin::Default),
-            ("leader-elect", std::mem::take(&mut check.leader_elect)),
-            ("lease-name", check.lease_name.take().is_some()),
+            ("leader-elect", std::mem::take(&mut check.recording.leader_elect)),
+            ("lease-name", check.recording.lease_name.take().is_some()),
             ("lease-duration", origins.of("lease_duration") != Origin::Default),
             ("shard", check.scope.shard.take().is_some()),
             ("report-api", origins.of("report_api") != Origin::Default),
@@ -181,7 +181,7 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
         }
         check.initial = Initial::Judge;
     }
-    if mode == Mode::Once && std::mem::take(&mut check.leader_elect) && too_direct("leader_elect") {
+    if mode == Mode::Once && std::mem::take(&mut check.recording.leader_elect) && too_direct("leader_elect") {
         return Err("--leader-elect makes no sense with --once: nobody would take over".into());
     }
     settle_record(&check.recording)?;

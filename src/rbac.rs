@@ -37,25 +37,25 @@ pub async fn run(options: &Rbac) -> anyhow::Result<u8> {
 struct Rule {
     group: String,
     resources: BTreeSet<String>,
-    /// The only object; empty is any.
-    name: String,
+    /// The only objects; empty is any.
+    names: Vec<String>,
     verbs: &'static [&'static str],
 }
 
 impl Rule {
     fn new(group: &str, resources: &[&str], verbs: &'static [&'static str]) -> Self {
         let resources = resources.iter().map(ToString::to_string).collect();
-        Self { group: group.to_owned(), resources, name: String::new(), verbs }
+        Self { group: group.to_owned(), resources, names: Vec::new(), verbs }
     }
 
-    fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
+    fn named(self, names: &[String]) -> Self {
+        Self { names: names.to_vec(), ..self }
     }
 
     fn json(&self) -> Value {
         let mut rule = json!({"apiGroups": [self.group], "resources": self.resources, "verbs": self.verbs});
-        if !self.name.is_empty() {
-            rule["resourceNames"] = json!([self.name]);
+        if !self.names.is_empty() {
+            rule["resourceNames"] = json!(self.names);
         }
         rule
     }
@@ -77,9 +77,8 @@ fn writes(recorder: Recorder, options: &Rbac) -> Writes {
         Recorder::Events => Writes { judged: events(&["create", "list"]), own: events(&["create"]) },
         // Server-side apply of an object that is not there needs `create`, which cannot be bound to a name.
         Recorder::Status => {
-            let audit = &options.recording.audit_name;
             let create = Rule::new(OWN_GROUP, &["audits"], &["create"]);
-            let patch = Rule::new(OWN_GROUP, &["audits", "audits/status"], &["patch"]).named(audit);
+            let patch = Rule::new(OWN_GROUP, &["audits", "audits/status"], &["patch"]).named(&each_shard(options, &options.recording.audit_name));
             Writes { judged: vec![], own: vec![create, patch] }
         }
         Recorder::Reports => {
@@ -88,10 +87,22 @@ fn writes(recorder: Recorder, options: &Rbac) -> Writes {
                 let resources: Vec<&str> = namespaced.map(|namespaced| api.kind(namespaced).1).collect();
                 Rule::new(api.api_version().split('/').next().unwrap_or_default(), &resources, &reports::Api::VERBS)
             };
-            Writes { judged: reports::Choice::Auto.apis().iter().copied().map(rule).collect(), own: vec![] }
+            Writes { judged: options.recording.report_api.apis().iter().copied().map(rule).collect(), own: vec![] }
         }
         Recorder::None => Writes { judged: vec![], own: vec![] },
     }
+}
+
+/// The requests of whoever would lead.
+fn electing(options: &Rbac) -> Vec<Rule> {
+    let rule = |verbs| Rule::new("coordination.k8s.io", &["leases"], verbs);
+    let own = each_shard(options, options.recording.lease_name());
+    vec![rule(&["create", "list"]), rule(&["get", "update"]).named(&own)]
+}
+
+/// Returns the names that each shard makes of one: they share a ServiceAccount.
+fn each_shard(options: &Rbac, base: &str) -> Vec<String> {
+    options.scope.shard.unwrap_or_default().all().map(|shard| shard.name(base)).collect()
 }
 
 /// Returns the rules for reading, one an API group; asks a cluster only if that cannot be told without.
@@ -135,6 +146,9 @@ fn objects(options: &Rbac, reading: Vec<Rule>) -> Vec<Value> {
             own.extend(writes.own);
         }
         judged.extend(writes.judged);
+    }
+    if options.recording.leader_elect {
+        own.extend(electing(options));
     }
     let mut objects = Vec::new();
     if namespaces.is_empty() {

@@ -80,6 +80,11 @@ impl Shard {
         kind.is("", "Namespace") || self.owns(namespace)
     }
 
+    /// Returns all shards of which this is one.
+    pub fn all(self) -> impl Iterator<Item = Self> {
+        (0..self.of).map(move |index| Self { index, ..self })
+    }
+
     /// Returns the name of what each shard has of its own.
     pub fn name(self, base: &str) -> String {
         if self.is_whole() { base.to_owned() } else { format!("{base}-{}", self.index) }

@@ -227,20 +227,6 @@ pub struct Check {
     #[command(flatten)]
     pub recording: Recording,
 
-    /// Record only while this replica holds a Lease, so that of several replicas one does; all of them judge
-    #[arg(long, env = "KAUDIT_LEADER_ELECT", value_parser = BoolishValueParser::new(), help_heading = "Cluster")]
-    pub leader_elect: bool,
-
-    /// The name of that Lease, in kaudit's own namespace [default: that of the Audit object]
-    #[arg(
-        long,
-        env = "KAUDIT_LEASE_NAME",
-        value_name = "NAME",
-        value_parser = values::subdomain,
-        help_heading = "Cluster"
-    )]
-    pub lease_name: Option<String>,
-
     /// Take over from a replica that has not renewed the Lease for this long, at least 3s
     #[arg(
         long,
@@ -262,17 +248,6 @@ pub struct Check {
         help_heading = "Cluster"
     )]
     pub events_per_second: u32,
-
-    /// Write reports by this API
-    #[arg(
-        long,
-        env = "KAUDIT_REPORT_API",
-        value_enum,
-        value_name = "API",
-        default_value_t = reports::Choice::Auto,
-        help_heading = "Cluster"
-    )]
-    pub report_api: reports::Choice,
 
     /// Write a report for each namespace, in parts where it has many results, or one for each resource
     #[arg(
@@ -443,6 +418,16 @@ pub struct Recording {
     #[arg(long, env = "KAUDIT_EVENTS", value_enum, value_name = "WHICH", default_value_t = events::Which::All)]
     pub events: events::Which,
 
+    /// Write reports by this API
+    #[arg(
+        long,
+        env = "KAUDIT_REPORT_API",
+        value_enum,
+        value_name = "API",
+        default_value_t = reports::Choice::Auto
+    )]
+    pub report_api: reports::Choice,
+
     /// Write the status to the Audit object of this name, and name the reports after it
     #[arg(
         long,
@@ -452,12 +437,35 @@ pub struct Recording {
         value_parser = values::subdomain
     )]
     pub audit_name: String,
+
+    /// Record only while this replica holds a Lease, so that of several replicas one does; all of them judge
+    #[arg(long, env = "KAUDIT_LEADER_ELECT", value_parser = BoolishValueParser::new())]
+    pub leader_elect: bool,
+
+    /// The name of that Lease, in kaudit's own namespace [default: that of the Audit object]
+    #[arg(
+        long,
+        env = "KAUDIT_LEASE_NAME",
+        value_name = "NAME",
+        value_parser = values::subdomain
+    )]
+    pub lease_name: Option<String>,
 }
 
 impl Recording {
+    /// Returns what the Leases of all shards are named after.
+    pub fn lease_name(&self) -> &str {
+        self.lease_name.as_ref().unwrap_or(&self.audit_name)
+    }
+
     /// Whether `recorder` is wanted, where `usually` says whether all are when none is named.
     pub fn wants(&self, recorder: Recorder, usually: bool) -> bool {
-        if recorder == Recorder::Events && self.events == events::Which::None {
+        let none = match recorder {
+            Recorder::Events => self.events == events::Which::None,
+            Recorder::Reports => self.report_api == reports::Choice::None,
+            Recorder::Status | Recorder::None => false,
+        };
+        if none {
             return false;
         }
         if self.record.is_empty() { usually } else { self.record.contains(&recorder) }

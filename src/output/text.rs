@@ -54,7 +54,7 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
         writeln!(out)?;
     }
     for line in about_rules(result) {
-        writeln!(out, "{}", paint.with(DIM, &line))?;
+        writeln!(out, "{}", paint.with(DIM, &no_command(line)))?;
     }
     for line in closing_lines(result, paint) {
         writeln!(out, "{line}")?;

@@ -87,7 +87,7 @@ pub struct EventSink {
 }
 
 enum News {
-    Telling(Telling),
+    Telling(Box<Telling>),
     PoliciesRefused(String, Timestamp),
 }
 
@@ -102,7 +102,7 @@ impl EventSink {
             for violation in violations {
                 let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());
                 let about = About::Violation(Violated { object, uid, violation, turn, at });
-                self.tell(News::Telling(Telling { about, rank, queued, tried: false }));
+                self.tell(News::Telling(Box::new(Telling { about, rank, queued, tried: false })));
             }
         }
     }
@@ -201,7 +201,7 @@ impl Recorder {
 
     fn take_in(&mut self, news: News) {
         let telling = match news {
-            News::Telling(telling) => telling,
+            News::Telling(telling) => *telling,
             News::PoliciesRefused(note, at) => {
                 let own = self.writer.own.clone();
                 return self.say("PolicyRefused", own, &note, at);

@@ -158,6 +158,8 @@ async fn the_chart_grants_what_kaudit_rbac_prints() {
         (&["record={events}"], &["--record=events"]),
         (&["namespaces={shop}", "events=none"], &["-n", "shop", "--events=none"]),
         (&["record={status}", "auditName=own"], &["--record=status", "--audit-name=own"]),
+        (&["reports.api=openreports", "replicas=2"], &["--report-api=openreports", "--leader-elect"]),
+        (&["record={events,status}", "shards=3"], &["--report-api=none", "--leader-elect", "--shard=0/3"]),
     ] {
         let rendered = render("kaudit", settings).await;
         let kinds = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
@@ -256,7 +258,7 @@ async fn the_rights_of_the_chart_are_enough_for_shards_and_all_are_used() {
     }
     for shard in &shards {
         shard.ready().await;
-        wait_for("the shard to record", || async { (shard.metric("kaudit_leader") == Some(1.0)).then_some(()) }).await;
+        wait_for("the shard to record", || async { (shard.metric("kaudit_leader") == Some(1)).then_some(()) }).await;
     }
     plane.kubectl(&["-n", &shop, "create", "configmap", "one"]).await.unwrap();
     plane.kubectl(&["-n", &shop, "label", "configmap", "one", &format!("{shop}=yes")]).await.unwrap();
@@ -314,7 +316,7 @@ async fn with_namespaces_the_chart_needs_no_cluster_role_and_all_rights_are_used
     assert_eq!(status["complete"], true, "{}", status["coverage"]);
     // What is not written is summed up in one Event.
     plane.kubectl(&["-n", &shop, "label", "configmap", "one", &format!("{release}=flood")]).await.unwrap();
-    let pending = || async { kaudit.metric("kaudit_events_pending").filter(|pending| *pending > 10_000.0) };
+    let pending = || async { kaudit.metric("kaudit_events_pending").filter(|pending| *pending > 10_000) };
     wait_for("Events that wait", pending).await;
     // Events about kaudit itself are in its own namespace.
     std::fs::write(directory.path().join("broken.rego"), "package broken\ndeny contains").unwrap();

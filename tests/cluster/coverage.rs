@@ -39,7 +39,7 @@ async fn a_kind_joins_when_its_crd_comes_and_takes_its_verdicts_with_it_when_tha
     plane.apply(&marked("garden.example.com/v1", "Tree", &namespace, "oak", &namespace)).await.unwrap();
     until_violations(&kaudit, &namespace, 1).await;
     let series = r#"kaudit_kind_state{group="garden.example.com",resource="trees",state="synced"}"#;
-    let metric = || async { (kaudit.metric(series) == Some(1.0)).then_some(()) };
+    let metric = || async { (kaudit.metric(series) == Some(1)).then_some(()) };
     wait_for("the kind's metric", metric).await;
 
     plane.kubectl(&["delete", "crd", "trees.garden.example.com"]).await.unwrap();

@@ -108,7 +108,7 @@ impl Scene {
 
 async fn until_written(kaudit: &Running) {
     let end = Instant::now() + PATIENCE * 10;
-    while kaudit.metric("kaudit_events_pending") != Some(0.0) {
+    while kaudit.metric("kaudit_events_pending") != Some(0) {
         assert!(Instant::now() < end, "Events still wait");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -118,7 +118,7 @@ async fn until_written(kaudit: &Running) {
 async fn settle(kaudit: &Running, objects: usize) {
     let judged = || async {
         let (judged, queue) = (kaudit.metric("kaudit_evaluations_total")?, kaudit.metric("kaudit_queue_length")?);
-        (judged as usize >= objects && queue == 0.0).then_some(())
+        (judged >= objects && queue == 0).then_some(())
     };
     wait_for("all to be judged", judged).await;
     until_written(kaudit).await;
@@ -135,7 +135,7 @@ async fn a_backlog_delays_no_change_and_nothing_is_told_twice_whenever_kaudit_is
     scene.create(["new".to_owned()], "").await;
 
     let kaudit = scene.start(&["--events-per-second=50"]).await;
-    let pending = || kaudit.metric("kaudit_events_pending").unwrap_or_default() as usize;
+    let pending = || kaudit.metric("kaudit_events_pending").unwrap_or_default();
     let half = objects / 2;
     wait_for("a backlog", || async { (pending() > half).then_some(()) }).await;
     let begin = Instant::now();
@@ -147,20 +147,20 @@ async fn a_backlog_delays_no_change_and_nothing_is_told_twice_whenever_kaudit_is
     assert!(took < PROMPT, "{took:?}");
 
     // What is over before its Event was written has none.
-    wait_for("all to be judged", || async { (kaudit.metric("kaudit_queue_length")? == 0.0).then_some(()) }).await;
+    wait_for("all to be judged", || async { (kaudit.metric("kaudit_queue_length")? == 0).then_some(()) }).await;
     let last = {
         let told = scene.told().await;
         (0..objects).rev().map(|number| format!("old-{number}")).find(|name| !told.contains_key(name)).unwrap()
     };
     scene.mark(&last, None).await;
-    let superseded = || async { kaudit.metric("kaudit_events_superseded_total").filter(|number| *number == 2.0) };
+    let superseded = || async { kaudit.metric("kaudit_events_superseded_total").filter(|number| *number == 2) };
     wait_for("an Event that need not be written", superseded).await;
 
     // Killed in the middle of it, and told to stop in the middle of it; the next run tells the rest.
     kaudit.signal("KILL");
     drop(kaudit);
     let kaudit = scene.start(&["--events-per-second=20"]).await;
-    wait_for("the backlog", || async { (kaudit.metric("kaudit_events_pending")? as usize > half).then_some(()) }).await;
+    wait_for("the backlog", || async { (kaudit.metric("kaudit_events_pending")? > half).then_some(()) }).await;
     let begin = Instant::now();
     assert_eq!(kaudit.stop().await, Some(0));
     assert!(begin.elapsed() < FLUSH + PROMPT * 2, "{:?}", begin.elapsed());
@@ -173,7 +173,7 @@ async fn a_backlog_delays_no_change_and_nothing_is_told_twice_whenever_kaudit_is
     assert!(wrong.is_empty(), "told not once: {wrong:?}");
     assert_eq!((told.len(), told.contains_key(&last)), (objects, false), "all but one of the old, and the new");
     let written = kaudit.metric(r#"kaudit_recorder_writes_total{recorder="events"}"#);
-    assert_eq!(written, Some((objects - before.len()) as f64), "only what was not told before");
+    assert_eq!(written, Some(objects - before.len()), "only what was not told before");
 
     restarts_are_silent(&scene, kaudit, objects).await;
 }

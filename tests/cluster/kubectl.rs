@@ -166,7 +166,7 @@ async fn events_that_are_refused_show_in_the_condition_recording_until_they_can_
     assert_eq!(condition["reason"], "WritesFail");
     assert!(condition["message"].as_str().unwrap().contains("events.events.k8s.io is forbidden"), "{condition}");
     let attempts = kaudit.metric(r#"kaudit_recorder_retries_total{recorder="events"}"#);
-    assert_eq!((attempts, kaudit.metric("kaudit_events_pending")), (Some(1.0), Some(1.0)));
+    assert_eq!((attempts, kaudit.metric("kaudit_events_pending")), (Some(1), Some(1)));
     assert_eq!(results_in(&kaudit.status(), &namespace).len(), 1, "judged all the same");
 
     plane
@@ -228,7 +228,7 @@ async fn policies_are_loaded_anew_and_broken_ones_leave_the_last_good_in_force()
     assert_eq!(condition["reason"], "LoadFailed");
     assert!(condition["message"].as_str().unwrap().contains("marked.rego:2"), "{condition}");
     let failures = kaudit.metric(r#"kaudit_policy_reloads_total{result="failure"}"#);
-    assert_eq!(failures, Some(1.0));
+    assert_eq!(failures, Some(1));
     plane
         .kubectl(&["-n", &namespace, "label", "configmap", "one", "--overwrite", &format!("{namespace}=still")])
         .await

@@ -51,7 +51,7 @@ async fn a_refused_file_leaves_the_others_in_force_and_is_told() {
     let refused: Vec<&str> =
         status["refused"].as_array().unwrap().iter().map(|problem| problem["severity"].as_str().unwrap()).collect();
     assert_eq!(refused, ["refused", "left-out"]);
-    assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(2.0));
+    assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(2));
     let condition = until_condition(plane, &namespace, "PoliciesLoaded", "False").await;
     assert_eq!(condition["reason"], "PoliciesRefused");
     assert!(condition["message"].as_str().unwrap().contains("lib.rego:3:22: "), "{condition}");
@@ -88,7 +88,7 @@ async fn a_refused_file_leaves_the_others_in_force_and_is_told() {
         .await;
     until_condition(plane, &namespace, "PoliciesLoaded", "True").await;
     until_condition(plane, &namespace, "Complete", "True").await;
-    assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(0.0));
+    assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(0));
     assert!(kaudit.status().get("refused").is_none());
 
     // Broken again: nothing that worked is lost.
@@ -113,6 +113,6 @@ async fn a_refused_file_leaves_the_others_in_force_and_is_told() {
     // As it was: the news is that all is well.
     std::fs::write(&path, &library).unwrap();
     until_condition(plane, &namespace, "PoliciesLoaded", "True").await;
-    assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(0.0));
+    assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(0));
     assert_eq!(kaudit.stop().await, Some(0));
 }

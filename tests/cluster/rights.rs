@@ -34,11 +34,7 @@ fn told(kaudit: &Running) -> String {
     format!("{}\n{}", kaudit.get("/status").unwrap_or_default(), kaudit.log())
 }
 
-async fn own_requests(
-    plane: &ControlPlane,
-    position: kaudit_controlplane::AuditPosition,
-    user: &User,
-) -> Vec<AuditRecord> {
+fn own_requests(plane: &ControlPlane, position: kaudit_controlplane::AuditPosition, user: &User) -> Vec<AuditRecord> {
     let requests = plane.audit_log_since(position).unwrap();
     requests.into_iter().filter(|record| record.user == user.name()).collect()
 }
@@ -68,7 +64,7 @@ async fn only_kinds_that_policies_are_about_are_read_and_the_policies_may_change
     until_violations(&kaudit, &namespace, 1).await;
     assert_eq!(kaudit.status()["complete"], true);
     assert_eq!(state_of(&kaudit.status(), "", "serviceaccounts"), "excluded");
-    let requests = own_requests(plane, position, &user).await;
+    let requests = own_requests(plane, position, &user);
     let refused: Vec<_> = requests.iter().filter(|record| matches!(record.code, 401 | 403)).collect();
     assert!(refused.is_empty(), "{refused:#?}");
     assert!(requests.iter().all(|record| record.verb != "list" || record.resource == "configmaps"));
@@ -115,8 +111,8 @@ fn each_missing(objects: &[Value]) -> Vec<Missing> {
             for resource in strings(&rule["resources"]) {
                 for verb in strings(&rule["verbs"]) {
                     let mut roles = objects.to_vec();
-                    let rules = roles[object]["rules"].as_array_mut().unwrap();
-                    let mut rest = rules.remove(number);
+                    let granted = roles[object]["rules"].as_array_mut().unwrap();
+                    let mut rest = granted.remove(number);
                     // What is left of the rule: its other resources, and its other verbs for this one.
                     for (resources, verbs) in [
                         (
@@ -131,7 +127,7 @@ fn each_missing(objects: &[Value]) -> Vec<Missing> {
                         let resources: Vec<String> = resources;
                         if !resources.is_empty() && !verbs.is_empty() {
                             (rest["resources"], rest["verbs"]) = (json!(resources), json!(verbs));
-                            rules.push(rest.clone());
+                            granted.push(rest.clone());
                         }
                     }
                     all.push(Missing { verb, resource: resource.clone(), roles });

@@ -126,7 +126,9 @@ async fn once(plane: &ControlPlane, folder: &Path, arguments: &[&str]) -> String
     let ended = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     let mut all = String::from_utf8(ended.stdout).unwrap() + &String::from_utf8(ended.stderr).unwrap();
-    files.iter().for_each(|(_, file)| all.push_str(&fs::read_to_string(file).unwrap()));
+    for (_, file) in &files {
+        all.push_str(&fs::read_to_string(file).unwrap());
+    }
     all
 }
 
@@ -140,8 +142,7 @@ async fn values_of_secrets_never_leave() {
     let namespace = plane.temp_namespace("canaries").await.unwrap();
     let canary = format!("Canary-{:016x}", fastrand::u64(..));
     let own = |text: &str| {
-        text.replace("NAMESPACE", &format!("{namespace}"))
-            .replace(&format!(".{namespace}"), &format!("[\"{namespace}\"]"))
+        text.replace("NAMESPACE", &namespace).replace(&format!(".{namespace}"), &format!("[\"{namespace}\"]"))
     };
     let directory = policies(&[
         ("telltale.rego", &own(TELLTALE)),

@@ -126,7 +126,7 @@ async fn start_all(plane: &ControlPlane, of: usize, arguments: &[&str]) -> Vec<R
 }
 
 fn leads(shard: &Running) -> bool {
-    shard.metric("kaudit_leader") == Some(1.0)
+    shard.metric("kaudit_leader") == Some(1)
 }
 
 async fn until_all_lead(shards: &[Running]) {

@@ -142,10 +142,10 @@ impl Running {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// The value of a metric line that begins with `series`.
-    pub(crate) fn metric(&self, series: &str) -> Option<f64> {
+    /// The value of a metric line that begins with `series`, of one that counts something.
+    pub(crate) fn metric(&self, series: &str) -> Option<usize> {
         let metrics = self.get("/metrics")?;
-        metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+        metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().trim_end_matches(".0").parse().ok())
     }
 
     /// Everything logged so far.

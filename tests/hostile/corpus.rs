@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Far above every limit; whoever needs longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Denies the object that all others are judged beside.
 pub(crate) const GOOD: &str = "package good\n\ndeny contains \"good\" if input.metadata.labels.good == \"yes\"\n";
@@ -35,6 +35,15 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
+/// Reads all that comes.
+fn read(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    })
+}
+
 /// Runs kaudit in a folder; nobody may hang, and nothing that a terminal obeys may come out.
 pub(crate) fn kaudit(folder: &Path, what: &str, arguments: &[&str]) -> Ended {
     let began = Instant::now();
@@ -47,13 +56,6 @@ pub(crate) fn kaudit(folder: &Path, what: &str, arguments: &[&str]) -> Ended {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    fn read(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            pipe.read_to_end(&mut bytes).unwrap();
-            String::from_utf8(bytes).unwrap()
-        })
-    }
     let (stdout, stderr) = (read(child.stdout.take().unwrap()), read(child.stderr.take().unwrap()));
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {

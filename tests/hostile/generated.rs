@@ -141,7 +141,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn object(spec: &Value, metadata: Value) -> Object {
+fn object(spec: &Value, metadata: &Value) -> Object {
     let kind = Kind {
         group: String::new(),
         version: "v1".into(),
@@ -198,7 +198,7 @@ proptest! {
         let policy = format!("package hostile\n\n{}\n", rules.join("\n\n"));
         let lib = "package lib\n\nf(x) := x\n\ng := 1\n";
         let files = [("hostile.rego", policy.as_str()), ("lib.rego", lib), ("good.rego", GOOD)];
-        let verdicts = judged(&files, vec![object(&spec, metadata), object(&json!({}), json!({"name": "a"}))]);
+        let verdicts = judged(&files, vec![object(&spec, &metadata), object(&json!({}), &json!({"name": "a"}))]);
         prop_assert_eq!(verdicts, vec![vec!["good".to_owned()]; 2], "{}", policy);
     }
 
@@ -206,6 +206,6 @@ proptest! {
     #[test]
     fn generated_texts_harm_nobody(text in any::<String>(), bytes in "[ -~\\n]{0,200}") {
         let policies = [("a.rego", text.as_str()), ("b.rego", &bytes), ("good.rego", GOOD)];
-        prop_assert_eq!(judged(&policies, vec![object(&json!({}), json!({"name": "a"}))]), vec![vec!["good".to_owned()]]);
+        prop_assert_eq!(judged(&policies, vec![object(&json!({}), &json!({"name": "a"}))]), vec![vec!["good".to_owned()]]);
     }
 }

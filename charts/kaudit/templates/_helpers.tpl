@@ -95,12 +95,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if has "reports" .Values.record }}
 {{- if has .Values.reports.api (list "auto" "openreports") }}
 - apiGroups: ["openreports.io"]
-  resources: {{ empty .Values.namespaces | ternary (list "reports" "clusterreports") (list "reports") | toJson }}
+  resources: {{ empty .Values.namespaces | ternary (list "clusterreports" "reports") (list "reports") | toJson }}
   verbs: ["list", "create", "patch", "delete"]
 {{- end }}
 {{- if has .Values.reports.api (list "auto" "wgpolicy") }}
 - apiGroups: ["wgpolicyk8s.io"]
-  resources: {{ empty .Values.namespaces | ternary (list "policyreports" "clusterpolicyreports") (list "policyreports") | toJson }}
+  resources: {{ empty .Values.namespaces | ternary (list "clusterpolicyreports" "policyreports") (list "policyreports") | toJson }}
   verbs: ["list", "create", "patch", "delete"]
 {{- end }}
 {{- end }}

@@ -157,7 +157,9 @@ impl Appearances {
             object.results.push(Violation { id, finding, since });
         }
         let mut memory = Memory::default();
-        objects.into_values().for_each(|object| memory.add(object));
+        for object in objects.into_values() {
+            memory.add(object);
+        }
         memory
     }
 }

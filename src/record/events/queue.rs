@@ -350,6 +350,6 @@ mod tests {
         queue.push(telling("a", 0, Turn::Appeared, Rank::Backlog));
         queue.push(own("x", "x"));
         assert_eq!(Vec::from_iter(queue.waiting_since(later)), [(Some("n".into()), 1)]);
-        assert!(queue.waiting_since(later - Duration::from_mins(1)).is_empty());
+        assert!(queue.waiting_since(later.checked_sub(Duration::from_mins(1)).unwrap()).is_empty());
     }
 }

@@ -48,12 +48,11 @@ fn scene(
             let body = request.into_body().collect_bytes().await.unwrap();
             let event: Event = serde_json::from_slice(&body).unwrap();
             let answer = refuses(attempts.fetch_add(1, Ordering::SeqCst), &event);
-            let (code, body) = match answer {
-                Some(status) => (u16::try_from(status["code"].as_u64().unwrap()).unwrap(), status.to_string()),
-                None => {
-                    taken.lock().unwrap().push(event);
-                    (201, String::from_utf8(body.to_vec()).unwrap())
-                }
+            let (code, body) = if let Some(status) = answer {
+                (u16::try_from(status["code"].as_u64().unwrap()).unwrap(), status.to_string())
+            } else {
+                taken.lock().unwrap().push(event);
+                (201, String::from_utf8(body.to_vec()).unwrap())
             };
             Ok::<_, Infallible>(http::Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
         }
@@ -204,7 +203,9 @@ async fn ends_that_nobody_wants_are_not_written_but_known() {
 async fn changes_are_written_before_a_backlog_and_what_is_over_not_at_all() {
     let (scene, sink, recorder) = scene(Which::All, |_, _| None);
     let backlog: Vec<_> = (0..20).map(|number| delta("a", &number.to_string(), &["x"], Lane::Snapshot)).collect();
-    backlog.iter().for_each(|delta| sink.record(delta));
+    for delta in &backlog {
+        sink.record(delta);
+    }
     backlog.iter().take(5).for_each(|delta| sink.record(&over(delta)));
     sink.policies_refused("older");
     sink.policies_refused("newer");

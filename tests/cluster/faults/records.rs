@@ -35,7 +35,7 @@ spec: {{policyName: {name}, validationActions: [Deny]}}
 }
 
 /// How many Events were given up on for a reason.
-fn dropped(kaudit: &Running, reasons: &[&str]) -> f64 {
+fn dropped(kaudit: &Running, reasons: &[&str]) -> usize {
     let metric = |reason: &&str| {
         kaudit.metric(&format!("kaudit_recorder_drops_total{{recorder=\"events\",reason=\"{reason}\"}}"))
     };
@@ -60,7 +60,7 @@ async fn writes_are_refused() {
     let terminating = async || {
         plane.kubectl(&["delete", "namespace", &stuck, "--wait=false"]).await.unwrap();
         wait_for("Events to be dropped", || async {
-            (dropped(&kaudit, &["namespace_terminating"]) > 0.0).then_some(())
+            (dropped(&kaudit, &["namespace_terminating"]) > 0).then_some(())
         })
         .await;
     };
@@ -70,7 +70,7 @@ async fn writes_are_refused() {
     let refused = ["forbidden", "invalid"];
     let denied = async || {
         plane.apply(&admission_policy(&policy, user.name())).await.unwrap();
-        wait_for("Events to be refused", || async { (dropped(&kaudit, &refused) > 3.0).then_some(()) }).await;
+        wait_for("Events to be refused", || async { (dropped(&kaudit, &refused) > 3).then_some(()) }).await;
         let both = format!("validatingadmissionpolicybinding/{policy}");
         plane.kubectl(&["delete", &both, &format!("validatingadmissionpolicy/{policy}")]).await.unwrap();
     };
