@@ -78,7 +78,8 @@ fn writes(recorder: Recorder, options: &Rbac) -> Writes {
         // Server-side apply of an object that is not there needs `create`, which cannot be bound to a name.
         Recorder::Status => {
             let create = Rule::new(OWN_GROUP, &["audits"], &["create"]);
-            let patch = Rule::new(OWN_GROUP, &["audits", "audits/status"], &["patch"]).named(&each_shard(options, &options.recording.audit_name));
+            let patch = Rule::new(OWN_GROUP, &["audits", "audits/status"], &["patch"])
+                .named(&each_shard(options, &options.recording.audit_name));
             Writes { judged: vec![], own: vec![create, patch] }
         }
         Recorder::Reports => {

@@ -240,7 +240,8 @@ async fn the_rights_of_the_chart_are_enough_for_shards_and_all_are_used() {
     establish_audits(plane).await;
     let release = plane.temp_namespace("kaudit").await.unwrap();
     let shop = plane.temp_namespace("shop").await.unwrap();
-    let rendered = render(&release, &["shards=2"]).await;
+    // Reports have a test of their own, where their API is.
+    let rendered = render(&release, &["shards=2", "record={events,status}"]).await;
     rendered.install(plane).await;
     let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
     let directory = policies(&[("marked.rego", &denies_marked(&shop))]);
@@ -362,6 +363,10 @@ async fn the_rights_for_reports_are_enough_and_all_are_used() {
             let wanted = if label.ends_with('-') { 0 } else { kinds.len() };
             let standing = || async { (kaudit.status()["results"].as_array()?.len() == wanted).then_some(()) };
             wait_for(&format!("{wanted} violations"), standing).await;
+            let resources = if scope.is_empty() { "reports,clusterreports" } else { "policyreports" };
+            let list = ["-n", &first, "get", resources, "-o", "name"];
+            let reports = async || plane.kubectl(&list).await.unwrap().lines().count();
+            wait_for(&format!("{wanted} reports"), || async { (reports().await == wanted).then_some(()) }).await;
             assert_eq!(kaudit.stop().await, Some(0));
         }
         let grants: Vec<Grant> = rendered.grants().into_iter().filter(|grant| grant.group.contains('.')).collect();

@@ -3,7 +3,10 @@
 use kaudit_controlplane::{AuditRecord, ControlPlane, User, require, shared};
 use serde_json::{Value, json};
 
-use crate::support::{Running, establish_audits, policies, run, state_of, until_violations, wait_for};
+use crate::{
+    reports,
+    support::{Running, establish_audits, policies, run, state_of, until_violations, wait_for},
+};
 
 /// Denies every ConfigMap with the label `mark`, and no object of another kind.
 fn denies_configmaps(mark: &str) -> String {
@@ -67,7 +70,9 @@ async fn only_kinds_that_policies_are_about_are_read_and_the_policies_may_change
     let requests = own_requests(plane, position, &user);
     let refused: Vec<_> = requests.iter().filter(|record| matches!(record.code, 401 | 403)).collect();
     assert!(refused.is_empty(), "{refused:#?}");
-    assert!(requests.iter().all(|record| record.verb != "list" || record.resource == "configmaps"));
+    // Events are listed to know what was told before, and nothing of it is judged.
+    let read = ["configmaps", "events"];
+    assert!(requests.iter().all(|record| record.verb != "list" || read.contains(&record.resource.as_str())));
 
     // Another policy is about another kind: that is read, and named as long as the right is missing.
     let more =
@@ -138,16 +143,29 @@ fn each_missing(objects: &[Value]) -> Vec<Missing> {
     all
 }
 
+/// Denies what is marked of some kinds.
+fn denies_kinds(mark: &str, kinds: &[&str]) -> String {
+    let rule = |kind: &&str| denies_configmaps(mark).replace("ConfigMap", kind).replace("package configmaps", "");
+    "package marked\n".to_owned() + &kinds.iter().map(rule).collect::<String>()
+}
+
 /// Runs without one right after the other; each has to be named by kaudit itself.
-async fn assert_each_is_needed(plane: &ControlPlane, own: &str, judged: &str, scope: &[&str]) -> usize {
-    let directory = policies(&[("configmaps.rego", &denies_configmaps(judged))]);
-    let policies = ["--kinds=judged", "--policies", directory.path().to_str().unwrap()];
-    let scope = [&policies, scope].concat();
-    let mark = format!("{judged}=yes");
+async fn assert_each_is_needed(plane: &ControlPlane, own: &str, judged: &str, namespaced: bool) -> usize {
+    let kinds = if namespaced { &["ConfigMap"][..] } else { &["ConfigMap", "Namespace"] };
+    let directory = policies(&[("marked.rego", &denies_kinds(judged, kinds))]);
+    let scope = ["--kinds=judged", "--report-api=openreports", "--policies", directory.path().to_str().unwrap()];
+    let more: &[&str] = if namespaced { &["--namespace", judged] } else { &["--leader-elect"] };
+    let scope = [&scope[..], more].concat();
     plane.kubectl(&["-n", judged, "create", "configmap", "one"]).await.unwrap();
-    plane.kubectl(&["-n", judged, "label", "configmap", "one", &mark]).await.unwrap();
+    let mark = async |marked: bool| {
+        let label = format!("{judged}{}", if marked { "=yes" } else { "-" });
+        for object in ["configmap/one", &format!("namespace/{judged}")] {
+            plane.kubectl(&["-n", judged, "label", object, &label]).await.unwrap();
+        }
+    };
     let number = each_missing(&printed(plane, own, "none", &scope).await).len();
     for index in 0..number {
+        mark(true).await;
         // Refused, so that there is something to tell about kaudit itself.
         let broken = directory.path().join("broken.rego");
         drop(std::fs::remove_file(&broken));
@@ -157,20 +175,30 @@ async fn assert_each_is_needed(plane: &ControlPlane, own: &str, judged: &str, sc
         let user = granted(plane, own, &name, &missing.roles).await;
         let audit = format!("--audit-name={name}");
         let kaudit = Running::start(user.kubeconfig_path(), &[&scope[..], &[&audit]].concat()).await;
+        if missing.verb == "delete" {
+            // A report goes when there is nothing to report any more.
+            let report = ["-n", judged, "get", &missing.resource, &name];
+            wait_for("a report", || async { plane.kubectl(&report).await.ok() }).await;
+            mark(false).await;
+        }
         let what = format!("cannot {} resource \"{}\"", missing.verb, missing.resource);
         let quoted = what.replace('"', "\\\"");
         let named = || async { told(&kaudit).contains(&quoted).then_some(()) };
         wait_for(&format!("{what} to be named; status and log:\n{}", told(&kaudit)), named).await;
-        let reading = matches!(missing.verb.as_str(), "list" | "watch");
-        assert!(!reading || kaudit.status()["complete"] == false, "{}", kaudit.status());
-        assert!(reading || kaudit.log().contains("WARN"), "{}", kaudit.log());
-        assert_eq!(kaudit.stop().await, Some(0));
-        if missing.verb == "list" {
-            let once = [&["check", "--once", "--allow-refused", "--fail-on=none"], &scope[..]].concat();
+        let judging = ["configmaps", "namespaces"].contains(&missing.resource.as_str());
+        assert!(!judging || kaudit.status()["complete"] == false, "{}", kaudit.status());
+        assert!(judging || kaudit.log().contains("WARN"), "{}", kaudit.log());
+        // It would try on for some seconds to write what it may not.
+        drop(kaudit);
+        if judging && missing.verb == "list" {
+            let once = ["check", "--once", "--allow-refused", "--fail-on=none"];
+            let once = [&once, &scope[..]].concat();
+            let once: Vec<&str> = once.into_iter().filter(|argument| *argument != "--leader-elect").collect();
             let ended = run(user.kubeconfig_path(), &once).await;
             assert_eq!(ended.code, Some(3), "{ended:?}");
             assert!(ended.stdout.contains(&what) || ended.stderr.contains(&what), "{ended:?}");
         }
+        mark(false).await;
     }
     number
 }
@@ -180,11 +208,12 @@ async fn each_right_for_the_whole_cluster_is_missed_by_name() {
     if !require() {
         return;
     }
-    let plane = shared().await;
-    establish_audits(plane).await;
+    let plane = reports::plane().await;
+    establish_audits(&plane).await;
     let (own, shop) = (plane.temp_namespace("rights").await.unwrap(), plane.temp_namespace("shop").await.unwrap());
-    // list and watch; Events; create and patch of the Audit and its status.
-    assert_eq!(assert_each_is_needed(plane, &own, &shop, &[]).await, 6);
+    // Two to read each of two kinds; two for Events; four for each of two kinds of reports; create and patch of the Audit
+    // and its status; four for the Lease.
+    assert_eq!(assert_each_is_needed(&plane, &own, &shop, false).await, 21);
 }
 
 #[tokio::test]
@@ -192,13 +221,13 @@ async fn each_right_for_one_namespace_is_missed_by_name() {
     if !require() {
         return;
     }
-    let plane = shared().await;
-    establish_audits(plane).await;
+    let plane = reports::plane().await;
+    establish_audits(&plane).await;
     let (own, shop) = (plane.temp_namespace("rights").await.unwrap(), plane.temp_namespace("shop").await.unwrap());
-    // As well as Events about kaudit itself.
-    assert_eq!(assert_each_is_needed(plane, &own, &shop, &["--namespace", &shop]).await, 7);
+    // No Lease, and less one kind of objects and of reports; but also Events about kaudit itself.
+    assert_eq!(assert_each_is_needed(&plane, &own, &shop, true).await, 12);
     let team = plane.temp_namespace("team").await.unwrap();
-    assert_eq!(assert_each_is_needed(plane, &team, &team, &["--namespace", &team]).await, 6);
+    assert_eq!(assert_each_is_needed(&plane, &team, &team, true).await, 11);
 }
 
 #[tokio::test]

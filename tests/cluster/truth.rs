@@ -54,7 +54,8 @@ pub(crate) struct Truth {
 impl Truth {
     /// Waits until everything that must hold does. Returns how long after `since` the live verdicts were right.
     pub(crate) async fn converged(&self, kaudit: &Running, since: Instant) -> Duration {
-        let deadline = Instant::now() + PATIENCE;
+        // A token file is read again after a minute.
+        let deadline = Instant::now() + PATIENCE * 2;
         let mut history = Vec::new();
         let fresh = loop {
             let fresh = tokio::select! {

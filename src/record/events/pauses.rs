@@ -7,7 +7,9 @@ use std::{
 
 /// First pause where the server does not say how long; it doubles up to the longest.
 const SHORTEST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(10);
+/// How long to wait after a refusal that ends when somebody changes something.
+pub(super) const REFUSED: Duration = Duration::from_secs(30);
 /// Failures after which a run that ends gives up.
 const ENOUGH: u32 = 8;
 
@@ -29,7 +31,7 @@ impl Pause {
             None => 1,
         };
         let until = now + at_least.max(SHORTEST * 2_u32.pow(failures.min(10) - 1)).min(at_least.max(LONGEST));
-        Self { until: pause.map_or(until, |pause| pause.until.max(until)), failures, refused: at_least >= LONGEST, why }
+        Self { until: pause.map_or(until, |pause| pause.until.max(until)), failures, refused: at_least >= REFUSED, why }
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::{
     APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION,
+    pauses::REFUSED,
     queue::{About, CLUSTER_SCOPED, Turn, Violated},
 };
 use crate::{
@@ -25,8 +26,6 @@ use crate::{
 const NOTE_BYTES: usize = 1024;
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long to wait after a refusal that ends when somebody changes something.
-const REFUSED: Duration = Duration::from_secs(30);
 /// How long to wait when there is too much to do for the server, which may itself say longer.
 const BUSY: Duration = Duration::from_secs(1);
 

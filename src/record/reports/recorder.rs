@@ -146,8 +146,12 @@ impl Recorder {
 
     pub(super) async fn run(mut self, mut woken: mpsc::Receiver<()>) {
         self.say();
-        while !(self.closing && self.is_done()) {
+        loop {
+            // That may find that there is nothing left to do.
             self.dispatch(Instant::now());
+            if self.closing && self.is_done() {
+                break;
+            }
             let next = self.next(Instant::now());
             tokio::select! {
                 told = woken.recv(), if !self.closing => match told {

@@ -59,10 +59,8 @@ async fn writes_are_refused() {
     scene.truth.namespaces = vec![home.clone()];
     let terminating = async || {
         plane.kubectl(&["delete", "namespace", &stuck, "--wait=false"]).await.unwrap();
-        wait_for("Events to be dropped", || async {
-            (dropped(&kaudit, &["namespace_terminating"]) > 0).then_some(())
-        })
-        .await;
+        wait_for("Events to be dropped", || async { (dropped(&kaudit, &["namespace_terminating"]) > 0).then_some(()) })
+            .await;
     };
     scene.through("a namespace stuck in termination", &kaudit, terminating).await;
 
