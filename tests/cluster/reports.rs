@@ -3,7 +3,10 @@
 //! All on a control plane with both published report APIs, one test at a time: a kaudit for the whole cluster keeps the
 //! reports of all namespaces.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
 use kaudit_controlplane::{AuditPosition, AuditRecord, ControlPlane, Options, User, require};
 use serde_json::{Value, json};
