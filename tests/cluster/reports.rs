@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
@@ -30,9 +31,11 @@ const LARGEST: usize = 64 * 1024;
 /// How often kaudit looks whether reports were changed by others.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// A control plane with both report APIs; namespaces can be deleted.
+/// A control plane with both report APIs; namespaces can be deleted. Whoever changes what all share has it alone, and there
+/// are two, so that not everybody waits for everybody.
 pub(crate) async fn plane() -> MutexGuard<'static, ControlPlane> {
-    static PLANE: OnceCell<tokio::sync::Mutex<ControlPlane>> = OnceCell::const_new();
+    static PLANES: [OnceCell<tokio::sync::Mutex<ControlPlane>>; 2] = [OnceCell::const_new(), OnceCell::const_new()];
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
     let start = || async {
         let options = Options { controller_manager: true, ..Options::default() };
         let plane = ControlPlane::start(options).await.unwrap();
@@ -40,7 +43,8 @@ pub(crate) async fn plane() -> MutexGuard<'static, ControlPlane> {
         establish(&plane, WGPOLICY, &NAMES[1]).await;
         tokio::sync::Mutex::new(plane)
     };
-    PLANE.get_or_init(start).await.lock().await
+    let next = CALLS.fetch_add(1, Ordering::Relaxed) % PLANES.len();
+    PLANES[next].get_or_init(start).await.lock().await
 }
 
 /// Denies what is marked, warns of it where the mark is `warn`, and fails to run where it is `broken`.
