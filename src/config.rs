@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::{
     cli::{self, Check, Cli, Command, Initial, Kinds, Mode, Recorder, Recording, nearest},
     output::{Format, Target},
+    yaml,
 };
 
 /// Parses arguments, the name of the program first, together with the environment and the file of `--config`.
@@ -309,10 +310,8 @@ impl File {
 
 /// Returns what is wrong, without what is said elsewhere (the place) or meant for programmers (after the comma).
 fn plain_message(error: &serde_saphyr::Error) -> String {
-    let text = error.without_snippet().to_string();
-    let line = text.lines().next().unwrap_or("not valid YAML");
-    let line = line.split(" at line ").next().unwrap_or(line);
-    let line = line.split(", set DuplicateKeyPolicy").next().unwrap_or(line);
+    let line = yaml::reason(error);
+    let line = line.split(", set DuplicateKeyPolicy").next().unwrap_or(&line);
     line.replace("expected mapping start", "expected a mapping of settings, such as fail-on: warn")
 }
 

@@ -36,6 +36,7 @@ pub mod informer;
 pub mod manifest;
 pub mod object;
 pub mod shard;
+mod yaml;
 
 pub mod body;
 pub mod cache;

@@ -26,6 +26,7 @@ use crate::{
     gate::{Discovered, State, Unreadable},
     object::{Object, ObjectKey, Secrets},
     pipeline::Change,
+    yaml,
 };
 
 /// Name that stands for standard input.
@@ -165,12 +166,7 @@ impl Reader<'_> {
 
 /// Reads any YAML document.
 fn full(document: &str) -> Result<serde_json::Value, serde_saphyr::Error> {
-    forgiving(document, |text| serde_saphyr::from_str_with_options(text, yaml_options()))
-}
-
-/// YAML as kubectl reads it, errors without excerpts (they are told in one line).
-pub(crate) fn yaml_options() -> serde_saphyr::Options {
-    serde_saphyr::options! { legacy_octal_numbers: true, strict_booleans: false, strict_indentation: false }
+    forgiving(document, |text| serde_saphyr::from_str_with_options(text, yaml::as_kubectl()))
 }
 
 /// Reads YAML with what kubectl forgives: further lines of a quoted text that are indented no deeper than their key. Such a
@@ -210,7 +206,11 @@ mod tests {
     /// Reads files; where something stands is `f` and the line.
     fn read_files(files: &[PathBuf]) -> (Vec<String>, Vec<String>) {
         let (sender, mut receiver) = mpsc::channel(10_000);
-        read(files, &Selection::default(), Secrets::Redact, &sender);
+        // As deep a stack as where it is called.
+        std::thread::scope(|scope| {
+            let read = || read(files, &Selection::default(), Secrets::Redact, &sender);
+            std::thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, read).unwrap();
+        });
         drop(sender);
         let (mut seen, mut skipped) = (Vec::new(), Vec::new());
         while let Some(change) = receiver.blocking_recv() {
@@ -282,6 +282,26 @@ mod tests {
     }
 
     #[test]
+    fn size_depth_and_aliases_that_kubectl_reads_are_read() {
+        let head = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n";
+        for spec in [
+            format!("spec: &s [{}]\n", "1,".repeat(300_000)),
+            format!("spec: &s {}1{}\n", "[".repeat(100), "]".repeat(100)),
+            format!("a: &a {{b: c}}\nspec: [{}]\n", "*a ,".repeat(300)),
+        ] {
+            assert_eq!(read_text(&format!("{head}{spec}")), (vec!["1 Pod a #0".to_owned()], vec![]));
+        }
+        let (_, skipped) = read_text(&format!("{head}spec: &s {}1{}\n", "[".repeat(200), "]".repeat(200)));
+        assert_eq!(skipped, ["f:4:136 nested deeper than 127 levels"]);
+        let laughs: String = ('b'..='h').fold("a: &a [1,1,1,1,1,1,1,1,1]\n".to_owned(), |text, anchor| {
+            let alias = char::from_u32(u32::from(anchor) - 1).unwrap();
+            text + &format!("{anchor}: &{anchor} [{}]\n", format!("*{alias} ,").repeat(9))
+        });
+        let (_, skipped) = read_text(&format!("{head}{laughs}"));
+        assert_eq!(skipped, ["f:10:8 its anchors and aliases stand for too many values"]);
+    }
+
+    #[test]
     fn opens_lists_and_reviews_in_yaml_and_json() {
         let (seen, skipped) = read_text(
             "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}},\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"b\"}}]}\n{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":{\"object\":null,\"oldObject\":{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"c\"}}}}",
@@ -305,7 +325,7 @@ mod tests {
             "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    a: \"one\n    two\n\n  three\"\n    b: 'x\n y'\n  name: a\n",
         );
         assert_eq!((seen, skipped), (vec!["1 Pod a #0".to_owned()], vec![]));
-        let read = |text: &str| serde_saphyr::from_str_with_options::<serde_json::Value>(text, yaml_options());
+        let read = |text: &str| serde_saphyr::from_str_with_options::<serde_json::Value>(text, yaml::as_kubectl());
         assert_eq!(forgiving("k:\n  a: \"one\n  two\"\n", read).unwrap()["k"]["a"], "one two");
         assert!(forgiving("a: \"one\n---\n", read).is_err());
     }
@@ -313,7 +333,7 @@ mod tests {
     #[test]
     fn reads_numbers_and_booleans_as_kubectl_does() {
         let value: serde_json::Value =
-            serde_saphyr::from_str_with_options("{a: 0644, b: on, c: \"on\"}", yaml_options()).unwrap();
+            serde_saphyr::from_str_with_options("{a: 0644, b: on, c: \"on\"}", yaml::as_kubectl()).unwrap();
         assert_eq!(value, serde_json::json!({"a": 420, "b": true, "c": "on"}));
     }
 }

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     discovery::Selection,
     object::{Kind, Location, Object, Received, Secrets, fields, without_value},
+    yaml,
 };
 
 /// What is taken of what is read, and how.
@@ -89,13 +90,10 @@ impl Documents<'_> {
                 self.value(&value.to_string(), &|_| line + leading_lines(document));
             }
             Err(error) => {
-                let text = error.without_snippet().to_string();
                 let (row, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-                // The parser counts lines from the document's first, and says it in the text, at either end.
-                let text = text.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map_or(&*text, |it| it.1);
-                let text = text.rsplit_once(" at line ").map_or(text, |(text, _)| text);
+                // The parser counts lines from the document's first.
                 let row = line + usize::try_from(row).unwrap_or(1).max(1) - 1;
-                self.unreadable(format!("{}:{row}:{column}", self.file), text);
+                self.unreadable(format!("{}:{row}:{column}", self.file), &yaml::reason(&error));
             }
         }
     }

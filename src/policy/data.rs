@@ -8,8 +8,8 @@ use serde_json::{Map, Value, map::Entry};
 use super::{
     files::{File, Form},
     problem::Problem,
-    value,
 };
+use crate::yaml;
 
 /// The data of all files, merged.
 #[derive(Debug, Default)]
@@ -138,7 +138,7 @@ fn read(file: &File) -> Result<Content, Problem> {
                 number(column),
             )
         })?],
-        _ => serde_saphyr::from_multiple_with_options::<Value>(&file.text, value::yaml_options())
+        _ => serde_saphyr::from_multiple_with_options::<Value>(&file.text, yaml::as_opa())
             .map_err(|why| yaml_problem(file, &why))?,
     };
     documents.retain(|document| !document.is_null());
@@ -161,20 +161,11 @@ pub(crate) fn number(n: impl TryInto<u32>) -> u32 {
 
 /// Turns an error of the YAML reader into a problem with its place.
 pub(crate) fn yaml_problem(file: &File, why: &serde_saphyr::Error) -> Problem {
-    let problem = Problem::refused(&file.shown, format!("not valid YAML: {}", yaml_reason(why)));
+    let problem = Problem::refused(&file.shown, format!("not valid YAML: {}", yaml::reason(why)));
     match why.location() {
         Some(place) => problem.at(&file.text, number(place.line()), number(place.column())),
         None => problem,
     }
-}
-
-/// Returns what the YAML reader says, without the place that it begins with.
-pub(crate) fn yaml_reason(why: &serde_saphyr::Error) -> String {
-    let text = why.to_string();
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let first = first.trim_start_matches("error: ");
-    let reason = first.split_once(": ").filter(|(place, _)| place.starts_with("line "));
-    reason.map_or(first, |(_, reason)| reason).to_owned()
 }
 
 fn is_kubernetes(document: &Value) -> bool {

@@ -8,8 +8,8 @@ use regorus::unstable::{Module, Token, TokenKind};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{data::yaml_reason, files::File, problem::Problem, references::head_path};
-use crate::verdict::Severity;
+use super::{files::File, problem::Problem, references::head_path};
+use crate::{verdict::Severity, yaml};
 
 /// What annotations say of one policy or rule.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -86,7 +86,7 @@ pub(crate) fn read(
 ) -> Vec<(Scope, Metadata)> {
     let mut annotations = Vec::new();
     for block in blocks(&file.text, &inside_strings(tokens)) {
-        let value = match serde_saphyr::from_str::<Value>(&block.yaml) {
+        let value = match serde_saphyr::from_str_with_options::<Value>(&block.yaml, yaml::as_opa_short()) {
             Ok(Value::Object(value)) => value,
             Ok(_) => {
                 problems.push(Problem::warning(&file.shown, "METADATA is no mapping").at(&file.text, block.first, 1));
@@ -94,7 +94,7 @@ pub(crate) fn read(
             }
             Err(why) => {
                 let line = why.location().and_then(|place| u32::try_from(place.line()).ok()).unwrap_or(0);
-                let message = format!("METADATA is not valid YAML: {}", yaml_reason(&why));
+                let message = format!("METADATA is not valid YAML: {}", yaml::reason(&why));
                 problems.push(Problem::warning(&file.shown, message).at(&file.text, block.first + line, 1));
                 continue;
             }

@@ -11,6 +11,8 @@ use serde::{
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
 
+use crate::yaml;
+
 /// Reads JSON.
 ///
 /// # Errors
@@ -19,19 +21,9 @@ pub(crate) fn from_json(json: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice::<Plain>(json).map(|plain| plain.0)
 }
 
-/// Reads one YAML document.
+/// Reads one YAML document for a policy that asks for it.
 pub(crate) fn from_yaml(yaml: &str) -> Result<Value, serde_saphyr::Error> {
-    serde_saphyr::from_str_with_options::<Plain>(yaml, yaml_options()).map(|plain| plain.0)
-}
-
-/// Whether a text is YAML, of one document or more.
-pub(crate) fn is_yaml(yaml: &str) -> bool {
-    serde_saphyr::from_multiple_with_options::<Plain>(yaml, yaml_options()).is_ok()
-}
-
-/// What OPA's reader takes for a boolean and for an octal number: `yes` is a text, `010` is eight.
-pub(crate) fn yaml_options() -> serde_saphyr::Options {
-    serde_saphyr::options! { strict_booleans: true, legacy_octal_numbers: true, strict_indentation: false }
+    serde_saphyr::from_str_with_options::<Plain>(yaml, yaml::as_opa_short()).map(|plain| plain.0)
 }
 
 /// Turns a JSON tree into a value.

@@ -18,9 +18,9 @@ use crate::{
         Limits, PolicySet, Problem,
         files::File,
         gatekeeper::document::{At, Node},
-        value,
     },
     verdict::{Finding, Outcome as Judged},
+    yaml,
 };
 
 const GROUP: &str = "test.gatekeeper.sh";
@@ -46,7 +46,7 @@ impl<'a> SuiteTests<'a> {
     pub(super) fn find(files: &'a [File], filter: &Filter, problems: &mut Vec<Problem>) -> Self {
         let mut suites = Self::default();
         for file in files.iter().filter(|file| file.text.contains(GROUP)) {
-            match serde_saphyr::from_multiple_with_options::<Node>(&file.text, value::yaml_options()) {
+            match serde_saphyr::from_multiple_with_options::<Node>(&file.text, yaml::as_opa()) {
                 Ok(documents) => {
                     documents.iter().filter(|node| is_suite(node)).for_each(|suite| {
                         check(file, suite, problems);

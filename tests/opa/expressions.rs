@@ -4,7 +4,7 @@
 //! kaudit refuses, with an error, where `opa` has an answer; one that begins with `~ ` has another answer here, for the
 //! reason that stands above it.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command, thread};
 
 use kaudit::policy::question::{Question, ask};
 use kaudit_controlplane::{Tool, require_tool, tool};
@@ -71,8 +71,17 @@ fn builtins_answer_as_opa_does() {
     let expressions: Vec<&str> = lines.iter().map(|line| line.trim_start_matches(['!', '~']).trim_start()).collect();
     assert!(expressions.len() > 300, "{}", expressions.len());
     let wanted = by_opa(&expressions);
+    // As deep a stack as kaudit judges on.
+    let compare = || differences(&lines, &expressions, &wanted);
+    let compared = thread::scope(|scope| {
+        thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, compare).unwrap().join().unwrap()
+    });
+    assert!(compared.is_empty(), "{compared}");
+}
+
+fn differences(lines: &[&str], expressions: &[&str], wanted: &BTreeMap<usize, serde_json::Value>) -> String {
     let mut wrong = String::new();
-    for (index, (line, expression)) in lines.iter().zip(&expressions).enumerate() {
+    for (index, (line, expression)) in lines.iter().zip(expressions).enumerate() {
         let wanted = wanted.get(&index);
         let got = by_kaudit(expression);
         let same = match &got {
@@ -91,5 +100,5 @@ fn builtins_answer_as_opa_does() {
             let _ = writeln!(wrong, "{expression}\n    opa:    {wanted}\n    kaudit: {got:?}");
         }
     }
-    assert!(wrong.is_empty(), "{wrong}");
+    wrong
 }

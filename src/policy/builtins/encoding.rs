@@ -3,8 +3,10 @@
 use data_encoding::BASE64URL_NOPAD;
 use regorus::Value;
 use serde::de::IgnoredAny;
+use serde_saphyr::Error as YamlError;
 
 use super::{super::value, Answer, Builtin, Fault, budget, digests::hexadecimal, failed, native, refused, string, uri};
+use crate::yaml;
 
 pub(super) const TABLE: &[Builtin] = &[
     ("base64.is_valid", 1, base64_is_valid),
@@ -34,8 +36,10 @@ const DEEPEST_TOKEN: usize = 16;
 fn json(arguments: &[Value]) -> Answer {
     let text = readable("json.unmarshal", string(arguments, 0)?)?;
     let tree = value::from_json(text.as_bytes()).or_else(|error| match error.to_string() {
-        // OPA has numbers of any size.
-        why if why.contains("number out of range") => refused(format!("json.unmarshal: {why}")),
+        // OPA reads numbers of any size, and any depth.
+        why if why.contains("number out of range") || why.contains("recursion limit") => {
+            refused(format!("json.unmarshal: {why}"))
+        }
         why => failed(why),
     })?;
     budget::charge_tree("json.unmarshal", &tree)?;
@@ -55,12 +59,25 @@ fn json_is_valid(arguments: &[Value]) -> Answer {
 }
 
 fn yaml(arguments: &[Value]) -> Answer {
-    let text = readable("yaml.unmarshal", string(arguments, 0)?)?;
-    let tree = value::from_yaml(text).or_else(|error| {
-        if value::is_yaml(text) { refused("yaml.unmarshal: more than one document") } else { failed(error.to_string()) }
-    })?;
+    let tree = yaml_document("yaml.unmarshal", string(arguments, 0)?)?;
     budget::charge_tree("yaml.unmarshal", &tree)?;
     Ok(tree)
+}
+
+fn yaml_is_valid(arguments: &[Value]) -> Answer {
+    let Ok(text) = string(arguments, 0) else { return Ok(Value::from(false)) };
+    match yaml_document("yaml.is_valid", text) {
+        Err(Fault::Failed(_)) => Ok(Value::from(false)),
+        read => read.map(|_| Value::from(true)),
+    }
+}
+
+fn yaml_document(name: &str, text: &str) -> Answer {
+    value::from_yaml(readable(name, text)?).or_else(|error| match yaml::cause(&error) {
+        YamlError::MultipleDocuments { .. } => refused(format!("{name}: more than one document")),
+        _ if yaml::is_too_much(&error) => refused(format!("{name}: {}", yaml::reason(&error))),
+        _ => failed(error.to_string()),
+    })
 }
 
 fn base64_is_valid(arguments: &[Value]) -> Answer {
@@ -106,16 +123,6 @@ fn query_encoded(name: &str, arguments: &[Value]) -> Answer {
         Value::String(text) => Ok(Value::from(text.replace("%7E", "~").replace('*', "%2A"))),
         other => Ok(other),
     }
-}
-
-fn yaml_is_valid(arguments: &[Value]) -> Answer {
-    let Ok(text) = string(arguments, 0) else { return Ok(Value::from(false)) };
-    let text = readable("yaml.is_valid", text)?;
-    let valid = value::from_yaml(text).is_ok();
-    if !valid && value::is_yaml(text) {
-        return refused("yaml.is_valid: more than one document");
-    }
-    Ok(Value::from(valid))
 }
 
 /// Go takes any two bytes around it for braces.

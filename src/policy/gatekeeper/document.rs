@@ -16,7 +16,7 @@ use super::super::{
     files::{File, Form},
     problem::Problem,
 };
-use crate::manifest::{forgiving, yaml_options};
+use crate::{manifest::forgiving, yaml};
 
 /// A place in a file: line and column from 1; 0 where it is not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Node {
     /// # Errors
     /// Returns what is wrong with the text.
     pub(crate) fn read(file: &File) -> Result<Vec<Self>, Problem> {
-        let read = |text: &str| serde_saphyr::from_multiple_with_options::<Self>(text, yaml_options());
+        let read = |text: &str| serde_saphyr::from_multiple_with_options::<Self>(text, yaml::as_kubectl());
         let documents = match forgiving(&file.text, read) {
             Ok(documents) => documents,
             // Not all JSON is YAML: pairs of surrogates in strings are not. Places are lost then.

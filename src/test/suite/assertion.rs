@@ -64,10 +64,10 @@ impl Assertion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::value;
+    use crate::yaml;
 
     fn read(yaml: &str) -> Result<Assertion, String> {
-        Assertion::read(&serde_saphyr::from_str_with_options(yaml, value::yaml_options()).unwrap())
+        Assertion::read(&serde_saphyr::from_str_with_options(yaml, yaml::as_opa()).unwrap())
     }
 
     #[test]
