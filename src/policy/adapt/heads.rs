@@ -1,8 +1,9 @@
 //! Heads: what OPA computes as part of the body is written into the body.
 
 use super::{
+    Package, Unreadable,
     scopes::Fresh,
-    syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Rule, Statement, Version},
+    syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Name, Rule, Statement, Version},
 };
 
 /// `f("x")` without value and body is true.
@@ -76,14 +77,60 @@ pub(crate) fn values_before_else(module: &mut Module, fresh: &mut Fresh) {
     }
 }
 
+/// What stands before the first variable in the head of a rule, as `p` and `q` in `p.q[x] := 1`. Elements of sets have none.
+pub(super) fn before_variable(rule: &Rule, version: Version) -> Option<Vec<Name>> {
+    let Kind::Ref(head, keys) = &rule.name.kind else { return None };
+    let first = keys.iter().position(is_variable)?;
+    let element = version == Version::V0 && keys.len() == 1 && rule.first.value.is_none() && rule.contains.is_none();
+    if rule.parameters.is_some() || element {
+        return None;
+    }
+    constants(head, &keys[..first])
+}
+
+/// `p.b := 1` beside `p[x] := 2`: the evaluator asks only the first for `p.b`. Below one name all keys become variables.
+pub(super) fn beside_variables(module: &mut Module, package: &Package, fresh: &mut Fresh) -> Result<(), Unreadable> {
+    for rule in module.rules.iter_mut().filter(|rule| rule.parameters.is_none()) {
+        let at = rule.at;
+        let Kind::Ref(head, keys) = &mut rule.name.kind else { continue };
+        let beside = |place: &usize| {
+            constants(head, &keys[..*place]).is_some_and(|path| package.before_variables.contains(&path))
+        };
+        let Some(place) = (0..keys.len()).find(beside).filter(|place| !is_variable(&keys[*place])) else { continue };
+        if rule.default || !rule.others.is_empty() {
+            let what = if rule.default { "a default" } else { "else" };
+            let why = format!("{what} for one key, beside rules with a variable key, is not supported");
+            let help = "write rules with conditions that exclude each other";
+            return Err(Unreadable::unsupported(at, why, help));
+        }
+        let mut key = match std::mem::replace(&mut keys[place], Key::Dot("".into())) {
+            Key::Dot(name) => Expr::scalar(at, &format!("\"{name}\"")),
+            Key::Index(key) => key,
+        };
+        bind(&mut key, &mut rule.first.body, fresh, "key");
+        keys[place] = Key::Index(key);
+        rule.first.conditional |= module.version == Version::V1;
+    }
+    Ok(())
+}
+
+fn is_variable(key: &Key) -> bool {
+    matches!(key, Key::Index(index) if !matches!(index.kind, Kind::Scalar(_)))
+}
+
+fn constants(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
+    let name = head.as_name()?;
+    let keys = keys.iter().map(Key::constant);
+    std::iter::once(Some(name.clone())).chain(keys).collect()
+}
+
 /// `p[x].y := …` and `p[x] contains y`: without any `x`, `p` is an empty object to OPA and undefined to the evaluator, unless
 /// there is a definition of the simple form too.
 pub(crate) fn empty_documents(module: &mut Module, fresh: &mut Fresh) {
     let mut added: Vec<Rule> = Vec::new();
     for rule in module.rules.iter().filter(|rule| !rule.default && rule.parameters.is_none()) {
         let Kind::Ref(head, keys) = &rule.name.kind else { continue };
-        let dynamic = |key: &Key| matches!(key, Key::Index(index) if !matches!(index.kind, Kind::Scalar(_)));
-        let Some(first) = keys.iter().position(dynamic) else { continue };
+        let Some(first) = keys.iter().position(is_variable) else { continue };
         if first + 1 == keys.len() && rule.contains.is_none() {
             continue;
         }

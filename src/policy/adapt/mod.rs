@@ -19,7 +19,7 @@ mod terms;
 mod tests;
 mod tolerant;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub(crate) use self::{
     growth::BOUNDED,
@@ -55,6 +55,8 @@ struct Outline {
 #[derive(Debug, Default)]
 struct Package {
     rules: HashMap<Name, Known>,
+    /// What stands before the first variable in heads like `p.q[x]`.
+    before_variables: HashSet<Vec<Name>>,
 }
 
 /// What is known of the rules of one name.
@@ -70,6 +72,7 @@ impl Outline {
     fn add(&mut self, module: &Module) {
         let package = self.packages.entry(module.package.path().unwrap_or_default()).or_default();
         for rule in &module.rules {
+            package.before_variables.extend(heads::before_variable(rule, module.version));
             let Some(name) = (match &rule.name.kind {
                 syntax::Kind::Ref(head, _) => head.as_name(),
                 _ => rule.name.as_name(),
@@ -115,7 +118,7 @@ pub(crate) fn adapt<'a>(
     for module in modules.iter().flatten() {
         outline.add(module);
     }
-    modules.into_iter().map(|module| Ok(rewritten(module?, &outline))).collect()
+    modules.into_iter().map(|module| rewritten(module?, &outline)).collect()
 }
 
 fn read(text: &str, version: Option<Version>) -> Result<Module, Unreadable> {
@@ -134,7 +137,10 @@ fn read(text: &str, version: Option<Version>) -> Result<Module, Unreadable> {
 }
 
 /// All passes; what one of them takes for granted, those before it have done.
-fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
+///
+/// # Errors
+/// For what the evaluator would answer in another way, in whatever words.
+fn rewritten(mut module: Module, outline: &Outline) -> Result<Adapted, Unreadable> {
     let none = Package::default();
     let package = outline.packages.get(&module.package.path().unwrap_or_default()).unwrap_or(&none);
     let fresh = &mut Fresh::new(&mut module, package);
@@ -154,9 +160,10 @@ fn rewritten(mut module: Module, outline: &Outline) -> Adapted {
     heads::values_before_else(&mut module, fresh);
     heads::keys(&mut module, fresh);
     heads::terms(&mut module, fresh);
+    heads::beside_variables(&mut module, package, fresh)?;
     heads::empty_documents(&mut module, fresh);
     tolerant::functions(&mut module, package);
-    Adapted { text: print::module(&module), version: module.version, imports }
+    Ok(Adapted { text: print::module(&module), version: module.version, imports })
 }
 
 /// Returns the path below `data` that an import names, and where.

@@ -38,6 +38,7 @@ fn each_pass_rewrites_what_it_is_for() {
         ("import data.lib.k\np := k.x", "p := data.lib.k.x"),
         ("import input\np := input.x", "p := input.x"),
         ("p := 1\nimport input.a as b\nq := b.c", "p := 1 q := input.a.c"),
+        ("p[x] := 1 if y[x]\np.b := 2 if z", "p[x] := 1 if { y[x] } p[key__1] := 2 if { z; key__1 := \"b\" }"),
         ("p := 1 in x", "p := kaudit_generated.member(1, x)"),
     ] {
         assert_eq!(
