@@ -572,6 +572,7 @@ async fn a_term_begins_where_the_last_one_ended() {
     second.send(Change::Appeared(unread.clone())).await;
     second.send(Change::Unreadable(unread, Unreadable { state: State::Forbidden, message: "no".into() })).await;
     second.terms.send(Term::End).await.unwrap();
+    second.heard().await;
     second.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x")]).await;
     second.until(&["b: host x is also that of n/a", "a: host x is also that of m/b"]).await;
     assert_eq!(told(&second), [""; 0]);
@@ -596,6 +597,7 @@ async fn a_term_begins_where_the_last_one_ended() {
     // A third, that begins its term before it knows anything, has nothing to add.
     let third = Live::start(policies, SETTINGS);
     third.terms.send(Term::Begin(memory(), Box::new(Told(Arc::clone(&third.told))))).await.unwrap();
+    third.heard().await;
     third.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x"), ingress("n", "c", 1, "x")]).await;
     third.until_evaluated(3).await;
     let sink = Arc::clone(&third.told);
