@@ -4,12 +4,12 @@ use serde_saphyr::{Error, Options, budget::BudgetBreach};
 
 /// As kubectl reads manifests: by YAML 1.1, where `yes` is true and `010` is eight.
 pub(crate) fn as_kubectl() -> Options {
-    options(false, 1_000_000)
+    options(false, 200_000)
 }
 
 /// As OPA reads data: `yes` is a text, `010` is eight.
 pub(crate) fn as_opa() -> Options {
-    options(true, 1_000_000)
+    options(true, 200_000)
 }
 
 /// As OPA reads what is short: annotations, and texts that rules unmarshal, where nobody can stop the reader once it writes
