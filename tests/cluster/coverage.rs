@@ -35,7 +35,7 @@ async fn a_kind_joins_when_its_crd_comes_and_takes_its_verdicts_with_it_when_tha
     let established = Instant::now();
     until_state(&kaudit, (group, resource), "synced").await;
     println!("joined {:?} after Established", established.elapsed());
-    assert!(established.elapsed() < Duration::from_secs(30));
+    assert!(established.elapsed() < Duration::from_secs(15));
     plane.apply(&marked("garden.example.com/v1", "Tree", &namespace, "oak", &namespace)).await.unwrap();
     until_violations(&kaudit, &namespace, 1).await;
     let series = r#"kaudit_kind_state{group="garden.example.com",resource="trees",state="synced"}"#;

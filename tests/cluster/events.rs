@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How late the Event of a change may be, whatever else is to be written.
-const PROMPT: Duration = Duration::from_secs(10);
+const PROMPT: Duration = Duration::from_secs(2);
 
 /// How long a kaudit that is told to stop may write what is pending.
 const FLUSH: Duration = Duration::from_secs(10);

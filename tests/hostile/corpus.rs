@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Far above every limit; whoever needs longer hangs.
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Denies the object that all others are judged beside.
 pub(crate) const GOOD: &str = "package good\n\ndeny contains \"good\" if input.metadata.labels.good == \"yes\"\n";
@@ -121,7 +121,7 @@ fn judge_alone(policy: &Policy) -> Result<(), String> {
     if !results(&result, "good").eq([("fail", "good")]) {
         return Err(format!("the good one did not judge: {result}"));
     }
-    if ended.took > Duration::from_mins(1) {
+    if ended.took > Duration::from_secs(20) {
         return Err(format!("took {:?}", ended.took));
     }
     let refused: Vec<String> = result["refused"]
@@ -139,6 +139,11 @@ fn judge_alone(policy: &Policy) -> Result<(), String> {
         .collect();
     let fits = match policy.fate {
         Fate::Refused(part) => refused.iter().any(|why| why.contains(part)),
+        Fate::Limited => {
+            let limits = ["took longer than", "make more than"];
+            let limited = |message: &str| limits.iter().any(|limit| message.contains(limit));
+            refused.is_empty() && own.iter().any(|(is, message)| *is == "error" && limited(message))
+        }
         Fate::Silent => refused.is_empty() && own.is_empty(),
         Fate::Says(outcome, part) => {
             refused.is_empty() && own.iter().any(|(is, message)| is.starts_with(outcome) && message.contains(part))
