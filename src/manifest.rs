@@ -209,7 +209,7 @@ mod tests {
         // As deep a stack as where it is called.
         std::thread::scope(|scope| {
             let read = || read(files, &Selection::default(), Secrets::Redact, &sender);
-            std::thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, read).unwrap();
+            std::thread::Builder::new().stack_size(pool::STACK_BYTES).spawn_scoped(scope, read).unwrap();
         });
         drop(sender);
         let (mut seen, mut skipped) = (Vec::new(), Vec::new());

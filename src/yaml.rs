@@ -2,6 +2,9 @@
 
 use serde_saphyr::{Error, Options, budget::BudgetBreach};
 
+/// As deep as JSON is read.
+const DEEPEST: usize = 127;
+
 /// As kubectl reads manifests: by YAML 1.1, where `yes` is true and `010` is eight.
 pub(crate) fn as_kubectl() -> Options {
     options(false, 200_000)
@@ -27,8 +30,8 @@ fn options(strict_booleans: bool, most: usize) -> Options {
         strict_indentation: false,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: most },
         budget: serde_saphyr::budget! {
-            // As deep as JSON is read; the scanner looks ahead by up to 1,024 brackets.
-            max_depth: 127,
+            max_depth: DEEPEST,
+            // The scanner looks ahead by up to 1,024 brackets.
             flow_nesting_limit: 2_000,
             max_recorded_anchor_events: most,
             max_reader_input_bytes: None,
@@ -60,7 +63,7 @@ pub(crate) fn is_too_much(error: &Error) -> bool {
 /// Says in one line what is wrong with a text, without the place.
 pub(crate) fn reason(error: &Error) -> String {
     match cause(error) {
-        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => "nested deeper than 127 levels".into(),
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => format!("nested deeper than {DEEPEST} levels"),
         error if is_too_much(error) => "its anchors and aliases stand for too many values".into(),
         other => {
             let text = other.to_string();

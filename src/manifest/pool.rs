@@ -9,7 +9,7 @@ use std::{
 /// Pieces of work that wait for each thread; as many results may wait to be taken in.
 const WAITING: usize = 2;
 /// Reading nests as deeply as what is read.
-const STACK_BYTES: usize = 64 * 1024 * 1024;
+pub(super) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Does `work` on all `pieces`, on as many threads as there are processors, and hands the results to `take` in the order of
 /// the pieces. Only a few are held at a time.

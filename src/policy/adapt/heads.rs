@@ -3,7 +3,7 @@
 use super::{
     Package, Unreadable,
     scopes::Fresh,
-    syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Name, Rule, Statement, Version},
+    syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Name, Rule, Statement, Version, path},
 };
 
 /// `f("x")` without value and body is true.
@@ -85,7 +85,7 @@ pub(super) fn before_variable(rule: &Rule, version: Version) -> Option<Vec<Name>
     if rule.parameters.is_some() || element {
         return None;
     }
-    constants(head, &keys[..first])
+    path(head, &keys[..first])
 }
 
 /// `p.b := 1` beside `p[x] := 2`: the evaluator asks only the first for `p.b`. Below one name all keys become variables.
@@ -93,9 +93,8 @@ pub(super) fn beside_variables(module: &mut Module, package: &Package, fresh: &m
     for rule in module.rules.iter_mut().filter(|rule| rule.parameters.is_none()) {
         let at = rule.at;
         let Kind::Ref(head, keys) = &mut rule.name.kind else { continue };
-        let beside = |place: &usize| {
-            constants(head, &keys[..*place]).is_some_and(|path| package.before_variables.contains(&path))
-        };
+        let beside =
+            |place: &usize| path(head, &keys[..*place]).is_some_and(|path| package.before_variables.contains(&path));
         let Some(place) = (0..keys.len()).find(beside).filter(|place| !is_variable(&keys[*place])) else { continue };
         if rule.default || !rule.others.is_empty() {
             let what = if rule.default { "a default" } else { "else" };
@@ -103,9 +102,9 @@ pub(super) fn beside_variables(module: &mut Module, package: &Package, fresh: &m
             let help = "write rules with conditions that exclude each other";
             return Err(Unreadable::unsupported(at, why, help));
         }
-        let mut key = match std::mem::replace(&mut keys[place], Key::Dot("".into())) {
+        let mut key = match &keys[place] {
             Key::Dot(name) => Expr::scalar(at, &format!("\"{name}\"")),
-            Key::Index(key) => key,
+            Key::Index(key) => key.clone(),
         };
         bind(&mut key, &mut rule.first.body, fresh, "key");
         keys[place] = Key::Index(key);
@@ -116,12 +115,6 @@ pub(super) fn beside_variables(module: &mut Module, package: &Package, fresh: &m
 
 fn is_variable(key: &Key) -> bool {
     matches!(key, Key::Index(index) if !matches!(index.kind, Kind::Scalar(_)))
-}
-
-fn constants(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
-    let name = head.as_name()?;
-    let keys = keys.iter().map(Key::constant);
-    std::iter::once(Some(name.clone())).chain(keys).collect()
 }
 
 /// `p[x].y := …` and `p[x] contains y`: without any `x`, `p` is an empty object to OPA and undefined to the evaluator, unless
@@ -162,9 +155,7 @@ fn bind(expr: &mut Expr, body: &mut Option<Vec<Statement>>, fresh: &mut Fresh, b
 /// Whether an expression has a key that may be a variable.
 fn iterates(expr: &mut Expr) -> bool {
     let mut found = match &expr.kind {
-        Kind::Ref(_, keys) => {
-            keys.iter().any(|key| matches!(key, Key::Index(index) if !matches!(index.kind, Kind::Scalar(_))))
-        }
+        Kind::Ref(_, keys) => keys.iter().any(is_variable),
         _ => false,
     };
     expr.parts(&mut |part| found |= iterates(part));

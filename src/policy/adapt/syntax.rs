@@ -63,6 +63,15 @@ pub(crate) struct Statement {
     pub(crate) with: Vec<With>,
 }
 
+/// The name of a head and its keys, if all are constant.
+pub(crate) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
+    let mut path = vec![Rc::clone(head.as_name()?)];
+    for key in keys {
+        path.push(key.constant()?);
+    }
+    Some(path)
+}
+
 impl Statement {
     pub(crate) fn plain(expr: Expr) -> Self {
         Self { at: expr.at, what: What::Expr(expr), with: Vec::new() }
@@ -197,13 +206,7 @@ impl Expr {
     pub(crate) fn path(&self) -> Option<Vec<Name>> {
         match &self.kind {
             Kind::Name(name) => Some(vec![Rc::clone(name)]),
-            Kind::Ref(head, keys) => {
-                let mut path = vec![Rc::clone(head.as_name()?)];
-                for key in keys {
-                    path.push(key.constant()?);
-                }
-                Some(path)
-            }
+            Kind::Ref(head, keys) => path(head, keys),
             _ => None,
         }
     }
