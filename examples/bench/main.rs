@@ -2,8 +2,10 @@
 //! change takes to its verdict and its Event.
 //!
 //! ```text
-//! cargo run --release --example bench -- --objects 20000 --changes-per-second 100 --seconds 30
+//! cargo run --profile dist --example bench -- --objects 20000 --changes-per-second 100 --seconds 30
 //! ```
+//!
+//! `dist` is the profile of what is published; with another one, that one is measured.
 //!
 //! It starts etcd and kube-apiserver (found or built as for the tests), makes Pods and Deployments of about 6 KB each
 //! (9 KB as the server sends them), and prints Markdown tables. The policies are twelve simple denies, in
@@ -18,7 +20,7 @@
 //!   output, or its Event in a raw watch, the latter without what an Event costs that this benchmark writes itself.
 //!
 //! ```text
-//! cargo run --release --example bench -- peers
+//! cargo run --profile dist --example bench -- peers
 //! ```
 //!
 //! compares `check -f` with conftest and gator, and evaluation alone with OPA as a Go library, on the same objects and
@@ -40,6 +42,7 @@ mod peers;
 mod process;
 
 use std::{
+    ffi::OsStr,
     fmt::Write as _,
     fs,
     io::Write as _,
@@ -176,17 +179,21 @@ async fn bench(options: &Options) -> Result<()> {
     plane.stop().await
 }
 
-/// Builds the binary of this source; returns its path, beside the folder of this one.
+/// Builds the binary of this source with the profile of this one; returns its path.
 fn build() -> Result<PathBuf> {
-    note("Building kaudit");
+    let own = std::env::current_exe()?;
+    let folder = own.ancestors().nth(2).context("this is not in a target folder")?;
+    let profile = match folder.file_name().and_then(OsStr::to_str).context("this is not in a target folder")? {
+        "debug" => "dev",
+        named => named,
+    };
+    note(&format!("Building kaudit with the profile {profile}"));
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--bin", "kaudit", "--manifest-path"])
+        .args(["build", "--profile", profile, "--bin", "kaudit", "--manifest-path"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .status()?;
     ensure!(built.success(), "kaudit cannot be built");
-    let own = std::env::current_exe()?;
-    let target = own.ancestors().nth(3).context("this is not in a target folder")?;
-    Ok(target.join("release/kaudit"))
+    Ok(folder.join("kaudit"))
 }
 
 /// Creates namespaces and objects; returns how long the objects took.
