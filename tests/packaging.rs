@@ -2,7 +2,7 @@
 //!
 //! By reading only; nothing is built.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
 use std::{
     collections::BTreeSet,
@@ -382,7 +382,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn nothing_that_is_shipped_is_unsafe() {
-    let (_, lints) = CARGO_TOML.split_once("[lints.rust]\n").unwrap();
+    assert!(CARGO_TOML.contains("\n[lints]\nworkspace = true\n"));
+    let (_, lints) = CARGO_TOML.split_once("[workspace.lints.rust]\n").unwrap();
     assert!(lints.split("\n[").next().unwrap().lines().any(|line| line == "unsafe_code = \"forbid\""));
     // What is forbidden cannot be allowed again; a target of its own that has no lints could.
     let sources = sources(&root().join("src"));

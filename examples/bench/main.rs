@@ -28,7 +28,7 @@
 //!
 //! All times include what the API server does on the same machine.
 
-#![allow(
+#![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -62,7 +62,7 @@ use serde_json::{Value, json};
 use crate::{
     changes::quantile,
     download::download,
-    process::{Kaudit, Running, cpu, memory_kb},
+    process::{Kaudit, LongRun, cpu, memory_kb},
 };
 
 /// Measure kaudit on a real control plane
@@ -315,24 +315,24 @@ async fn audit(
     print(&table)
 }
 
-/// What a long run showed of itself.
-struct LongRun {
+/// What a long run shows of itself while it starts.
+struct StartUp {
     open: Duration,
     judged: Duration,
     peak_kb: u64,
     steady_kb: u64,
 }
 
-async fn long_run(kaudit: &Kaudit, folder: &Path) -> Result<LongRun> {
+async fn long_run(kaudit: &Kaudit, folder: &Path) -> Result<StartUp> {
     let running = kaudit.start(folder, &["--record=none"]).await?;
     let (open, judged) = (running.open().await?, running.judged().await?);
     let memory = |field| memory_kb(running.pid(), field).context("kaudit has ended");
     // There is nothing to wait for: it is to be seen what a process gives back by itself.
     tokio::time::sleep(REST).await;
-    Ok(LongRun { open, judged, peak_kb: memory("VmHWM")?, steady_kb: memory("VmRSS")? })
+    Ok(StartUp { open, judged, peak_kb: memory("VmHWM")?, steady_kb: memory("VmRSS")? })
 }
 
-async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[LongRun], folder: &Path) -> Result<()> {
+async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[StartUp], folder: &Path) -> Result<()> {
     note("The long run's start");
     let mut table = "\n### Long run: start to the first whole verdict\n\n\
         | binary | gate open s | everything judged s | peak MB | steady MB | empty cluster MB | KB for each object |\n\
@@ -361,7 +361,7 @@ async fn latency(options: &Options, client: &Client, kaudit: &Kaudit, folder: &P
     note("Changes");
     // What stands already is the base line, so that nothing else is written meanwhile.
     let arguments = ["--record=events", "--events-per-second=10000", "--initial=skip"];
-    let running: Running = kaudit.start(folder, &arguments).await?;
+    let running: LongRun = kaudit.start(folder, &arguments).await?;
     running.open().await?;
     let before = running.metrics();
     let cpu_before = cpu(running.pid())?;
