@@ -62,7 +62,7 @@ fn foreign() -> String {
 
 /// A folder with `policies/images.rego` and other files.
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-    files::folder(&[&[("policies/images.rego", IMAGES)], files].concat())
+    files::folder(&[&[("policies/images.rego", IMAGES)][..], files].concat())
 }
 
 /// `kaudit check` in a folder, so that it shows paths as the user names them.

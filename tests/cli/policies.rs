@@ -1,7 +1,5 @@
 //! What is loaded, what is refused, and what that means for judging.
 
-use std::fs;
-
 use insta_cmd::assert_cmd_snapshot;
 
 use crate::{files::folder, kaudit};
