@@ -88,20 +88,21 @@ impl Tool {
     }
 
     fn available(self) -> Result<(), String> {
-        match self.asset() {
-            Err(error) => Err(error.to_string()),
-            Ok(Some(_)) => Ok(()),
-            Ok(None) if self.module().is_built() => Ok(()),
-            Ok(None) if go().is_none() => Err(format!(
-                "no {}: set KUBEBUILDER_ASSETS to a folder that holds it, or install Go to build it",
-                self.name()
-            )),
-            Ok(None) if self.is_for_ci() && !in_ci() => Err(format!(
-                "not compared with {0}: `.ci/run` and `CI=true cargo test` build {0} and compare",
-                self.name()
-            )),
-            Ok(None) => Ok(()),
+        let name = self.name();
+        if self.asset().map_err(|error| error.to_string())?.is_some() || self.module().is_built() {
+            return Ok(());
         }
+        if go().is_none() {
+            return Err(format!(
+                "no {name}: set KUBEBUILDER_ASSETS to a folder that holds it, or install Go to build it"
+            ));
+        }
+        if self.is_for_ci() && !in_ci() {
+            return Err(format!(
+                "not compared with {name}: `.ci/run` and `CI=true cargo test` build {name} and compare"
+            ));
+        }
+        Ok(())
     }
 }
 
