@@ -33,8 +33,12 @@ use self::{
     queue::{About, Place, Queue, Rank, Telling, Turn, Violated},
     writer::{Failed, Writer},
 };
-use super::{CONTROLLER, Health};
-use crate::{ledger::Delta, metrics::Metrics, queue::Lane};
+use super::Health;
+use crate::{
+    audit::{ledger::Delta, queue::Lane},
+    cluster::identity::CONTROLLER,
+    metrics::Metrics,
+};
 
 /// The violation that an Event is about, on each that is about one.
 pub const VIOLATION: &str = "kaudit.dev/violation";

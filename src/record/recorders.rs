@@ -8,8 +8,17 @@ use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tracing::warn;
 
-use super::{Record, Said, events, reports, status};
-use crate::{discovery::OWN_GROUP, ledger::Delta, memory::Memory, metrics::Metrics, pipeline::Overview, shard::Shard};
+use super::{Said, events, reports, status};
+use crate::{
+    audit::{
+        ledger::Delta,
+        pipeline::{Overview, Record},
+        recorded::Memory,
+    },
+    cluster::identity::OWN_GROUP,
+    metrics::Metrics,
+    model::shard::Shard,
+};
 
 /// What is recorded, and where.
 #[derive(Clone)]

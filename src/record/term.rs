@@ -9,15 +9,16 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{
-    Record,
-    recorders::{Recorders, Settings},
-};
+use super::recorders::{Recorders, Settings};
 use crate::{
-    client::Clients,
-    lease::{Candidate, Store},
-    ledger::Delta,
-    pipeline::{Overview, Term},
+    audit::{
+        ledger::Delta,
+        pipeline::{Overview, Record, Term},
+    },
+    cluster::{
+        client::Clients,
+        lease::{Candidate, Store},
+    },
 };
 
 /// How long pending records may take after a signal.

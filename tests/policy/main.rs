@@ -12,11 +12,16 @@ use std::{
 };
 
 use kaudit::{
-    body::Body,
-    evaluate::{Job, evaluate},
-    object::{Kind, Object, ObjectKey},
-    policy::{Limits, PolicySet},
-    verdict::{Finding, Verdict},
+    judge::{
+        evaluate::{Job, evaluate},
+        set::PolicySet,
+    },
+    model::{
+        body::Body,
+        object::{Kind, Object, ObjectKey},
+        verdict::{Finding, Verdict},
+    },
+    rego::limits::Limits,
 };
 use serde::Deserialize;
 use serde_json::Value;

@@ -17,12 +17,14 @@ use tracing::warn;
 
 use super::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION};
 use crate::{
-    client::describe,
-    ledger::{Delta, Id, Violation},
-    memory::{Memory, Remembered},
-    queue::Lane,
-    record::{CONTROLLER, Failure, failure},
-    verdict::{Finding, Outcome, Source},
+    audit::{
+        ledger::{Delta, Id, Violation},
+        queue::Lane,
+        recorded::{Memory, Remembered},
+    },
+    cluster::{error::describe, identity::CONTROLLER},
+    model::verdict::{Finding, Outcome, Source},
+    record::{Failure, failure},
 };
 
 /// Events of one page.

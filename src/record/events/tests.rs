@@ -15,9 +15,11 @@ use tower::service_fn;
 
 use super::*;
 use crate::{
-    ledger::{Id, Violation},
-    object::{Kind, ObjectKey},
-    verdict::{Finding, Outcome, Source},
+    audit::ledger::{Id, Violation},
+    model::{
+        object::{Kind, ObjectKey},
+        verdict::{Finding, Outcome, Source},
+    },
 };
 
 /// The Events that a server took.

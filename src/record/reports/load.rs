@@ -21,10 +21,10 @@ use super::{
     model::{Api, Choice, Form, content, read},
 };
 use crate::{
-    client::describe,
-    memory::{Memory, Remembered},
+    audit::recorded::{Memory, Remembered},
+    cluster::error::describe,
+    model::shard::Shard,
     record::{Failure, failure},
-    shard::Shard,
 };
 
 /// Reports in one answer; each may have 64 KiB.

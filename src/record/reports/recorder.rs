@@ -21,7 +21,7 @@ use super::{
     write::{Carried, Unwritten, Writer},
 };
 use crate::{
-    client::describe,
+    cluster::error::describe,
     record::{Failure, Said, failure},
 };
 

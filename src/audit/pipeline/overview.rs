@@ -1,0 +1,136 @@
+//! What a pipeline says of itself: progress, the overview for the status, the whole result.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use super::{Overview, Pipeline, Progress};
+use crate::{
+    audit::result::{AuditResult, Entry, PolicySummary, Resource, Summary},
+    model::{coverage::Coverage, verdict::Outcome},
+    rego::problem::summed_up,
+};
+
+/// Feeds that are named to whoever asks what is waited for.
+const NAMED: usize = 5;
+
+impl Pipeline {
+    pub(super) fn tick(&mut self) {
+        let now = Instant::now();
+        self.try_open(now);
+        let (feeds_done, feeds) = self.gate.progress();
+        let waiting_for = self.gate.waiting_for().take(NAMED).map(ToString::to_string).collect();
+        let progress =
+            Progress { open: self.gate.is_open(), feeds_done, feeds, waiting_for, queue: self.queue.length() };
+        self.outputs.metrics.set_queue_length(progress.queue);
+        self.outputs.progress.send_if_modified(|known| {
+            let new = *known != progress;
+            *known = progress;
+            new
+        });
+        if !std::mem::take(&mut self.dirty) {
+            return;
+        }
+        let overview = self.overview();
+        self.outputs.metrics.set_coverage(&overview.coverage);
+        for ((policy, severity, outcome), count) in self.ledger.counts() {
+            self.outputs.metrics.set_violations(policy, *severity, *outcome, *count);
+        }
+        self.outputs.overview.send_replace(Some(Arc::new(overview)));
+    }
+
+    fn coverage(&self) -> Vec<Coverage> {
+        self.gate.coverage(|feed| self.cache.len(feed))
+    }
+
+    fn summary(&self) -> Summary {
+        let mut summary = Summary { objects: self.ledger.judged(), pass: self.ledger.passed(), ..Summary::default() };
+        for ((_, _, outcome), count) in self.ledger.counts() {
+            match outcome {
+                Outcome::Fail => summary.fail += count,
+                Outcome::Warn => summary.warn += count,
+                Outcome::Error => summary.error += count,
+                Outcome::Skip => summary.skip += count,
+            }
+        }
+        summary
+    }
+
+    fn overview(&self) -> Overview {
+        let summary = self.summary();
+        let mut by_policy: BTreeMap<Arc<str>, [usize; 3]> = BTreeMap::new();
+        for ((policy, _, outcome), count) in self.ledger.counts() {
+            let slot = match outcome {
+                Outcome::Fail => 0,
+                Outcome::Warn => 1,
+                Outcome::Error => 2,
+                Outcome::Skip => continue,
+            };
+            by_policy.entry(policy.clone()).or_default()[slot] += count;
+        }
+        Overview {
+            synced: self.gate.is_open(),
+            complete: self.is_complete(&summary),
+            summary,
+            coverage: self.coverage(),
+            policies: self.policies.clone(),
+            by_policy,
+            policy_error: self.policy_error.clone(),
+            inventory_error: self.stock.problem.clone(),
+        }
+    }
+
+    /// Whether every kind in scope was read and every policy ran.
+    fn is_complete(&self, summary: &Summary) -> bool {
+        let judged = summary.error == 0 && self.stock.problem.is_empty() && !self.policies.is_partial();
+        self.gate.is_complete() && judged
+    }
+
+    /// Tells what is refused of the newest policies.
+    pub(super) fn tell_refused(&mut self) {
+        let (problems, then) = match &self.policy_error {
+            Some(why) => (&why.problems, "the policies loaded before stay in force"),
+            None => (&self.policies.problems, "the others are in force"),
+        };
+        let refused: BTreeSet<_> =
+            problems.iter().filter(|problem| problem.is_refusal()).map(|problem| &problem.file).collect();
+        self.outputs.metrics.set_policies_refused(refused.len());
+        if let (false, Some(record)) = (refused.is_empty(), &mut self.outputs.record) {
+            record.policies_refused(&format!("Policies are refused, {then}: {}", summed_up(problems)));
+        }
+    }
+
+    /// The whole result, sorted.
+    pub(super) fn result(&self) -> AuditResult {
+        let summary = self.summary();
+        let mut results: Vec<Entry> = Vec::with_capacity(summary.fail + summary.warn + summary.error + summary.skip);
+        for (key, standing) in self.ledger.objects() {
+            let resource = Arc::new(Resource::new(key, &standing.uid));
+            let location = self.cache.location(key);
+            let entries = standing.results.iter().map(|known| Entry::new(&known.finding, &resource, location));
+            results.extend(entries);
+        }
+        results.sort_by(|a, b| {
+            fn order(entry: &Entry) -> impl Ord {
+                let Entry { policy, rule, result, message, resource, location, .. } = entry;
+                (resource, location, policy, rule, *result, message)
+            }
+            order(a).cmp(&order(b))
+        });
+        let mut policies: Vec<_> = self.policies.policies.iter().map(PolicySummary::from).collect();
+        policies.sort_by(|a, b| a.name.cmp(&b.name));
+        AuditResult {
+            api_version: "kaudit.dev/v1alpha1",
+            kind: "AuditResult",
+            complete: self.gate.is_open() && self.is_complete(&summary),
+            summary,
+            coverage: self.coverage(),
+            policies,
+            refused: self.policies.refused().cloned().collect(),
+            not_judged: self.policies.unjudged.clone(),
+            results,
+        }
+    }
+}
