@@ -140,6 +140,8 @@ pub struct Outputs {
     pub record: Option<Box<dyn Record>>,
     /// How far it is.
     pub progress: watch::Sender<Progress>,
+    /// The policies in force, for a source that reads only what they judge.
+    pub policies: watch::Sender<Arc<PolicySet>>,
     /// The overview, at most every [`OVERVIEW_EVERY`].
     pub overview: watch::Sender<Option<Arc<Overview>>>,
     /// Counters.
@@ -214,6 +216,7 @@ impl Pipeline {
     pub fn new(policies: Arc<PolicySet>, settings: Settings, mut outputs: Outputs) -> Self {
         let mut recorded = std::mem::take(&mut outputs.recorded);
         recorded.keep(|namespace| settings.shard.owns(namespace));
+        outputs.policies.send_replace(Arc::clone(&policies));
         Self {
             settings,
             cache: if settings.initial == Initial::Pass { Cache::unpacked() } else { Cache::default() },

@@ -105,7 +105,7 @@ async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken)
     let (selection, secrets) = (selection(&check.scope, Some(&policies)), secrets(check));
     let mut source = JoinSet::new();
     source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &sender));
-    let ends = Ends::new(changes, stop.clone());
+    let ends = Ends::new(changes, &policies, stop.clone());
     let result = pipeline(check, policies, ends.outputs).run(ends.inputs, true).await;
     interrupted(&stop)?;
     if result.coverage.iter().all(|kind| kind.objects == 0) {
@@ -120,7 +120,7 @@ async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) 
     let (clients, served) = connect(&check.cluster, &check.scope).await?;
     let (sender, changes) = mpsc::channel(CHANGES);
     let metrics = Arc::new(Metrics::default());
-    let mut ends = Ends::new(changes, stop.clone());
+    let mut ends = Ends::new(changes, &policies, stop.clone());
     let settings = recorded(check, &clients, &metrics);
     let (recorders, recorded, record) = Recorders::start(&settings, ends.outputs.overview.subscribe()).await;
     (ends.outputs.metrics, ends.outputs.recorded, ends.outputs.record) = (metrics, recorded, Some(record));
@@ -175,13 +175,13 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     let over = recording.over.clone();
     let candidate = check.recording.leader_elect.then(|| candidate(check, &clients));
     let (sender, changes) = mpsc::channel(CHANGES);
-    let mut ends = Ends::new(changes, stop.clone());
+    let mut ends = Ends::new(changes, &policies, stop.clone());
     (ends.outputs.metrics, ends.outputs.progress, ends.outputs.overview) = (metrics, progress_sender, overview);
     (ends.inputs.questions, ends.inputs.terms) = (question_receiver, term_receiver);
     ends.inputs.reloads = reloads(check.policies.clone(), shard(check), policies.clone(), &mut helpers);
     let selection = selection(&check.scope, Some(&policies));
     let informer = Informer::new(clients.clone(), selection, secrets(check), false, sender);
-    helpers.spawn(informer.following(ends.outputs.overview.subscribe()).run(served));
+    helpers.spawn(informer.following(ends.outputs.policies.subscribe()).run(served));
     let judging = async {
         pipeline(check, policies, ends.outputs).run(ends.inputs, false).await;
         info!("Stopping: writing what is pending");
@@ -323,13 +323,14 @@ struct Ends {
 }
 
 impl Ends {
-    fn new(changes: mpsc::Receiver<Change>, stop: CancellationToken) -> Self {
+    fn new(changes: mpsc::Receiver<Change>, policies: &Arc<PolicySet>, stop: CancellationToken) -> Self {
         let (questions, reloads, terms) = (mpsc::channel(1).1, mpsc::channel(1).1, mpsc::channel(1).1);
         let inputs = Inputs { changes, questions, reloads, terms, stop };
         let outputs = Outputs {
             recorded: Recorded::default(),
             record: None,
             progress: watch::channel(Progress::default()).0,
+            policies: watch::channel(Arc::clone(policies)).0,
             overview: watch::channel(None).0,
             metrics: Arc::default(),
         };

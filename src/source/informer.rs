@@ -23,7 +23,6 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    audit::pipeline::Overview,
     cluster::{client::Clients, error::describe},
     judge::set::PolicySet,
     model::{
@@ -61,8 +60,8 @@ const FAILURES: u32 = 3;
 pub struct Informer {
     shared: Arc<Shared>,
     selection: Selection,
-    /// Where the policies in force are told, for a selection that depends on them.
-    overview: Option<watch::Receiver<Option<Arc<Overview>>>>,
+    /// The policies in force, for a selection that depends on them.
+    policies: Option<watch::Receiver<Arc<PolicySet>>>,
     feeds: BTreeMap<Feed, AbortHandle>,
     tasks: JoinSet<()>,
 }
@@ -89,13 +88,13 @@ impl Informer {
     ) -> Self {
         let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
         let shared = Arc::new(Shared { clients, secrets, shard: selection.shard, once, changes, lists, rediscover });
-        Self { shared, selection, overview: None, feeds: BTreeMap::new(), tasks: JoinSet::new() }
+        Self { shared, selection, policies: None, feeds: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
     /// Reads what is to be read by the policies that are in force, if the selection depends on them.
     #[must_use]
-    pub fn following(mut self, overview: watch::Receiver<Option<Arc<Overview>>>) -> Self {
-        self.overview = self.selection.judged_by.is_some().then_some(overview);
+    pub fn following(mut self, policies: watch::Receiver<Arc<PolicySet>>) -> Self {
+        self.policies = self.selection.judged_by.is_some().then_some(policies);
         self
     }
 
@@ -112,7 +111,7 @@ impl Informer {
             let usual = if self.feeds.keys().any(announces) { REDISCOVER } else { REDISCOVER_BLIND };
             let next = due.first().copied().unwrap_or_else(|| Instant::now() + usual);
             tokio::select! {
-                policies = other_policies(&mut self.overview, self.selection.judged_by.as_ref()) => {
+                policies = other_policies(&mut self.policies, self.selection.judged_by.as_ref()) => {
                     self.selection.judged_by = Some(policies);
                     due.insert(0, Instant::now());
                 }
@@ -181,17 +180,14 @@ impl Informer {
 
 /// Waits until other policies than `known` are in force. Cancel safe: what was not taken is seen the next time.
 async fn other_policies(
-    overview: &mut Option<watch::Receiver<Option<Arc<Overview>>>>,
+    policies: &mut Option<watch::Receiver<Arc<PolicySet>>>,
     known: Option<&Arc<PolicySet>>,
 ) -> Arc<PolicySet> {
-    let other = |now: &Option<Arc<Overview>>| {
-        now.as_ref().is_some_and(|now| known.is_none_or(|known| known.digest != now.policies.digest))
-    };
-    if let Some(overview) = overview
-        && let Ok(now) = overview.wait_for(other).await
-        && let Some(now) = &*now
+    let other = |now: &Arc<PolicySet>| known.is_none_or(|known| known.digest != now.digest);
+    if let Some(policies) = policies
+        && let Ok(now) = policies.wait_for(other).await
     {
-        return Arc::clone(&now.policies);
+        return Arc::clone(&now);
     }
     std::future::pending().await
 }

@@ -111,6 +111,7 @@ impl Pipeline {
                 info!(rules = policies.rules(), digest = %policies.digest, "Policies loaded");
                 self.policy_error = None;
                 let same = policies.digest == self.policies.digest;
+                self.outputs.policies.send_replace(Arc::clone(&policies));
                 self.policies = policies;
                 self.tell_refused();
                 if same {

@@ -168,6 +168,7 @@ impl Live {
             recorded: Recorded::default(),
             record,
             progress: watch::channel(Progress::default()).0,
+            policies: watch::channel(Arc::clone(&policies)).0,
             overview: watch::channel(None).0,
             metrics: Arc::clone(&metrics),
         };
