@@ -47,7 +47,7 @@ use crate::{
         verdict::Verdict,
     },
     rego::problem::LoadError,
-    source::change::{Change, Feed},
+    source::change::{Change, WatchScope},
 };
 
 /// What becomes of the objects that are there at the start.
@@ -67,10 +67,10 @@ pub enum Initial {
 pub struct Progress {
     /// The gate is open.
     pub open: bool,
-    /// Feeds complete or given up on.
-    pub feeds_done: usize,
-    /// Feeds expected so far.
-    pub feeds: usize,
+    /// Watch scopes complete or given up on.
+    pub scopes_done: usize,
+    /// Watch scopes expected so far.
+    pub scopes: usize,
     /// The first few of those that the gate still waits for.
     pub waiting_for: Vec<String>,
     /// Objects that wait to be judged.
@@ -158,7 +158,7 @@ const WAITING: usize = 256;
 pub struct Settings {
     /// What becomes of the objects that are there at the start.
     pub initial: Initial,
-    /// How long the first list of a feed may take.
+    /// How long the first list of a watch scope may take.
     pub sync_timeout: Duration,
     /// How often objects are judged again whose verdicts depend on the clock; `None` is never.
     pub rejudge_every: Option<Duration>,
@@ -183,16 +183,16 @@ pub struct Pipeline {
     /// Other objects that policies look up, and the policies with them.
     stock: Stock,
     clock: Clock,
-    /// Feeds of which a list is under way: what it brings happened some time ago, so no change is made of it.
-    listing: HashSet<Feed>,
+    /// Watch scopes of which a list is under way: what it brings happened some time ago, so no change is made of it.
+    listing: HashSet<WatchScope>,
     /// For policies that look at changes: the state before the oldest change that was not judged yet.
     before: HashMap<ObjectKey, Object>,
     /// For the same policies: the last state of objects that were deleted.
     departed: VecDeque<Object>,
     /// Objects of the base line that have not changed since; see [`Initial::Skip`].
     baseline: HashSet<ObjectKey>,
-    /// Feeds of the first discovery; their first list is the base line.
-    first_feeds: HashSet<Feed>,
+    /// Watch scopes of the first discovery; their first list is the base line.
+    first_scopes: HashSet<WatchScope>,
     judges: JoinSet<Vec<(Verdict, Judged)>>,
     judges_at_most: usize,
     outputs: Outputs,
@@ -232,7 +232,7 @@ impl Pipeline {
             before: HashMap::new(),
             departed: VecDeque::new(),
             baseline: HashSet::new(),
-            first_feeds: HashSet::new(),
+            first_scopes: HashSet::new(),
             judges: JoinSet::new(),
             judges_at_most: std::thread::available_parallelism().map_or(2, usize::from),
             outputs,
@@ -306,69 +306,69 @@ impl Pipeline {
     fn take_in(&mut self, change: Change, now: Instant) {
         self.dirty = true;
         match change {
-            Change::Appeared(feed) => {
+            Change::Appeared(scope) => {
                 if !self.gate.is_open() {
-                    self.first_feeds.insert(feed.clone());
+                    self.first_scopes.insert(scope.clone());
                 }
-                self.cache.add(feed.clone());
-                self.gate.appeared(feed, now);
+                self.cache.add(scope.clone());
+                self.gate.appeared(scope, now);
             }
-            Change::Vanished(feed) => {
-                self.gate.vanished(&feed);
-                self.listing.remove(&feed);
-                for key in self.cache.drop_feed(&feed) {
+            Change::Vanished(scope) => {
+                self.gate.vanished(&scope);
+                self.listing.remove(&scope);
+                for key in self.cache.drop_scope(&scope) {
                     self.forget(&key, now);
                 }
-                self.outputs.metrics.remove_kind(&feed.kind.group, &feed.kind.plural);
+                self.outputs.metrics.remove_kind(&scope.kind.group, &scope.kind.plural);
                 self.recall_former_kinds();
             }
             Change::Discovered(discovered) => {
                 self.gate.discovered(discovered);
                 self.recall_former_kinds();
             }
-            Change::Listing(feed) => {
-                self.cache.listing(&feed);
-                self.gate.listing(&feed);
-                self.listing.insert(feed);
+            Change::Listing(scope) => {
+                self.cache.listing(&scope);
+                self.gate.listing(&scope);
+                self.listing.insert(scope);
             }
-            Change::Seen(feed, object) => self.seen(&feed, object, now),
-            Change::Gone(feed, object) => {
-                if self.cache.gone(&feed, &object.key, &object.uid) {
+            Change::Seen(scope, object) => self.seen(&scope, object, now),
+            Change::Gone(scope, object) => {
+                if self.cache.gone(&scope, &object.key, &object.uid) {
                     self.forget(&object.key, now);
-                    self.departs(&feed, object);
+                    self.departs(&scope, object);
                 }
             }
-            Change::Skipped(feed, name, why) => {
-                match &*feed.kind.plural {
+            Change::Skipped(scope, name, why) => {
+                match &*scope.kind.plural {
                     "*" => warn!("{name} cannot be read and is not judged: {why}"),
                     kind => warn!(kind, name, why, "An object cannot be read and is not judged"),
                 }
-                self.outputs.metrics.object_unreadable(&feed.kind.group, &feed.kind.plural);
-                self.gate.skipped(&feed, name, why);
+                self.outputs.metrics.object_unreadable(&scope.kind.group, &scope.kind.plural);
+                self.gate.skipped(&scope, name, why);
             }
-            Change::Synced(feed) => self.synced(&feed, now),
-            Change::Unreadable(feed, why) => {
+            Change::Synced(scope) => self.synced(&scope, now),
+            Change::Unreadable(scope, why) => {
                 // Said at each attempt, but told when it is new.
-                if self.gate.unreadable(&feed, why.clone()) && !why.message.is_empty() {
-                    warn!(%feed, state = why.state.as_str(), why = why.message, "Cannot be read, and is not judged until it can");
+                if self.gate.unreadable(&scope, why.clone()) && !why.message.is_empty() {
+                    warn!(feed = %scope, state = why.state.as_str(), why = why.message, "Cannot be read, and is not judged until it can");
                 }
             }
-            Change::Restarted(feed, reason) => {
-                self.outputs.metrics.watch_restarted(&feed.kind.group, &feed.kind.plural, reason);
+            Change::Restarted(scope, reason) => {
+                self.outputs.metrics.watch_restarted(&scope.kind.group, &scope.kind.plural, reason);
             }
         }
     }
 
-    fn seen(&mut self, feed: &Feed, object: Object, now: Instant) {
+    fn seen(&mut self, scope: &WatchScope, object: Object, now: Instant) {
         let (key, body) = (object.key.clone(), object.body.clone());
-        let live = self.gate.lets_through(feed);
+        let live = self.gate.lets_through(scope);
         let before = if live { self.cache.object(&key) } else { None };
         let projection = self.cache.projection(&key);
-        let effect = self.cache.seen(feed, object);
+        let effect = self.cache.seen(scope, object);
         if effect == Effect::Same {
             return;
         }
-        self.gate.read(feed, &key);
+        self.gate.read(scope, &key);
         if effect == Effect::Replaced {
             self.forget(&key, now);
         }
@@ -383,21 +383,21 @@ impl Pipeline {
             if self.is_out_of_sight(&before, projection, &body) {
                 return self.outputs.metrics.change_skipped();
             }
-            self.changes(feed, before);
+            self.changes(scope, before);
         }
         self.baseline.remove(&key);
         self.queue.push(key, Lane::Change, now);
     }
 
-    fn synced(&mut self, feed: &Feed, now: Instant) {
-        self.listing.remove(feed);
-        for key in self.cache.listed(feed) {
+    fn synced(&mut self, scope: &WatchScope, now: Instant) {
+        self.listing.remove(scope);
+        for key in self.cache.listed(scope) {
             self.forget(&key, now);
         }
-        let first = self.gate.synced(feed);
-        debug!(%feed, objects = self.cache.len(feed), "Synced");
+        let first = self.gate.synced(scope);
+        debug!(feed = %scope, objects = self.cache.len(scope), "Synced");
         if first && self.gate.is_open() {
-            self.admit(feed, now);
+            self.admit(scope, now);
         }
     }
 
@@ -405,11 +405,11 @@ impl Pipeline {
         if !self.gate.try_open(now) {
             return;
         }
-        let feeds: Vec<_> = self.gate.joined().cloned().collect();
-        let objects: usize = feeds.iter().map(|feed| self.cache.len(feed)).sum();
-        info!(feeds = feeds.len(), objects, "Everything is synced; judging begins");
-        for feed in &feeds {
-            self.admit(feed, now);
+        let scopes: Vec<_> = self.gate.joined().cloned().collect();
+        let objects: usize = scopes.iter().map(|scope| self.cache.len(scope)).sum();
+        info!(feeds = scopes.len(), objects, "Everything is synced; judging begins");
+        for scope in &scopes {
+            self.admit(scope, now);
         }
         self.recall_former_kinds();
         self.outputs.metrics.set_gate_open(true);
@@ -417,15 +417,15 @@ impl Pipeline {
         self.tick();
     }
 
-    /// Lets the objects of a feed be judged, which so far were only kept.
-    fn admit(&mut self, feed: &Feed, now: Instant) {
+    /// Lets the objects of a watch scope be judged, which so far were only kept.
+    fn admit(&mut self, scope: &WatchScope, now: Instant) {
         if self.settings.initial == Initial::Pass {
             return;
         }
-        self.recall(feed);
-        let keys: Vec<_> = self.cache.keys(feed).cloned().collect();
-        self.others_follow_all(feed, &keys, now);
-        if self.settings.initial == Initial::Skip && self.first_feeds.contains(feed) {
+        self.recall(scope);
+        let keys: Vec<_> = self.cache.keys(scope).cloned().collect();
+        self.others_follow_all(scope, &keys, now);
+        if self.settings.initial == Initial::Skip && self.first_scopes.contains(scope) {
             self.baseline.extend(keys);
         } else {
             self.queue.extend(keys, Lane::Snapshot, now);

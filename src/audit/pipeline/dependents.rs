@@ -17,7 +17,7 @@ use crate::{
         body::Body,
         object::{Kind, Object, ObjectKey},
     },
-    source::change::Feed,
+    source::change::WatchScope,
 };
 
 /// What was found out of kinds under the present policies.
@@ -59,12 +59,12 @@ impl Pipeline {
         }
     }
 
-    /// The same for a whole feed that was admitted.
-    pub(super) fn others_follow_all(&mut self, feed: &Feed, keys: &[ObjectKey], now: Instant) {
+    /// The same for a whole watch scope that was admitted.
+    pub(super) fn others_follow_all(&mut self, scope: &WatchScope, keys: &[ObjectKey], now: Instant) {
         for key in keys {
             self.can_be_looked_up(key, now);
         }
-        if feed.kind.is("", "Namespace") {
+        if scope.kind.is("", "Namespace") {
             self.judge_again(|_, depends| depends.namespace, now);
         }
     }
@@ -79,13 +79,13 @@ impl Pipeline {
 
     /// Lets objects that may be judged wait for it.
     fn judge_again(&mut self, wanted: impl Fn(&ObjectKey, Dependencies) -> bool, now: Instant) {
-        let feeds: Vec<Feed> = self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect();
-        for feed in feeds {
-            let depends = self.depends(&feed.kind);
+        let scopes: Vec<WatchScope> = self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect();
+        for scope in scopes {
+            let depends = self.depends(&scope.kind);
             if depends == Dependencies::default() {
                 continue;
             }
-            let keys = self.cache.keys(&feed).filter(|key| wanted(key, depends) && !self.baseline.contains(*key));
+            let keys = self.cache.keys(&scope).filter(|key| wanted(key, depends) && !self.baseline.contains(*key));
             self.queue.extend(keys.cloned(), Lane::Snapshot, now);
         }
     }
@@ -95,8 +95,8 @@ impl Pipeline {
         let noted = self.stock.take_noted();
         let mut states = Vec::with_capacity(noted.len());
         for key in noted {
-            let feed = self.cache.feed(&key).filter(|feed| self.gate.lets_through(feed));
-            let object = feed.and_then(|_| self.cache.object(&key));
+            let scope = self.cache.scope(&key).filter(|scope| self.gate.lets_through(scope));
+            let object = scope.and_then(|_| self.cache.object(&key));
             states.push((key, object.map(|object| object.body)));
         }
         self.stock.make(&self.policies, states, !self.settings.update_filter, now);
@@ -130,17 +130,17 @@ impl Pipeline {
     }
 
     /// Keeps the state before a change, for policies that look at changes.
-    pub(super) fn changes(&mut self, feed: &Feed, before: Object) {
-        if !self.listing.contains(feed) && self.depends(&feed.kind).transition {
+    pub(super) fn changes(&mut self, scope: &WatchScope, before: Object) {
+        if !self.listing.contains(scope) && self.depends(&scope.kind).transition {
             self.before.entry(before.key.clone()).or_insert(before);
         }
     }
 
     /// Keeps the last state of a deleted object, for policies that look at changes.
-    pub(super) fn departs(&mut self, feed: &Feed, object: Object) {
-        let live = self.gate.lets_through(feed) && !self.listing.contains(feed);
+    pub(super) fn departs(&mut self, scope: &WatchScope, object: Object) {
+        let live = self.gate.lets_through(scope) && !self.listing.contains(scope);
         let own = self.settings.shard.owns(object.key.namespace.as_deref());
-        if live && own && self.depends(&feed.kind).transition {
+        if live && own && self.depends(&scope.kind).transition {
             self.departed.push_back(object);
         }
     }

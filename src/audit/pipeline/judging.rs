@@ -16,7 +16,7 @@ use crate::{
         object::{Object, ObjectKey},
         verdict::{Outcome, Verdict},
     },
-    source::change::Feed,
+    source::change::WatchScope,
 };
 
 /// Objects in one go of a judge: enough that the hand-over costs nothing, few enough that a change does not wait.
@@ -66,8 +66,8 @@ impl Pipeline {
     /// Returns the Namespace of an object, where its verdict depends on it.
     fn namespace_of(&mut self, key: &ObjectKey) -> Option<Object> {
         let name = key.namespace.clone().filter(|_| self.depends(&key.kind).namespace)?;
-        let feed = self.gate.joined().find(|feed| feed.kind.is("", "Namespace"))?;
-        self.cache.object(&ObjectKey { kind: Arc::clone(&feed.kind), namespace: None, name, copy: 0 })
+        let scope = self.gate.joined().find(|scope| scope.kind.is("", "Namespace"))?;
+        self.cache.object(&ObjectKey { kind: Arc::clone(&scope.kind), namespace: None, name, copy: 0 })
     }
 
     pub(super) fn judged(&mut self, verdict: Verdict, about: Judged) {
@@ -121,10 +121,10 @@ impl Pipeline {
                 self.cache.clear_projections();
                 self.stock.reset(&self.policies);
                 let now = Instant::now();
-                let feeds: Vec<Feed> = self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect();
-                for feed in feeds {
-                    let keys: Vec<_> = self.cache.keys(&feed).cloned().collect();
-                    self.others_follow_all(&feed, &keys, now);
+                let scopes: Vec<WatchScope> = self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect();
+                for scope in scopes {
+                    let keys: Vec<_> = self.cache.keys(&scope).cloned().collect();
+                    self.others_follow_all(&scope, &keys, now);
                     let keys = keys.into_iter().filter(|key| !self.baseline.contains(key));
                     self.queue.extend(keys, Lane::Snapshot, now);
                 }

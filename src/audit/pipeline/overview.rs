@@ -13,17 +13,17 @@ use crate::{
     rego::problem::summed_up,
 };
 
-/// Feeds that are named to whoever asks what is waited for.
+/// Watch scopes that are named to whoever asks what is waited for.
 const NAMED: usize = 5;
 
 impl Pipeline {
     pub(super) fn tick(&mut self) {
         let now = Instant::now();
         self.try_open(now);
-        let (feeds_done, feeds) = self.gate.progress();
+        let (scopes_done, scopes) = self.gate.progress();
         let waiting_for = self.gate.waiting_for().take(NAMED).map(ToString::to_string).collect();
         let progress =
-            Progress { open: self.gate.is_open(), feeds_done, feeds, waiting_for, queue: self.queue.length() };
+            Progress { open: self.gate.is_open(), scopes_done, scopes, waiting_for, queue: self.queue.length() };
         self.outputs.metrics.set_queue_length(progress.queue);
         self.outputs.progress.send_if_modified(|known| {
             let new = *known != progress;
@@ -42,7 +42,7 @@ impl Pipeline {
     }
 
     fn coverage(&self) -> Vec<Coverage> {
-        self.gate.coverage(|feed| self.cache.len(feed))
+        self.gate.coverage(|scope| self.cache.len(scope))
     }
 
     fn summary(&self) -> Summary {

@@ -10,7 +10,7 @@ use crate::{
         recorded::{Memory, Remembered},
     },
     model::object::ObjectKey,
-    source::change::Feed,
+    source::change::WatchScope,
 };
 
 impl Pipeline {
@@ -37,12 +37,12 @@ impl Pipeline {
         if !self.gate.is_open() {
             return;
         }
-        let feeds: Vec<Feed> = self.gate.joined().cloned().collect();
+        let scopes: Vec<WatchScope> = self.gate.joined().cloned().collect();
         let judged = self.ledger.objects().filter(|(_, standing)| !standing.results.is_empty());
         let mut unrecorded: BTreeMap<ObjectKey, Arc<str>> =
             judged.map(|(key, standing)| (key.clone(), Arc::clone(&standing.uid))).collect();
-        for feed in &feeds {
-            for key in self.recall(feed) {
+        for scope in &scopes {
+            for key in self.recall(scope) {
                 unrecorded.remove(&key);
             }
         }
@@ -53,12 +53,12 @@ impl Pipeline {
         self.recall_former_kinds();
     }
 
-    /// Settles what was recorded of a feed's objects with what is known of them; returns those that are still there. One
+    /// Settles what was recorded of a scope's objects with what is known of them; returns those that are still there. One
     /// that took the name of another was not recorded by that.
-    pub(super) fn recall(&mut self, feed: &Feed) -> Vec<ObjectKey> {
+    pub(super) fn recall(&mut self, scope: &WatchScope) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
-        for remembered in self.memory.take(feed) {
-            let key = remembered.key(&feed.kind);
+        for remembered in self.memory.take(scope) {
+            let key = remembered.key(&scope.kind);
             let Remembered { uid, results, .. } = remembered;
             let delta = if self.cache.uid(&key) == Some(&uid) {
                 let delta = self.ledger.recall(&key, &uid, results);
