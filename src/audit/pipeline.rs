@@ -35,7 +35,7 @@ use crate::{
         gate::Gate,
         ledger::{Delta, Ledger},
         queue::{Lane, Queue},
-        recorded::Memory,
+        recorded::Recorded,
         result::{AuditResult, Summary},
     },
     judge::set::PolicySet,
@@ -113,7 +113,7 @@ pub trait Record: Send {
 /// A change of who records. Judging goes on in any case; deltas are told within a term only.
 pub enum Term {
     /// This process records from now on: what was recorded before, and what takes the deltas.
-    Begin(Memory, Box<dyn Record>),
+    Begin(Recorded, Box<dyn Record>),
     /// It does so no more.
     End,
 }
@@ -135,7 +135,7 @@ pub struct Inputs {
 /// What a pipeline tells while it runs.
 pub struct Outputs {
     /// What was recorded before, if a term begins with the run.
-    pub memory: Memory,
+    pub recorded: Recorded,
     /// Takes each delta from the start; `None` until a term begins.
     pub record: Option<Box<dyn Record>>,
     /// How far it is.
@@ -197,7 +197,7 @@ pub struct Pipeline {
     judges_at_most: usize,
     outputs: Outputs,
     /// What was recorded of kinds that are not known yet.
-    memory: Memory,
+    recorded: Recorded,
     /// Something changed that the overview shows.
     dirty: bool,
 }
@@ -214,8 +214,8 @@ enum Judged {
 impl Pipeline {
     /// Makes a pipeline whose gate is shut.
     pub fn new(policies: Arc<PolicySet>, settings: Settings, mut outputs: Outputs) -> Self {
-        let mut memory = std::mem::take(&mut outputs.memory);
-        memory.keep(|namespace| settings.shard.owns(namespace));
+        let mut recorded = std::mem::take(&mut outputs.recorded);
+        recorded.keep(|namespace| settings.shard.owns(namespace));
         outputs.policies.send_replace(Arc::clone(&policies));
         Self {
             settings,
@@ -236,7 +236,7 @@ impl Pipeline {
             judges: JoinSet::new(),
             judges_at_most: std::thread::available_parallelism().map_or(2, usize::from),
             outputs,
-            memory,
+            recorded,
             dirty: true,
         }
     }

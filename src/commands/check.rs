@@ -19,7 +19,7 @@ use crate::{
     audit::{
         ledger::Delta,
         pipeline::{Initial, Inputs, Outputs, Pipeline, Progress, Reload, Settings},
-        recorded::Memory,
+        recorded::Recorded,
         result::{AuditResult, Entry, Resource},
     },
     cli::{self, Check, Mode, Recorder},
@@ -122,8 +122,8 @@ async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) 
     let metrics = Arc::new(Metrics::default());
     let mut ends = Ends::new(changes, &policies, stop.clone());
     let settings = recorded(check, &clients, &metrics);
-    let (recorders, memory, record) = Recorders::start(&settings, ends.outputs.overview.subscribe()).await;
-    (ends.outputs.metrics, ends.outputs.memory, ends.outputs.record) = (metrics, memory, Some(record));
+    let (recorders, recorded, record) = Recorders::start(&settings, ends.outputs.overview.subscribe()).await;
+    (ends.outputs.metrics, ends.outputs.recorded, ends.outputs.record) = (metrics, recorded, Some(record));
     let mut source = JoinSet::new();
     let progress = progress::show(ends.outputs.progress.subscribe());
     let selection = selection(&check.scope, Some(&policies));
@@ -327,7 +327,7 @@ impl Ends {
         let (questions, reloads, terms) = (mpsc::channel(1).1, mpsc::channel(1).1, mpsc::channel(1).1);
         let inputs = Inputs { changes, questions, reloads, terms, stop };
         let outputs = Outputs {
-            memory: Memory::default(),
+            recorded: Recorded::default(),
             record: None,
             progress: watch::channel(Progress::default()).0,
             policies: watch::channel(Arc::clone(policies)).0,
@@ -354,8 +354,8 @@ fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Del
         let (resource, now) = (Arc::new(Resource::new(&delta.object, &delta.uid)), Timestamp::now());
         let appeared = delta.appeared.iter().map(|violation| (Event::Appeared, violation));
         let resolved = delta.resolved.iter().map(|violation| (Event::Resolved, violation));
-        let moments = delta.moments.iter().map(|violation| (Event::Happened, violation));
-        for (event, violation) in appeared.chain(resolved).chain(moments) {
+        let transitions = delta.transitions.iter().map(|violation| (Event::Happened, violation));
+        for (event, violation) in appeared.chain(resolved).chain(transitions) {
             // Nobody reads, or not fast enough: the verdicts stand in /status all the same.
             let _dropped = sender.try_send((event, Entry::new(&violation.finding, &resource, None), now));
         }

@@ -22,13 +22,15 @@ use proptest::{
 use serde_json::json;
 
 use super::{
-    tests::{BUDGET, CHANGES, IN_PROD, KINDS, Live, PATIENCE, SETTINGS, UNIQUE_HOST, kind, load, remembered, scope},
+    tests::{
+        BUDGET, CHANGES, IN_PROD, KINDS, Live, PATIENCE, SETTINGS, UNIQUE_HOST, kind, load, recorded_object, scope,
+    },
     *,
 };
 use crate::{
     audit::{
         ledger::{Delta, Id},
-        recorded::Remembered,
+        recorded::RecordedObject,
     },
     model::coverage::State,
     source::{
@@ -166,7 +168,7 @@ fn kind_of(number: usize) -> &'static str {
 #[derive(Default)]
 struct Records {
     /// As in reports, by uid.
-    results: BTreeMap<Arc<str>, Remembered>,
+    results: BTreeMap<Arc<str>, RecordedObject>,
     /// Violations whose last Event said that they appeared.
     appeared: BTreeSet<Id>,
     /// What was told that cannot be true.
@@ -188,14 +190,14 @@ impl Records {
         if delta.results.is_empty() {
             self.results.remove(&delta.uid);
         } else {
-            self.results.insert(delta.uid.clone(), remembered(delta));
+            self.results.insert(delta.uid.clone(), recorded_object(delta));
         }
     }
 
-    fn memory(&self) -> Memory {
-        let mut memory = Memory::default();
-        self.results.values().for_each(|object| memory.add(object.clone()));
-        memory
+    fn recorded(&self) -> Recorded {
+        let mut recorded = Recorded::default();
+        self.results.values().for_each(|object| recorded.add(object.clone()));
+        recorded
     }
 
     /// Everything recorded, each `uid outcome policy/rule: message`, sorted.
@@ -366,7 +368,7 @@ impl World {
         if self.term.is_none() {
             let pending = Pending::default();
             let recorder = Box::new(Recorder(pending.clone()));
-            self.live.terms.send(Term::Begin(self.records.memory(), recorder)).await.unwrap();
+            self.live.terms.send(Term::Begin(self.records.recorded(), recorder)).await.unwrap();
             self.term = Some(pending);
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     audit::{
         ledger::{Delta, Ledger},
         queue::Lane,
-        recorded::{Memory, Remembered},
+        recorded::{Recorded, RecordedObject},
     },
     model::object::ObjectKey,
     source::change::WatchScope,
@@ -21,15 +21,15 @@ impl Pipeline {
     }
 
     pub(super) fn turn(&mut self, term: Term) {
-        let (memory, record) = match term {
-            Term::Begin(mut memory, record) => {
+        let (recorded, record) = match term {
+            Term::Begin(mut recorded, record) => {
                 // What another shard answers for is neither known here nor over.
-                memory.keep(|namespace| self.settings.shard.owns(namespace));
-                (memory, Some(record))
+                recorded.keep(|namespace| self.settings.shard.owns(namespace));
+                (recorded, Some(record))
             }
-            Term::End => (Memory::default(), None),
+            Term::End => (Recorded::default(), None),
         };
-        (self.memory, self.outputs.record) = (memory, record);
+        (self.recorded, self.outputs.record) = (recorded, record);
         if self.outputs.record.is_none() {
             return;
         }
@@ -57,9 +57,9 @@ impl Pipeline {
     /// that took the name of another was not recorded by that.
     pub(super) fn recall(&mut self, scope: &WatchScope) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
-        for remembered in self.memory.take(scope) {
-            let key = remembered.key(&scope.kind);
-            let Remembered { uid, results, .. } = remembered;
+        for object in self.recorded.take(scope) {
+            let key = object.key(&scope.kind);
+            let RecordedObject { uid, results, .. } = object;
             let delta = if self.cache.uid(&key) == Some(&uid) {
                 let delta = self.ledger.recall(&key, &uid, results);
                 keys.push(key);
@@ -78,9 +78,9 @@ impl Pipeline {
         if !self.gate.is_open() {
             return;
         }
-        for remembered in self.memory.take_unless(|group, kind| self.gate.expects(group, kind)) {
-            let key = remembered.key(&remembered.former_kind());
-            self.tell(Ledger::gone(key, remembered.uid, remembered.results), Lane::Snapshot);
+        for object in self.recorded.take_unless(|group, kind| self.gate.expects(group, kind)) {
+            let key = object.key(&object.former_kind());
+            self.tell(Ledger::gone(key, object.uid, object.results), Lane::Snapshot);
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::{
-    audit::{ledger::Delta, recorded::Remembered},
+    audit::{ledger::Delta, recorded::RecordedObject},
     model::{coverage::State, object::Kind},
     source::{
         change::{Discovered, Unreadable},
@@ -165,7 +165,7 @@ impl Live {
             stop: CancellationToken::new(),
         };
         let outputs = Outputs {
-            memory: Memory::default(),
+            recorded: Recorded::default(),
             record,
             progress: watch::channel(Progress::default()).0,
             policies: watch::channel(Arc::clone(&policies)).0,
@@ -237,9 +237,12 @@ impl Live {
         }
     }
 
-    fn moments(&self) -> Vec<String> {
+    fn transitions(&self) -> Vec<String> {
         let told = self.told.lock().unwrap();
-        told.iter().flat_map(|delta| &delta.moments).map(|moment| moment.finding.message.to_string()).collect()
+        told.iter()
+            .flat_map(|delta| &delta.transitions)
+            .map(|transition| transition.finding.message.to_string())
+            .collect()
     }
 
     /// Waits until new policies and terms were taken in.
@@ -359,7 +362,7 @@ async fn changes_are_told_once_and_never_those_of_a_list() {
     live.send(Change::Listing(scope("Ingress"))).await;
     live.send(Change::Synced(scope("Ingress"))).await;
     live.until(&[]).await;
-    assert_eq!(live.moments(), ["spec.host is fixed", "this must stay"]);
+    assert_eq!(live.transitions(), ["spec.host is fixed", "this must stay"]);
     let told = live.told.lock().unwrap().iter().map(|delta| delta.appeared.len() + delta.resolved.len()).sum::<usize>();
     assert_eq!(told, 0, "nothing of it stands");
 }
@@ -375,10 +378,13 @@ async fn several_changes_before_the_judge_comes_are_one_from_the_first_state() {
     }
     live.until_evaluated(2).await;
     live.until(&[]).await;
-    let moments = live.moments();
-    assert!(!moments.is_empty() && moments.iter().all(|moment| moment == "spec.host is fixed"), "{moments:?}");
-    let told = live.told.lock().unwrap().iter().filter(|delta| !delta.moments.is_empty()).count();
-    assert_eq!(told, moments.len());
+    let transitions = live.transitions();
+    assert!(
+        !transitions.is_empty() && transitions.iter().all(|transition| transition == "spec.host is fixed"),
+        "{transitions:?}"
+    );
+    let told = live.told.lock().unwrap().iter().filter(|delta| !delta.transitions.is_empty()).count();
+    assert_eq!(told, transitions.len());
 }
 
 #[tokio::test]
@@ -519,8 +525,8 @@ fn random_object(random: &mut fastrand::Rng, version: u64) -> Object {
 }
 
 /// What a report would keep of a standing result.
-pub(super) fn remembered(delta: &Delta) -> Remembered {
-    Remembered {
+pub(super) fn recorded_object(delta: &Delta) -> RecordedObject {
+    RecordedObject {
         api_version: delta.object.kind.api_version(),
         kind: delta.object.kind.kind.clone(),
         namespace: delta.object.namespace.clone(),
@@ -558,16 +564,16 @@ async fn a_term_begins_where_the_last_one_ended() {
         assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let memory = || {
-        let mut memory = Memory::default();
-        first.told.lock().unwrap().iter().for_each(|delta| memory.add(remembered(delta)));
+    let recorded = || {
+        let mut recorded = Recorded::default();
+        first.told.lock().unwrap().iter().for_each(|delta| recorded.add(recorded_object(delta)));
         // Of kinds that are not served any more, and of one that cannot be read.
         for kind in ["Gone", "Unread"] {
-            let mut other = remembered(&first.told.lock().unwrap()[0]);
+            let mut other = recorded_object(&first.told.lock().unwrap()[0]);
             (other.kind, other.api_version, other.name) = (kind.into(), "example.com/v1".into(), kind.into());
-            memory.add(other);
+            recorded.add(other);
         }
-        memory
+        recorded
     };
     let unread = WatchScope { kind: Kind::sample("example.com", "unreads", "Unread"), namespace: None };
     // Another replica: it has seen that `c` has gone, and tells nothing until its term.
@@ -579,13 +585,13 @@ async fn a_term_begins_where_the_last_one_ended() {
     second.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x")]).await;
     second.until(&["b: host x is also that of n/a", "a: host x is also that of m/b"]).await;
     assert_eq!(told(&second), [""; 0]);
-    second.terms.send(Term::Begin(memory(), Box::new(Told(Arc::clone(&second.told))))).await.unwrap();
+    second.terms.send(Term::Begin(recorded(), Box::new(Told(Arc::clone(&second.told))))).await.unwrap();
     second.result().await;
     let gone_kind = |message: &str| format!("- Gone: {}", message.split_once(": ").unwrap().1);
     let mut wanted: Vec<String> = all("c", ["m/b", "n/a"]).iter().map(|text| format!("- {text}")).collect();
     wanted.push("- a: host x is also that of n/c".to_owned());
     wanted.push("- b: host x is also that of n/c".to_owned());
-    let former = remembered(&first.told.lock().unwrap()[0]);
+    let former = recorded_object(&first.told.lock().unwrap()[0]);
     wanted.extend(former.results.iter().map(|result| gone_kind(&format!("x: {}", result.finding.message))));
     wanted.sort();
     let begun = Instant::now();
@@ -599,7 +605,7 @@ async fn a_term_begins_where_the_last_one_ended() {
     assert_eq!(all_told, wanted);
     // A third, that begins its term before it knows anything, has nothing to add.
     let third = Live::start(policies, SETTINGS);
-    third.terms.send(Term::Begin(memory(), Box::new(Told(Arc::clone(&third.told))))).await.unwrap();
+    third.terms.send(Term::Begin(recorded(), Box::new(Told(Arc::clone(&third.told))))).await.unwrap();
     third.heard().await;
     third.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x"), ingress("n", "c", 1, "x")]).await;
     third.until_evaluated(3).await;
@@ -619,18 +625,18 @@ async fn a_shard_judges_and_tells_of_its_own_namespaces_only() {
     let here = ["a", "gone"].map(|name| ingress("shop", name, 1, "y"));
     first.sync([&elsewhere[..], &here, &[namespace("billing")]].concat()).await;
     let begun = Instant::now();
-    let mut memory = Memory::default();
+    let mut recorded = Recorded::default();
     while first.told.lock().unwrap().len() < 5 {
         assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    first.told.lock().unwrap().iter().for_each(|delta| memory.add(remembered(delta)));
+    first.told.lock().unwrap().iter().for_each(|delta| recorded.add(recorded_object(delta)));
 
     let shard = Shard::parse("1/2", None).unwrap();
     let second = Live::recording(policies, Settings { shard, ..SETTINGS }, None);
     let sink = Arc::<Mutex<Vec<Delta>>>::default();
     let second = Live { told: Arc::clone(&sink), ..second };
-    second.terms.send(Term::Begin(memory, Box::new(Told(sink)))).await.unwrap();
+    second.terms.send(Term::Begin(recorded, Box::new(Told(sink)))).await.unwrap();
     let pod = object("Pod", "shop", "p", 3, &json!({}));
     second.sync(vec![here[0].clone(), pod, namespace("shop"), namespace("billing")]).await;
     second.until(&["p: p is in production"]).await;
