@@ -27,7 +27,7 @@ pub async fn show(mut progress: watch::Receiver<Progress>) {
         let (done, all, message) = if now.open {
             (most - now.queue, most, "judging objects")
         } else {
-            (now.feeds_done, now.feeds, "reading kinds")
+            (now.scopes_done, now.scopes, "reading kinds")
         };
         bar.set_length(all as u64);
         bar.set_position(done as u64);

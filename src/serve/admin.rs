@@ -140,10 +140,10 @@ async fn readyz(State(admin): State<Admin>) -> Response {
     let (code, body) = if progress.open {
         (StatusCode::OK, "[+]policies loaded\n[+]initial sync\n".to_owned())
     } else {
-        let Progress { feeds_done, feeds, waiting_for, .. } = progress;
+        let Progress { scopes_done, scopes, waiting_for, .. } = progress;
         let waiting =
             if waiting_for.is_empty() { String::new() } else { format!(", waits for {}", waiting_for.join(", ")) };
-        let body = format!("[+]policies loaded\n[-]initial sync: {feeds_done} of {feeds} lists read{waiting}\n");
+        let body = format!("[+]policies loaded\n[-]initial sync: {scopes_done} of {scopes} lists read{waiting}\n");
         (StatusCode::SERVICE_UNAVAILABLE, body)
     };
     (code, body).into_response()
@@ -246,7 +246,7 @@ mod tests {
         let response = get(running.address, "/readyz").await;
         assert!(response.starts_with("HTTP/1.1 503"), "{response}");
         let waiting_for = vec!["pods".to_owned(), "deployments.apps".to_owned()];
-        running.progress.send_replace(Progress { feeds: 9, feeds_done: 7, waiting_for, ..Progress::default() });
+        running.progress.send_replace(Progress { scopes: 9, scopes_done: 7, waiting_for, ..Progress::default() });
         let response = get(running.address, "/readyz").await;
         let body = "[+]policies loaded\n[-]initial sync: 7 of 9 lists read, waits for pods, deployments.apps\n";
         assert!(response.ends_with(body), "{response}");

@@ -101,8 +101,8 @@ pub(super) fn kind(name: &str) -> Arc<Kind> {
 
 pub(super) const KINDS: [&str; 4] = ["Ingress", "PodDisruptionBudget", "Namespace", "Pod"];
 
-pub(super) fn feed(name: &str) -> Feed {
-    Feed { kind: kind(name), namespace: None }
+pub(super) fn scope(name: &str) -> WatchScope {
+    WatchScope { kind: kind(name), namespace: None }
 }
 
 /// A state of an object; without a namespace it is a Namespace.
@@ -181,24 +181,24 @@ impl Live {
     }
 
     async fn seen(&self, object: Object) {
-        self.send(Change::Seen(Feed { kind: object.key.kind.clone(), namespace: None }, object)).await;
+        self.send(Change::Seen(WatchScope { kind: object.key.kind.clone(), namespace: None }, object)).await;
     }
 
     async fn gone(&self, object: Object) {
-        self.send(Change::Gone(Feed { kind: object.key.kind.clone(), namespace: None }, object)).await;
+        self.send(Change::Gone(WatchScope { kind: object.key.kind.clone(), namespace: None }, object)).await;
     }
 
     /// Delivers first lists of all kinds.
     async fn sync(&self, objects: Vec<Object>) {
         for kind in KINDS {
-            self.send(Change::Appeared(feed(kind))).await;
-            self.send(Change::Listing(feed(kind))).await;
+            self.send(Change::Appeared(scope(kind))).await;
+            self.send(Change::Listing(scope(kind))).await;
         }
         for object in objects {
             self.seen(object).await;
         }
         for kind in KINDS {
-            self.send(Change::Synced(feed(kind))).await;
+            self.send(Change::Synced(scope(kind))).await;
         }
         self.send(Change::Discovered(Discovered::default())).await;
     }
@@ -349,9 +349,9 @@ async fn changes_are_told_once_and_never_those_of_a_list() {
     live.seen(kept(2, "y")).await;
     live.until_evaluated(2).await;
     // What a list finds changed or gone happened at some time that nobody saw.
-    live.send(Change::Listing(feed("Ingress"))).await;
+    live.send(Change::Listing(scope("Ingress"))).await;
     live.seen(kept(3, "z")).await;
-    live.send(Change::Synced(feed("Ingress"))).await;
+    live.send(Change::Synced(scope("Ingress"))).await;
     live.until_evaluated(3).await;
     live.seen(kept(4, "z")).await;
     live.until_evaluated(4).await;
@@ -359,8 +359,8 @@ async fn changes_are_told_once_and_never_those_of_a_list() {
     live.until_evaluated(5).await;
     live.seen(kept(5, "z")).await;
     live.until_evaluated(6).await;
-    live.send(Change::Listing(feed("Ingress"))).await;
-    live.send(Change::Synced(feed("Ingress"))).await;
+    live.send(Change::Listing(scope("Ingress"))).await;
+    live.send(Change::Synced(scope("Ingress"))).await;
     live.until(&[]).await;
     assert_eq!(live.transitions(), ["spec.host is fixed", "this must stay"]);
     let told = live.told.lock().unwrap().iter().map(|delta| delta.appeared.len() + delta.resolved.len()).sum::<usize>();
@@ -575,7 +575,7 @@ async fn a_term_begins_where_the_last_one_ended() {
         }
         recorded
     };
-    let unread = Feed { kind: Kind::sample("example.com", "unreads", "Unread"), namespace: None };
+    let unread = WatchScope { kind: Kind::sample("example.com", "unreads", "Unread"), namespace: None };
     // Another replica: it has seen that `c` has gone, and tells nothing until its term.
     let second = Live::start(Arc::clone(&policies), SETTINGS);
     second.send(Change::Appeared(unread.clone())).await;
