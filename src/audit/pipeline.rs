@@ -154,7 +154,7 @@ impl Pipeline {
         loop {
             let wake = self.look_after_dependents(Instant::now());
             self.dispatch();
-            if (once || !changes_open) && self.gate.is_open() && self.is_idle() {
+            if (once || !changes_open) && self.gate.is_open() && self.is_idle() && inputs.commands.is_empty() {
                 break;
             }
             tokio::select! {

@@ -213,7 +213,7 @@ impl Summary {
 ///
 /// # Errors
 /// When nothing could be run, with what to do; the exit code is 2 then.
-pub fn run(options: &cli::Test) -> anyhow::Result<u8> {
+pub fn run(options: &cli::test::TestArgs) -> anyhow::Result<u8> {
     let limits = Limits { evaluation: options.timeout, ..Limits::default() };
     let tested = tested::load(&options.paths, &limits)?;
     let filter = options.run.clone().unwrap_or_default();
@@ -241,7 +241,7 @@ pub fn run(options: &cli::Test) -> anyhow::Result<u8> {
     Ok(run.exit_code())
 }
 
-fn nothing_to_run(options: &cli::Test) -> String {
+fn nothing_to_run(options: &cli::test::TestArgs) -> String {
     let paths: Vec<String> = options.paths.iter().map(|path: &PathBuf| path.display().to_string()).collect();
     let paths = paths.join(", ");
     match options.run {

@@ -292,7 +292,7 @@ fn level(file: &File, node: &Node, what: &str, known: Fields, problems: &mut Vec
             }
             None => {
                 let problem = Problem::warning(&file.shown, format!("{what} has no field {name}; it is not used"));
-                let near = crate::cli::nearest(name, known.iter().map(|(known, _)| *known));
+                let near = crate::cli::values::nearest(name, known.iter().map(|(known, _)| *known));
                 let problem = near.map_or(problem.clone(), |near| problem.help(format!("did you mean {near}?")));
                 problems.push(at(problem, value.at));
             }
