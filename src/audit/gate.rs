@@ -272,7 +272,7 @@ mod tests {
         gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
         assert!(!gate.is_complete());
         let key = ObjectKey { kind: scope("pods", None).kind, namespace: Some("n".into()), name: "a".into(), copy: 0 };
-        gate.read(&scope("pods", None), &key);
+        gate.readable(&scope("pods", None), &key);
         assert!(gate.is_complete(), "it was mended");
         gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
         gate.listing(&scope("pods", None));
