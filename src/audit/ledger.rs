@@ -80,8 +80,8 @@ pub struct Delta {
     pub appeared: Vec<Violation>,
     /// Violations that are there no more.
     pub resolved: Vec<Violation>,
-    /// What the change itself violated: it happened, and nothing of it stands.
-    pub moments: Vec<Violation>,
+    /// What the transition violated: reported once, never standing.
+    pub transitions: Vec<Violation>,
     /// All results that stand now, errors and exceptions too; none if the object is gone.
     pub results: Vec<Violation>,
     /// Whether it comes of a change of the cluster, or with many others of a snapshot or new policies.
@@ -116,10 +116,10 @@ impl Ledger {
     /// Takes in a verdict; returns what it changed. An object that another took the place of is to be forgotten
     /// before, as the two have no violation in common.
     pub fn record(&mut self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
-        let Verdict { key, uid, results, passed, moments, .. } = verdict;
+        let Verdict { key, uid, results, passed, transitions, .. } = verdict;
         let results = stand(&uid, results, now);
-        let moments = violations(&uid, moments, now);
-        self.settle(key, Standing { uid, results, passed }, moments)
+        let transitions = violations(&uid, transitions, now);
+        self.settle(key, Standing { uid, results, passed }, transitions)
     }
 
     /// Takes in what was recorded before of an object that is there, be it judged by now or not; returns what the
@@ -133,7 +133,7 @@ impl Ledger {
     }
 
     /// Puts what is found now in the place of what stood; what stood already stands since then.
-    fn settle(&mut self, key: ObjectKey, mut now: Standing, moments: Vec<Violation>) -> Option<Delta> {
+    fn settle(&mut self, key: ObjectKey, mut now: Standing, transitions: Vec<Violation>) -> Option<Delta> {
         let mut before = self.take(&key).map(|standing| standing.results).unwrap_or_default();
         let (mut appeared, mut changed) = (Vec::new(), false);
         for result in &mut now.results {
@@ -148,7 +148,7 @@ impl Ledger {
         }
         changed |= !before.is_empty();
         before.retain(|known| known.finding.outcome.is_violation());
-        let (uid, silent) = (now.uid.clone(), !changed && moments.is_empty());
+        let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
         let results = if silent { Vec::new() } else { now.results.clone() };
         self.put(key.clone(), now);
         (!silent).then_some(Delta {
@@ -156,7 +156,7 @@ impl Ledger {
             uid,
             appeared,
             resolved: before,
-            moments,
+            transitions,
             results,
             lane: Lane::Change,
         })
@@ -170,15 +170,15 @@ impl Ledger {
 
     /// Returns what a verdict tells of a change and nothing else: its object is not known any more, or it is not judged
     /// by these policies any more.
-    pub fn moments(&self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
-        let moments = violations(&verdict.uid, verdict.moments, now);
+    pub fn transitions(&self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
+        let transitions = violations(&verdict.uid, verdict.transitions, now);
         let standing = self.objects.get(&verdict.key).filter(|standing| standing.uid == verdict.uid);
-        (!moments.is_empty()).then(|| Delta {
+        (!transitions.is_empty()).then(|| Delta {
             object: verdict.key,
             uid: verdict.uid,
             appeared: Vec::new(),
             resolved: Vec::new(),
-            moments,
+            transitions,
             lane: Lane::Change,
             results: standing.map(|standing| standing.results.clone()).unwrap_or_default(),
         })
@@ -199,7 +199,7 @@ impl Ledger {
             uid,
             appeared: Vec::new(),
             resolved: results,
-            moments: Vec::new(),
+            transitions: Vec::new(),
             results: Vec::new(),
             lane: Lane::Change,
         })
@@ -265,9 +265,9 @@ fn stand(uid: &str, findings: impl IntoIterator<Item = Finding>, since: Timestam
     findings.into_iter().map(violation).collect()
 }
 
-/// Errors are counted where they happen; nothing of the moment can stand.
-fn violations(uid: &str, moments: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
-    stand(uid, moments.into_iter().filter(|finding| finding.outcome.is_violation()), now)
+/// Errors are counted where they happen; what a transition violates never stands.
+fn violations(uid: &str, transitions: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
+    stand(uid, transitions.into_iter().filter(|finding| finding.outcome.is_violation()), now)
 }
 
 #[cfg(test)]
@@ -297,7 +297,7 @@ mod tests {
             key: ObjectKey { kind, namespace: Some("n".into()), name: "a".into(), copy: 0 },
             uid: "u".into(),
             results: messages.iter().map(|message| finding(message, Outcome::Fail)).collect(),
-            moments: Vec::new(),
+            transitions: Vec::new(),
             passed: 2,
             policies: Digest::default(),
             took: std::time::Duration::ZERO,
@@ -381,15 +381,15 @@ mod tests {
     #[test]
     fn what_the_change_violated_is_told_once_and_never_stands() {
         let mut ledger = Ledger::default();
-        let moment = |message: &str| Verdict { moments: vec![finding(message, Outcome::Fail)], ..verdict(&["x"]) };
-        let delta = ledger.record(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.moments.len()), (1, 0, 1));
+        let denied = |message: &str| Verdict { transitions: vec![finding(message, Outcome::Fail)], ..verdict(&["x"]) };
+        let delta = ledger.record(denied("no"), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.transitions.len()), (1, 0, 1));
         assert!(ledger.record(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
         assert_eq!(ledger.counts().values().sum::<usize>(), 1);
-        let outdated = ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!((outdated.moments.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
-        assert!(ledger.moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
+        let outdated = ledger.transitions(denied("no"), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((outdated.transitions.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
+        assert!(ledger.transitions(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
         ledger.forget(&verdict(&[]).key);
-        assert!(ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
+        assert!(ledger.transitions(denied("no"), Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
     }
 }

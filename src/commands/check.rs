@@ -353,8 +353,8 @@ fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Del
         let (resource, now) = (Arc::new(Resource::new(&delta.object, &delta.uid)), Timestamp::now());
         let appeared = delta.appeared.iter().map(|violation| (Event::Appeared, violation));
         let resolved = delta.resolved.iter().map(|violation| (Event::Resolved, violation));
-        let moments = delta.moments.iter().map(|violation| (Event::Happened, violation));
-        for (event, violation) in appeared.chain(resolved).chain(moments) {
+        let transitions = delta.transitions.iter().map(|violation| (Event::Happened, violation));
+        for (event, violation) in appeared.chain(resolved).chain(transitions) {
             // Nobody reads, or not fast enough: the verdicts stand in /status all the same.
             let _dropped = sender.try_send((event, Entry::new(&violation.finding, &resource, None), now));
         }

@@ -53,7 +53,7 @@ pub struct Job {
 ///
 /// Standing results are what the policies say of the object as it is: in the admission dialect at its creation, in that
 /// of Gatekeeper at its audit. Where the job tells of a change, policies that look at changes are asked once more, and
-/// what they have to add are the verdict's moments. A deleted object has nothing but moments.
+/// what they have to add are the verdict's transitions. A deleted object has no others.
 pub fn evaluate(job: &Job) -> Verdict {
     evaluate_parts(job, Parts::Read)
 }
@@ -69,7 +69,7 @@ fn evaluate_parts(job: &Job, parts: Parts) -> Verdict {
     let set = &*job.policies;
     let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
     let mut standing = Results::default();
-    let mut moments = Results::default();
+    let mut transitions = Results::default();
     // An object that nobody is asked about is not even read.
     if !constraints.is_empty() || set.units.iter().any(Unit::asks_everything) {
         match Documents::read(job, parts) {
@@ -81,14 +81,14 @@ fn evaluate_parts(job: &Job, parts: Parts) -> Verdict {
                 // Of a deleted object nothing stands; it is only asked for what is no news at its end.
                 ask(Moment::Standing, if job.deleted { Whom::LookAtChanges } else { Whom::All }, &mut standing);
                 if let Some(change) = Documents::change(job) {
-                    ask(change, Whom::LookAtChanges, &mut moments);
+                    ask(change, Whom::LookAtChanges, &mut transitions);
                 }
             }
         }
     }
     let (mut results, mut passed) = standing.finish();
-    let (mut moments, _) = moments.finish();
-    moments.retain(|moment| !results.iter().any(|standing| results::same(standing, moment)));
+    let (mut transitions, _) = transitions.finish();
+    transitions.retain(|finding| !results.iter().any(|standing| results::same(standing, finding)));
     if job.deleted {
         (results, passed) = (Vec::new(), 0);
     }
@@ -96,7 +96,7 @@ fn evaluate_parts(job: &Job, parts: Parts) -> Verdict {
         key: job.object.key.clone(),
         uid: job.object.uid.clone(),
         results,
-        moments,
+        transitions,
         passed,
         policies: set.digest,
         took: began.elapsed(),

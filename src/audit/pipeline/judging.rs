@@ -74,7 +74,7 @@ impl Pipeline {
         let owed = if about == Judged::Present { self.queue.done(&verdict.key) } else { None };
         let metrics = &self.outputs.metrics;
         metrics.evaluated(verdict.took);
-        let findings = verdict.results.iter().chain(&verdict.moments);
+        let findings = verdict.results.iter().chain(&verdict.transitions);
         for finding in findings.filter(|finding| finding.outcome == Outcome::Error) {
             metrics.policy_failed(&finding.policy);
         }
@@ -94,7 +94,7 @@ impl Pipeline {
             self.cache.let_go(&verdict.key);
         }
         let now = Timestamp::now();
-        let delta = if stands { self.ledger.record(verdict, now) } else { self.ledger.moments(verdict, now) };
+        let delta = if stands { self.ledger.record(verdict, now) } else { self.ledger.transitions(verdict, now) };
         self.tell(delta, owed.map_or(Lane::Change, |owed| owed.lane));
     }
 

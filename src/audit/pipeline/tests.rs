@@ -236,9 +236,12 @@ impl Live {
         }
     }
 
-    fn moments(&self) -> Vec<String> {
+    fn transitions(&self) -> Vec<String> {
         let told = self.told.lock().unwrap();
-        told.iter().flat_map(|delta| &delta.moments).map(|moment| moment.finding.message.to_string()).collect()
+        told.iter()
+            .flat_map(|delta| &delta.transitions)
+            .map(|transition| transition.finding.message.to_string())
+            .collect()
     }
 
     /// Waits until new policies and terms were taken in.
@@ -358,7 +361,7 @@ async fn changes_are_told_once_and_never_those_of_a_list() {
     live.send(Change::Listing(feed("Ingress"))).await;
     live.send(Change::Synced(feed("Ingress"))).await;
     live.until(&[]).await;
-    assert_eq!(live.moments(), ["spec.host is fixed", "this must stay"]);
+    assert_eq!(live.transitions(), ["spec.host is fixed", "this must stay"]);
     let told = live.told.lock().unwrap().iter().map(|delta| delta.appeared.len() + delta.resolved.len()).sum::<usize>();
     assert_eq!(told, 0, "nothing of it stands");
 }
@@ -374,10 +377,13 @@ async fn several_changes_before_the_judge_comes_are_one_from_the_first_state() {
     }
     live.until_evaluated(2).await;
     live.until(&[]).await;
-    let moments = live.moments();
-    assert!(!moments.is_empty() && moments.iter().all(|moment| moment == "spec.host is fixed"), "{moments:?}");
-    let told = live.told.lock().unwrap().iter().filter(|delta| !delta.moments.is_empty()).count();
-    assert_eq!(told, moments.len());
+    let transitions = live.transitions();
+    assert!(
+        !transitions.is_empty() && transitions.iter().all(|transition| transition == "spec.host is fixed"),
+        "{transitions:?}"
+    );
+    let told = live.told.lock().unwrap().iter().filter(|delta| !delta.transitions.is_empty()).count();
+    assert_eq!(told, transitions.len());
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ pub fn settle(reported: Recorded, told: Recorded, now: Timestamp) -> (Recorded, 
             uid: object.uid.clone(),
             appeared,
             resolved: Vec::new(),
-            moments: Vec::new(),
+            transitions: Vec::new(),
             results: object.results.clone(),
             lane: Lane::Snapshot,
         })
