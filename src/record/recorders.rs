@@ -15,7 +15,7 @@ use crate::{
         pipeline::{Overview, Record},
         recorded::Recorded,
     },
-    cluster::identity::OWN_GROUP,
+    cluster::identity::API_VERSION,
     metrics::Metrics,
     model::shard::Shard,
 };
@@ -115,7 +115,7 @@ impl Recorders {
         }
         if settings.events != events::Which::None {
             let own = ObjectReference {
-                api_version: Some(format!("{OWN_GROUP}/{}", status::AUDIT_VERSION)),
+                api_version: Some(API_VERSION.to_owned()),
                 kind: Some("Audit".to_owned()),
                 name: Some(audit_name.clone()),
                 namespace: Some(namespace.clone()),

@@ -23,15 +23,13 @@ use crate::{
     audit::pipeline::Overview,
     cluster::{
         error::describe,
-        identity::{CONTROLLER, OWN_GROUP},
+        identity::{API_VERSION, AUDIT_VERSION, CONTROLLER, MANAGED_BY, OWN_GROUP},
     },
     metrics::Metrics,
-    model::coverage::State,
+    model::{coverage::State, text::truncate},
     rego::problem,
 };
 
-/// API version of the `Audit` kind, below `audits.kaudit.dev`.
-pub const AUDIT_VERSION: &str = "v1alpha1";
 /// Counts are written at most this often; a condition that turns is written at once.
 const COUNTS_EVERY: Duration = Duration::from_secs(5);
 /// Whatever happens, writes are at least this far apart.
@@ -100,7 +98,7 @@ impl Recorder {
         let resource = ApiResource {
             group: OWN_GROUP.to_owned(),
             version: AUDIT_VERSION.to_owned(),
-            api_version: format!("{OWN_GROUP}/{AUDIT_VERSION}"),
+            api_version: API_VERSION.to_owned(),
             kind: "Audit".to_owned(),
             plural: "audits".to_owned(),
         };
@@ -233,7 +231,7 @@ impl Recorder {
             *turn = (value.to_owned(), Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         }
         // The API convention's limit is 32 KiB; a status is no place for a page of parse errors.
-        let message = &message[..message.floor_char_boundary(2_000)];
+        let message = truncate(message, 2_000);
         json!({"type": kind, "status": value, "reason": reason, "message": message, "lastTransitionTime": turn.1})
     }
 
@@ -254,8 +252,8 @@ impl Recorder {
         let parameters = PatchParams::apply(CONTROLLER).force();
         let name = self.settings.name.clone();
         let body = |status: Option<&Value>| {
-            let mut body = json!({"apiVersion": format!("{OWN_GROUP}/{AUDIT_VERSION}"), "kind": "Audit",
-                "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": CONTROLLER}}});
+            let mut body = json!({"apiVersion": API_VERSION, "kind": "Audit",
+                "metadata": {"name": name, "labels": {MANAGED_BY: CONTROLLER}}});
             match status {
                 Some(status) => body["status"] = status.clone(),
                 None => body["spec"] = json!({}),

@@ -6,7 +6,6 @@
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
-    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -22,15 +21,13 @@ use crate::{
         queue::Lane,
         recorded::{Recorded, RecordedObject},
     },
-    cluster::{error::describe, identity::CONTROLLER},
+    cluster::{backoff::Backoff, error::describe, identity::CONTROLLER},
     model::verdict::{Finding, Outcome, Source},
     record::{Failure, failure},
 };
 
 /// Events of one page.
 const PAGE: u32 = 500;
-/// First and longest wait before another attempt.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 /// How long the server keeps Events unless it was told otherwise.
 const KEPT: SignedDuration = SignedDuration::from_hours(1);
 
@@ -43,7 +40,7 @@ pub async fn recorded(client: &Client, namespaces: &[String], audit: &str) -> Re
     };
     let mut appearances = Appearances::default();
     for api in apis {
-        let mut wait = AGAIN.0;
+        let mut failures = 0;
         while let Err(error) = read(&api, audit, &mut appearances).await {
             let what = describe(&error);
             match failure(&error) {
@@ -54,8 +51,8 @@ pub async fn recorded(client: &Client, namespaces: &[String], audit: &str) -> Re
                     break;
                 }
             }
-            sleep(wait).await;
-            wait = (wait * 2).min(AGAIN.1);
+            failures += 1;
+            sleep(Backoff::SHORT.after(failures)).await;
         }
     }
     appearances.recorded()

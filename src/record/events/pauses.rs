@@ -5,9 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// First pause where the server does not say how long; it doubles up to the longest.
-const SHORTEST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(10);
+use crate::cluster::backoff::Backoff;
+
+/// Pauses where the server does not say how long.
+const BACKOFF: Backoff = Backoff::between(Duration::from_millis(250), Duration::from_secs(10));
 /// How long to wait after a refusal that ends when somebody changes something.
 pub(super) const REFUSED: Duration = Duration::from_secs(30);
 /// Failures after which a run that ends gives up.
@@ -30,7 +31,7 @@ impl Pause {
             Some(pause) => pause.failures + 1,
             None => 1,
         };
-        let until = now + at_least.max(SHORTEST * 2_u32.pow(failures.min(10) - 1)).min(at_least.max(LONGEST));
+        let until = now + at_least.max(BACKOFF.after(failures));
         Self { until: pause.map_or(until, |pause| pause.until.max(until)), failures, refused: at_least >= REFUSED, why }
     }
 }
@@ -107,14 +108,14 @@ mod tests {
             pauses.server_until().unwrap()
         };
         let first = fail(&mut pauses, start);
-        assert_eq!(first, start + SHORTEST);
+        assert_eq!(first, start + BACKOFF.first);
         assert_eq!(fail(&mut pauses, start), first, "four were under way");
-        assert_eq!(fail(&mut pauses, first), first + SHORTEST * 2);
+        assert_eq!(fail(&mut pauses, first), first + BACKOFF.first * 2);
         let mut now = first;
         for _ in 0..20 {
             now = fail(&mut pauses, now);
         }
-        assert_eq!(fail(&mut pauses, now), now + LONGEST);
+        assert_eq!(fail(&mut pauses, now), now + BACKOFF.longest);
         assert!(pauses.is_hopeless("any") && pauses.trouble() == "Events wait: gone");
         pauses.works("any");
         assert_eq!((pauses.server_until(), pauses.trouble()), (None, String::new()));

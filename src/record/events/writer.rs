@@ -8,7 +8,6 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use super::{
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::{
     cluster::{error::describe, identity::CONTROLLER},
-    model::object::ObjectKey,
+    model::{digest::Digest, object::ObjectKey, text::truncate},
     record::{Failure, failure},
 };
 
@@ -106,7 +105,7 @@ impl Writer {
             metadata,
             action: Some("Audit".to_owned()),
             event_time: Some(MicroTime(at)),
-            note: Some(cut(note, NOTE_BYTES).to_owned()),
+            note: Some(truncate(note, NOTE_BYTES).to_owned()),
             reason: Some(reason.to_owned()),
             regarding: Some(regarding),
             reporting_controller: Some(CONTROLLER.to_owned()),
@@ -162,18 +161,7 @@ fn reference(object: &ObjectKey, uid: &Arc<str>) -> ObjectReference {
 /// A name that is the same whenever the same thing is told, so that nothing is told twice. Names of objects would
 /// break the server's rules for names.
 fn hashed(parts: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let digest = hash.finalize();
-    digest.iter().take(16).fold("kaudit-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
-}
-
-/// Cuts at a character, at most `bytes` long.
-fn cut(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
+    format!("{CONTROLLER}-{:032x}", Digest::of_parts(u64::to_be_bytes, parts.iter().copied()).half())
 }
 
 #[cfg(test)]
@@ -181,13 +169,6 @@ mod tests {
     use kube::core::{Status, response::StatusDetails};
 
     use super::*;
-
-    #[test]
-    fn notes_are_cut_at_a_character() {
-        let long = "ä".repeat(600);
-        assert_eq!(cut(&long, 1023).len(), 1022);
-        assert_eq!(cut("short", 1024), "short");
-    }
 
     #[test]
     fn names_do_not_confuse_neighbouring_parts() {

@@ -11,7 +11,7 @@ use super::{
     model::{Api, Form, Layout, Subject, content, is_listed},
     shards::{Entry, Prefix, Shards},
 };
-use crate::audit::ledger::Violation;
+use crate::{audit::ledger::Violation, model::digest::Digest};
 
 /// Reports written in one go; what is more follows.
 const WRITES_AT_ONCE: usize = 8;
@@ -54,7 +54,7 @@ impl Home {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Known {
     /// A digest of it; `None` if it is not as we wrote it.
-    pub(super) content: Option<[u8; 16]>,
+    pub(super) content: Option<Digest>,
     /// Its `resourceVersion`.
     pub(super) version: String,
 }
@@ -88,7 +88,7 @@ pub(super) struct Write {
     pub(super) prefix: Prefix,
     pub(super) name: String,
     pub(super) report: Value,
-    pub(super) content: [u8; 16],
+    pub(super) content: Digest,
 }
 
 impl Page {

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use futures::{FutureExt, future::BoxFuture};
@@ -13,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 use tokio::time::sleep;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     Settings,
@@ -22,7 +21,7 @@ use super::{
 };
 use crate::{
     audit::recorded::{Recorded, RecordedObject},
-    cluster::error::describe,
+    cluster::{backoff::Backoff, error::describe},
     model::shard::Shard,
     record::{Failure, failure},
 };
@@ -66,19 +65,17 @@ pub(super) type Versions = BTreeMap<(Option<Arc<str>>, String), String>;
 
 /// Reads all reports of ours. Tries for as long as the server does not answer; what it refuses is left out and told.
 pub async fn load(settings: &Settings) -> Loaded {
-    let mut wait = Duration::from_millis(500);
-    let mut told = false;
+    let mut failures = 0;
     loop {
         match try_load(settings).await {
             Ok(loaded) => return loaded,
-            Err(error) if told => tracing::debug!("Reports cannot be read yet: {}", describe(&error)),
+            Err(error) if failures > 0 => debug!("Reports cannot be read yet: {}", describe(&error)),
             Err(error) => {
                 warn!("Reports cannot be read yet, and nothing is recorded until they are: {}", describe(&error));
-                told = true;
             }
         }
-        sleep(wait).await;
-        wait = (wait * 2).min(Duration::from_secs(10));
+        failures += 1;
+        sleep(Backoff::SHORT.after(failures)).await;
     }
 }
 

@@ -10,19 +10,18 @@ use jiff::Timestamp;
 use kube::api::ApiResource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::{
     audit::ledger::{Id, Violation},
-    cluster::identity::CONTROLLER,
+    cluster::identity::{CONTROLLER, MANAGED_BY},
     model::{
+        digest::Digest,
         object::ObjectKey,
+        text::truncate,
         verdict::{Finding, Outcome, Severity, Source},
     },
 };
 
-/// Label of everything that kaudit writes.
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Label that tells the reports of one kaudit from those of another.
 const INSTANCE: &str = "app.kubernetes.io/instance";
 /// Longest message, in bytes; with the longest names a result stays far below a shard's size.
@@ -159,7 +158,7 @@ impl Subject {
         let is_name = bytes.len() <= 63
             && bytes.iter().all(|byte| plain(*byte) || *byte == b'-')
             && [bytes.first(), bytes.last()].iter().all(|end| end.is_some_and(|byte| plain(*byte)));
-        if is_name { identity } else { format!("{CONTROLLER}-{}", hex(&digest(identity.as_bytes()))) }
+        if is_name { identity } else { format!("{CONTROLLER}-{:032x}", Digest::of(identity).half()) }
     }
 }
 
@@ -171,11 +170,7 @@ impl Instance {
     /// Names the reports of the kaudit whose `Audit` object has this name, which may be too long for a label.
     pub fn new(audit_name: &str) -> Self {
         let short = audit_name.len() <= 63;
-        Self(if short {
-            audit_name.to_owned()
-        } else {
-            format!("{CONTROLLER}-{}", hex(&digest(audit_name.as_bytes())))
-        })
+        Self(if short { audit_name.to_owned() } else { format!("{CONTROLLER}-{:032x}", Digest::of(audit_name).half()) })
     }
 
     /// Returns how the names of reports on namespaces begin.
@@ -303,26 +298,15 @@ pub(super) fn read(report: &Value) -> Vec<(Subject, Violation)> {
 }
 
 /// A digest of what we say in a report, whatever server and others add to it.
-pub(super) fn content(report: &Value) -> [u8; 16] {
+pub(super) fn content(report: &Value) -> Digest {
     let labels = &report["metadata"]["labels"];
     let ours = ["scope", "source", "configuration", "summary", "results"].map(|field| &report[field]);
     let owners = &report["metadata"]["ownerReferences"];
     let all = json!({"labels": [&labels[MANAGED_BY], &labels[INSTANCE]], "owners": owners, "report": ours});
-    digest(all.to_string().as_bytes())
-}
-
-/// Returns half of a SHA-256.
-pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
-    let mut half = [0; 16];
-    half.copy_from_slice(&Sha256::digest(bytes)[..16]);
-    half
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    Digest::of(all.to_string())
 }
 
 /// Cuts at a character and says so.
 fn cut(text: &str, bytes: usize) -> String {
-    if text.len() <= bytes { text.to_owned() } else { format!("{}…", &text[..text.floor_char_boundary(bytes)]) }
+    if text.len() <= bytes { text.to_owned() } else { format!("{}…", truncate(text, bytes)) }
 }

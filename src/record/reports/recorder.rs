@@ -21,7 +21,7 @@ use super::{
     write::{Carried, Unwritten, Writer},
 };
 use crate::{
-    cluster::error::describe,
+    cluster::{backoff::Backoff, error::describe},
     record::{Failure, Said, failure},
 };
 
@@ -39,23 +39,10 @@ const SEEK_EVERY: Duration = Duration::from_secs(10);
 /// How often is looked which namespaces are free of reports to be written, while there are others of another form.
 const SWEEP_EVERY: Duration = Duration::from_millis(200);
 /// Pauses after failures: what may pass, and what somebody has to mend.
-const RETRY: Pause = Pause { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
-const RETRY_REFUSED: Pause = Pause { first: Duration::from_secs(5), longest: Duration::from_mins(1) };
+const RETRY: Backoff = Backoff::SHORT;
+const RETRY_REFUSED: Backoff = Backoff::between(Duration::from_secs(5), Duration::from_mins(1));
 /// Attempts at the end, when there is no later.
 const LAST_ATTEMPTS: u32 = 5;
-
-/// How long to wait after failures in a row: twice as long each time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pause {
-    first: Duration,
-    longest: Duration,
-}
-
-impl Pause {
-    fn after(self, attempts: u32) -> Duration {
-        (self.first * 2u32.saturating_pow(attempts.min(16) - 1)).min(self.longest)
-    }
-}
 
 /// A home that has something to be written.
 #[derive(Debug)]

@@ -11,8 +11,11 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::model::{Subject, digest};
-use crate::audit::ledger::{Id, Violation};
+use super::model::Subject;
+use crate::{
+    audit::ledger::{Id, Violation},
+    model::digest::Digest,
+};
 
 /// Largest shard, in bytes of its results as JSON. With the rest of the report that stays below 64 KiB, far from the
 /// 1.5 MiB that etcd takes, and a change of one result rewrites no more than this.
@@ -29,7 +32,7 @@ struct Position(u128);
 impl Position {
     /// Returns the first position of an object's results.
     fn of_object(subject: &Subject) -> Self {
-        let hash = u128::from_be_bytes(digest(subject.identity().as_bytes()));
+        let hash = Digest::of(subject.identity()).half();
         Self(hash >> (128 - OBJECT_BITS) << (128 - OBJECT_BITS))
     }
 
