@@ -419,8 +419,8 @@ pub struct Recording {
     pub record: Vec<Recorder>,
 
     /// Write these of the Events, if --record has them
-    #[arg(long, env = "KAUDIT_EVENTS", value_enum, value_name = "WHICH", default_value_t = events::Which::All)]
-    pub events: events::Which,
+    #[arg(long, env = "KAUDIT_EVENTS", value_enum, value_name = "WHICH", default_value_t = events::EventFilter::All)]
+    pub events: events::EventFilter,
 
     /// Write reports by this API
     #[arg(
@@ -465,7 +465,7 @@ impl Recording {
     /// Whether `recorder` is wanted, where `usually` says whether all are when none is named.
     pub fn wants(&self, recorder: Recorder, usually: bool) -> bool {
         let none = match recorder {
-            Recorder::Events => self.events == events::Which::None,
+            Recorder::Events => self.events == events::EventFilter::None,
             Recorder::Reports => self.report_api == reports::Choice::None,
             Recorder::Status | Recorder::None => false,
         };

@@ -266,12 +266,12 @@ pub(crate) async fn connect(cluster: &cli::Cluster, scope: &cli::Scope) -> anyho
     Ok((clients, served))
 }
 
-fn recorded(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> recorders::Settings {
-    recorders::Settings {
+fn recorded(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> recorders::RecorderSettings {
+    recorders::RecorderSettings {
         client: clients.plain.clone(),
         namespace: clients.namespace().to_owned(),
         namespaces: check.scope.namespace.clone(),
-        events: if check.records(Recorder::Events) { check.recording.events } else { events::Which::None },
+        events: if check.records(Recorder::Events) { check.recording.events } else { events::EventFilter::None },
         events_per_second: f64::from(check.events_per_second),
         audit_name: shard(check).name(&check.recording.audit_name),
         instance: check.recording.audit_name.clone(),
@@ -282,13 +282,13 @@ fn recorded(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> recorde
     }
 }
 
-fn reported(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> Option<reports::Settings> {
-    check.records(Recorder::Reports).then(|| reports::Settings {
+fn reported(check: &Check, clients: &Clients, metrics: &Arc<Metrics>) -> Option<reports::ReportSettings> {
+    check.records(Recorder::Reports).then(|| reports::ReportSettings {
         client: clients.plain.clone(),
         choice: check.recording.report_api,
         layout: check.report_layout,
         instance: reports::Instance::new(&check.recording.audit_name),
-        scope: reports::Scope { namespaces: check.scope.namespace.clone(), shard: shard(check) },
+        owned: reports::Ownership { namespaces: check.scope.namespace.clone(), shard: shard(check) },
         metrics: metrics.clone(),
     })
 }
