@@ -11,7 +11,7 @@ use std::{
 use crate::{
     audit::ledger::Violation,
     model::object::{Kind, ObjectKey},
-    source::change::Feed,
+    source::change::WatchScope,
 };
 
 /// Recorded results by object.
@@ -99,12 +99,12 @@ impl Recorded {
         }
     }
 
-    /// Takes out what was recorded of a feed's objects.
-    pub fn take(&mut self, feed: &Feed) -> Vec<RecordedObject> {
-        let Some(objects) = self.kinds.get_mut(&(feed.kind.group.clone(), feed.kind.kind.clone())) else {
+    /// Takes out what was recorded of a scope's objects.
+    pub fn take(&mut self, scope: &WatchScope) -> Vec<RecordedObject> {
+        let Some(objects) = self.kinds.get_mut(&(scope.kind.group.clone(), scope.kind.kind.clone())) else {
             return Vec::new();
         };
-        let own = objects.extract_if(.., |_, object| feed.namespace.is_none() || object.namespace == feed.namespace);
+        let own = objects.extract_if(.., |_, object| scope.namespace.is_none() || object.namespace == scope.namespace);
         own.map(|(_, object)| object).collect()
     }
 

@@ -10,11 +10,7 @@ use tracing::warn;
 
 use super::{events, health::Health, reports, status};
 use crate::{
-    audit::{
-        ledger::Delta,
-        pipeline::{Overview, Record},
-        recorded::Recorded,
-    },
+    audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
     cluster::identity::API_VERSION,
     metrics::Metrics,
     model::shard::Shard,

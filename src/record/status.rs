@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use self::conditions::{Transitions, conditions, covered};
 use crate::{
-    audit::pipeline::Overview,
+    audit::overview::Overview,
     cluster::{
         error::describe,
         identity::{API_VERSION, AUDIT_VERSION, CONTROLLER, MANAGED_BY, OWN_GROUP},

@@ -13,8 +13,9 @@ use tracing::{info, warn};
 use super::recorders::{RecorderSettings, Recorders};
 use crate::{
     audit::{
+        command::{Command, Record, Term},
         ledger::Delta,
-        pipeline::{Overview, Record, Term},
+        overview::Overview,
     },
     cluster::{
         client::Clients,
@@ -34,7 +35,7 @@ pub struct Terms {
     /// Prints deltas as lines of output; never blocks.
     pub lines: Arc<dyn Fn(&Delta) + Send + Sync>,
     /// Informs the pipeline.
-    pub pipeline: mpsc::Sender<Term>,
+    pub pipeline: mpsc::Sender<Command>,
     /// Cancelled when the pipeline has ended.
     pub over: CancellationToken,
 }
@@ -88,7 +89,7 @@ impl Terms {
             }
             warn!("The lease is lost: recording ends until this replica leads again");
             // An error says that the pipeline has ended.
-            let _ended = self.pipeline.send(Term::End).await;
+            let _ended = self.pipeline.send(Command::Record(Term::End)).await;
         }
         candidate.release().await;
         Ok(())
@@ -106,7 +107,7 @@ impl Terms {
         };
         let record = Box::new(Tee { record, lines: Arc::clone(&self.lines) });
         // An error says that the pipeline has ended.
-        let _ended = self.pipeline.send(Term::Begin(recorded, record)).await;
+        let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, record))).await;
         self.over.cancelled().await;
         recorders.flush(Some(FLUSH)).await;
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    audit::pipeline::Overview,
+    audit::overview::Overview,
     model::{
         coverage::{Coverage, State},
         text::truncate,
