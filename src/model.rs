@@ -2,6 +2,8 @@
 
 pub mod body;
 pub mod coverage;
+pub mod digest;
 pub mod object;
 pub mod shard;
+pub mod text;
 pub mod verdict;

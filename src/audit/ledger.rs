@@ -10,11 +10,11 @@ use std::{
 };
 
 use jiff::Timestamp;
-use sha2::{Digest as _, Sha256};
 
 use crate::{
     audit::queue::Lane,
     model::{
+        digest::Digest,
         object::ObjectKey,
         verdict::{Finding, Outcome, Severity, Verdict},
     },
@@ -28,15 +28,8 @@ pub struct Id([u8; 16]);
 impl Id {
     /// Returns the id of a finding about the object with this uid.
     pub fn new(uid: &str, finding: &Finding) -> Self {
-        let mut hash = Sha256::new();
-        for part in [uid, &finding.policy, &finding.rule, finding.outcome.word(), &finding.message] {
-            // Lengths keep apart what would otherwise run together.
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let mut id = [0; 16];
-        id.copy_from_slice(&hash.finalize()[..16]);
-        Self(id)
+        let parts = [uid, &finding.policy, &finding.rule, finding.outcome.word(), &finding.message];
+        Self(Digest::of_parts(u64::to_be_bytes, parts).half().to_be_bytes())
     }
 
     /// Returns it as a number, as evenly spread as a hash is.
@@ -265,10 +258,7 @@ fn violations(uid: &str, transitions: Vec<Finding>, now: Timestamp) -> Vec<Viola
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{
-        object::Kind,
-        verdict::{Digest, Source},
-    };
+    use crate::model::{object::Kind, verdict::Source};
 
     fn finding(message: &str, outcome: Outcome) -> Finding {
         Finding {

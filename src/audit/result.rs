@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditResult {
-    /// Always `kaudit.dev/v1alpha1`.
+    /// [`API_VERSION`](crate::cluster::identity::API_VERSION).
     pub api_version: &'static str,
     /// Always `AuditResult`.
     pub kind: &'static str,

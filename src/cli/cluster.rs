@@ -36,8 +36,8 @@ pub struct RecordingArgs {
     pub record: Vec<RecordTarget>,
 
     /// Write these of the Events, if --record has them
-    #[arg(long, env = "KAUDIT_EVENTS", value_enum, value_name = "WHICH", default_value_t = events::Which::All)]
-    pub events: events::Which,
+    #[arg(long, env = "KAUDIT_EVENTS", value_enum, value_name = "WHICH", default_value_t = events::EventFilter::All)]
+    pub events: events::EventFilter,
 
     /// Write reports by this API
     #[arg(
@@ -82,7 +82,7 @@ impl RecordingArgs {
     /// Whether `target` is recorded; `by_default` says it where `--record` is not given.
     pub fn wants(&self, target: RecordTarget, by_default: bool) -> bool {
         let none = match target {
-            RecordTarget::Events => self.events == events::Which::None,
+            RecordTarget::Events => self.events == events::EventFilter::None,
             RecordTarget::Reports => self.report_api == reports::Choice::None,
             RecordTarget::Status | RecordTarget::None => false,
         };

@@ -11,7 +11,6 @@ use regorus::{
     Engine,
     unstable::{Module, Ref, Source},
 };
-use sha2::{Digest as _, Sha256};
 
 use super::{
     data,
@@ -26,7 +25,7 @@ use super::{
     unit::Unit,
 };
 use crate::{
-    model::verdict::Digest,
+    model::digest::Digest,
     rego::{
         builtins,
         check::Checked,
@@ -291,13 +290,5 @@ fn nothing_to_judge_by(paths: &[PathBuf], files: &[File]) -> Problem {
 fn digest(files: &[File]) -> Digest {
     let mut names: Vec<(String, &str)> = files.iter().map(|file| (file.relative(), file.text.as_str())).collect();
     names.sort();
-    let mut digest = Sha256::new();
-    for (name, text) in names {
-        // Lengths keep apart what would otherwise run together.
-        for part in [name.as_str(), text] {
-            digest.update((part.len() as u64).to_le_bytes());
-            digest.update(part);
-        }
-    }
-    Digest(digest.finalize().into())
+    Digest::of_parts(u64::to_le_bytes, names.iter().flat_map(|(name, text)| [name.as_str(), text]))
 }

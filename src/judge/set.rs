@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     model::{
+        digest::Digest,
         object::{Kind, Object},
-        verdict::Digest,
     },
     rego::{
         limits::Limits,

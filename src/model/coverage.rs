@@ -21,7 +21,11 @@ pub enum State {
 }
 
 impl State {
-    /// The word that stands for it in JSON, metrics and the status.
+    /// Every state, for metrics that have a series for each.
+    pub const ALL: [Self; 6] =
+        [Self::Synced, Self::Excluded, Self::Syncing, Self::TimedOut, Self::Failed, Self::Forbidden];
+
+    /// Returns the word for it in JSON, metrics and the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Synced => "synced",

@@ -5,7 +5,7 @@
 
 use std::{cmp::Ordering, fmt, hash, sync::Arc};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::body::Body;
 
@@ -125,6 +125,54 @@ impl fmt::Display for ObjectKey {
             write!(f, "{namespace}/")?;
         }
         f.write_str(&self.name)
+    }
+}
+
+/// A reference to one object, as results and records name it: the fields of Kubernetes' `ObjectReference` that say which
+/// object it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// `group/version`, or `version` for the core group.
+    #[serde(default)]
+    pub api_version: String,
+    /// Kind, such as `Deployment`.
+    #[serde(default)]
+    pub kind: String,
+    /// `None` for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+    /// `metadata.name`.
+    #[serde(default)]
+    pub name: Arc<str>,
+    /// `metadata.uid`; empty for manifests, and for objects of odd aggregated APIs.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub uid: Arc<str>,
+}
+
+impl ObjectRef {
+    /// Refers to the object that has this key and uid.
+    pub fn new(key: &ObjectKey, uid: &Arc<str>) -> Self {
+        Self {
+            api_version: key.kind.api_version(),
+            kind: key.kind.kind.clone(),
+            namespace: key.namespace.clone(),
+            name: Arc::clone(&key.name),
+            uid: Arc::clone(uid),
+        }
+    }
+
+    /// Returns the API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// Returns what tells it from all other objects, whatever version it is read in: the uid, if it has one.
+    pub fn identity(&self) -> String {
+        if !self.uid.is_empty() {
+            return self.uid.to_string();
+        }
+        format!("{}/{}/{}/{}", self.group(), self.kind, self.namespace.as_deref().unwrap_or_default(), self.name)
     }
 }
 

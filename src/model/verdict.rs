@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::object::ObjectKey;
+use crate::model::{digest::Digest, object::ObjectKey};
 
 /// How a rule came out for an object. Passes are counted, not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,19 +113,8 @@ pub struct Verdict {
     pub transitions: Vec<Finding>,
     /// Rules that were evaluated and said nothing.
     pub passed: u32,
-    /// The policy set it was judged under.
+    /// Digest of the policy set it was judged under.
     pub policies: Digest,
     /// Time that the evaluation took; for metrics only, never shown in results.
     pub took: std::time::Duration,
-}
-
-/// SHA-256 of everything that a policy set was loaded from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Digest(pub [u8; 32]);
-
-/// Shows it in hex.
-impl std::fmt::Display for Digest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
 }

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     audit::result::About,
+    cluster::identity::API_VERSION,
     judge::{
         dependencies::Dependencies,
         dialect::Dialect,
@@ -31,7 +32,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyList {
-    /// Always `kaudit.dev/v1alpha1`.
+    /// [`API_VERSION`].
     pub api_version: &'static str,
     /// Always `PolicyList`.
     pub kind: &'static str,
@@ -135,7 +136,7 @@ impl PolicyList {
             warnings: problems.iter().filter(|problem| !problem.is_refusal()).count(),
         };
         Self {
-            api_version: "kaudit.dev/v1alpha1",
+            api_version: API_VERSION,
             kind: "PolicyList",
             digest: String::new(),
             up_to_date: true,

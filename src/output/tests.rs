@@ -6,6 +6,7 @@ use std::{
 use super::*;
 use crate::{
     audit::result::{About, PolicySummary, Resource, Summary},
+    cluster::identity::API_VERSION,
     model::{
         coverage::{Coverage, State},
         object::Location,
@@ -59,7 +60,7 @@ fn policy(name: &str, dialect: &str, rules: &[&str]) -> PolicySummary {
 fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResult {
     let of = |outcome| results.iter().filter(|entry| entry.result == outcome).count();
     AuditResult {
-        api_version: "kaudit.dev/v1alpha1",
+        api_version: API_VERSION,
         kind: "AuditResult",
         complete: of(Outcome::Error) == 0 && !coverage.iter().any(Coverage::is_gap),
         summary: Summary {

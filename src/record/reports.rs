@@ -1,86 +1,39 @@
 //! Reports: what stands now, for whoever looks at a namespace with kubectl or a report viewer.
 //!
-//! The recorder begins with what earlier runs have left ([`load`]), which is also the memory of what was told before,
-//! and changes it by deltas only. So what no delta is about, such as results of kinds that cannot be read, stays. A
-//! report is written when what it says ([`model`]) differs from what the server has, some seconds after its last change;
-//! results are spread over reports of bounded size ([`shards`]).
+//! The recorder begins with what earlier runs have left ([`load`](mod@load)), and changes it by deltas only. So what no delta
+//! is about, such as results of kinds that cannot be read, stays. A report is written when its content ([`format`]) differs
+//! from what the server has, some seconds after its last change; results are spread over reports of bounded size
+//! ([`partitions`]).
 //!
-//! Nothing is lost when the server is slow or away: what waits is the set of objects that changed, with their latest
-//! results.
+//! Nothing is lost when the server is slow or away: what waits ([`pending`]) is the set of objects that changed, with their
+//! latest results.
 
-mod book;
+mod format;
 mod load;
-mod model;
+mod partitions;
+mod pending;
 mod recorder;
-mod shards;
+mod report_set;
+mod settings;
 mod write;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use tokio::sync::watch;
 
-use kube::Client;
-use tokio::sync::{mpsc, watch};
-
+use self::recorder::ReportRecorder;
 pub use self::{
-    load::{Loaded, Scope, load},
-    model::{Api, Choice, Instance, Layout},
+    format::{Api, Choice, Instance, Layout},
+    load::{Loaded, load},
+    pending::ReportSink,
+    settings::{Ownership, ReportSettings},
 };
-use self::{model::Subject, recorder::Recorder};
-use super::Said;
-use crate::{
-    audit::ledger::{Delta, Violation},
-    metrics::Metrics,
-};
-
-/// What is reported, where and how.
-#[derive(Clone)]
-pub struct Settings {
-    /// Reads and writes.
-    pub client: Client,
-    /// Which API.
-    pub choice: Choice,
-    /// What one report is about.
-    pub layout: Layout,
-    /// Whose reports.
-    pub instance: Instance,
-    /// In which namespaces.
-    pub scope: Scope,
-    /// Counters.
-    pub metrics: Arc<Metrics>,
-}
-
-/// Objects whose results changed, each with all of them.
-type Pending = Mutex<BTreeMap<String, (Subject, Vec<Violation>)>>;
-
-/// Takes deltas and never blocks.
-pub struct ReportSink {
-    pending: Arc<Pending>,
-    /// Says that there is something; it says so once until it is heard.
-    wake: mpsc::Sender<()>,
-}
-
-impl ReportSink {
-    /// Takes what stands now of an object.
-    pub fn record(&self, delta: &Delta) {
-        let subject = Subject::new(&delta.object, &delta.uid);
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.insert(subject.identity(), (subject, delta.results.clone()));
-        drop(pending);
-        // Full: it was told already. Closed: nobody records any more.
-        let _told = self.wake.try_send(());
-    }
-}
+use crate::record::health::Health;
 
 /// Starts a recorder with what was found. The future ends when the sink is gone and everything is written.
 pub fn start(
-    settings: Settings,
+    settings: ReportSettings,
     loaded: Loaded,
-    said: watch::Sender<Said>,
+    health: watch::Sender<Health>,
 ) -> (ReportSink, impl Future<Output = ()> + Send) {
-    let (wake, woken) = mpsc::channel(1);
-    let pending = Arc::<Pending>::default();
-    let sink = ReportSink { pending: Arc::clone(&pending), wake };
-    (sink, Recorder::new(settings, loaded, said, pending).run(woken))
+    let (sink, pending) = pending::channel();
+    (sink, ReportRecorder::new(settings, loaded, health).run(pending))
 }

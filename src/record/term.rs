@@ -1,4 +1,5 @@
-//! Terms of recording: while this replica leads, recorders run and the pipeline tells them; while another leads, none do.
+//! Terms of recording: while this replica leads, recorders run and take the deltas of the pipeline; while another leads,
+//! none run.
 //!
 //! Without leader election there is one term, from the start to the end.
 
@@ -9,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::recorders::{Recorders, Settings};
+use super::recorders::{RecorderSettings, Recorders};
 use crate::{
     audit::{
         command::{Command, Record, Term},
@@ -25,30 +26,30 @@ use crate::{
 /// How long pending records may take after a signal.
 const FLUSH: Duration = Duration::from_secs(10);
 
-/// Takes deltas as lines of output.
+/// Takes deltas as lines of output; never blocks.
 pub type Lines = Arc<dyn Fn(&Delta) + Send + Sync>;
 
-/// What terms are made of.
+/// What every term needs.
 pub struct Terms {
     /// What is recorded, and where.
-    pub settings: Settings,
-    /// What the status is drawn from.
+    pub settings: RecorderSettings,
+    /// What the status is made from.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
-    /// Takes deltas as lines of output, if there are any; never blocks.
+    /// Prints deltas, if anybody wants them as they come.
     pub lines: Option<Lines>,
-    /// Learns of terms.
+    /// Informs the pipeline.
     pub pipeline: mpsc::Sender<Command>,
-    /// The pipeline has ended.
+    /// Cancelled when the pipeline has ended.
     pub over: CancellationToken,
 }
 
-/// Tells of a delta both in the cluster and on the outputs.
-struct Told {
+/// Passes deltas both to the recorders and to the outputs.
+struct Tee {
     record: Box<dyn Record>,
     lines: Option<Lines>,
 }
 
-impl Record for Told {
+impl Record for Tee {
     fn record(&mut self, delta: &Delta) {
         self.record.record(delta);
         if let Some(lines) = &self.lines {
@@ -63,10 +64,10 @@ impl Record for Told {
 
 impl Terms {
     /// Records until the pipeline has ended and everything is written: from the start, or whenever `candidate` leads, with
-    /// clients that are of no use when it does not. Its lease is given back in the end.
+    /// clients whose requests fail when it does not. Releases its lease in the end.
     ///
     /// # Errors
-    /// When there can be no such client.
+    /// When the kubeconfig has become unusable.
     pub async fn run(self, candidate: Option<Candidate<impl Store>>, clients: &Clients) -> anyhow::Result<()> {
         let Some(mut candidate) = candidate else {
             self.settings.metrics.set_leader(true);
@@ -82,7 +83,7 @@ impl Terms {
             let client = clients.fenced(&candidate.fence())?;
             info!("This replica leads: recording begins");
             self.settings.metrics.set_leader(true);
-            // Whatever is left of a lost term is dropped, with the writes that are under way.
+            // When the lease is lost, dropping the recorders cancels the writes that are in flight.
             let lost = tokio::select! {
                 () = candidate.keep() => true,
                 () = self.serve(client) => false,
@@ -99,7 +100,7 @@ impl Terms {
         Ok(())
     }
 
-    /// Serves one term, until the pipeline has ended and everything is written.
+    /// Records for one term.
     async fn serve(&self, client: Client) {
         let recorders = tokio::select! {
             recorders = self.begin(client) => recorders,
@@ -109,16 +110,16 @@ impl Terms {
         recorders.flush(Some(FLUSH)).await;
     }
 
-    /// Begins a term: starts the recorders and lets the pipeline know. What it returns is to be flushed at the end.
+    /// Begins a term: starts the recorders and informs the pipeline. What it returns is to be flushed at the end.
     pub async fn begin(&self, client: Client) -> Recorders {
         let mut overview = self.overview.clone();
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
-        let settings = Settings { client, ..self.settings.clone() };
+        let settings = RecorderSettings { client, ..self.settings.clone() };
         let (recorders, recorded, record) = Recorders::start(&settings, overview).await;
-        let told = Box::new(Told { record, lines: self.lines.clone() });
+        let record = Box::new(Tee { record, lines: self.lines.clone() });
         // An error says that the pipeline has ended.
-        let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, told))).await;
+        let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, record))).await;
         recorders
     }
 }

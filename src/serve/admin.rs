@@ -201,7 +201,7 @@ mod tests {
     use tokio::task::{JoinHandle, spawn_blocking};
 
     use super::*;
-    use crate::audit::result::Summary;
+    use crate::{audit::result::Summary, cluster::identity::API_VERSION};
 
     struct Running {
         address: SocketAddr,
@@ -221,7 +221,7 @@ mod tests {
         let (progress, receiver) = watch::channel(Progress::default());
         let (pipeline, commands) = mpsc::channel(1);
         let overview = watch::channel(None).1;
-        let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::new()), pipeline, overview };
+        let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::default()), pipeline, overview };
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(server.serve(admin, pages, shutdown.clone()));
         Running { address, progress, commands, shutdown, task }
@@ -264,7 +264,7 @@ mod tests {
         assert!(response.ends_with("# EOF\n"));
         let answering = tokio::spawn(async move {
             let result = AuditResult {
-                api_version: "kaudit.dev/v1alpha1",
+                api_version: API_VERSION,
                 kind: "AuditResult",
                 complete: true,
                 summary: Summary::default(),

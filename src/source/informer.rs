@@ -23,7 +23,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    cluster::{client::Clients, error::describe},
+    cluster::{backoff::Backoff, client::Clients, error::describe},
     judge::set::PolicySet,
     model::{
         coverage::State,
@@ -398,21 +398,20 @@ fn is_own_event(object: &Object) -> bool {
 /// A growing delay between attempts. kube's own starts anew with each attempt to list.
 #[derive(Debug, Default)]
 struct Delay {
-    attempts: u32,
+    failures: u32,
 }
 
 impl Delay {
     /// Half a second to half a minute for what may pass soon, five seconds to five minutes for a clear refusal. A token
     /// file is read anew within a minute: what it was refused for is worth another look right after.
     fn next(&mut self, code: u16) -> Duration {
-        let (first, last) = match code {
-            401 => (500, 10_000),
-            403..=405 => (5_000, 300_000),
-            _ => (500, 30_000),
+        let backoff = match code {
+            401 => Backoff::SHORT,
+            403..=405 => Backoff::between(Duration::from_secs(5), Duration::from_mins(5)),
+            _ => Backoff::between(Duration::from_millis(500), Duration::from_secs(30)),
         };
-        let delay = Duration::from_millis((first << self.attempts.min(10)).min(last));
-        self.attempts += 1;
-        delay
+        self.failures = self.failures.saturating_add(1);
+        backoff.after(self.failures)
     }
 }
 

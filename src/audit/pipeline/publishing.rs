@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{Overview, Pipeline, Progress};
 use crate::{
     audit::result::{AuditResult, Entry, PolicySummary, Resource, Summary},
+    cluster::identity::API_VERSION,
     model::{coverage::Coverage, verdict::Outcome},
 };
 
@@ -111,7 +112,7 @@ impl Pipeline {
         let mut policies: Vec<_> = self.policies.set.policies.iter().map(PolicySummary::from).collect();
         policies.sort_by(|a, b| a.name.cmp(&b.name));
         AuditResult {
-            api_version: "kaudit.dev/v1alpha1",
+            api_version: API_VERSION,
             kind: "AuditResult",
             complete: self.gate.is_open() && self.is_complete(&summary),
             summary,

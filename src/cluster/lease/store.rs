@@ -6,11 +6,13 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
-use crate::{cluster::identity::CONTROLLER, model::shard::Shard};
+use crate::{
+    cluster::identity::{CONTROLLER, MANAGED_BY},
+    model::shard::Shard,
+};
 
 /// Says of a Lease how many shards its holder knows of.
 const SHARDS: &str = "kaudit.dev/shards";
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// One Lease, and those that it is not to be held beside.
 pub trait Store: Send + Sync {

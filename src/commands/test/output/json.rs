@@ -5,6 +5,7 @@ use std::io;
 use serde::Serialize;
 
 use crate::{
+    cluster::identity::API_VERSION,
     commands::test::{Coverage, Summary, TestResult, TestRun},
     output::safe::Escaping,
 };
@@ -34,7 +35,7 @@ struct Test<'a> {
 pub(super) fn render(run: &TestRun, times: bool, out: &mut dyn io::Write) -> anyhow::Result<()> {
     let test = |result| Test { result, seconds: times.then_some(result.took.as_secs_f64()) };
     let document = Document {
-        api_version: "kaudit.dev/v1alpha1",
+        api_version: API_VERSION,
         kind: "TestResult",
         summary: run.summary(),
         tests: run.results.iter().map(test).collect(),

@@ -8,24 +8,23 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use jiff::Timestamp;
 use kube::api::ApiResource;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::{
     audit::ledger::{Id, Violation},
-    cluster::identity::CONTROLLER,
+    cluster::identity::{CONTROLLER, MANAGED_BY},
     model::{
-        object::ObjectKey,
+        digest::Digest,
+        object::ObjectRef,
+        text::truncate,
         verdict::{Finding, Outcome, Severity, Source},
     },
 };
 
-/// Label of everything that kaudit writes.
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Label that tells the reports of one kaudit from those of another.
+/// The recommended label for the name of an instance; it tells the reports of one kaudit from those of another.
 const INSTANCE: &str = "app.kubernetes.io/instance";
-/// Longest message, in bytes; with the longest names a result stays far below a shard's size.
+/// Longest message, in bytes; with the longest names a result stays far below the size of a partition.
 const MESSAGE_BYTES: usize = 4_096;
 /// Longest name of a policy, rule or category, in bytes.
 const NAME_BYTES: usize = 512;
@@ -39,17 +38,17 @@ pub enum Choice {
     /// openreports.io if the cluster serves it, else wgpolicyk8s.io, else none
     Auto,
     /// Report and ClusterReport of openreports.io
-    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     OpenReports,
     /// PolicyReport and ClusterPolicyReport of wgpolicyk8s.io
-    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     WgPolicy,
     /// No reports
     None,
 }
 
 impl Choice {
-    /// Returns the APIs that may be written, the first of them that is there.
+    /// Returns the APIs that may be written; the first that is served is.
     pub fn apis(self) -> &'static [Api] {
         match self {
             Self::Auto => &Api::ALL,
@@ -79,9 +78,9 @@ pub enum Api {
 }
 
 impl Api {
-    /// What has to be allowed on its kinds; nothing else is asked of them.
+    /// The verbs that kaudit needs on its kinds.
     pub const VERBS: [&'static str; 4] = ["list", "create", "patch", "delete"];
-    /// Both, the better first.
+    /// All of them, the preferred first.
     pub(super) const ALL: [Self; 2] = [Self::OpenReports, Self::WgPolicy];
 
     /// Returns `group/version`.
@@ -115,75 +114,23 @@ impl Api {
     }
 }
 
-/// The object that results are about: an `ObjectReference`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Subject {
-    #[serde(default)]
-    pub(super) api_version: String,
-    #[serde(default)]
-    pub(super) kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) namespace: Option<Arc<str>>,
-    #[serde(default)]
-    pub(super) name: Arc<str>,
-    #[serde(default, skip_serializing_if = "str::is_empty")]
-    pub(super) uid: Arc<str>,
-}
-
-impl Subject {
-    pub(super) fn new(object: &ObjectKey, uid: &Arc<str>) -> Self {
-        Self {
-            api_version: object.kind.api_version(),
-            kind: object.kind.kind.clone(),
-            namespace: object.namespace.clone(),
-            name: Arc::clone(&object.name),
-            uid: Arc::clone(uid),
-        }
-    }
-
-    /// Returns what it is told apart by: the uid, which only objects of odd aggregated APIs lack.
-    pub(super) fn identity(&self) -> String {
-        if !self.uid.is_empty() {
-            return self.uid.to_string();
-        }
-        let group = self.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        format!("{group}/{}/{}/{}", self.kind, self.namespace.as_deref().unwrap_or_default(), self.name)
-    }
-
-    /// Returns the name of a report about it alone.
-    pub(super) fn report_name(&self) -> String {
-        let identity = self.identity();
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let bytes = identity.as_bytes();
-        let is_name = bytes.len() <= 63
-            && bytes.iter().all(|byte| plain(*byte) || *byte == b'-')
-            && [bytes.first(), bytes.last()].iter().all(|end| end.is_some_and(|byte| plain(*byte)));
-        if is_name { identity } else { format!("{CONTROLLER}-{}", hex(&digest(identity.as_bytes()))) }
-    }
-}
-
-/// Which reports are ours, and how they are called.
+/// The name of this kaudit, in the labels and names of its reports.
 #[derive(Debug, Clone)]
 pub struct Instance(String);
 
 impl Instance {
-    /// Names the reports of the kaudit whose `Audit` object has this name, which may be too long for a label.
+    /// Makes it from the name of the `Audit` object, which may be too long for a label: then it is hashed.
     pub fn new(audit_name: &str) -> Self {
         let short = audit_name.len() <= 63;
-        Self(if short {
-            audit_name.to_owned()
-        } else {
-            format!("{CONTROLLER}-{}", hex(&digest(audit_name.as_bytes())))
-        })
+        Self(if short { audit_name.to_owned() } else { format!("{CONTROLLER}-{:032x}", Digest::of(audit_name).half()) })
     }
 
-    /// Returns how the names of reports on namespaces begin.
+    /// Returns what the names of reports on namespaces begin with.
     pub(super) fn name(&self) -> &str {
         &self.0
     }
 
-    /// Returns the label selector of our reports.
+    /// Returns the label selector of this kaudit's reports.
     pub(super) fn selector(&self) -> String {
         format!("{MANAGED_BY}={CONTROLLER},{INSTANCE}={}", self.0)
     }
@@ -193,23 +140,23 @@ impl Instance {
     }
 }
 
-/// What reports of one kaudit have in common.
+/// What the reports of one kaudit have in common.
 #[derive(Debug, Clone)]
-pub(super) struct Form {
+pub(super) struct ReportFormat {
     pub(super) layout: Layout,
     pub(super) instance: Instance,
 }
 
-impl Form {
-    /// Draws up a report; the results are in order and about one namespace, or about one resource.
+impl ReportFormat {
+    /// Returns a report as JSON; the results are in order and about one namespace, or about one resource.
     pub(super) fn report<'a>(
         &self,
         api: Api,
         name: &str,
-        results: impl Iterator<Item = (&'a Subject, &'a Violation)> + Clone,
+        results: impl Iterator<Item = (&'a ObjectRef, &'a Violation)> + Clone,
     ) -> Value {
-        let first = results.clone().next().map(|(subject, _)| subject);
-        let namespace = first.and_then(|subject| subject.namespace.as_deref());
+        let first = results.clone().next().map(|(object, _)| object);
+        let namespace = first.and_then(|object| object.namespace.as_deref());
         let mut report = json!({
             "apiVersion": api.api_version(),
             "kind": api.kind(namespace.is_some()).0,
@@ -218,11 +165,11 @@ impl Form {
         if let Some(namespace) = namespace {
             report["metadata"]["namespace"] = namespace.into();
         }
-        if let Some(subject) = first.filter(|_| self.layout == Layout::Resource) {
-            report["scope"] = json!(subject);
-            if !subject.uid.is_empty() {
-                report["metadata"]["ownerReferences"] = json!([{"apiVersion": subject.api_version,
-                    "kind": subject.kind, "name": subject.name, "uid": subject.uid}]);
+        if let Some(object) = first.filter(|_| self.layout == Layout::Resource) {
+            report["scope"] = json!(object);
+            if !object.uid.is_empty() {
+                report["metadata"]["ownerReferences"] = json!([{"apiVersion": object.api_version,
+                    "kind": object.kind, "name": object.name, "uid": object.uid}]);
             }
         }
         if api == Api::OpenReports {
@@ -236,12 +183,12 @@ impl Form {
             .map(|outcome| (outcome.word().to_owned(), count(*outcome).into()))
             .collect::<Map<_, _>>()
             .into();
-        report["results"] = results.map(|(subject, violation)| self.result(subject, violation)).collect();
+        report["results"] = results.map(|(object, violation)| self.result(object, violation)).collect();
         report
     }
 
-    /// Draws up one result.
-    pub(super) fn result(&self, subject: &Subject, violation: &Violation) -> Value {
+    /// Returns one result as JSON.
+    pub(super) fn result(&self, object: &ObjectRef, violation: &Violation) -> Value {
         let Violation { id, finding, since } = violation;
         let mut result = json!({
             "source": CONTROLLER,
@@ -263,10 +210,21 @@ impl Form {
             result["category"] = cut(category, NAME_BYTES).into();
         }
         if self.layout == Layout::Namespace {
-            result["resources"] = json!([subject]);
+            result["resources"] = json!([object]);
         }
         result
     }
+}
+
+/// Returns the name of a report about one object alone: its uid, if that is a valid name.
+pub(super) fn report_name(object: &ObjectRef) -> String {
+    let identity = object.identity();
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = identity.as_bytes();
+    let is_name = bytes.len() <= 63
+        && bytes.iter().all(|byte| plain(*byte) || *byte == b'-')
+        && [bytes.first(), bytes.last()].iter().all(|end| end.is_some_and(|byte| plain(*byte)));
+    if is_name { identity } else { format!("{CONTROLLER}-{:032x}", Digest::of(identity).half()) }
 }
 
 /// Whether a result is listed in reports.
@@ -275,12 +233,12 @@ pub(super) fn is_listed(violation: &Violation) -> bool {
 }
 
 /// Reads the results of one of our reports; what somebody else has put there is left out.
-pub(super) fn read(report: &Value) -> Vec<(Subject, Violation)> {
-    let scope = Subject::deserialize(&report["scope"]).ok();
+pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
+    let scope = ObjectRef::deserialize(&report["scope"]).ok();
     let results = report["results"].as_array().into_iter().flatten();
     results
         .filter_map(|result| {
-            let subject = Subject::deserialize(&result["resources"][0]).ok().or_else(|| scope.clone())?;
+            let object = ObjectRef::deserialize(&result["resources"][0]).ok().or_else(|| scope.clone())?;
             let text = |key: &str| result[key].as_str();
             let finding = Finding {
                 policy: text("policy")?.into(),
@@ -296,33 +254,22 @@ pub(super) fn read(report: &Value) -> Vec<(Subject, Violation)> {
             let nanos = nanos.as_i64().and_then(|nanos| i32::try_from(nanos).ok())?;
             let since = Timestamp::new(seconds.as_i64()?, nanos).ok()?;
             let id = result["properties"]["resultID"].as_str().and_then(Id::parse);
-            let id = id.unwrap_or_else(|| Id::new(&subject.uid, &finding));
-            Some((subject, Violation { id, finding, since }))
+            let id = id.unwrap_or_else(|| Id::new(&object.uid, &finding));
+            Some((object, Violation { id, finding, since }))
         })
         .collect()
 }
 
-/// A digest of what we say in a report, whatever server and others add to it.
-pub(super) fn content(report: &Value) -> [u8; 16] {
+/// Digests what we write into a report, whatever the server and others add to it.
+pub(super) fn content_digest(report: &Value) -> Digest {
     let labels = &report["metadata"]["labels"];
     let ours = ["scope", "source", "configuration", "summary", "results"].map(|field| &report[field]);
     let owners = &report["metadata"]["ownerReferences"];
     let all = json!({"labels": [&labels[MANAGED_BY], &labels[INSTANCE]], "owners": owners, "report": ours});
-    digest(all.to_string().as_bytes())
+    Digest::of(all.to_string())
 }
 
-/// Returns half of a SHA-256.
-pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
-    let mut half = [0; 16];
-    half.copy_from_slice(&Sha256::digest(bytes)[..16]);
-    half
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-/// Cuts at a character and says so.
+/// Truncates with an ellipsis.
 fn cut(text: &str, bytes: usize) -> String {
-    if text.len() <= bytes { text.to_owned() } else { format!("{}…", &text[..text.floor_char_boundary(bytes)]) }
+    if text.len() <= bytes { text.to_owned() } else { format!("{}…", truncate(text, bytes)) }
 }

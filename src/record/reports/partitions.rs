@@ -1,8 +1,8 @@
-//! How the results of one namespace are spread over reports of bounded size.
+//! How the results of one namespace, or of one resource, are spread over report objects of bounded size.
 //!
-//! A shard holds the results whose position begins with certain bits; one that grows too large is split by the next bit,
-//! and two halves that have become small are one again. So a result's shard depends on its object and on how far the
-//! namespace is split, and a change of one result touches one report.
+//! A partition holds the results whose position begins with certain bits. One that grows too large is split by the next
+//! bit, and two halves that have become small are joined. So the partition of a result depends on its object and on how far
+//! the namespace is split, and a change of one result rewrites one report object.
 //!
 //! The position is a hash of the object, then one of the result: the results of an object are neighbours, and even those
 //! of one object alone can be split. The bits are part of the report's name: whoever finds reports of a split or merge that
@@ -11,25 +11,27 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::model::{Subject, digest};
-use crate::audit::ledger::{Id, Violation};
+use crate::{
+    audit::ledger::{Id, Violation},
+    model::{digest::Digest, object::ObjectRef},
+};
 
-/// Largest shard, in bytes of its results as JSON. With the rest of the report that stays below 64 KiB, far from the
+/// Largest partition, in bytes of its results as JSON. With the rest of the report that is below 64 KiB, far from the
 /// 1.5 MiB that etcd takes, and a change of one result rewrites no more than this.
 pub(super) const LARGEST: usize = 62 * 1024;
-/// Two halves are joined when together they are no larger; far from [`LARGEST`], so that nothing swings.
+/// Two halves are joined when together they are no larger; far from [`LARGEST`], so that nothing oscillates.
 const JOINED: usize = LARGEST / 2;
 /// Bits of a position that the object decides.
 const OBJECT_BITS: u32 = 24;
 
-/// Where a result stands among all.
+/// The place of a result among all: what sorts it into a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Position(u128);
 
 impl Position {
     /// Returns the first position of an object's results.
-    fn of_object(subject: &Subject) -> Self {
-        let hash = u128::from_be_bytes(digest(subject.identity().as_bytes()));
+    fn of_object(object: &ObjectRef) -> Self {
+        let hash = Digest::of(object.identity()).half();
         Self(hash >> (128 - OBJECT_BITS) << (128 - OBJECT_BITS))
     }
 
@@ -37,22 +39,22 @@ impl Position {
         Self(self.0 | id.number() >> OBJECT_BITS)
     }
 
-    /// Returns the last position that begins as this one.
+    /// Returns the last position of the same object's results.
     fn last(self) -> Self {
         Self(self.0 | u128::MAX >> OBJECT_BITS)
     }
 }
 
-/// The bits that the positions of a shard begin with.
+/// The bits that all positions of a partition begin with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Prefix {
-    /// From the left; the rest is zero.
+    /// Left-aligned; the rest is zero.
     bits: u128,
     length: u32,
 }
 
 impl Prefix {
-    /// Reads bits as they stand in a name.
+    /// Parses the digits 0 and 1 of a report's name.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let all_bits = text.len() <= 128 && text.bytes().all(|byte| matches!(byte, b'0' | b'1'));
         all_bits.then(|| text.bytes().fold(Self::default(), |prefix, byte| prefix.half(byte == b'1')))
@@ -63,7 +65,7 @@ impl Prefix {
         Self { bits: self.bits | bit, length: self.length + 1 }
     }
 
-    /// Returns the shard that this is one half of, and the other half.
+    /// Returns the prefix that this is one half of, and the other half; `None` for the empty one.
     fn whole(self) -> Option<(Self, Self)> {
         let length = self.length.checked_sub(1)?;
         let bit = 1 << (127 - length);
@@ -72,7 +74,7 @@ impl Prefix {
     }
 }
 
-/// Shows the bits, none for the whole.
+/// Shows the bits as 0 and 1; nothing for the empty prefix.
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut bits = (0..self.length).map(|place| if self.bits >> (127 - place) & 1 == 1 { "1" } else { "0" });
@@ -80,41 +82,41 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// A result in a shard.
+/// A result in a partition.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    pub(super) subject: Arc<Subject>,
+    pub(super) object: Arc<ObjectRef>,
     pub(super) violation: Violation,
-    /// Bytes that it takes in a report.
+    /// Its length as JSON in a report.
     pub(super) bytes: usize,
 }
 
 impl Entry {
-    fn says_the_same(&self, other: &Self) -> bool {
+    fn is_written_alike(&self, other: &Self) -> bool {
         let (mine, others) = (&self.violation.finding, &other.violation.finding);
-        let what = |entry: &Self| (Arc::clone(&entry.subject), entry.violation.id, entry.violation.since, entry.bytes);
-        what(self) == what(other)
+        let key = |entry: &Self| (Arc::clone(&entry.object), entry.violation.id, entry.violation.since, entry.bytes);
+        key(self) == key(other)
             && (&mine.message, &mine.severity, &mine.category) == (&others.message, &others.severity, &others.category)
     }
 }
 
-/// One report's worth of results.
+/// The results of one report object.
 #[derive(Debug, Default)]
-pub(super) struct Shard {
+pub(super) struct Partition {
     entries: BTreeMap<Position, Entry>,
     bytes: usize,
-    /// The server may have something else.
+    /// What the server has may differ.
     pub(super) dirty: bool,
 }
 
-impl Shard {
+impl Partition {
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Its results, in the order in which they are written.
-    pub(super) fn results(&self) -> impl Iterator<Item = (&Subject, &Violation)> + Clone {
-        self.entries.values().map(|entry| (&*entry.subject, &entry.violation))
+    /// Returns its results in the order in which they are written.
+    pub(super) fn results(&self) -> impl Iterator<Item = (&ObjectRef, &Violation)> + Clone {
+        self.entries.values().map(|entry| (&*entry.object, &entry.violation))
     }
 
     fn put(&mut self, position: Position, entry: Entry) {
@@ -138,18 +140,18 @@ impl Shard {
     }
 }
 
-/// All results of a namespace, or of one resource. The shards cover every position, each once.
+/// All results of a namespace, or of one resource. Invariant: the partitions cover every position once.
 #[derive(Debug)]
-pub(super) struct Shards(BTreeMap<Prefix, Shard>);
+pub(super) struct Partitions(BTreeMap<Prefix, Partition>);
 
-impl Default for Shards {
+impl Default for Partitions {
     fn default() -> Self {
-        Self([(Prefix::default(), Shard::default())].into())
+        Self([(Prefix::default(), Partition::default())].into())
     }
 }
 
-impl Shards {
-    /// Splits as far as `prefix` was, as a report of that name tells.
+impl Partitions {
+    /// Splits as far as a report object with this prefix shows that it was split.
     pub(super) fn split_as(&mut self, prefix: Prefix) {
         for length in 0..prefix.length {
             let kept = if length == 0 { 0 } else { prefix.bits & (u128::MAX << (128 - length)) };
@@ -160,24 +162,24 @@ impl Shards {
         }
     }
 
-    /// Puts results in the place of all that were known of an object; returns whether that changes a report.
-    pub(super) fn set(&mut self, subject: &Subject, entries: Vec<Entry>) -> bool {
-        let first = Position::of_object(subject);
+    /// Replaces all results of an object; returns whether that changes a report.
+    pub(super) fn set(&mut self, object: &ObjectRef, entries: Vec<Entry>) -> bool {
+        let first = Position::of_object(object);
         let mut now: BTreeMap<Position, Entry> =
             entries.into_iter().map(|entry| (first.of_result(entry.violation.id), entry)).collect();
-        let mut touched = Vec::new();
+        let mut changed_prefixes = Vec::new();
         let begin = self.prefix_of(first);
-        for (prefix, shard) in self.0.range_mut(begin..) {
+        for (prefix, partition) in self.0.range_mut(begin..) {
             if prefix.bits > first.last().0 {
                 break;
             }
-            let identity = subject.identity();
+            let identity = object.identity();
             let known =
-                shard.entries.range(first..=first.last()).filter(|(_, entry)| entry.subject.identity() == identity);
+                partition.entries.range(first..=first.last()).filter(|(_, entry)| entry.object.identity() == identity);
             let mut gone = Vec::new();
             for (position, entry) in known {
                 match now.get(position) {
-                    Some(same) if same.says_the_same(entry) => {
+                    Some(same) if same.is_written_alike(entry) => {
                         now.remove(position);
                     }
                     Some(_) => {}
@@ -185,36 +187,37 @@ impl Shards {
                 }
             }
             for position in gone {
-                shard.take(position);
-                touched.push(*prefix);
+                partition.take(position);
+                changed_prefixes.push(*prefix);
             }
         }
         for (position, entry) in now {
             let prefix = self.prefix_of(position);
-            if let Some(shard) = self.0.get_mut(&prefix) {
-                shard.put(position, entry);
-                touched.push(prefix);
+            if let Some(partition) = self.0.get_mut(&prefix) {
+                partition.put(position, entry);
+                changed_prefixes.push(prefix);
             }
         }
-        touched.dedup();
-        let changed = !touched.is_empty();
-        for prefix in touched {
+        changed_prefixes.dedup();
+        let changed = !changed_prefixes.is_empty();
+        for prefix in changed_prefixes {
             self.balance(prefix);
         }
         changed
     }
 
-    /// Adds a result as it was found in a report, unless it is known. Nothing is split or joined by that: what was
-    /// written is to stay as it is.
+    /// Adds a result that was found in a report, unless it is there already. Splits and joins nothing: what was written is to
+    /// stay as it is.
     pub(super) fn add(&mut self, entry: Entry) {
-        let position = Position::of_object(&entry.subject).of_result(entry.violation.id);
+        let position = Position::of_object(&entry.object).of_result(entry.violation.id);
         let prefix = self.prefix_of(position);
-        if let Some(shard) = self.0.get_mut(&prefix).filter(|shard| !shard.entries.contains_key(&position)) {
-            shard.put(position, entry);
+        if let Some(partition) = self.0.get_mut(&prefix).filter(|partition| !partition.entries.contains_key(&position))
+        {
+            partition.put(position, entry);
         }
     }
 
-    /// Splits what is too large, after results were added.
+    /// Splits what has become too large by [`Self::add`].
     pub(super) fn split_large(&mut self) {
         let all: Vec<Prefix> = self.0.keys().copied().collect();
         for prefix in all {
@@ -223,22 +226,22 @@ impl Shards {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.values().all(Shard::is_empty)
+        self.0.values().all(Partition::is_empty)
     }
 
-    pub(super) fn get_mut(&mut self, prefix: Prefix) -> Option<&mut Shard> {
+    pub(super) fn get_mut(&mut self, prefix: Prefix) -> Option<&mut Partition> {
         self.0.get_mut(&prefix)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Prefix, &Shard)> {
-        self.0.iter().map(|(prefix, shard)| (*prefix, shard))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Prefix, &Partition)> {
+        self.0.iter().map(|(prefix, partition)| (*prefix, partition))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Prefix, &mut Shard)> {
-        self.0.iter_mut().map(|(prefix, shard)| (*prefix, shard))
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Prefix, &mut Partition)> {
+        self.0.iter_mut().map(|(prefix, partition)| (*prefix, partition))
     }
 
-    /// Finds the shard that a position is in: the last that does not begin behind it.
+    /// Returns the prefix of the partition that a position is in: the last that does not begin behind it.
     fn prefix_of(&self, position: Position) -> Prefix {
         let behind = Prefix { bits: position.0, length: 128 };
         self.0.range(..=behind).next_back().map(|(prefix, _)| *prefix).unwrap_or_default()
@@ -249,12 +252,12 @@ impl Shards {
             return;
         }
         while let Some((whole, other)) = prefix.whole() {
-            let bytes = |half: &Prefix| self.0.get(half).map(|shard| shard.bytes);
+            let bytes = |half: &Prefix| self.0.get(half).map(|partition| partition.bytes);
             let (Some(mine), Some(others)) = (bytes(&prefix), bytes(&other)) else { return };
             if mine + others > JOINED {
                 return;
             }
-            let mut joined = Shard::default();
+            let mut joined = Partition::default();
             [prefix, other].iter().filter_map(|half| self.0.remove(half)).for_each(|half| joined.absorb(half));
             joined.dirty = true;
             self.0.insert(whole, joined);
@@ -263,7 +266,7 @@ impl Shards {
     }
 
     fn split_if_large(&mut self, prefix: Prefix) -> bool {
-        let is_large = |shard: &Shard| shard.bytes > LARGEST && shard.entries.len() > 1;
+        let is_large = |partition: &Partition| partition.bytes > LARGEST && partition.entries.len() > 1;
         let split = self.0.get(&prefix).is_some_and(is_large) && prefix.length < 128;
         if split {
             for half in self.split(prefix) {
@@ -279,7 +282,7 @@ impl Shards {
         let second = first.entries.split_off(&Position(halves[1].bits));
         for (half, entries) in halves.into_iter().zip([first.entries, second]) {
             let bytes = entries.values().map(|entry| entry.bytes).sum();
-            self.0.insert(half, Shard { dirty: true, entries, bytes });
+            self.0.insert(half, Partition { dirty: true, entries, bytes });
         }
         halves
     }

@@ -1,12 +1,11 @@
-//! What the Events on the server say: which violations stand.
+//! Reads from the Events of earlier runs which violations stand.
 //!
-//! One stands if an Event tells that it appeared and none that it was resolved since. The server forgets Events after a while
-//! (`--event-ttl` of the API server, an hour by default).
+//! One stands if there is an Event that it appeared and none that it was resolved since. The server deletes Events after a
+//! while (`--event-ttl` of the API server, an hour by default).
 
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
-    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,38 +14,36 @@ use kube::{Api, Client, api::ListParams};
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION};
+use super::annotations::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION};
 use crate::{
     audit::{
         ledger::{Delta, Id, Violation},
         queue::Lane,
         recorded::{Recorded, RecordedObject},
     },
-    cluster::{error::describe, identity::CONTROLLER},
+    cluster::{backoff::Backoff, error::describe, identity::CONTROLLER},
     model::verdict::{Finding, Outcome, Source},
-    record::{Failure, failure},
+    record::failure::Failure,
 };
 
-/// Events of one page.
+/// Events in one answer.
 const PAGE: u32 = 500;
-/// First and longest wait before another attempt.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
-/// How long the server keeps Events unless it was told otherwise.
-const KEPT: SignedDuration = SignedDuration::from_hours(1);
+/// How long the server keeps Events by default.
+const EVENT_TTL: SignedDuration = SignedDuration::from_hours(1);
 
 /// Returns what stands according to the Events of the kaudit with this `Audit`, in `namespaces` or, if that is empty,
-/// everywhere. Tries until the server answers; one that refuses leaves nothing to remember.
-pub async fn recorded(client: &Client, namespaces: &[String], audit: &str) -> Recorded {
+/// everywhere. Retries until the server answers; where it refuses, nothing counts as recorded.
+pub async fn load(client: &Client, namespaces: &[String], audit: &str) -> Recorded {
     let apis: Vec<Api<Event>> = match namespaces {
         [] => vec![Api::all(client.clone())],
         _ => namespaces.iter().map(|namespace| Api::namespaced(client.clone(), namespace)).collect(),
     };
     let mut appearances = Appearances::default();
     for api in apis {
-        let mut wait = AGAIN.0;
+        let mut failures = 0;
         while let Err(error) = read(&api, audit, &mut appearances).await {
             let what = describe(&error);
-            match failure(&error) {
+            match Failure::of(&error) {
                 Failure::Later => warn!("The Events written so far cannot be read, trying on: {what}"),
                 Failure::Normal(_) => break,
                 Failure::Refused(_) => {
@@ -54,25 +51,25 @@ pub async fn recorded(client: &Client, namespaces: &[String], audit: &str) -> Re
                     break;
                 }
             }
-            sleep(wait).await;
-            wait = (wait * 2).min(AGAIN.1);
+            failures += 1;
+            sleep(Backoff::SHORT.after(failures)).await;
         }
     }
     appearances.recorded()
 }
 
-/// Joins what reports say with what Events say. Returns what was recorded, and what is owed: violations that are in the
-/// reports and so young that their Event would be there, had the run before come to write it.
+/// Joins what is in reports with what is in Events. Returns both, and the Events that are missing: those of violations that
+/// are in the reports, and so young that the server would still have the Event if the earlier run had written it.
 ///
-/// What Events say and reports do not is kept: the report was to be written a moment later.
-pub fn settle(reported: Recorded, told: Recorded, now: Timestamp) -> (Recorded, Vec<Delta>) {
-    let known: HashSet<Id> = told.objects().flat_map(|object| &object.results).map(|result| result.id).collect();
-    let owed = |result: &&Violation| {
-        let young = now.duration_since(result.since) < KEPT;
+/// What is in Events and not in reports is kept: the report was to be written a moment later.
+pub fn reconcile(reported: Recorded, events: Recorded, now: Timestamp) -> (Recorded, Vec<Delta>) {
+    let known: HashSet<Id> = events.objects().flat_map(|object| &object.results).map(|result| result.id).collect();
+    let missing = |result: &&Violation| {
+        let young = now.duration_since(result.since) < EVENT_TTL;
         young && result.finding.outcome.is_violation() && !known.contains(&result.id)
     };
     let deltas = reported.objects().filter_map(|object| {
-        let appeared: Vec<_> = object.results.iter().filter(owed).cloned().collect();
+        let appeared: Vec<_> = object.results.iter().filter(missing).cloned().collect();
         (!appeared.is_empty()).then(|| Delta {
             object: object.key(&object.former_kind()),
             uid: object.uid.clone(),
@@ -85,7 +82,7 @@ pub fn settle(reported: Recorded, told: Recorded, now: Timestamp) -> (Recorded, 
     });
     let deltas = deltas.collect();
     let mut recorded = reported;
-    recorded.join(told);
+    recorded.join(events);
     (recorded, deltas)
 }
 
@@ -93,14 +90,15 @@ pub fn settle(reported: Recorded, told: Recorded, now: Timestamp) -> (Recorded, 
 #[derive(Default)]
 struct Appearances(BTreeMap<(Id, Timestamp), Appearance>);
 
-/// What is told of it, be it only the end.
+/// What the Events say of it; possibly only that it is over.
 #[derive(Default)]
 struct Appearance {
-    told: Option<(Box<ObjectReference>, String)>,
+    /// The object and the note.
+    appeared: Option<(Box<ObjectReference>, String)>,
     resolved: bool,
 }
 
-/// Reads all Events, page by page, as the server cannot tell the newest from the others.
+/// Reads all Events, page by page: the server cannot select the newest.
 async fn read(api: &Api<Event>, audit: &str, appearances: &mut Appearances) -> kube::Result<()> {
     let mut page = ListParams::default().fields(&format!("reportingController={CONTROLLER}")).limit(PAGE);
     loop {
@@ -114,7 +112,7 @@ async fn read(api: &Api<Event>, audit: &str, appearances: &mut Appearances) -> k
 }
 
 impl Appearances {
-    /// Takes in an Event, if it is about a violation that can stand and of this kaudit.
+    /// Adds an Event if this kaudit wrote it about a violation that can stand.
     fn add(&mut self, event: Event, audit: &str) {
         let annotations = event.metadata.annotations.unwrap_or_default();
         let annotation = |name: &str| annotations.get(name).map(String::as_str);
@@ -127,17 +125,17 @@ impl Appearances {
         match (event.reason.as_deref(), event.regarding, event.note) {
             (Some(RESOLVED), ..) => self.0.entry((id, since)).or_default().resolved = true,
             (Some(APPEARED), Some(regarding), Some(note)) => {
-                self.0.entry((id, since)).or_default().told = Some((Box::new(regarding), note));
+                self.0.entry((id, since)).or_default().appeared = Some((Box::new(regarding), note));
             }
             _ => {}
         }
     }
 
     fn recorded(self) -> Recorded {
-        // Were two of one violation left open, the newer counts.
+        // If two appearances of one violation are open, the newer counts.
         let mut standing: BTreeMap<Id, (Timestamp, Box<ObjectReference>, String)> = BTreeMap::new();
         for ((id, since), appearance) in self.0 {
-            if let Some((regarding, note)) = appearance.told.filter(|_| !appearance.resolved)
+            if let Some((regarding, note)) = appearance.appeared.filter(|_| !appearance.resolved)
                 && standing.get(&id).is_none_or(|(known, ..)| *known < since)
             {
                 standing.insert(id, (since, regarding, note));
@@ -166,8 +164,8 @@ impl Appearances {
     }
 }
 
-/// Returns what a note says was found. It may be cut, and it says neither severity nor source: never taken for the finding
-/// of a policy, but it reads the same in another Event.
+/// Parses the finding from a note. That may be cut, and has neither severity nor source: it never replaces the finding of a
+/// policy, but it reads the same in another Event.
 fn finding(id: Id, uid: &str, note: &str) -> Finding {
     let (place, message) = note.split_once(": ").unwrap_or(("", note));
     let (policy, rule) = place.rsplit_once('/').unwrap_or((place, ""));
@@ -273,20 +271,20 @@ mod tests {
     }
 
     #[test]
-    fn events_that_the_run_before_owed_are_told_and_none_twice() {
+    fn events_that_the_run_before_did_not_write_are_written_and_none_twice() {
         let (a, b, c) =
             (finding_of("a", Outcome::Fail), finding_of("b", Outcome::Fail), finding_of("c", Outcome::Fail));
         let reported = || recorded([event(&a, APPEARED, FIRST), event(&b, APPEARED, FIRST)]);
-        let told = || recorded([event(&b, APPEARED, FIRST), event(&c, APPEARED, SECOND)]);
+        let written = || recorded([event(&b, APPEARED, FIRST), event(&c, APPEARED, SECOND)]);
         let now: Timestamp = SECOND.parse().unwrap();
-        let (recorded, owed) = settle(reported(), told(), now);
+        let (recorded, missing) = reconcile(reported(), written(), now);
         let objects: Vec<_> = recorded.objects().collect();
         assert_eq!((objects.len(), objects[0].results.len()), (1, 3), "one object with a, b and c");
-        let [delta] = &owed[..] else { panic!("{owed:?}") };
+        let [delta] = &missing[..] else { panic!("{missing:?}") };
         assert_eq!((delta.appeared.len(), &delta.appeared[0].finding), (1, &a));
         assert_eq!((delta.object.to_string(), &*delta.uid), (delta.object.to_string(), "u"));
-        let (recorded, owed) = settle(reported(), Recorded::default(), now + KEPT);
-        assert!(owed.is_empty() && recorded.objects().count() == 1, "the Events may be gone by now");
-        assert!(settle(Recorded::default(), told(), now).1.is_empty());
+        let (recorded, missing) = reconcile(reported(), Recorded::default(), now + EVENT_TTL);
+        assert!(missing.is_empty() && recorded.objects().count() == 1, "the Events may be gone by now");
+        assert!(reconcile(Recorded::default(), written(), now).1.is_empty());
     }
 }

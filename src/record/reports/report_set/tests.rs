@@ -8,15 +8,18 @@ use super::*;
 use crate::{
     audit::ledger::Id,
     model::verdict::{Finding, Outcome, Severity, Source},
-    record::reports::{load::Found, model::Instance},
+    record::reports::{
+        format::{Instance, read},
+        load::Found,
+    },
 };
 
-fn form(layout: Layout) -> Form {
-    Form { layout, instance: Instance::new("kaudit") }
+fn format(layout: Layout) -> ReportFormat {
+    ReportFormat { layout, instance: Instance::new("kaudit") }
 }
 
-fn subject(number: u8) -> Subject {
-    Subject {
+fn subject(number: u8) -> ObjectRef {
+    ObjectRef {
         api_version: "apps/v1".into(),
         kind: "Deployment".into(),
         namespace: Some("shop".into()),
@@ -26,7 +29,7 @@ fn subject(number: u8) -> Subject {
 }
 
 /// Results that are so large that few fill a report.
-fn results(subject: &Subject, number: u8, size: usize) -> Vec<Violation> {
+fn results(object: &ObjectRef, number: u8, size: usize) -> Vec<Violation> {
     let result = |number| {
         let finding = Finding {
             policy: "image".into(),
@@ -39,7 +42,7 @@ fn results(subject: &Subject, number: u8, size: usize) -> Vec<Violation> {
             source: Source { file: "".into(), line: 0 },
         };
         let since = Timestamp::new(1_700_000_000 + i64::from(number), 123_456_789).unwrap();
-        Violation { id: Id::new(&subject.uid, &finding), finding, since }
+        Violation { id: Id::new(&object.uid, &finding), finding, since }
     };
     (0..number).map(result).collect()
 }
@@ -50,12 +53,12 @@ struct Server(BTreeMap<String, Value>);
 
 impl Server {
     /// Does what brings it up to date, at most so many requests; returns how many there were.
-    fn update(&mut self, book: &mut Book, requests: usize) -> usize {
+    fn update(&mut self, set: &mut ReportSet, requests: usize) -> usize {
         let mut left = requests;
-        let Book { form, pages } = book;
-        for (home, page) in pages {
+        let ReportSet { format, reports } = set;
+        for (key, report) in reports {
             loop {
-                let plan = page.plan(home, form, Api::OpenReports);
+                let plan = report.plan(key, format, Api::OpenReports);
                 if plan.is_empty() {
                     break;
                 }
@@ -64,8 +67,8 @@ impl Server {
                         return requests;
                     }
                     left -= 1;
-                    let known = Known { content: Some(write.content), version: String::new() };
-                    page.known.insert(write.name.clone(), known);
+                    let stored = Stored { content: Some(write.content), resource_version: String::new() };
+                    report.stored.insert(write.name.clone(), stored);
                     self.0.insert(write.name, write.report);
                 }
                 for name in plan.deletes {
@@ -73,7 +76,7 @@ impl Server {
                         return requests;
                     }
                     left -= 1;
-                    page.known.remove(&name);
+                    report.stored.remove(&name);
                     self.0.remove(&name);
                 }
             }
@@ -83,12 +86,12 @@ impl Server {
 
     /// What a new process finds.
     fn read(&self, layout: Layout) -> Found {
-        let mut found = Found::new(form(layout));
+        let mut found = Found::new(format(layout));
         for report in self.0.values() {
             let report: DynamicObject = serde_json::from_value(report.clone()).unwrap();
             found.take(Api::OpenReports, Some(Api::OpenReports), &report);
         }
-        found.done()
+        found.split_large()
     }
 
     fn ids(&self) -> Vec<String> {
@@ -104,57 +107,59 @@ fn ids<'a>(results: impl IntoIterator<Item = &'a Vec<Violation>>) -> BTreeSet<St
     results.into_iter().flatten().map(|violation| violation.id.to_string()).collect()
 }
 
-fn in_book(book: &Book) -> Vec<Violation> {
-    let shards = book.pages.values().flat_map(|page| page.shards.iter());
-    shards.flat_map(|(_, shard)| shard.results().map(|(_, violation)| violation.clone()).collect::<Vec<_>>()).collect()
+fn in_set(set: &ReportSet) -> Vec<Violation> {
+    let partitions = set.reports.values().flat_map(|report| report.partitions.iter());
+    partitions
+        .flat_map(|(_, partition)| partition.results().map(|(_, violation)| violation.clone()).collect::<Vec<_>>())
+        .collect()
 }
 
 #[test]
 fn what_is_written_is_read_back_as_it_was() {
     for layout in [Layout::Namespace, Layout::Resource] {
-        let (mut book, mut server) = (Book::new(form(layout)), Server::default());
+        let (mut set, mut server) = (ReportSet::new(format(layout)), Server::default());
         let wanted = results(&subject(1), 40, 3_000);
-        book.set(subject(1), &wanted);
-        book.set(subject(2), &results(&subject(2), 3, 10));
-        assert!(server.update(&mut book, usize::MAX) > 2);
+        set.set(subject(1), &wanted);
+        set.set(subject(2), &results(&subject(2), 3, 10));
+        assert!(server.update(&mut set, usize::MAX) > 2);
         for report in server.0.values() {
             assert!(report.to_string().len() <= 64 * 1024);
         }
         let mut found = server.read(layout);
-        assert!(found.leftovers.is_empty());
-        let mut read = in_book(&found.book);
+        assert!(found.obsolete.is_empty());
+        let mut read = in_set(&found.reports);
         read.retain(|violation| wanted.iter().any(|wanted| wanted.id == violation.id));
         read.sort_by_key(|violation| violation.since);
         assert_eq!(read, wanted);
-        assert_eq!(server.update(&mut found.book, usize::MAX), 0, "nothing is to be written");
+        assert_eq!(server.update(&mut found.reports, usize::MAX), 0, "nothing is to be written");
     }
 }
 
 #[test]
 fn another_layout_keeps_the_results_and_gives_up_the_reports() {
-    let (mut book, mut server) = (Book::new(form(Layout::Namespace)), Server::default());
+    let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
     let wanted = [results(&subject(1), 3, 10), results(&subject(2), 3, 10)];
-    book.set(subject(1), &wanted[0]);
-    book.set(subject(2), &wanted[1]);
-    server.update(&mut book, usize::MAX);
+    set.set(subject(1), &wanted[0]);
+    set.set(subject(2), &wanted[1]);
+    server.update(&mut set, usize::MAX);
     let mut found = server.read(Layout::Resource);
-    let leftover = (Api::OpenReports, "kaudit".to_owned());
-    assert_eq!(found.leftovers, [(Some("shop".into()), [leftover].into())].into());
-    assert_eq!(ids([&in_book(&found.book)]), ids(&wanted));
+    let former = (Api::OpenReports, "kaudit".to_owned());
+    assert_eq!(found.obsolete, [(Some("shop".into()), [former].into())].into());
+    assert_eq!(ids([&in_set(&found.reports)]), ids(&wanted));
     let mut anew = Server::default();
-    anew.update(&mut found.book, usize::MAX);
+    anew.update(&mut found.reports, usize::MAX);
     let owner = &anew.0[&*subject(1).uid]["metadata"]["ownerReferences"][0];
     assert_eq!((anew.0.len(), &owner["name"]), (2, &Value::from("web-1")));
 }
 
 #[test]
 fn names_that_are_no_names_of_objects_are_hashed() {
-    let odd = Subject { uid: "Not/A Name".into(), ..subject(1) };
-    let name = odd.report_name();
+    let odd = ObjectRef { uid: "Not/A Name".into(), ..subject(1) };
+    let name = report_name(&odd);
     assert!(name.starts_with("kaudit-") && name.len() == 39, "{name}");
-    assert_eq!(subject(1).report_name(), &*subject(1).uid);
-    assert_eq!(Subject { uid: "".into(), ..subject(1) }.identity(), "apps/Deployment/shop/web-1");
-    let long = Subject { api_version: "a".into(), ..subject(1) };
+    assert_eq!(report_name(&subject(1)), &*subject(1).uid);
+    assert_eq!(ObjectRef { uid: "".into(), ..subject(1) }.identity(), "apps/Deployment/shop/web-1");
+    let long = ObjectRef { api_version: "a".into(), ..subject(1) };
     assert_eq!(Instance::new(&"x".repeat(200)).name().len(), 39, "{long:?}");
 }
 
@@ -162,10 +167,10 @@ fn names_that_are_no_names_of_objects_are_hashed() {
 fn long_messages_are_cut_and_keep_their_id() {
     let mut long = results(&subject(1), 1, 9_000);
     long[0].finding.message = "ä".repeat(9_000).into();
-    let report = form(Layout::Namespace).report(Api::WgPolicy, "kaudit", [(&subject(1), &long[0])].into_iter());
+    let report = format(Layout::Namespace).report(Api::WgPolicy, "kaudit", [(&subject(1), &long[0])].into_iter());
     let message = report["results"][0]["message"].as_str().unwrap();
     assert!(message.len() < 4_200 && message.ends_with("ä…"));
-    let read = super::super::model::read(&report);
+    let read = read(&report);
     assert_eq!((read[0].1.id, read[0].1.since), (long[0].id, long[0].since));
 }
 
@@ -180,29 +185,29 @@ proptest! {
 
     #[test]
     fn whenever_kaudit_is_killed_no_result_is_lost_or_stays_twice(changes in changes()) {
-        let (mut book, mut server) = (Book::new(form(Layout::Namespace)), Server::default());
+        let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
         let mut truth: BTreeMap<u8, Vec<Violation>> = BTreeMap::new();
         for (object, number, size, requests) in changes {
             let before = truth.clone();
             truth.insert(object, results(&subject(object), number, size.into()));
-            book.set(subject(object), &truth[&object]);
-            server.update(&mut book, requests);
+            set.set(subject(object), &truth[&object]);
+            server.update(&mut set, requests);
             // Killed: what the next process finds has all that stood and stands, each once.
             let found = server.read(Layout::Namespace);
-            let read: Vec<String> = in_book(&found.book).iter().map(|violation| violation.id.to_string()).collect();
+            let read: Vec<String> = in_set(&found.reports).iter().map(|violation| violation.id.to_string()).collect();
             let (old, new) = (ids(before.values()), ids(truth.values()));
             let read_once: BTreeSet<String> = read.iter().cloned().collect();
             prop_assert_eq!(read.len(), read_once.len());
             prop_assert!(old.intersection(&new).all(|id| read_once.contains(id)), "a result was lost");
             prop_assert!(read_once.iter().all(|id| old.contains(id) || new.contains(id)), "one came back");
             // It finds out the truth, and writes that to the end.
-            book = found.book;
+            set = found.reports;
             for (object, results) in &truth {
-                book.set(subject(*object), results);
+                set.set(subject(*object), results);
             }
-            server.update(&mut book, usize::MAX);
+            server.update(&mut set, usize::MAX);
             prop_assert_eq!(server.ids(), new.into_iter().collect::<Vec<_>>());
-            let mut again = server.read(Layout::Namespace).book;
+            let mut again = server.read(Layout::Namespace).reports;
             prop_assert_eq!(server.update(&mut again, usize::MAX), 0);
         }
     }
@@ -210,19 +215,19 @@ proptest! {
 
 #[test]
 fn of_thousands_one_is_left() {
-    let (mut book, mut server) = (Book::new(form(Layout::Namespace)), Server::default());
+    let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
     let all = |number: u8| if number == 0 { 200 } else { 10 };
     for number in 0..90 {
-        book.set(subject(number), &results(&subject(number), all(number), 200));
+        set.set(subject(number), &results(&subject(number), all(number), 200));
     }
-    server.update(&mut book, usize::MAX);
+    server.update(&mut set, usize::MAX);
     assert_eq!(server.ids().len(), 200 + 89 * 10);
-    let mut book = server.read(Layout::Namespace).book;
+    let mut set = server.read(Layout::Namespace).reports;
     let last = results(&subject(7), 1, 5);
     for number in 0..90 {
-        book.set(subject(number), if number == 7 { &last } else { &[] });
+        set.set(subject(number), if number == 7 { &last } else { &[] });
     }
-    server.update(&mut book, usize::MAX);
+    server.update(&mut set, usize::MAX);
     assert_eq!(server.ids(), [last[0].id.to_string()]);
     assert_eq!(server.0.keys().collect::<Vec<_>>(), ["kaudit"]);
 }
