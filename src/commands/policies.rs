@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use crate::{
     cli::policies::{ListFormat, PoliciesArgs},
     judge::set::PolicySet,
-    output::{PolicyList, RenderOptions, policies, print, shown_lines},
+    output::{PolicyList, RenderOptions, policy_table, print, shown_lines},
     rego::limits::Limits,
 };
 
@@ -23,8 +23,8 @@ pub fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
         let _closed = writeln!(io::stderr(), "{}", shown_lines(&problem.to_string()));
     }
     print(|out| match options.output {
-        ListFormat::Text => policies::render_text(&list, &RenderOptions::for_stdout(options.color), out),
-        ListFormat::Json => policies::render_json(&list, out),
+        ListFormat::Text => policy_table::render(&list, &RenderOptions::for_stdout(options.color), out),
+        ListFormat::Json => list.write_json(out),
     })?;
     Ok(if list.summary.refused > 0 { 2 } else { 0 })
 }

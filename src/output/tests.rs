@@ -5,7 +5,7 @@ use std::{
 
 use super::*;
 use crate::{
-    audit::result::{About, PolicySummary, Resource, Summary},
+    audit::result::{About, AuditResult, Entry, PolicySummary, Resource, Summary},
     cluster::identity::API_VERSION,
     model::{
         coverage::{Coverage, State},
@@ -123,7 +123,7 @@ fn cluster_with_gaps() -> AuditResult {
         entry(knative, "image", "deny_latest", Outcome::Fail, "two"),
     ];
     let kinds = vec![
-        coverage("", "Event", "events", State::Excluded, 0, ""),
+        coverage("", "StreamEvent", "events", State::Excluded, 0, ""),
         coverage("", "Secret", "secrets", State::Forbidden, 0, "secrets is forbidden: User \"ci\" cannot list"),
         coverage("", "Service", "services", State::Synced, 1, ""),
         coverage("custom.metrics.k8s.io", "*", "*", State::Failed, 0, "the server is currently unable"),
@@ -214,10 +214,10 @@ fn streams_have_one_line_for_each_change() {
     {
         let options = RenderOptions { color, width: 40 };
         for (event, result) in [
-            (Event::Appeared, manifests()),
-            (Event::Resolved, manifests()),
-            (Event::Happened, manifests()),
-            (Event::Appeared, hostile()),
+            (StreamEvent::Appeared, manifests()),
+            (StreamEvent::Resolved, manifests()),
+            (StreamEvent::Happened, manifests()),
+            (StreamEvent::Appeared, hostile()),
         ] {
             stream_line(format, event, &result.results[0], time, &options, &mut out).unwrap();
         }
@@ -286,7 +286,7 @@ fn the_long_run_continues_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("violations.ndjson");
     let targets = [Target { format: Format::Ndjson, file: Some(path.clone()) }];
-    for event in [Event::Appeared, Event::Resolved] {
+    for event in [StreamEvent::Appeared, StreamEvent::Resolved] {
         let mut streams = Streams::open(&targets, clap::ColorChoice::Auto).unwrap();
         assert!(streams.line(event, &manifests().results[0], jiff::Timestamp::UNIX_EPOCH).unwrap());
     }
