@@ -3,6 +3,8 @@
 pub(crate) mod builtins;
 pub(crate) mod check;
 pub(crate) mod data;
+pub(crate) mod error;
+pub(crate) mod evaluator;
 pub(crate) mod file;
 pub(crate) mod graph;
 pub(crate) mod guard;

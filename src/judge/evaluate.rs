@@ -8,10 +8,7 @@ mod gatekeeper;
 mod input;
 mod results;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use regorus::Value;
 
@@ -25,13 +22,17 @@ use crate::{
         gatekeeper::column,
         metadata::Metadata,
         set::PolicySet,
-        unit::{Entry, Failure, Group, LARGEST_ANSWER, Unit},
+        unit::{Entry, Group, Unit},
     },
     model::{
         object::Object,
         verdict::{Finding, Outcome, Source, Verdict},
     },
-    rego::{limits::Limits, value},
+    rego::{
+        evaluator::{Failure, LARGEST_VALUE},
+        limits::Limits,
+        value,
+    },
 };
 
 /// What is judged.
@@ -127,7 +128,7 @@ pub fn evaluate_review(
 /// Asks a rule whether it is one of those that are asked about the kind or not, for tests; whether it says something.
 #[cfg(test)]
 pub(crate) fn says_anything(job: &Job, unit: &Unit, group: &Group, index: usize) -> Result<bool, Failure> {
-    let documents = Documents::read(job, Parts::All).map_err(Failure::told)?;
+    let documents = Documents::read(job, Parts::All).map_err(Failure::error)?;
     let input = match group.dialect {
         Dialect::Conftest => documents.object.clone(),
         Dialect::Admission => documents.admission(Moment::Standing),
@@ -269,7 +270,7 @@ impl Judge<'_> {
     fn failed(&self, unit: &Unit, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) -> Finding {
         let mut source = source.clone();
         let message = match failure {
-            Failure::Told(told) => match &told.place {
+            Failure::Error(error) => match &error.place {
                 Some((file, line, own)) => {
                     let column = column(&unit.blocks, *line, *own);
                     if **file == *source.file {
@@ -277,16 +278,12 @@ impl Judge<'_> {
                     } else {
                         source = Source { file: file.as_str().into(), line: *line };
                     }
-                    format!("{file}:{line}:{column}: {}", told.reason)
+                    format!("{file}:{line}:{column}: {}", error.reason)
                 }
-                None => format!("{}:{}: {}", source.file, source.line, told.reason),
+                None => format!("{}:{}: {}", source.file, source.line, error.reason),
             },
-            Failure::Panicked => "the evaluator failed on this rule".to_owned(),
-            Failure::TimedOut => format!("took longer than {}", seconds(self.limits.evaluation)),
-            Failure::TooLarge => format!("says more than {} MiB about one object", LARGEST_ANSWER >> 20),
-            Failure::OutOfTime => {
-                format!("not evaluated: the rules before it took longer than {}", seconds(self.limits.object))
-            }
+            Failure::TooLarge => format!("says more than {} MiB about one object", LARGEST_VALUE >> 20),
+            other => other.reason(self.limits),
         };
         Finding {
             policy: Arc::clone(policy),
@@ -299,10 +296,6 @@ impl Judge<'_> {
             source,
         }
     }
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{} s", time.as_secs_f64())
 }
 
 /// Whether one of the lists of an `exception` rule names a rule: `exception[_][_] == suffix`.

@@ -31,6 +31,7 @@ use crate::{
         builtins,
         check::Checked,
         data::Data,
+        error::EngineError,
         file::{File, Form},
         graph::Graph,
         guard,
@@ -194,7 +195,7 @@ pub(crate) fn unit(
                 Err(why) => why,
             };
             // The evaluator stops at the first module that it cannot prepare; the others may have something to say too.
-            let named = parse::told(&format!("{why:#}")).place.map(|(file, ..)| file);
+            let named = EngineError::new(&why).place.map(|(file, ..)| file);
             let blamed = sources.iter().copied().find(|file| named.as_deref() == Some(&*file.shown));
             problems.push(parse::problem(blamed.or(sources.first().copied())?, &why));
             refused.insert(Arc::clone(&blamed?.shown));

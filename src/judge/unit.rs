@@ -3,13 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use regorus::{
-    Engine, LimitError, Value,
+    Engine, Value,
     unstable::{self, Module, Ref},
 };
 
@@ -25,20 +24,11 @@ use crate::{
     judge::inventory::Inventory,
     model::verdict::Source,
     rego::{
-        builtins::budget,
-        limits::Version,
+        evaluator::{Evaluator, Failure, GENERATED},
         lost::Lost,
-        parse::{Told, told},
         references::{self, Node, Path},
-        rewrite, value,
     },
 };
-
-/// The package of the generated rules. Nobody's policy is called that.
-pub(crate) const GENERATED: &str = "kaudit_generated";
-
-/// The most that a rule may say of one object, in bytes.
-pub(crate) const LARGEST_ANSWER: usize = 4 << 20;
 
 /// How a rule's value says that something is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,8 +116,7 @@ impl Group {
 /// Modules that are evaluated together.
 #[derive(Clone)]
 pub(crate) struct Unit {
-    engine: Engine,
-    tolerant: Tolerant,
+    evaluator: Evaluator,
     pub(crate) groups: Vec<Group>,
     /// Of a Gatekeeper template: the Constraints that ask its one rule.
     pub(crate) constraints: Vec<Constraint>,
@@ -141,63 +130,9 @@ pub(crate) struct Unit {
     taken: BTreeSet<(String, String)>,
 }
 
-/// An engine for what the first one failed on; made when it is first needed, of the first one's modules and data.
-struct Tolerant {
-    /// An engine without modules.
-    bare: Engine,
-    engine: OnceLock<Option<Engine>>,
-}
-
-impl Clone for Tolerant {
-    /// The clone makes its own engine: it may be given other data.
-    fn clone(&self) -> Self {
-        Self { bare: self.bare.clone(), engine: OnceLock::new() }
-    }
-}
-
-impl Tolerant {
-    fn of(&self, first: &Engine) -> Option<Engine> {
-        self.engine.get_or_init(|| self.make(first).ok()).clone()
-    }
-
-    fn make(&self, first: &Engine) -> Result<Engine> {
-        let mut engine = self.bare.clone();
-        engine.clear_data();
-        engine.add_data(first.get_data())?;
-        for source in first.get_policies()? {
-            let (text, version) = rewrite::tolerant(source.get_contents()).context("a module that was read before")?;
-            engine.set_rego_v0(version == Version::V0);
-            engine.add_policy(source.get_path().clone(), text)?;
-        }
-        prepare(&mut engine)?;
-        Ok(engine)
-    }
-}
-
 impl fmt::Debug for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unit").field("groups", &self.groups).finish_non_exhaustive()
-    }
-}
-
-/// Why a question got no answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The policy, or the evaluator, says why.
-    Told(Told),
-    /// The evaluator panicked.
-    Panicked,
-    /// It took longer than it may.
-    TimedOut,
-    /// It says more than [`LARGEST_ANSWER`].
-    TooLarge,
-    /// The rules before it used up the object's time.
-    OutOfTime,
-}
-
-impl Failure {
-    pub(crate) fn told(reason: String) -> Self {
-        Self::Told(Told { place: None, reason })
     }
 }
 
@@ -207,15 +142,12 @@ impl Unit {
     ///
     /// # Errors
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it prepares them together.
-    pub(crate) fn new(mut engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
-        engine.set_rego_v0(false);
-        engine.add_policy(format!("{GENERATED}.rego"), generated(&groups))?;
-        prepare(&mut engine)?;
-        let nodes = references::read(engine.get_modules(), &Lost::default());
+    pub(crate) fn new(engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
+        let evaluator = Evaluator::new(engine, bare, &generated(&groups))?;
+        let nodes = references::read(evaluator.engine().get_modules(), &Lost::default());
         let looks_up = groups.iter().any(|group| !group.scopes.inventory().is_empty());
         let (constraints, blocks, depends) = (Vec::new(), Vec::new(), Dependencies::default());
-        let tolerant = Tolerant { bare, engine: OnceLock::new() };
-        Ok(Self { engine, tolerant, groups, constraints, blocks, depends, looks_up, taken: taken(&nodes) })
+        Ok(Self { evaluator, groups, constraints, blocks, depends, looks_up, taken: taken(&nodes) })
     }
 
     /// Returns the unit with these objects to look up. Rules and data files stand before objects, where both would be.
@@ -223,7 +155,7 @@ impl Unit {
         if !self.looks_up {
             return Ok(self.clone());
         }
-        let own = self.engine.get_data();
+        let own = self.evaluator.data();
         let mut data = BTreeMap::new();
         for name in INVENTORIES {
             let mut document = inventory.document(name).clone();
@@ -238,10 +170,7 @@ impl Unit {
             }
             data.insert(Value::from(name), document);
         }
-        let mut engine = self.engine.clone();
-        engine.add_data(Value::from(data))?;
-        prepare(&mut engine)?;
-        Ok(Self { engine, ..self.clone() })
+        Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, ..self.clone() })
     }
 
     /// Whether its rules are asked about every object; those of a template are by its Constraints.
@@ -251,7 +180,7 @@ impl Unit {
 
     /// An engine of its own, to be asked what no rule that judges asks.
     pub(crate) fn engine(&self) -> Engine {
-        self.engine.clone()
+        self.evaluator.engine()
     }
 
     /// Returns what its rules read of objects of a kind.
@@ -265,23 +194,7 @@ impl Unit {
 
     /// Asks for one rule's value; after an error once more, so that only what is one to OPA remains.
     pub(crate) fn ask(&self, input: &Value, rule: &str) -> Result<Value, Failure> {
-        self.twice(input, |engine| engine.eval_rule(rule.to_owned())).0
-    }
-
-    /// Returns the answer and the engine that gave it.
-    fn twice(&self, input: &Value, ask: impl Fn(&mut Engine) -> Result<Value>) -> (Result<Value, Failure>, Engine) {
-        let once = |mut engine: Engine| {
-            engine.set_input(input.clone());
-            (caught(|| ask(&mut engine)), engine)
-        };
-        let first = once(self.engine.clone());
-        if !matches!(first.0, Err(Failure::Told(_))) {
-            return first;
-        }
-        let Some(tolerant) = self.tolerant.of(&self.engine) else { return first };
-        // All that the first one made goes before the second one begins.
-        drop(first);
-        once(tolerant)
+        self.evaluator.rule(input, rule)
     }
 
     /// Asks for what one definition alone adds to its rule.
@@ -299,16 +212,11 @@ impl Unit {
     pub(crate) fn ask_alone(
         &self,
         input: &Value,
-        (module, rule): (&Ref<Module>, &Ref<unstable::Rule>),
+        definition: (&Ref<Module>, &Ref<unstable::Rule>),
         path: &Path,
         covers: bool,
     ) -> (Result<Value, Failure>, Engine) {
-        self.twice(input, |engine| {
-            engine.set_enable_coverage(covers);
-            let (module, rule) = same_rule(engine, rule).unwrap_or_else(|| (module.clone(), rule.clone()));
-            let data = engine.eval_rule_in_module(&module, &rule, false)?;
-            Ok(path.iter().fold(data, |value, key| value[key.as_str()].clone()))
-        })
+        self.evaluator.definition(input, definition, path, covers)
     }
 }
 
@@ -319,48 +227,9 @@ fn taken(nodes: &[Node]) -> BTreeSet<(String, String)> {
     nodes.iter().filter(in_document).filter_map(key).collect()
 }
 
-/// Makes the engine look at all its modules together.
-pub(crate) fn prepare(engine: &mut Engine) -> Result<()> {
-    let prepared = catch_unwind(AssertUnwindSafe(|| engine.eval_rule(format!("data.{GENERATED}.ready"))));
-    prepared.ok().context("the evaluator failed on these modules")?.map(drop)
-}
-
-/// Finds a rule among the modules of another engine.
-fn same_rule(engine: &mut Engine, rule: &Ref<unstable::Rule>) -> Option<(Ref<Module>, Ref<unstable::Rule>)> {
-    let wanted = rule.span();
-    engine.get_modules().iter().find_map(|module| {
-        let rule = module.policy.iter().find(|rule| {
-            let span = rule.span();
-            (span.line, span.col) == (wanted.line, wanted.col) && span.source.get_path() == wanted.source.get_path()
-        })?;
-        Some((module.clone(), rule.clone()))
-    })
-}
-
-/// Asks an engine that is not needed any more if that fails.
-pub(crate) fn caught(ask: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
-    budget::renew();
-    // The engine is a clone that is dropped with whatever state the panic left in it.
-    match catch_unwind(AssertUnwindSafe(ask)) {
-        Ok(Ok(value)) if !value::fits(&value, LARGEST_ANSWER) => Err(Failure::TooLarge),
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => {
-            let text = format!("{error:#}");
-            let limit = matches!(error.downcast_ref(), Some(LimitError::TimeLimitExceeded { .. }));
-            // Inside functions regorus keeps only the text of an error.
-            if limit || text.contains("execution exceeded time limit") {
-                Err(Failure::TimedOut)
-            } else {
-                Err(Failure::Told(told(&text)))
-            }
-        }
-        Err(_) => Err(Failure::Panicked),
-    }
-}
-
-/// Returns the module that asks for the results of all groups.
+/// Returns the rules that ask for the results of all groups.
 fn generated(groups: &[Group]) -> String {
-    let mut text = format!("package {GENERATED}\n\nready := true\n");
+    let mut text = String::new();
     for group in groups {
         let paths: Vec<String> = group.paths().into_iter().map(reference).collect();
         for (index, path) in paths.iter().enumerate() {

@@ -34,6 +34,8 @@ use regorus::{
     unstable::{BUILTINS, Expr, Ref, Source, Span},
 };
 
+use super::error::EngineError;
+
 pub(crate) use self::known::{Arity, find, nearest, unsupported};
 
 /// A builtin of ours: its name, how many arguments it takes, and what it does.
@@ -146,7 +148,7 @@ fn native(name: &str, arguments: &[Value]) -> Answer {
     let places = places.get(..arguments.len()).unwrap_or_default();
     builtin(span, places, arguments, true).map_err(|error| {
         let limit = error.downcast_ref::<regorus::LimitError>().is_some();
-        let why = super::parse::told(&format!("{error:#}")).reason;
+        let why = EngineError::new(&error).reason;
         if limit { Fault::Refused(why) } else { Fault::Failed(why) }
     })
 }

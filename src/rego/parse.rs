@@ -8,6 +8,7 @@ use regorus::{
 };
 
 use super::{
+    error::EngineError,
     file::File,
     guard,
     limits::{Limits, Version},
@@ -97,36 +98,9 @@ fn attempt(engine: &mut Engine, file: &File, text: &str, version: Version) -> Re
     }
 }
 
-/// Where and why, out of one of regorus' error texts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// File, line, column; `None` if the text names none.
-    pub(crate) place: Option<(String, u32, u32)>,
-    /// The reason alone, on one line.
-    pub(crate) reason: String,
-}
-
-/// Reads one of regorus' error texts: `--> file:line:column`, an excerpt, `error: reason`, sometimes more of the same
-/// behind it.
-pub(crate) fn told(text: &str) -> Told {
-    let place = text.lines().find_map(|line| line.strip_prefix("--> ")).and_then(|place| {
-        let (rest, column) = place.rsplit_once(':')?;
-        let (file, line) = rest.rsplit_once(':')?;
-        Some((file.to_owned(), line.parse().ok()?, column.parse().ok()?))
-    });
-    let reason = text
-        .lines()
-        .find_map(|line| line.strip_prefix("error: "))
-        .or_else(|| text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("-->")))
-        .unwrap_or("no reason given");
-    // The dumps of internal state that follow some reasons help nobody.
-    let reason = reason.split(" (path [").next().unwrap_or(reason).trim().trim_end_matches('.');
-    Told { place, reason: reason.to_owned() }
-}
-
 /// Turns an error of regorus about a file into a problem.
 pub(crate) fn problem(file: &File, error: &anyhow::Error) -> Problem {
-    let Told { place, reason } = told(&format!("{error:#}"));
+    let EngineError { place, reason } = EngineError::new(error);
     let place = place.map(|(_, line, column)| (line, column));
     // Some reasons begin with their place instead: `file:line:column error: …`.
     let (place, reason) = match reason.strip_prefix(&format!("{}:", file.shown)).and_then(placed) {
@@ -146,19 +120,4 @@ fn placed(text: &str) -> Option<((u32, u32), &str)> {
     let (line, column) = place.split_once(':')?;
     let reason = reason.strip_prefix("error").map_or(reason, |rest| rest.trim_start_matches([':', ' ']));
     Some(((line.parse().ok()?, column.trim_end_matches(':').parse().ok()?), reason))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_place_and_the_first_reason() {
-        let text = "\n--> dir/a:b.rego:7:3\n  |\n7 | x\n  |   ^\nerror: var x is unsafe (path [\"a\"], scopes [])";
-        let place = Some(("dir/a:b.rego".to_owned(), 7, 3));
-        assert_eq!(told(text), Told { place: place.clone(), reason: "var x is unsafe".to_owned() });
-        let nested = format!("{text}\n--> b.rego:1:1\nerror: of another.");
-        assert_eq!(told(&nested).place, place);
-        assert_eq!(told("plain."), Told { place: None, reason: "plain".to_owned() });
-    }
 }

@@ -12,6 +12,7 @@ use super::{
     builtins,
     check::Checked,
     data::Data,
+    error::EngineError,
     file::{File, Form},
     graph::Graph,
     limits::Limits,
@@ -54,7 +55,7 @@ pub enum Unanswered {
 /// Returns the first problem of the modules, or why the evaluation failed.
 pub fn ask(question: &Question) -> Result<Vec<Value>, Unanswered> {
     let limits = Limits::default();
-    let failed = |error: anyhow::Error| Unanswered::Failed(parse::told(&format!("{error:#}")).reason);
+    let failed = |error: anyhow::Error| Unanswered::Failed(EngineError::new(&error).reason);
     // The query is adapted as the only rule of a module would be.
     let query =
         rewrite::adapt([(format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", question.query).as_str(), None)])

@@ -22,8 +22,9 @@ use super::{
     show::{self, Pieces},
 };
 use crate::{
-    judge::{tested::Tested, unit::caught},
+    judge::tested::Tested,
     rego::{
+        evaluator::guarded,
         file::{File, Form},
         guard,
         limits::Limits,
@@ -316,7 +317,7 @@ impl<'a> Explainer<'a> {
                         let package = self.package.iter().fold(data, |value, key| value[key.as_str()].clone());
                         Ok(package[format!("{PROBE}_{index}").as_str()].clone())
                     };
-                    caught(ask).ok().filter(|value| *value != Value::Undefined)
+                    guarded(ask).ok().filter(|value| *value != Value::Undefined)
                 };
                 rules.iter().enumerate().map(ask).collect()
             }
@@ -343,11 +344,11 @@ impl<'a> Explainer<'a> {
         }
         let mut engine = self.engine.clone();
         engine.set_rego_v0(!self.module.rego_v1);
-        caught(|| engine.add_policy(PROBE.to_owned(), text).map(Value::from)).ok()?;
+        guarded(|| engine.add_policy(PROBE.to_owned(), text).map(Value::from)).ok()?;
         let probes = engine.get_modules().last()?.clone();
         let rule = probes.policy.last()?.clone();
         // What does not fit together shows only now; an undefined answer is none of that.
-        match caught(|| engine.eval_rule_in_module(&probes, &rule, false).map(|_| Value::Null)) {
+        match guarded(|| engine.eval_rule_in_module(&probes, &rule, false).map(|_| Value::Null)) {
             Ok(_) => Some((engine, probes)),
             Err(_) => None,
         }

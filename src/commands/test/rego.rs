@@ -22,11 +22,10 @@ use super::{
 };
 use crate::{
     cli::filter::Filter,
-    judge::{
-        tested::Tested,
-        unit::{Failure, LARGEST_ANSWER},
-    },
+    judge::tested::Tested,
     rego::{
+        error::EngineError,
+        evaluator::Failure,
         limits::Limits,
         references::{self, Path},
     },
@@ -140,7 +139,7 @@ impl<'a> RegoTests<'a> {
                 if let Some(covered) = covered {
                     covered.add(&engine);
                 }
-                answer.map_err(|failure| told(&failure, limits))
+                answer.map_err(|failure| reason(&failure, limits))
             }
         };
         result.took = began.elapsed();
@@ -238,16 +237,13 @@ fn wrong_value(shape: Shape, value: &Value) -> String {
     }
 }
 
-/// Returns why an evaluation came to no end.
-fn told(failure: &Failure, limits: &Limits) -> String {
+/// Says why an evaluation failed, and where if that is known.
+fn reason(failure: &Failure, limits: &Limits) -> String {
     match failure {
-        Failure::Told(told) => match &told.place {
-            Some((file, line, column)) => format!("{file}:{line}:{column}: {}", told.reason),
-            None => told.reason.clone(),
-        },
-        Failure::TooLarge => format!("its value takes more than {} MiB", LARGEST_ANSWER >> 20),
-        Failure::Panicked => "the evaluator failed on this rule".to_owned(),
-        Failure::TimedOut | Failure::OutOfTime => format!("took longer than {:?}", limits.evaluation),
+        Failure::Error(EngineError { place: Some((file, line, column)), reason }) => {
+            format!("{file}:{line}:{column}: {reason}")
+        }
+        other => other.reason(limits),
     }
 }
 

@@ -11,11 +11,9 @@ use super::{
     results::{attribute, details, json},
 };
 use crate::{
-    judge::{
-        gatekeeper::Constraint,
-        unit::{Failure, Unit},
-    },
+    judge::{gatekeeper::Constraint, unit::Unit},
     model::verdict::{Finding, Outcome, Source},
+    rego::evaluator::Failure,
 };
 
 impl Judge<'_> {
@@ -84,7 +82,7 @@ fn violations(constraint: &Constraint, value: &Value) -> Result<Vec<Finding>, Fa
         let message: Arc<str> = match &element["msg"] {
             Value::Undefined => continue,
             Value::String(text) => Arc::clone(text),
-            other => return Err(Failure::told(format!("msg must be a string, not {}", json(other)))),
+            other => return Err(Failure::error(format!("msg must be a string, not {}", json(other)))),
         };
         let told = details([(&Value::from("details"), &element["details"])].into_iter());
         let told = told.filter(|_| element["details"] != Value::Undefined);
