@@ -115,11 +115,11 @@ pub struct Ledger {
 impl Ledger {
     /// Takes in a verdict; returns what it changed. An object that another took the place of is to be forgotten
     /// before, as the two have no violation in common.
-    pub fn record(&mut self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
+    pub fn record(&mut self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
         let Verdict { key, uid, results, passed, transitions, .. } = verdict;
         let results = stand(&uid, results, now);
         let transitions = violations(&uid, transitions, now);
-        self.settle(key, Standing { uid, results, passed }, transitions)
+        self.settle(key, Standing { uid, results, passed }, transitions, lane)
     }
 
     /// Takes in what was recorded before of an object that is there, be it judged by now or not; returns what the
@@ -129,11 +129,11 @@ impl Ledger {
         if judged.is_some() || !recorded.is_empty() {
             self.put(key.clone(), Standing { uid: uid.clone(), results: recorded, passed: 0 });
         }
-        self.settle(key.clone(), judged?, Vec::new())
+        self.settle(key.clone(), judged?, Vec::new(), Lane::Snapshot)
     }
 
     /// Puts what is found now in the place of what stood; what stood already stands since then.
-    fn settle(&mut self, key: ObjectKey, mut now: Standing, transitions: Vec<Violation>) -> Option<Delta> {
+    fn settle(&mut self, key: ObjectKey, mut now: Standing, transitions: Vec<Violation>, lane: Lane) -> Option<Delta> {
         let mut before = self.take(&key).map(|standing| standing.results).unwrap_or_default();
         let (mut appeared, mut changed) = (Vec::new(), false);
         for result in &mut now.results {
@@ -151,15 +151,7 @@ impl Ledger {
         let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
         let results = if silent { Vec::new() } else { now.results.clone() };
         self.put(key.clone(), now);
-        (!silent).then_some(Delta {
-            object: key,
-            uid,
-            appeared,
-            resolved: before,
-            transitions,
-            results,
-            lane: Lane::Change,
-        })
+        (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, transitions, results, lane })
     }
 
     /// Counts an object without results that will not be judged again.
@@ -170,7 +162,7 @@ impl Ledger {
 
     /// Returns what a verdict tells of a change and nothing else: its object is not known any more, or it is not judged
     /// by these policies any more.
-    pub fn transitions(&self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
+    pub fn transitions(&self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
         let transitions = violations(&verdict.uid, verdict.transitions, now);
         let standing = self.objects.get(&verdict.key).filter(|standing| standing.uid == verdict.uid);
         (!transitions.is_empty()).then(|| Delta {
@@ -179,7 +171,7 @@ impl Ledger {
             appeared: Vec::new(),
             resolved: Vec::new(),
             transitions,
-            lane: Lane::Change,
+            lane,
             results: standing.map(|standing| standing.results.clone()).unwrap_or_default(),
         })
     }
@@ -187,11 +179,11 @@ impl Ledger {
     /// Forgets an object that is gone; returns what that resolves.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
         let Standing { uid, results, .. } = self.take(key)?;
-        Self::gone(key.clone(), uid, results)
+        Self::gone(key.clone(), uid, results, Lane::Change)
     }
 
     /// Returns what is to be told of results whose object is gone.
-    pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>) -> Option<Delta> {
+    pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>, lane: Lane) -> Option<Delta> {
         let silent = results.is_empty();
         results.retain(|known| known.finding.outcome.is_violation());
         (!silent).then(|| Delta {
@@ -201,7 +193,7 @@ impl Ledger {
             resolved: results,
             transitions: Vec::new(),
             results: Vec::new(),
-            lane: Lane::Change,
+            lane,
         })
     }
 
@@ -316,10 +308,10 @@ mod tests {
     #[test]
     fn tells_each_violation_once_and_again_when_it_comes_back() {
         let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
-        assert_eq!(told(ledger.record(verdict(&["x", "y"]), now)), (texts(&["x", "y"]), vec![]));
-        assert!(ledger.record(verdict(&["x", "y"]), now).is_none());
-        assert_eq!(told(ledger.record(verdict(&["y", "z"]), now)), (texts(&["z"]), texts(&["x"])));
-        assert_eq!(told(ledger.record(verdict(&["x"]), now)), (texts(&["x"]), texts(&["y", "z"])));
+        assert_eq!(told(ledger.record(verdict(&["x", "y"]), Lane::Change, now)), (texts(&["x", "y"]), vec![]));
+        assert!(ledger.record(verdict(&["x", "y"]), Lane::Change, now).is_none());
+        assert_eq!(told(ledger.record(verdict(&["y", "z"]), Lane::Change, now)), (texts(&["z"]), texts(&["x"])));
+        assert_eq!(told(ledger.record(verdict(&["x"]), Lane::Change, now)), (texts(&["x"]), texts(&["y", "z"])));
         assert_eq!(told(ledger.forget(&verdict(&[]).key)), (vec![], texts(&["x"])));
         assert!(ledger.forget(&verdict(&[]).key).is_none());
         assert_eq!((ledger.passed(), ledger.judged(), ledger.counts().values().sum::<usize>()), (0, 0, 0));
@@ -328,8 +320,8 @@ mod tests {
     #[test]
     fn keeps_the_time_of_first_sight() {
         let (mut ledger, first) = (Ledger::default(), Timestamp::UNIX_EPOCH);
-        ledger.record(verdict(&["x"]), first);
-        ledger.record(verdict(&["x", "y"]), first + jiff::Span::new().seconds(9));
+        ledger.record(verdict(&["x"]), Lane::Change, first);
+        ledger.record(verdict(&["x", "y"]), Lane::Change, first + jiff::Span::new().seconds(9));
         let (_, standing) = ledger.objects().next().unwrap();
         let seconds: Vec<_> = standing.results.iter().map(|one| one.since.as_second()).collect();
         assert_eq!(seconds, [0, 9]);
@@ -340,10 +332,10 @@ mod tests {
         let mut ledger = Ledger::default();
         let mut failed = verdict(&[]);
         failed.results = vec![finding("boom", Outcome::Error)];
-        let delta = ledger.record(failed.clone(), Timestamp::UNIX_EPOCH).unwrap();
+        let delta = ledger.record(failed.clone(), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
         assert!(delta.appeared.is_empty() && delta.results.len() == 1, "reports want to know");
-        assert!(ledger.record(failed, Timestamp::UNIX_EPOCH).is_none());
-        let delta = ledger.record(verdict(&[]), Timestamp::UNIX_EPOCH).unwrap();
+        assert!(ledger.record(failed, Lane::Change, Timestamp::UNIX_EPOCH).is_none());
+        let delta = ledger.record(verdict(&[]), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
         assert!(delta.resolved.is_empty() && delta.results.is_empty());
     }
 
@@ -355,19 +347,19 @@ mod tests {
         // Recalled, then judged.
         let mut ledger = Ledger::default();
         assert!(ledger.recall(&key, &uid, recorded(&["x", "y"])).is_none());
-        let delta = ledger.record(verdict(&["y", "z"]), now).unwrap();
+        let delta = ledger.record(verdict(&["y", "z"]), Lane::Change, now).unwrap();
         assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
         assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
         // Judged, then recalled.
         let mut ledger = Ledger::default();
-        ledger.record(verdict(&["y", "z"]), now);
+        ledger.record(verdict(&["y", "z"]), Lane::Change, now);
         let delta = ledger.recall(&key, &uid, recorded(&["x", "y"])).unwrap();
         assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
         assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
         assert_eq!((ledger.passed(), ledger.counts().values().sum::<usize>()), (2, 2));
         // Nothing is known of it on either side.
         assert!(Ledger::default().recall(&key, &uid, Vec::new()).is_none());
-        assert_eq!(told(Ledger::gone(key, uid, recorded(&["x"]))), (vec![], texts(&["x"])));
+        assert_eq!(told(Ledger::gone(key, uid, recorded(&["x"]), Lane::Snapshot)), (vec![], texts(&["x"])));
     }
 
     #[test]
@@ -382,14 +374,14 @@ mod tests {
     fn what_the_change_violated_is_told_once_and_never_stands() {
         let mut ledger = Ledger::default();
         let denied = |message: &str| Verdict { transitions: vec![finding(message, Outcome::Fail)], ..verdict(&["x"]) };
-        let delta = ledger.record(denied("no"), Timestamp::UNIX_EPOCH).unwrap();
+        let delta = ledger.record(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.transitions.len()), (1, 0, 1));
-        assert!(ledger.record(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
+        assert!(ledger.record(verdict(&["x"]), Lane::Change, Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
         assert_eq!(ledger.counts().values().sum::<usize>(), 1);
-        let outdated = ledger.transitions(denied("no"), Timestamp::UNIX_EPOCH).unwrap();
+        let outdated = ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!((outdated.transitions.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
-        assert!(ledger.transitions(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
+        assert!(ledger.transitions(verdict(&["x"]), Lane::Change, Timestamp::UNIX_EPOCH).is_none());
         ledger.forget(&verdict(&[]).key);
-        assert!(ledger.transitions(denied("no"), Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
+        assert!(ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
     }
 }

@@ -26,7 +26,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-pub use self::memory::{memory, settle};
+pub use self::memory::{recorded, settle};
 use self::{
     bucket::{Bucket, Objects},
     pauses::Pauses,
