@@ -9,11 +9,7 @@ use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
     judge::{
-        dependencies::Dependencies,
-        gatekeeper::Unjudged,
-        policy::{Policy, Rule},
-        reads::Matches,
-        set::PolicySet,
+        dependencies::Dependencies, gatekeeper::Unjudged, policy::Policy, reads::Matches, rule::Rule, set::PolicySet,
     },
     model::verdict::{Outcome, Source},
     rego::{

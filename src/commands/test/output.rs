@@ -1,10 +1,10 @@
 //! Test results for people and programs: one [`TestRun`], three renderers.
 //!
-//! The same run gives the same bytes, so how long tests took is told only where it was asked for (`-v`).
+//! The same run gives the same bytes, so durations are shown only with `-v`.
 
 use anyhow::Context as _;
 
-use super::{Case, TestRun};
+use super::result::TestRun;
 use crate::{
     cli::test::{TestArgs, TestFormat},
     output,
@@ -24,21 +24,8 @@ pub(super) fn write(run: &TestRun, options: &TestArgs) -> anyhow::Result<()> {
     }
     .context("writing the results")?;
     if options.output == TestFormat::Text {
-        // Messages and prints are what policies wrote.
+        // Messages and prints come from policies, and may hold control characters.
         bytes = output::shown_lines(&String::from_utf8_lossy(&bytes)).into_bytes();
     }
     output::print(|out| out.write_all(&bytes))
-}
-
-/// Visits the cases that count, those without cases of their own, each with its name from the top.
-fn leaves<'c>(cases: &'c [Case], names: &mut Vec<&'c str>, visit: &mut dyn FnMut(&[&'c str], &'c Case)) {
-    for case in cases {
-        names.push(&case.name);
-        if case.cases.is_empty() {
-            visit(names, case);
-        } else {
-            leaves(&case.cases, names, visit);
-        }
-        names.pop();
-    }
 }
