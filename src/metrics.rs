@@ -1,6 +1,7 @@
-//! Counts and times about kaudit itself, as `OpenMetrics` text.
+//! Metrics about kaudit itself, as `OpenMetrics` text.
 //!
-//! Every label has few values: kinds, policies, reasons. Names and namespaces of objects are never labels.
+//! A metric is one line in the table below and a method that sets or counts it, so that labels and units are in this file
+//! only. Every label has few values: kinds, policies, reasons; names and namespaces of objects are never labels.
 
 use std::{
     collections::BTreeSet,
@@ -14,8 +15,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::{
-    gate::{Coverage, State},
+use crate::model::{
+    coverage::{Coverage, State},
     verdict::{Outcome, Severity},
 };
 
@@ -26,8 +27,6 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 const EVALUATION_BUCKETS: [f64; 10] = [1e-5, 4e-5, 1.6e-4, 6.4e-4, 2.5e-3, 1e-2, 4e-2, 0.16, 0.64, 2.6];
 /// 0.5 ms to 60 s: from a change to what comes of it.
 const LATENCY_BUCKETS: [f64; 12] = [5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
-const STATES: [State; 6] =
-    [State::Syncing, State::Synced, State::Forbidden, State::Failed, State::TimedOut, State::Excluded];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
@@ -77,152 +76,67 @@ struct ReloadLabels {
     result: &'static str,
 }
 
-/// All metrics. Share it in an `Arc`; every method takes `&self` and is cheap.
-#[derive(Debug)]
-pub struct Metrics {
-    registry: Registry,
-    gate_open: Gauge,
-    objects: Family<KindLabels, Gauge>,
-    kind_state: Family<KindStateLabels, Gauge>,
-    violations: Family<ViolationLabels, Gauge>,
-    evaluations: Counter,
-    evaluation_seconds: Histogram,
-    policy_errors: Family<PolicyLabels, Counter>,
-    queue_length: Gauge,
-    events_pending: Gauge,
-    verdict_latency: Histogram,
-    event_latency: Histogram,
-    recorder_writes: Family<RecorderLabels, Counter>,
-    recorder_drops: Family<DropLabels, Counter>,
-    recorder_retries: Family<RecorderLabels, Counter>,
-    events_superseded: Counter,
-    watch_restarts: Family<RestartLabels, Counter>,
-    /// The reasons that were met, so that the series of a kind can be found again.
-    restart_reasons: Mutex<BTreeSet<&'static str>>,
-    policy_reloads: Family<ReloadLabels, Counter>,
-    policies_refused: Gauge,
-    leader: Gauge,
-    unreadable_objects: Family<KindLabels, Counter>,
-    changes_skipped: Counter,
-    inventory_update_seconds: Histogram,
+/// Declares the metrics: what [`Metrics`] holds, what is registered and in which order they are written, all in one table. A
+/// name is that of the field, without the `kaudit_` before it and without what `OpenMetrics` puts behind it; what has
+/// buckets is a time in seconds.
+macro_rules! metrics {
+    ($($name:ident: $metric:ty, $help:literal $(, $buckets:expr)?;)*) => {
+        /// All metrics. Share it in an `Arc`; every method takes `&self` and is cheap.
+        #[derive(Debug)]
+        pub struct Metrics {
+            registry: Registry,
+            /// The reasons that were met, so that the series of a kind can be found again.
+            restart_reasons: Mutex<BTreeSet<&'static str>>,
+            $($name: $metric,)*
+        }
+
+        impl Default for Metrics {
+            fn default() -> Self {
+                let mut registry = Registry::with_prefix("kaudit");
+                registry.register("build", "What was built", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
+                $(let $name = metrics!(@register registry $name $help $($buckets)?);)*
+                Self { registry, restart_reasons: Mutex::default(), $($name,)* }
+            }
+        }
+    };
+    (@register $registry:ident $name:ident $help:literal) => {{
+        let metric = Default::default();
+        $registry.register(stringify!($name), $help, Clone::clone(&metric));
+        metric
+    }};
+    (@register $registry:ident $name:ident $help:literal $buckets:expr) => {{
+        let seconds = Histogram::new($buckets);
+        $registry.register_with_unit(stringify!($name), $help, Unit::Seconds, seconds.clone());
+        seconds
+    }};
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
+metrics! {
+    gate_open: Gauge, "Whether the initial sync is over and judging has begun";
+    objects: Family<KindLabels, Gauge>, "Objects known of a kind";
+    kind_state: Family<KindStateLabels, Gauge>, "1 for the state that a kind is in, else 0";
+    violations: Family<ViolationLabels, Gauge>, "Violations that stand now";
+    policies_refused: Gauge, "Policy files that were refused when the policies were loaded last";
+    leader: Gauge, "Whether this replica records: it leads, or is the only one";
+    queue_length: Gauge, "Objects that wait to be judged";
+    events_pending: Gauge, "Events that wait to be written";
+    evaluations: Counter, "Objects judged";
+    evaluation: Histogram, "Time to judge one object", EVALUATION_BUCKETS;
+    policy_errors: Family<PolicyLabels, Counter>, "Evaluations of a policy that failed";
+    verdict_latency: Histogram, "Time from a change to its verdict", LATENCY_BUCKETS;
+    event_latency: Histogram, "Time from a change to its Event", LATENCY_BUCKETS;
+    recorder_writes: Family<RecorderLabels, Counter>, "Writes into the cluster";
+    recorder_drops: Family<DropLabels, Counter>, "What was not written, by reason";
+    recorder_retries: Family<RecorderLabels, Counter>, "Writes into the cluster that failed and are tried again";
+    events_superseded: Counter, "Events not written because the violation was over before";
+    watch_restarts: Family<RestartLabels, Counter>, "Watches that had to start again, by reason";
+    policy_reloads: Family<ReloadLabels, Counter>, "Times that the policies were loaded again";
+    changes_skipped: Counter, "Changes of objects that no policy can see, and that were not judged";
+    inventory_update: Histogram, "Time to bring what policies look up in other objects up to date", EVALUATION_BUCKETS;
+    unreadable_objects: Family<KindLabels, Counter>, "Objects of a kind that could not be understood";
 }
 
 impl Metrics {
-    /// Registers all metrics.
-    pub fn new() -> Self {
-        let mut metrics = Self {
-            registry: Registry::with_prefix("kaudit"),
-            gate_open: Gauge::default(),
-            objects: Family::default(),
-            kind_state: Family::default(),
-            violations: Family::default(),
-            evaluations: Counter::default(),
-            evaluation_seconds: Histogram::new(EVALUATION_BUCKETS),
-            policy_errors: Family::default(),
-            queue_length: Gauge::default(),
-            events_pending: Gauge::default(),
-            verdict_latency: Histogram::new(LATENCY_BUCKETS),
-            event_latency: Histogram::new(LATENCY_BUCKETS),
-            recorder_writes: Family::default(),
-            recorder_drops: Family::default(),
-            recorder_retries: Family::default(),
-            events_superseded: Counter::default(),
-            watch_restarts: Family::default(),
-            restart_reasons: Mutex::default(),
-            policy_reloads: Family::default(),
-            policies_refused: Gauge::default(),
-            leader: Gauge::default(),
-            unreadable_objects: Family::default(),
-            changes_skipped: Counter::default(),
-            inventory_update_seconds: Histogram::new(EVALUATION_BUCKETS),
-        };
-        metrics.register_state();
-        metrics.register_counts_and_times();
-        metrics
-    }
-
-    fn register_state(&mut self) {
-        let registry = &mut self.registry;
-        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "What was built", build);
-        registry.register(
-            "gate_open",
-            "Whether the initial sync is over and judging has begun",
-            self.gate_open.clone(),
-        );
-        registry.register("objects", "Objects known of a kind", self.objects.clone());
-        registry.register("kind_state", "1 for the state that a kind is in, else 0", self.kind_state.clone());
-        registry.register("violations", "Violations that stand now", self.violations.clone());
-        registry.register(
-            "policies_refused",
-            "Policy files that were refused when the policies were loaded last",
-            self.policies_refused.clone(),
-        );
-        registry.register("leader", "Whether this replica records: it leads, or is the only one", self.leader.clone());
-        registry.register("queue_length", "Objects that wait to be judged", self.queue_length.clone());
-        registry.register("events_pending", "Events that wait to be written", self.events_pending.clone());
-    }
-
-    fn register_counts_and_times(&mut self) {
-        let registry = &mut self.registry;
-        registry.register("evaluations", "Objects judged", self.evaluations.clone());
-        registry.register_with_unit(
-            "evaluation",
-            "Time to judge one object",
-            Unit::Seconds,
-            self.evaluation_seconds.clone(),
-        );
-        registry.register("policy_errors", "Evaluations of a policy that failed", self.policy_errors.clone());
-        registry.register_with_unit(
-            "verdict_latency",
-            "Time from a change to its verdict",
-            Unit::Seconds,
-            self.verdict_latency.clone(),
-        );
-        registry.register_with_unit(
-            "event_latency",
-            "Time from a change to its Event",
-            Unit::Seconds,
-            self.event_latency.clone(),
-        );
-        registry.register("recorder_writes", "Writes into the cluster", self.recorder_writes.clone());
-        registry.register("recorder_drops", "What was not written, by reason", self.recorder_drops.clone());
-        registry.register(
-            "recorder_retries",
-            "Writes into the cluster that failed and are tried again",
-            self.recorder_retries.clone(),
-        );
-        registry.register(
-            "events_superseded",
-            "Events not written because the violation was over before",
-            self.events_superseded.clone(),
-        );
-        registry.register("watch_restarts", "Watches that had to start again, by reason", self.watch_restarts.clone());
-        registry.register("policy_reloads", "Times that the policies were loaded again", self.policy_reloads.clone());
-        registry.register(
-            "changes_skipped",
-            "Changes of objects that no policy can see, and that were not judged",
-            self.changes_skipped.clone(),
-        );
-        registry.register_with_unit(
-            "inventory_update",
-            "Time to bring what policies look up in other objects up to date",
-            Unit::Seconds,
-            self.inventory_update_seconds.clone(),
-        );
-        registry.register(
-            "unreadable_objects",
-            "Objects of a kind that could not be understood",
-            self.unreadable_objects.clone(),
-        );
-    }
-
     /// Returns everything as `OpenMetrics` text.
     ///
     /// # Panics
@@ -234,29 +148,29 @@ impl Metrics {
         text
     }
 
-    /// Tells whether judging has begun.
+    /// Sets whether judging has begun, that is, whether the gate is open.
     pub fn set_gate_open(&self, open: bool) {
         self.gate_open.set(open.into());
     }
 
-    /// Tells how many objects of a kind are known.
+    /// Sets how many objects of a kind are in the cache.
     pub fn set_objects(&self, group: &str, resource: &str, number: usize) {
         self.objects.get_or_create(&kind(group, resource)).set(gauge_value(number));
     }
 
-    /// Tells the state that a kind is in.
+    /// Sets the state of a kind: 1 for this one, 0 for all others.
     pub fn set_kind_state(&self, group: &str, resource: &str, state: State) {
-        for each in STATES {
+        for each in State::ALL {
             self.kind_state.get_or_create(&kind_state(group, resource, each)).set((each == state).into());
         }
     }
 
-    /// Removes the series of a kind that is no longer served.
+    /// Removes all series of a kind that is no longer served.
     pub fn remove_kind(&self, group: &str, resource: &str) {
         let labels = kind(group, resource);
         self.objects.remove(&labels);
         self.unreadable_objects.remove(&labels);
-        for state in STATES {
+        for state in State::ALL {
             self.kind_state.remove(&kind_state(group, resource, state));
         }
         for reason in self.restart_reasons.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -269,7 +183,7 @@ impl Metrics {
         self.violations.get_or_create(&violation(policy, severity, result)).set(gauge_value(number));
     }
 
-    /// Takes over the coverage of all kinds.
+    /// Sets objects and state of all kinds that are not excluded.
     pub fn set_coverage(&self, coverage: &[Coverage]) {
         for kind in coverage.iter().filter(|kind| kind.state != State::Excluded) {
             self.set_objects(&kind.group, &kind.resource, kind.objects);
@@ -280,17 +194,17 @@ impl Metrics {
     /// Counts an object that was judged.
     pub fn evaluated(&self, took: Duration) {
         self.evaluations.inc();
-        self.evaluation_seconds.observe(took.as_secs_f64());
+        self.evaluation.observe(took.as_secs_f64());
     }
 
-    /// Counts a change that no policy can see.
+    /// Counts a change that touches no field which a policy reads.
     pub fn change_skipped(&self) {
         self.changes_skipped.inc();
     }
 
-    /// Counts a new state of the inventory, and what it took to make it.
+    /// Counts an update of the inventory, and how long it took.
     pub fn inventory_updated(&self, took: Duration) {
-        self.inventory_update_seconds.observe(took.as_secs_f64());
+        self.inventory_update.observe(took.as_secs_f64());
     }
 
     /// Counts an evaluation of a policy that failed.
@@ -298,12 +212,12 @@ impl Metrics {
         self.policy_errors.get_or_create(&PolicyLabels { policy: policy.to_owned() }).inc();
     }
 
-    /// Tells whether this replica records.
+    /// Sets whether this replica records.
     pub fn set_leader(&self, leads: bool) {
         self.leader.set(leads.into());
     }
 
-    /// Tells how many objects wait to be judged.
+    /// Sets how many objects wait to be judged.
     pub fn set_queue_length(&self, number: usize) {
         self.queue_length.set(gauge_value(number));
     }
@@ -323,12 +237,12 @@ impl Metrics {
         self.event_latency.observe(latency.as_secs_f64());
     }
 
-    /// Counts a write of a recorder (`events`, `status`).
+    /// Counts a write of a recorder (`events`, `reports`, `status`).
     pub fn recorder_wrote(&self, recorder: &'static str) {
         self.recorder_writes.get_or_create(&RecorderLabels { recorder }).inc();
     }
 
-    /// Counts what a recorder did not write, and why (`rate_limited`, `forbidden`).
+    /// Counts what a recorder did not write, and why (`object_rate`, `forbidden`).
     pub fn recorder_dropped(&self, recorder: &'static str, reason: &'static str, number: u64) {
         self.recorder_drops.get_or_create(&DropLabels { recorder, reason }).inc_by(number);
     }
@@ -338,7 +252,7 @@ impl Metrics {
         self.recorder_retries.get_or_create(&RecorderLabels { recorder }).inc();
     }
 
-    /// Counts Events that are not written as they are not true any more.
+    /// Counts Events that are not written because they are no longer true.
     pub fn events_superseded(&self, number: u64) {
         self.events_superseded.inc_by(number);
     }
@@ -349,18 +263,18 @@ impl Metrics {
         self.watch_restarts.get_or_create(&restart(group, resource, reason)).inc();
     }
 
-    /// Counts a load of the policies after the first.
+    /// Counts a reload of the policies, that is, every load but the first.
     pub fn policies_reloaded(&self, succeeded: bool) {
         let result = if succeeded { "success" } else { "failure" };
         self.policy_reloads.get_or_create(&ReloadLabels { result }).inc();
     }
 
-    /// Tells how many files were refused when the policies were loaded last.
+    /// Sets how many policy files the last load refused.
     pub fn set_policies_refused(&self, number: usize) {
         self.policies_refused.set(gauge_value(number));
     }
 
-    /// Counts an object that could not be understood.
+    /// Counts an object that could not be parsed.
     pub fn object_unreadable(&self, group: &str, resource: &str) {
         self.unreadable_objects.get_or_create(&kind(group, resource)).inc();
     }
@@ -393,7 +307,7 @@ mod tests {
 
     /// Everything once.
     fn sample() -> Metrics {
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         metrics.set_gate_open(true);
         metrics.set_objects("apps", "deployments", 3);
         metrics.set_kind_state("apps", "deployments", State::TimedOut);

@@ -1,24 +1,29 @@
 //! Results for programs: `json`, one document, and `ndjson`, one line a result.
 //!
 //! `ndjson` of a finished audit is one [`Entry`] a line, each complete in itself, and a last line that has `kind:
-//! AuditResult`, the summary, the policies, and the kinds and policies that were not covered. A reader that has not seen the last line has not
-//! seen everything. In the long run there is no last line: each line is an `Entry` below `event` (`appeared` or
-//! `resolved`) and `time`.
+//! AuditResult`, the summary, the policies, and the kinds and policies that were not covered. A reader that has not seen
+//! the last line has not seen everything. In the long run there is no last line: each line is an `Entry` with `event`
+//! (`appeared`, `resolved` or `happened`) and `time`.
 
 use std::io;
 
 use serde::Serialize;
 
-use super::{AuditResult, Entry, Event, PolicySummary, Summary, safe::Escaping};
+use super::{
+    format::{StreamEvent, shown_time},
+    safe::Escaping,
+};
 use crate::{
-    gate::Coverage,
-    policy::{Problem, gatekeeper::Unjudged},
+    audit::result::{AuditResult, Entry, PolicySummary, Summary},
+    judge::gatekeeper::Unjudged,
+    model::coverage::Coverage,
+    rego::problem::Problem,
 };
 
 /// The last line of `ndjson`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct End<'a> {
+struct LastLine<'a> {
     api_version: &'a str,
     kind: &'a str,
     complete: bool,
@@ -34,7 +39,7 @@ struct End<'a> {
 /// One line of the long run.
 #[derive(Serialize)]
 struct Streamed<'a> {
-    event: Event,
+    event: StreamEvent,
     time: String,
     #[serde(flatten)]
     entry: &'a Entry,
@@ -54,17 +59,17 @@ pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io:
     let coverage = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
     let AuditResult { api_version, kind, complete, summary, .. } = *result;
     let (policies, refused, not_judged) = (&result.policies, &result.refused, &result.not_judged);
-    line(&End { api_version, kind, complete, summary, coverage, policies, refused, not_judged }, out)
+    line(&LastLine { api_version, kind, complete, summary, coverage, policies, refused, not_judged }, out)
 }
 
 /// Writes what happened to one violation.
 pub(super) fn stream_line(
-    event: Event,
+    event: StreamEvent,
     entry: &Entry,
     time: jiff::Timestamp,
     out: &mut dyn io::Write,
 ) -> io::Result<()> {
-    line(&Streamed { event, time: super::shown_time(time), entry }, out)
+    line(&Streamed { event, time: shown_time(time), entry }, out)
 }
 
 fn line(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {

@@ -1,7 +1,18 @@
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::*;
-use crate::gate::State;
+use crate::{
+    audit::result::{About, AuditResult, Entry, PolicySummary, Resource, Summary},
+    cluster::identity::API_VERSION,
+    model::{
+        coverage::{Coverage, State},
+        object::Location,
+        verdict::{Outcome, Severity, Source},
+    },
+};
 
 fn resource(api_version: &str, kind: &str, namespace: &str, name: &str) -> Resource {
     let (api_version, kind, namespace, name) = (api_version.into(), kind.into(), namespace.into(), name.into());
@@ -49,7 +60,7 @@ fn policy(name: &str, dialect: &str, rules: &[&str]) -> PolicySummary {
 fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResult {
     let of = |outcome| results.iter().filter(|entry| entry.result == outcome).count();
     AuditResult {
-        api_version: "kaudit.dev/v1alpha1",
+        api_version: API_VERSION,
         kind: "AuditResult",
         complete: of(Outcome::Error) == 0 && !coverage.iter().any(Coverage::is_gap),
         summary: Summary {
@@ -112,7 +123,7 @@ fn cluster_with_gaps() -> AuditResult {
         entry(knative, "image", "deny_latest", Outcome::Fail, "two"),
     ];
     let kinds = vec![
-        coverage("", "Event", "events", State::Excluded, 0, ""),
+        coverage("", "StreamEvent", "events", State::Excluded, 0, ""),
         coverage("", "Secret", "secrets", State::Forbidden, 0, "secrets is forbidden: User \"ci\" cannot list"),
         coverage("", "Service", "services", State::Synced, 1, ""),
         coverage("custom.metrics.k8s.io", "*", "*", State::Failed, 0, "the server is currently unable"),
@@ -203,10 +214,10 @@ fn streams_have_one_line_for_each_change() {
     {
         let options = RenderOptions { color, width: 40 };
         for (event, result) in [
-            (Event::Appeared, manifests()),
-            (Event::Resolved, manifests()),
-            (Event::Happened, manifests()),
-            (Event::Appeared, hostile()),
+            (StreamEvent::Appeared, manifests()),
+            (StreamEvent::Resolved, manifests()),
+            (StreamEvent::Happened, manifests()),
+            (StreamEvent::Appeared, hostile()),
         ] {
             stream_line(format, event, &result.results[0], time, &options, &mut out).unwrap();
         }
@@ -275,7 +286,7 @@ fn the_long_run_continues_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("violations.ndjson");
     let targets = [Target { format: Format::Ndjson, file: Some(path.clone()) }];
-    for event in [Event::Appeared, Event::Resolved] {
+    for event in [StreamEvent::Appeared, StreamEvent::Resolved] {
         let mut streams = Streams::open(&targets, clap::ColorChoice::Auto).unwrap();
         assert!(streams.line(event, &manifests().results[0], jiff::Timestamp::UNIX_EPOCH).unwrap());
     }

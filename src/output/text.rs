@@ -9,23 +9,23 @@ use std::{
     io,
 };
 
-use anstyle::{AnsiColor, Style};
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use anstyle::AnsiColor;
 
 use super::{
-    AuditResult, Entry, Event, PolicySummary, RenderOptions, Resource,
+    format::{RenderOptions, StreamEvent, shown_time},
     safe::{no_command, shown, shown_line},
+    style::{BOLD, DIM, GREEN, Paint, columns_of, count, style_of, wrap},
 };
 use crate::{
-    gate::{Coverage, State},
-    object::Location,
-    policy::Problem,
-    verdict::{Outcome, Severity},
+    audit::result::{AuditResult, Entry, PolicySummary, Resource},
+    model::{
+        coverage::{Coverage, State},
+        object::Location,
+        verdict::{Outcome, Severity},
+    },
+    rego::problem::Problem,
 };
 
-pub(super) const BOLD: Style = Style::new().bold();
-pub(super) const DIM: Style = Style::new().dimmed();
-const GREEN: Style = AnsiColor::Green.on_default();
 /// Longer names of rules do not push the messages of all others to the right.
 const WIDEST_RULE: usize = 40;
 /// A message that has fewer columns than this goes below its rule.
@@ -64,7 +64,7 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
 
 /// Writes one line about one violation; a message of several lines becomes one.
 pub(super) fn stream_line(
-    event: Event,
+    event: StreamEvent,
     entry: &Entry,
     time: jiff::Timestamp,
     options: &RenderOptions,
@@ -72,31 +72,21 @@ pub(super) fn stream_line(
 ) -> io::Result<()> {
     let paint = Paint(options.color);
     let (word, style) = match event {
-        Event::Appeared => ("appeared", style_of(entry.result)),
-        Event::Resolved => ("resolved", GREEN),
-        Event::Happened => ("happened", style_of(entry.result)),
+        StreamEvent::Appeared => ("appeared", style_of(entry.result)),
+        StreamEvent::Resolved => ("resolved", GREEN),
+        StreamEvent::Happened => ("happened", style_of(entry.result)),
     };
     let severity = entry.severity.map_or(String::new(), |severity| format!(" {}", severity.word()));
     writeln!(
         out,
         "{} {} {}{severity} {} {} {}",
-        paint.with(DIM, &super::shown_time(time)),
+        paint.with(DIM, &shown_time(time)),
         paint.with(style, word),
         paint.with(style, entry.result.word()),
         paint.with(BOLD, &object_name(&entry.resource, false)),
         paint.with(DIM, &rule_name(entry)),
         shown_line(&entry.message),
     )
-}
-
-/// Colours, or does not.
-#[derive(Clone, Copy)]
-pub(super) struct Paint(pub(super) bool);
-
-impl Paint {
-    pub(super) fn with(self, style: Style, text: &str) -> String {
-        if self.0 { format!("{style}{text}{style:#}") } else { text.to_owned() }
-    }
 }
 
 /// How the lines of all results are aligned.
@@ -145,15 +135,6 @@ impl Columns {
         text.push_str(&lines.join(&format!("\n{}", " ".repeat(indent))));
         text.push('\n');
         text
-    }
-}
-
-pub(super) fn style_of(outcome: Outcome) -> Style {
-    match outcome {
-        Outcome::Fail => AnsiColor::Red.on_default().bold(),
-        Outcome::Warn => AnsiColor::Yellow.on_default(),
-        Outcome::Error => AnsiColor::Magenta.on_default(),
-        Outcome::Skip => DIM,
     }
 }
 
@@ -247,10 +228,6 @@ fn refused_line(problem: &Problem, paint: Paint) -> String {
     format!("{words} {}: {}", shown_line(&problem.place()), shown_line(&problem.message))
 }
 
-pub(super) fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
 fn gap_line(gap: &Coverage, paint: Paint) -> String {
     if gap.is_documents() {
         let words = paint.with(AnsiColor::Yellow.on_default(), "not read:");
@@ -290,53 +267,4 @@ fn advice(gaps: &[&Coverage], errors: usize) -> Vec<String> {
 /// Quotes what a shell would expand.
 fn quoted(name: &str) -> String {
     if name.contains('*') { format!("'{}'", shown_line(name)) } else { shown_line(name) }
-}
-
-/// Cuts `text` into lines of at most `width` columns, at spaces where it can.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for paragraph in text.split('\n') {
-        let mut line = String::new();
-        let mut used = 0;
-        // Each word has its leading spaces with it, so that indented lists in messages stay indented.
-        for word in words(paragraph) {
-            let wide = columns_of(word);
-            if used + wide <= width {
-                line.push_str(word);
-                used += wide;
-                continue;
-            }
-            let word = if used > 0 { word.trim_start() } else { word };
-            if used > 0 {
-                lines.push(std::mem::take(&mut line));
-                used = 0;
-            }
-            for c in word.chars() {
-                let wide = c.width().unwrap_or(0);
-                if used + wide > width && used > 0 {
-                    lines.push(std::mem::take(&mut line));
-                    used = 0;
-                }
-                line.push(c);
-                used += wide;
-            }
-        }
-        lines.push(line);
-    }
-    lines
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let begin = rest.find(|c| c != ' ')?;
-        let end = rest[begin..].find(' ').map_or(rest.len(), |length| begin + length);
-        let (word, after) = rest.split_at(end);
-        rest = after;
-        Some(word)
-    })
-}
-
-pub(super) fn columns_of(text: &str) -> usize {
-    text.width()
 }

@@ -9,10 +9,14 @@ use std::{
 use anyhow::Context as _;
 use clap::ColorChoice;
 
-use super::{AuditResult, Entry, Event, RenderOptions, Target, render, stream_line};
+use super::{
+    format::{RenderOptions, StreamEvent, Target},
+    render::{render, stream_line},
+};
+use crate::audit::result::{AuditResult, Entry};
 
-/// Columns that are assumed where nothing tells the width of the terminal.
-const USUAL_WIDTH: usize = 100;
+/// Columns of a terminal that does not say how wide it is.
+const DEFAULT_WIDTH: usize = 100;
 
 impl RenderOptions {
     /// Returns what standard output can show; text is wrapped only on a terminal.
@@ -31,7 +35,7 @@ impl RenderOptions {
 }
 
 fn terminal_width() -> usize {
-    terminal_size::terminal_size().map_or(USUAL_WIDTH, |(width, _)| usize::from(width.0))
+    terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0))
 }
 
 /// Writes `result` to every target, files first: a reader who waits for the end of standard output finds them there.
@@ -133,7 +137,7 @@ impl Streams {
     /// Writes one line to every target.
     ///
     /// Returns whether anyone still listens: a closed pipe is given up on without an error.
-    pub fn line(&mut self, event: Event, entry: &Entry, time: jiff::Timestamp) -> anyhow::Result<bool> {
+    pub fn line(&mut self, event: StreamEvent, entry: &Entry, time: jiff::Timestamp) -> anyhow::Result<bool> {
         let mut failure = None;
         let mut line = Vec::new();
         self.sinks.retain_mut(|sink| {

@@ -1,4 +1,4 @@
-//! The recorders that were asked for, together, for one term.
+//! The recorders of one term, together.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,13 +8,18 @@ use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tracing::warn;
 
-use super::{Record, Said, events, reports, status};
-use crate::{discovery::OWN_GROUP, ledger::Delta, memory::Memory, metrics::Metrics, pipeline::Overview, shard::Shard};
+use super::{events, health::Health, reports, status};
+use crate::{
+    audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
+    cluster::identity::API_VERSION,
+    metrics::Metrics,
+    model::shard::Shard,
+};
 
 /// What is recorded, and where.
 #[derive(Clone)]
-pub struct Settings {
-    /// Writes everything.
+pub struct RecorderSettings {
+    /// Reads and writes all records.
     pub client: Client,
     /// Namespace of kaudit's own objects.
     pub namespace: String,
@@ -25,25 +30,25 @@ pub struct Settings {
     /// Only what is in these namespaces is recorded; empty is the whole cluster.
     pub namespaces: Vec<String>,
     /// Which Events are written.
-    pub events: events::Which,
-    /// At most as many of them in a second.
+    pub events: events::EventFilter,
+    /// Most Events in a second, on average.
     pub events_per_second: f64,
-    /// Reports are written, in this form; `None` writes none.
-    pub reports: Option<reports::Settings>,
-    /// The `Audit` object is written.
+    /// How reports are written; `None` writes none.
+    pub reports: Option<reports::ReportSettings>,
+    /// Whether the `Audit` object is written.
     pub status: bool,
-    /// What of all that was recorded is this process's to change.
+    /// The namespaces whose records this process may change.
     pub shard: Shard,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
 
-/// Recorders under way.
+/// Recorders that run.
 pub struct Recorders {
     tasks: JoinSet<()>,
 }
 
-/// Takes deltas for each recorder that has its own queue.
+/// Passes deltas to each recorder that has a queue of its own.
 struct Sinks {
     events: Option<events::EventSink>,
     reports: Option<reports::ReportSink>,
@@ -66,80 +71,80 @@ impl Record for Sinks {
     }
 }
 
-impl Settings {
-    /// What tells the Events of this kaudit from those of others.
+impl RecorderSettings {
+    /// Returns what tells the Events of this kaudit from those of others.
     fn audit(&self) -> String {
         format!("{}/{}", self.namespace, self.instance)
     }
 
     /// Returns what was recorded before, according to reports (none, if they are not written) and Events, which are written
-    /// at once and not some seconds later. The sink is told which Events were not written then. Waits until the server
-    /// answers.
-    async fn memory(&self, reported: Memory, sink: &events::EventSink) -> Memory {
-        let told = events::memory(&self.client, &self.namespaces, &self.audit()).await;
-        let (memory, owed) = events::settle(reported, told, Timestamp::now());
-        let own = owed.iter().filter(|delta| self.shard.owns(delta.object.namespace.as_deref()));
+    /// at once and not some seconds later. Queues the Events that the earlier run did not come to write. Waits until the
+    /// server answers.
+    async fn recorded(&self, reported: Recorded, sink: &events::EventSink) -> Recorded {
+        let written = events::load(&self.client, &self.namespaces, &self.audit()).await;
+        let (recorded, missing) = events::reconcile(reported, written, Timestamp::now());
+        let own = missing.iter().filter(|delta| self.shard.owns(delta.object.namespace.as_deref()));
         own.for_each(|delta| sink.record(delta));
-        memory
+        recorded
     }
 }
 
 impl Recorders {
-    /// Starts them; the status is drawn from the overviews. Returns also what was recorded before, which may have to be
-    /// waited for, and what takes the deltas.
+    /// Starts them; the status is made from the overviews. Returns also what was recorded before, which is read until the
+    /// server answers, and what takes the deltas.
     pub async fn start(
-        settings: &Settings,
+        settings: &RecorderSettings,
         overview: watch::Receiver<Option<Arc<Overview>>>,
-    ) -> (Self, Memory, Box<dyn Record>) {
-        let Settings { client, namespace, audit_name, metrics, .. } = settings;
-        let ((health, trouble), (told, reports_said)) =
-            (watch::channel(String::new()), watch::channel(Said::default()));
-        let (mut tasks, mut sinks, mut memory) =
-            (JoinSet::new(), Sinks { events: None, reports: None }, Memory::default());
+    ) -> (Self, Recorded, Box<dyn Record>) {
+        let RecorderSettings { client, namespace, audit_name, metrics, .. } = settings;
+        let (events_health, of_events) = watch::channel(Health::default());
+        let (reports_health, of_reports) = watch::channel(Health::default());
+        let (mut tasks, mut sinks, mut recorded) =
+            (JoinSet::new(), Sinks { events: None, reports: None }, Recorded::default());
         if let Some(reports) = &settings.reports {
-            let reports = reports::Settings { client: client.clone(), ..reports.clone() };
+            let reports = reports::ReportSettings { client: client.clone(), ..reports.clone() };
             let mut loaded = reports::load(&reports).await;
-            memory = std::mem::take(&mut loaded.memory);
-            let (sink, recorder) = reports::start(reports, loaded, told);
+            recorded = std::mem::take(&mut loaded.recorded);
+            let (sink, recorder) = reports::start(reports, loaded, reports_health);
             sinks.reports = Some(sink);
             tasks.spawn(recorder);
         }
-        if settings.events != events::Which::None {
+        if settings.events != events::EventFilter::None {
             let own = ObjectReference {
-                api_version: Some(format!("{OWN_GROUP}/{}", status::AUDIT_VERSION)),
+                api_version: Some(API_VERSION.to_owned()),
                 kind: Some("Audit".to_owned()),
                 name: Some(audit_name.clone()),
                 namespace: Some(namespace.clone()),
                 ..ObjectReference::default()
             };
-            let (sink, recorder) = events::start(events::Settings {
+            let (sink, recorder) = events::start(events::EventSettings {
                 client: client.clone(),
-                which: settings.events,
+                filter: settings.events,
                 per_second: settings.events_per_second,
                 own,
                 audit: settings.audit(),
                 metrics: metrics.clone(),
-                health,
+                health: events_health,
             });
-            memory = settings.memory(memory, &sink).await;
+            recorded = settings.recorded(recorded, &sink).await;
             sinks.events = Some(sink);
             tasks.spawn(recorder);
         }
         if settings.status {
-            let settings = status::Settings {
+            let settings = status::StatusSettings {
                 client: client.clone(),
                 namespace: namespace.clone(),
                 name: audit_name.clone(),
                 metrics: metrics.clone(),
             };
-            let (sender, said) = watch::channel(Said::default());
-            tasks.spawn(join(trouble, reports_said, sender));
-            tasks.spawn(status::run(settings, overview, said));
+            let (sender, health) = watch::channel(Health::default());
+            tasks.spawn(join(of_events, of_reports, sender));
+            tasks.spawn(status::run(settings, overview, health));
         }
-        (Self { tasks }, memory, Box::new(sinks))
+        (Self { tasks }, recorded, Box::new(sinks))
     }
 
-    /// Waits until everything is written, at most as long as `limit`. The sinks and the overviews must have ended.
+    /// Waits until everything is written, at most `limit`. Ends only after the sinks and the overviews have ended.
     pub async fn flush(mut self, limit: Option<Duration>) {
         let all = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(limit.unwrap_or(Duration::MAX), all).await.is_err() {
@@ -148,18 +153,15 @@ impl Recorders {
     }
 }
 
-/// Joins what the recorders say, until they have ended.
-async fn join(mut events: watch::Receiver<String>, mut reports: watch::Receiver<Said>, all: watch::Sender<Said>) {
-    let (mut events_go_on, mut reports_go_on) = (true, true);
-    while events_go_on || reports_go_on {
-        let (events_said, Said { trouble, note }) =
-            (events.borrow_and_update().clone(), reports.borrow_and_update().clone());
-        let said: Vec<String> = [events_said, trouble].into_iter().filter(|said| !said.is_empty()).collect();
-        let said = Said { trouble: said.join("; "), note };
-        all.send_if_modified(|known| std::mem::replace(known, said.clone()) != said);
+/// Joins the health of the recorders, until they have ended.
+async fn join(mut events: watch::Receiver<Health>, mut reports: watch::Receiver<Health>, all: watch::Sender<Health>) {
+    let (mut events_run, mut reports_run) = (true, true);
+    while events_run || reports_run {
+        let health = Health::join(&[events.borrow_and_update().clone(), reports.borrow_and_update().clone()]);
+        all.send_if_modified(|known| std::mem::replace(known, health.clone()) != health);
         tokio::select! {
-            changed = events.changed(), if events_go_on => events_go_on = changed.is_ok(),
-            changed = reports.changed(), if reports_go_on => reports_go_on = changed.is_ok(),
+            changed = events.changed(), if events_run => events_run = changed.is_ok(),
+            changed = reports.changed(), if reports_run => reports_run = changed.is_ok(),
         }
     }
 }

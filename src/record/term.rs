@@ -1,4 +1,5 @@
-//! Terms of recording: while this replica leads, recorders run and the pipeline tells them; while another leads, none do.
+//! Terms of recording: while this replica leads, recorders run and take the deltas of the pipeline; while another leads,
+//! none run.
 //!
 //! Without leader election there is one term, from the start to the end.
 
@@ -9,44 +10,51 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{
-    Record,
-    recorders::{Recorders, Settings},
-};
+use super::recorders::{RecorderSettings, Recorders};
 use crate::{
-    client::Clients,
-    lease::{Candidate, Store},
-    ledger::Delta,
-    pipeline::{Overview, Term},
+    audit::{
+        command::{Command, Record, Term},
+        ledger::Delta,
+        overview::Overview,
+    },
+    cluster::{
+        client::Clients,
+        lease::{Candidate, Store},
+    },
 };
 
 /// How long pending records may take after a signal.
 const FLUSH: Duration = Duration::from_secs(10);
 
-/// What terms are made of.
+/// Takes deltas as lines of output; never blocks.
+pub type Lines = Arc<dyn Fn(&Delta) + Send + Sync>;
+
+/// What every term needs.
 pub struct Terms {
     /// What is recorded, and where.
-    pub settings: Settings,
-    /// What the status is drawn from.
+    pub settings: RecorderSettings,
+    /// What the status is made from.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
-    /// Takes deltas as lines of output; never blocks.
-    pub lines: Arc<dyn Fn(&Delta) + Send + Sync>,
-    /// Tells the pipeline.
-    pub pipeline: mpsc::Sender<Term>,
-    /// The pipeline has ended.
+    /// Prints deltas, if anybody wants them as they come.
+    pub lines: Option<Lines>,
+    /// Informs the pipeline.
+    pub pipeline: mpsc::Sender<Command>,
+    /// Cancelled when the pipeline has ended.
     pub over: CancellationToken,
 }
 
-/// Tells of a delta both in the cluster and on the outputs.
-struct Told {
+/// Passes deltas both to the recorders and to the outputs.
+struct Tee {
     record: Box<dyn Record>,
-    lines: Arc<dyn Fn(&Delta) + Send + Sync>,
+    lines: Option<Lines>,
 }
 
-impl Record for Told {
+impl Record for Tee {
     fn record(&mut self, delta: &Delta) {
         self.record.record(delta);
-        (self.lines)(delta);
+        if let Some(lines) = &self.lines {
+            lines(delta);
+        }
     }
 
     fn policies_refused(&mut self, note: &str) {
@@ -56,10 +64,10 @@ impl Record for Told {
 
 impl Terms {
     /// Records until the pipeline has ended and everything is written: from the start, or whenever `candidate` leads, with
-    /// clients that are of no use when it does not. Its lease is given back in the end.
+    /// clients whose requests fail when it does not. Releases its lease in the end.
     ///
     /// # Errors
-    /// When there can be no such client.
+    /// When the kubeconfig has become unusable.
     pub async fn run(self, candidate: Option<Candidate<impl Store>>, clients: &Clients) -> anyhow::Result<()> {
         let Some(mut candidate) = candidate else {
             self.settings.metrics.set_leader(true);
@@ -75,7 +83,7 @@ impl Terms {
             let client = clients.fenced(&candidate.fence())?;
             info!("This replica leads: recording begins");
             self.settings.metrics.set_leader(true);
-            // Whatever is left of a lost term is dropped, with the writes that are under way.
+            // When the lease is lost, dropping the recorders cancels the writes that are in flight.
             let lost = tokio::select! {
                 () = candidate.keep() => true,
                 () = self.serve(client) => false,
@@ -86,26 +94,32 @@ impl Terms {
             }
             warn!("The lease is lost: recording ends until this replica leads again");
             // An error says that the pipeline has ended.
-            let _ended = self.pipeline.send(Term::End).await;
+            let _ended = self.pipeline.send(Command::Record(Term::End)).await;
         }
         candidate.release().await;
         Ok(())
     }
 
-    /// Serves one term.
+    /// Records for one term.
     async fn serve(&self, client: Client) {
+        let recorders = tokio::select! {
+            recorders = self.begin(client) => recorders,
+            () = self.over.cancelled() => return,
+        };
+        self.over.cancelled().await;
+        recorders.flush(Some(FLUSH)).await;
+    }
+
+    /// Begins a term: starts the recorders and informs the pipeline. What it returns is to be flushed at the end.
+    pub async fn begin(&self, client: Client) -> Recorders {
         let mut overview = self.overview.clone();
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
-        let settings = Settings { client, ..self.settings.clone() };
-        let (recorders, memory, record) = tokio::select! {
-            started = Recorders::start(&settings, overview) => started,
-            () = self.over.cancelled() => return,
-        };
-        let told = Box::new(Told { record, lines: Arc::clone(&self.lines) });
+        let settings = RecorderSettings { client, ..self.settings.clone() };
+        let (recorders, recorded, record) = Recorders::start(&settings, overview).await;
+        let record = Box::new(Tee { record, lines: self.lines.clone() });
         // An error says that the pipeline has ended.
-        let _ended = self.pipeline.send(Term::Begin(memory, told)).await;
-        self.over.cancelled().await;
-        recorders.flush(Some(FLUSH)).await;
+        let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, record))).await;
+        recorders
     }
 }

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use kaudit::policy::{Limits, PolicySet, fingerprint};
+use kaudit::{
+    judge::{files::fingerprint, set::PolicySet},
+    rego::limits::Limits,
+};
 
 use crate::files::folder;
 

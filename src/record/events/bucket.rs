@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Events of one object at once, as client-go's recorder has it, and how long it takes until it may have one more.
+/// Events of one object at once, as in client-go's event correlator, and how long until it may have one more.
 const OBJECT_BURST: f64 = 25.0;
 const OBJECT_REFILL: Duration = Duration::from_secs(30);
 
@@ -59,9 +59,9 @@ impl Bucket {
 
 /// A bucket for each object, by uid.
 #[derive(Debug, Default)]
-pub(super) struct Objects(HashMap<Arc<str>, Bucket>);
+pub(super) struct ObjectBuckets(HashMap<Arc<str>, Bucket>);
 
-impl Objects {
+impl ObjectBuckets {
     /// Takes a token of an object, or returns when there will be one.
     pub(super) fn take(&mut self, uid: &Arc<str>, now: Instant) -> Result<(), Instant> {
         let fresh = || Bucket::new(OBJECT_BURST, 1.0 / OBJECT_REFILL.as_secs_f64());
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn objects_have_a_burst_each_and_are_forgotten() {
-        let (mut objects, now) = (Objects::default(), Instant::now());
+        let (mut objects, now) = (ObjectBuckets::default(), Instant::now());
         let (one, other) = (Arc::from("1"), Arc::from("2"));
         let given = (0..100).filter(|_| objects.take(&one, now).is_ok()).count();
         assert_eq!((given, objects.take(&other, now)), (25, Ok(())));

@@ -1,17 +1,18 @@
-//! When the server, or a namespace, takes no Events: one pause for all of them, so that failures do not multiply.
+//! Back-off while the server, or a namespace, takes no Events: one pause for all of them, so that failures do not multiply.
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-/// First pause where the server does not say how long; it doubles up to the longest.
-const SHORTEST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(10);
+use crate::cluster::backoff::Backoff;
+
+/// Pauses where the server does not say how long.
+const BACKOFF: Backoff = Backoff::between(Duration::from_millis(250), Duration::from_secs(10));
 /// How long to wait after a refusal that ends when somebody changes something.
 pub(super) const REFUSED: Duration = Duration::from_secs(30);
-/// Failures after which a run that ends gives up.
-const ENOUGH: u32 = 8;
+/// Failures in a row after which a run that is ending gives up.
+const MAX_FAILURES: u32 = 8;
 
 #[derive(Debug)]
 struct Pause {
@@ -23,19 +24,19 @@ struct Pause {
 }
 
 impl Pause {
-    /// Lengthens a pause, or begins it. Answers to what was under way when it began do not count.
+    /// Begins a pause, or extends it. Answers to requests that were in flight when it began do not count as failures.
     fn fail(pause: Option<Self>, at_least: Duration, why: String, now: Instant) -> Self {
         let failures = match &pause {
             Some(pause) if pause.until > now => pause.failures,
             Some(pause) => pause.failures + 1,
             None => 1,
         };
-        let until = now + at_least.max(SHORTEST * 2_u32.pow(failures.min(10) - 1)).min(at_least.max(LONGEST));
+        let until = now + at_least.max(BACKOFF.after(failures));
         Self { until: pause.map_or(until, |pause| pause.until.max(until)), failures, refused: at_least >= REFUSED, why }
     }
 }
 
-/// All pauses.
+/// The pause of the server and those of namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     server: Option<Pause>,
@@ -43,41 +44,41 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// The server takes none for now.
+    /// Notes that the server takes no Events for now.
     pub(super) fn server_failed(&mut self, at_least: Duration, why: String, now: Instant) {
         self.server = Some(Pause::fail(self.server.take(), at_least, why, now));
     }
 
-    /// A namespace takes none for now; the server answers.
+    /// Notes that a namespace takes no Events for now, while the server answers.
     pub(super) fn namespace_failed(&mut self, namespace: &str, at_least: Duration, why: String, now: Instant) {
         self.server = None;
         let pause = Pause::fail(self.namespaces.remove(namespace), at_least, why, now);
         self.namespaces.insert(namespace.to_owned(), pause);
     }
 
-    /// A namespace takes them.
-    pub(super) fn works(&mut self, namespace: &str) {
+    /// Notes that a namespace takes Events.
+    pub(super) fn succeeded(&mut self, namespace: &str) {
         self.server = None;
         self.namespaces.remove(namespace);
     }
 
-    /// Until when nothing can be written.
+    /// Returns until when nothing can be written.
     pub(super) fn server_until(&self) -> Option<Instant> {
         self.server.as_ref().map(|pause| pause.until)
     }
 
-    /// Until when nothing can be written in a namespace.
+    /// Returns until when nothing can be written in a namespace.
     pub(super) fn namespace_until(&self, namespace: &str, now: Instant) -> Option<Instant> {
         self.namespaces.get(namespace).map(|pause| pause.until).filter(|until| *until > now)
     }
 
-    /// Whether a run that ends need not try again in a namespace.
+    /// Whether a run that is ending need not try a namespace again.
     pub(super) fn is_hopeless(&self, namespace: &str) -> bool {
         let pauses = self.server.iter().chain(self.namespaces.get(namespace));
-        pauses.into_iter().any(|pause| pause.failures >= ENOUGH || pause.refused)
+        pauses.into_iter().any(|pause| pause.failures >= MAX_FAILURES || pause.refused)
     }
 
-    /// Says what is wrong; empty if nothing is.
+    /// Returns what is wrong; empty if nothing is.
     pub(super) fn trouble(&self) -> String {
         if let Some(pause) = &self.server {
             return format!("Events wait: {}", pause.why);
@@ -107,16 +108,16 @@ mod tests {
             pauses.server_until().unwrap()
         };
         let first = fail(&mut pauses, start);
-        assert_eq!(first, start + SHORTEST);
+        assert_eq!(first, start + BACKOFF.first);
         assert_eq!(fail(&mut pauses, start), first, "four were under way");
-        assert_eq!(fail(&mut pauses, first), first + SHORTEST * 2);
+        assert_eq!(fail(&mut pauses, first), first + BACKOFF.first * 2);
         let mut now = first;
         for _ in 0..20 {
             now = fail(&mut pauses, now);
         }
-        assert_eq!(fail(&mut pauses, now), now + LONGEST);
+        assert_eq!(fail(&mut pauses, now), now + BACKOFF.longest);
         assert!(pauses.is_hopeless("any") && pauses.trouble() == "Events wait: gone");
-        pauses.works("any");
+        pauses.succeeded("any");
         assert_eq!((pauses.server_until(), pauses.trouble()), (None, String::new()));
     }
 
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!((pauses.namespace_until("a", now + wait), pauses.namespace_until("c", now)), (None, None));
         assert!(pauses.server_until().is_none() && pauses.is_hopeless("a") && !pauses.is_hopeless("c"));
         assert_eq!(pauses.trouble(), "Events cannot be written in namespace a (and in 1 more): is forbidden");
-        pauses.works("a");
+        pauses.succeeded("a");
         assert_eq!(pauses.trouble(), "Events cannot be written in namespace b: is forbidden");
     }
 }

@@ -3,21 +3,31 @@
 use std::{
     convert::Infallible,
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
-use k8s_openapi::api::events::v1::Event;
-use kube::client::Body;
+use jiff::Timestamp;
+use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
+use kube::{Client, client::Body};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tower::service_fn;
 
 use super::*;
 use crate::{
-    ledger::{Id, Violation},
-    object::{Kind, ObjectKey},
-    verdict::{Finding, Outcome, Source},
+    audit::{
+        ledger::{Delta, Id, Violation},
+        queue::Lane,
+    },
+    metrics::Metrics,
+    model::{
+        object::{Kind, ObjectKey},
+        verdict::{Finding, Outcome, Source},
+    },
+    record::health::Health,
 };
 
 /// The Events that a server took.
@@ -27,7 +37,7 @@ struct Scene {
     taken: Taken,
     attempts: Arc<AtomicUsize>,
     metrics: Arc<Metrics>,
-    health: tokio::sync::watch::Receiver<String>,
+    health: watch::Receiver<Health>,
 }
 
 fn status(code: u16, reason: &str, retry_after: u32) -> Value {
@@ -37,7 +47,7 @@ fn status(code: u16, reason: &str, retry_after: u32) -> Value {
 
 /// Starts a recorder; `refuses` returns what a server says to attempt number n at an Event that it does not take.
 fn scene(
-    which: Which,
+    filter: EventFilter,
     refuses: impl Fn(usize, &Event) -> Option<Value> + Send + Sync + 'static,
 ) -> (Scene, EventSink, impl Future<Output = ()> + Send) {
     let (taken, attempts, refuses) = (Taken::default(), Arc::<AtomicUsize>::default(), Arc::new(refuses));
@@ -57,7 +67,7 @@ fn scene(
             Ok::<_, Infallible>(http::Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
         }
     });
-    let (health, trouble) = tokio::sync::watch::channel(String::new());
+    let (health, trouble) = watch::channel(Health::default());
     let own = ObjectReference {
         kind: Some("Audit".to_owned()),
         name: Some("kaudit".to_owned()),
@@ -65,9 +75,9 @@ fn scene(
         ..ObjectReference::default()
     };
     let metrics = Arc::new(Metrics::default());
-    let (sink, recorder) = start(Settings {
+    let (sink, recorder) = start(EventSettings {
         client: Client::new(service, "default"),
-        which,
+        filter,
         per_second: 1_000.0,
         own,
         audit: "kaudit/kaudit".to_owned(),
@@ -113,7 +123,7 @@ fn delta(namespace: &str, name: &str, messages: &[&str], lane: Lane) -> Delta {
         uid: format!("{namespace}/{name}").into(),
         appeared: messages.iter().map(|message| violation(&format!("{namespace}/{name}"), message)).collect(),
         resolved: Vec::new(),
-        moments: Vec::new(),
+        transitions: Vec::new(),
         results: Vec::new(),
         lane,
     }
@@ -126,7 +136,7 @@ fn over(delta: &Delta) -> Delta {
 #[tokio::test]
 async fn a_server_that_has_too_much_to_do_is_left_alone_and_nothing_is_lost() {
     let busy = |attempt, _: &Event| (attempt < 4).then(|| status(429, "TooManyRequests", 1));
-    let (scene, sink, recorder) = scene(Which::All, busy);
+    let (scene, sink, recorder) = scene(EventFilter::All, busy);
     for number in 0..50 {
         sink.record(&delta("a", &number.to_string(), &["x"], Lane::Snapshot));
     }
@@ -138,14 +148,17 @@ async fn a_server_that_has_too_much_to_do_is_left_alone_and_nothing_is_lost() {
     names.sort();
     names.dedup();
     assert_eq!((names.len(), scene.attempts.load(Ordering::SeqCst)), (50, 54), "each once");
-    assert!(scene.metric("kaudit_recorder_retries_total{recorder=\"events\"} 4") && scene.health.borrow().is_empty());
+    assert!(
+        scene.metric("kaudit_recorder_retries_total{recorder=\"events\"} 4")
+            && *scene.health.borrow() == Health::default()
+    );
 }
 
 #[tokio::test]
 async fn a_namespace_that_refuses_delays_no_other_and_is_asked_seldom() {
     let forbidden =
         |_, event: &Event| (event.metadata.namespace.as_deref() == Some("a")).then(|| status(403, "Forbidden", 0));
-    let (scene, sink, recorder) = scene(Which::All, forbidden);
+    let (scene, sink, recorder) = scene(EventFilter::All, forbidden);
     for number in 0..100 {
         sink.record(&delta("a", &number.to_string(), &["x"], Lane::Change));
         sink.record(&delta("b", &number.to_string(), &["x"], Lane::Snapshot));
@@ -154,14 +167,14 @@ async fn a_namespace_that_refuses_delays_no_other_and_is_asked_seldom() {
     recorder.await;
     assert_eq!(scene.count("PolicyViolation"), 100);
     let refused = scene.attempts.load(Ordering::SeqCst) - 100;
-    assert!(refused <= WRITES_AT_A_TIME, "{refused}");
+    assert!(refused <= recorder::WRITES_AT_A_TIME, "{refused}");
     assert!(scene.metric(r#"kaudit_recorder_drops_total{recorder="events",reason="unavailable"} 100"#));
-    assert_eq!(*scene.health.borrow(), "Events cannot be written in namespace a: no");
+    assert_eq!(scene.health.borrow().trouble, "Events cannot be written in namespace a: no");
 }
 
 #[tokio::test]
 async fn what_an_object_has_too_much_of_is_summed_up_at_the_end() {
-    let (scene, sink, recorder) = scene(Which::All, |_, _| None);
+    let (scene, sink, recorder) = scene(EventFilter::All, |_, _| None);
     let messages: Vec<_> = (0..100).map(|number| number.to_string()).collect();
     let messages: Vec<_> = messages.iter().map(String::as_str).collect();
     sink.record(&delta("a", "loud", &messages, Lane::Snapshot));
@@ -183,7 +196,7 @@ async fn what_an_object_has_too_much_of_is_summed_up_at_the_end() {
 
 #[tokio::test]
 async fn ends_that_nobody_wants_are_not_written_but_known() {
-    let (scene, sink, recorder) = scene(Which::Appeared, |_, _| None);
+    let (scene, sink, recorder) = scene(EventFilter::Appeared, |_, _| None);
     let (one, other) = (delta("a", "one", &["x"], Lane::Snapshot), delta("a", "other", &["x"], Lane::Change));
     sink.record(&one);
     sink.record(&over(&one));
@@ -201,7 +214,7 @@ async fn ends_that_nobody_wants_are_not_written_but_known() {
 
 #[tokio::test]
 async fn changes_are_written_before_a_backlog_and_what_is_over_not_at_all() {
-    let (scene, sink, recorder) = scene(Which::All, |_, _| None);
+    let (scene, sink, recorder) = scene(EventFilter::All, |_, _| None);
     let backlog: Vec<_> = (0..20).map(|number| delta("a", &number.to_string(), &["x"], Lane::Snapshot)).collect();
     for delta in &backlog {
         sink.record(delta);

@@ -1,4 +1,4 @@
-//! From what is to be told to an Event on the server.
+//! Makes Events and posts them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,43 +8,42 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 
 use super::{
-    APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION,
+    annotations::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION},
     pauses::REFUSED,
-    queue::{About, CLUSTER_SCOPED, Turn, Violated},
+    queue::{CLUSTER_SCOPED, Content, Lifecycle, ViolationChange},
 };
 use crate::{
-    client::describe,
-    object::ObjectKey,
-    record::{CONTROLLER, Failure, failure},
+    cluster::{error::describe, identity::CONTROLLER},
+    model::{digest::Digest, object::ObjectKey, text::truncate},
+    record::failure::Failure,
 };
 
 /// Longest note that the API takes, in bytes.
 const NOTE_BYTES: usize = 1024;
 /// How long one answer may take.
-const ANSWER: Duration = Duration::from_secs(10);
-/// How long to wait when there is too much to do for the server, which may itself say longer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Least time to wait when the server is overloaded (429), which may itself ask for longer.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// Writes Events as one kaudit.
-pub(super) struct Writer {
+/// Makes and posts the Events of one kaudit.
+pub(super) struct EventWriter {
     pub(super) client: Client,
     pub(super) instance: String,
     /// What Events about kaudit itself are about.
     pub(super) own: ObjectReference,
-    /// The same as an annotation.
+    /// Namespace and name of that, for the annotation.
     pub(super) audit: String,
 }
 
-/// Why an Event is not written.
+/// Why an Event was not written.
 #[derive(Debug)]
-pub(super) enum Failed {
-    /// It need not be any more, and that is in order.
+pub(super) enum PostError {
+    /// It need not be written, and that is in order.
     Normal(&'static str),
-    /// It never will be.
+    /// It cannot be written, ever.
     Never(&'static str, String),
     /// The namespace takes none for at least this long.
     Namespace(Duration, String),
@@ -52,40 +51,40 @@ pub(super) enum Failed {
     Server(Duration, String),
 }
 
-impl Writer {
-    /// Returns the Event.
-    pub(super) fn event(&self, about: &About) -> Event {
-        match about {
-            About::Violation(violated) => self.about(violated),
-            About::Own(_, event) => Event::clone(event),
+impl EventWriter {
+    /// Returns the Event to post.
+    pub(super) fn event(&self, content: &Content) -> Event {
+        match content {
+            Content::Violation(change) => self.violation_event(change),
+            Content::Own(_, event) => Event::clone(event),
         }
     }
 
-    fn about(&self, violated: &Violated) -> Event {
-        let Violated { object, uid, violation, turn, at } = violated;
+    fn violation_event(&self, change: &ViolationChange) -> Event {
+        let ViolationChange { object, uid, violation, lifecycle, at } = change;
         let finding = &violation.finding;
         let since = violation.since.to_string();
-        let (kind, word) = match turn {
-            Turn::Appeared => (("Warning", APPEARED), "appeared"),
-            Turn::Happened => (("Warning", APPEARED), "happened"),
-            Turn::Resolved => (("Normal", RESOLVED), "resolved"),
+        let (kind, word) = match lifecycle {
+            Lifecycle::Appeared => (("Warning", APPEARED), "appeared"),
+            Lifecycle::Transient => (("Warning", APPEARED), "happened"),
+            Lifecycle::Resolved => (("Normal", RESOLVED), "resolved"),
         };
         let id = violation.id.to_string();
-        let name = hashed(&[&id, &since, word]);
+        let name = event_name(&[&id, &since, word]);
         let note = format!("{}/{}: {}", finding.policy, finding.rule, finding.message);
         let mut event = self.make(reference(object, uid), kind, &note, (name, *at));
         let annotations = event.metadata.annotations.get_or_insert_default();
         annotations.insert(VIOLATION.to_owned(), id);
-        // Nothing of a moment stands, so there is nothing that it stands since.
-        if *turn != Turn::Happened {
+        // What a transition violates never stands, so there is no time that it stands since.
+        if *lifecycle != Lifecycle::Transient {
             annotations.insert(SINCE.to_owned(), since);
         }
         event
     }
 
-    /// Makes an Event about kaudit itself.
-    pub(super) fn about_self(&self, regarding: ObjectReference, reason: &str, note: &str, at: Timestamp) -> Event {
-        let name = hashed(&[regarding.name.as_deref().unwrap_or_default(), reason, note, &at.to_string()]);
+    /// Returns an Event about kaudit itself.
+    pub(super) fn own_event(&self, regarding: ObjectReference, reason: &str, note: &str, at: Timestamp) -> Event {
+        let name = event_name(&[regarding.name.as_deref().unwrap_or_default(), reason, note, &at.to_string()]);
         self.make(regarding, ("Warning", reason), note, (name, at))
     }
 
@@ -106,7 +105,7 @@ impl Writer {
             metadata,
             action: Some("Audit".to_owned()),
             event_time: Some(MicroTime(at)),
-            note: Some(cut(note, NOTE_BYTES).to_owned()),
+            note: Some(truncate(note, NOTE_BYTES).to_owned()),
             reason: Some(reason.to_owned()),
             regarding: Some(regarding),
             reporting_controller: Some(CONTROLLER.to_owned()),
@@ -116,35 +115,36 @@ impl Writer {
         }
     }
 
-    /// Makes one attempt.
-    pub(super) async fn post(&self, event: &Event) -> Result<(), Failed> {
+    /// Makes one attempt to create an Event.
+    pub(super) async fn post(&self, event: &Event) -> Result<(), PostError> {
         let namespace = event.metadata.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        let Ok(answer) = timeout(ANSWER, api.create(&PostParams::default(), event)).await else {
-            let why = format!("the API server did not answer within {} seconds", ANSWER.as_secs());
-            return Err(Failed::Server(Duration::ZERO, why));
+        let Ok(answer) = timeout(REQUEST_TIMEOUT, api.create(&PostParams::default(), event)).await else {
+            let why = format!("the API server did not answer within {} seconds", REQUEST_TIMEOUT.as_secs());
+            return Err(PostError::Server(Duration::ZERO, why));
         };
         match answer {
             Ok(_) => Ok(()),
-            Err(error) => Err(sort(&error)),
+            Err(error) => Err(classify(&error)),
         }
     }
 }
 
-fn sort(error: &kube::Error) -> Failed {
+fn classify(error: &kube::Error) -> PostError {
     let why = describe(error);
     let status = if let kube::Error::Api(status) = error { Some(status) } else { None };
-    let told = status.and_then(|status| status.details.as_ref()).map_or(0, |details| details.retry_after_seconds);
-    let told = Duration::from_secs(told.into());
-    match (failure(error), status.map_or(0, |status| status.code)) {
-        (Failure::Normal(reason), _) => Failed::Normal(reason),
-        (Failure::Refused(reason), 400 | 422) => Failed::Never(reason, why),
-        (_, 403) => Failed::Namespace(REFUSED, why),
-        // Not answered by who would know the namespace, or not for its sake.
-        (_, 0 | 401 | 502..=504) => Failed::Server(told, why),
-        (_, 429) => Failed::Server(told.max(BUSY), why),
+    let retry_after =
+        status.and_then(|status| status.details.as_ref()).map_or(0, |details| details.retry_after_seconds);
+    let retry_after = Duration::from_secs(retry_after.into());
+    match (Failure::of(error), status.map_or(0, |status| status.code)) {
+        (Failure::Normal(reason), _) => PostError::Normal(reason),
+        (Failure::Refused(reason), 400 | 422) => PostError::Never(reason, why),
+        (_, 403) => PostError::Namespace(REFUSED, why),
+        // Not about the namespace: the answer comes from elsewhere, or is about kaudit.
+        (_, 0 | 401 | 502..=504) => PostError::Server(retry_after, why),
+        (_, 429) => PostError::Server(retry_after.max(BUSY), why),
         // Such as a webhook that cannot be reached.
-        _ => Failed::Namespace(told, why),
+        _ => PostError::Namespace(retry_after, why),
     }
 }
 
@@ -159,21 +159,10 @@ fn reference(object: &ObjectKey, uid: &Arc<str>) -> ObjectReference {
     }
 }
 
-/// A name that is the same whenever the same thing is told, so that nothing is told twice. Names of objects would
+/// Returns a name that is the same for the same Event, so that none is created twice. A name made of names of objects would
 /// break the server's rules for names.
-fn hashed(parts: &[&str]) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let digest = hash.finalize();
-    digest.iter().take(16).fold("kaudit-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
-}
-
-/// Cuts at a character, at most `bytes` long.
-fn cut(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
+fn event_name(parts: &[&str]) -> String {
+    format!("{CONTROLLER}-{:032x}", Digest::of_parts(u64::to_be_bytes, parts.iter().copied()).half())
 }
 
 #[cfg(test)]
@@ -183,16 +172,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_cut_at_a_character() {
-        let long = "ä".repeat(600);
-        assert_eq!(cut(&long, 1023).len(), 1022);
-        assert_eq!(cut("short", 1024), "short");
-    }
-
-    #[test]
     fn names_do_not_confuse_neighbouring_parts() {
-        assert_ne!(hashed(&["ab", "c"]), hashed(&["a", "bc"]));
-        assert_eq!(hashed(&["ab", "c"]).len(), "kaudit-".len() + 32);
+        assert_ne!(event_name(&["ab", "c"]), event_name(&["a", "bc"]));
+        assert_eq!(event_name(&["ab", "c"]).len(), "kaudit-".len() + 32);
     }
 
     #[test]
@@ -207,11 +189,11 @@ mod tests {
                 retry_after_seconds,
             };
             let status = Status::failure("why", reason).with_code(code).with_details(details);
-            match sort(&kube::Error::Api(Box::new(status))) {
-                Failed::Normal(reason) => format!("normal {reason}"),
-                Failed::Never(reason, _) => format!("never {reason}"),
-                Failed::Namespace(wait, _) => format!("namespace {wait:?}"),
-                Failed::Server(wait, _) => format!("server {wait:?}"),
+            match classify(&kube::Error::Api(Box::new(status))) {
+                PostError::Normal(reason) => format!("normal {reason}"),
+                PostError::Never(reason, _) => format!("never {reason}"),
+                PostError::Namespace(wait, _) => format!("namespace {wait:?}"),
+                PostError::Server(wait, _) => format!("server {wait:?}"),
             }
         };
         assert_eq!(sorted(409, "AlreadyExists", 0), "normal already_exists");

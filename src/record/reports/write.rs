@@ -1,7 +1,7 @@
-//! Writing and deleting of reports at the server.
+//! Writes and deletes report objects at the server.
 //!
 //! Reports are applied (server-side apply, by force): one request creates or changes, nothing has to be read before, and
-//! labels of others stay. `results` is an atomic list, so what is not applied any more is gone.
+//! labels of others stay. `results` is an atomic list, so what is no longer applied is gone.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,24 +12,24 @@ use kube::{
 use tokio::time::timeout;
 
 use super::{
-    book::{Home, Known, Plan, Write},
-    model::Api,
-    shards::Prefix,
+    format::Api,
+    partitions::Prefix,
+    report_set::{Plan, ReportKey, Stored, Write},
 };
 use crate::{
-    client::describe,
+    cluster::{error::describe, identity::CONTROLLER},
     metrics::Metrics,
-    record::{CONTROLLER, Failure, failure},
+    record::failure::Failure,
 };
 
 /// How long one request may take.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// How the recorder is called in metrics.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+/// The recorder's name in metrics.
 const RECORDER: &str = "reports";
 
-/// Why something was not written.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unwritten {
+pub(super) enum ApplyError {
     /// It may work later.
     Later(String),
     /// It cannot, and that is in order: the namespace is going away.
@@ -42,58 +42,57 @@ pub(super) enum Unwritten {
 
 /// What became of a plan.
 #[derive(Debug)]
-pub(super) struct Carried {
-    pub(super) home: Home,
+pub(super) struct PlanResult {
+    pub(super) key: ReportKey,
     /// What the server has now, by name.
-    pub(super) written: Vec<(String, Known)>,
+    pub(super) written: Vec<(String, Stored)>,
     pub(super) deleted: Vec<String>,
-    /// What is to be written another time.
+    /// Partitions that were not written.
     pub(super) left: Vec<Prefix>,
-    /// The first that went wrong.
-    pub(super) trouble: Option<Unwritten>,
+    pub(super) error: Option<ApplyError>,
 }
 
 /// Writes into one report API.
 #[derive(Clone)]
-pub(super) struct Writer {
+pub(super) struct ReportWriter {
     pub(super) client: Client,
     pub(super) metrics: Arc<Metrics>,
     pub(super) api: Api,
 }
 
-impl Writer {
-    /// Writes what a plan says; deletes only after everything is written.
-    pub(super) async fn carry_out(self, plan: Plan) -> Carried {
-        let Plan { home, writes, deletes } = plan;
+impl ReportWriter {
+    /// Executes a plan; deletes only after everything is written.
+    pub(super) async fn execute(self, plan: Plan) -> PlanResult {
+        let Plan { key, writes, deletes } = plan;
         let (written, deleted, left) = (Vec::new(), Vec::new(), Vec::new());
-        let mut carried = Carried { home, written, deleted, left, trouble: None };
+        let mut done = PlanResult { key, written, deleted, left, error: None };
         for Write { prefix, name, report, content } in writes {
-            if matches!(carried.trouble, Some(Unwritten::Later(_) | Unwritten::NoApi)) {
-                carried.left.push(prefix);
+            if matches!(done.error, Some(ApplyError::Later(_) | ApplyError::NoApi)) {
+                done.left.push(prefix);
                 continue;
             }
-            match self.apply(carried.home.namespace.as_deref(), &name, &report).await {
-                Ok(version) => carried.written.push((name, Known { content: Some(content), version })),
-                Err(Unwritten::Normal) => carried.trouble = carried.trouble.or(Some(Unwritten::Normal)),
-                Err(trouble) => {
-                    carried.left.push(prefix);
-                    carried.trouble = Some(trouble);
+            match self.apply(done.key.namespace.as_deref(), &name, &report).await {
+                Ok(resource_version) => done.written.push((name, Stored { content: Some(content), resource_version })),
+                Err(ApplyError::Normal) => done.error = done.error.or(Some(ApplyError::Normal)),
+                Err(error) => {
+                    done.left.push(prefix);
+                    done.error = Some(error);
                 }
             }
         }
         for name in deletes {
-            if carried.trouble.is_some() {
+            if done.error.is_some() {
                 break;
             }
-            match self.delete(carried.home.namespace.as_deref(), &name).await {
-                Ok(()) => carried.deleted.push(name),
-                Err(trouble) => carried.trouble = Some(trouble),
+            match self.delete(done.key.namespace.as_deref(), &name).await {
+                Ok(()) => done.deleted.push(name),
+                Err(error) => done.error = Some(error),
             }
         }
-        carried
+        done
     }
 
-    fn place(&self, namespace: Option<&str>) -> kube::Api<DynamicObject> {
+    fn api(&self, namespace: Option<&str>) -> kube::Api<DynamicObject> {
         let resource = self.api.resource(namespace.is_some());
         match namespace {
             Some(namespace) => kube::Api::namespaced_with(self.client.clone(), namespace, &resource),
@@ -106,42 +105,42 @@ impl Writer {
         namespace: Option<&str>,
         name: &str,
         report: &serde_json::Value,
-    ) -> Result<String, Unwritten> {
+    ) -> Result<String, ApplyError> {
         let parameters = PatchParams::apply(CONTROLLER).force().validation_strict();
-        let (place, patch) = (self.place(namespace), Patch::Apply(report));
-        let applied = self.answer(place.patch_metadata(name, &parameters, &patch)).await?;
+        let (api, patch) = (self.api(namespace), Patch::Apply(report));
+        let applied = self.answer(api.patch_metadata(name, &parameters, &patch)).await?;
         Ok(applied.metadata.resource_version.unwrap_or_default())
     }
 
-    /// Deletes a report, or finds that it is not there.
-    pub(super) async fn delete(&self, namespace: Option<&str>, name: &str) -> Result<(), Unwritten> {
-        let (place, parameters) = (self.place(namespace), DeleteParams::default());
-        match self.answer(place.delete(name, &parameters)).await {
-            Ok(_) | Err(Unwritten::Normal) => Ok(()),
-            Err(trouble) => Err(trouble),
+    /// Deletes a report object; one that is not there is fine.
+    pub(super) async fn delete(&self, namespace: Option<&str>, name: &str) -> Result<(), ApplyError> {
+        let (api, parameters) = (self.api(namespace), DeleteParams::default());
+        match self.answer(api.delete(name, &parameters)).await {
+            Ok(_) | Err(ApplyError::Normal) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
-    async fn answer<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, Unwritten> {
-        let (reason, trouble) = match timeout(PATIENCE, request).await {
+    async fn answer<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, ApplyError> {
+        let (reason, failed) = match timeout(REQUEST_TIMEOUT, request).await {
             Ok(Ok(answer)) => {
                 self.metrics.recorder_wrote(RECORDER);
                 return Ok(answer);
             }
-            Err(_) => ("timeout", Unwritten::Later(format!("no answer within {} s", PATIENCE.as_secs()))),
-            Ok(Err(error)) => match failure(&error) {
-                Failure::Normal("not_found") if !names_an_object(&error) => ("no_api", Unwritten::NoApi),
-                Failure::Normal(reason) => (reason, Unwritten::Normal),
-                Failure::Refused(reason) => (reason, Unwritten::Refused(describe(&error))),
-                Failure::Later => ("unavailable", Unwritten::Later(describe(&error))),
+            Err(_) => ("timeout", ApplyError::Later(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
+            Ok(Err(error)) => match Failure::of(&error) {
+                Failure::Normal("not_found") if !names_an_object(&error) => ("no_api", ApplyError::NoApi),
+                Failure::Normal(reason) => (reason, ApplyError::Normal),
+                Failure::Refused(reason) => (reason, ApplyError::Refused(describe(&error))),
+                Failure::Later => ("unavailable", ApplyError::Later(describe(&error))),
             },
         };
         self.metrics.recorder_dropped(RECORDER, reason, 1);
-        Err(trouble)
+        Err(failed)
     }
 }
 
-/// Whether what was not found is an object (a namespace, a report), and not the whole kind.
+/// Whether what was not found is an object (a namespace, a report) and not the kind itself.
 fn names_an_object(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.details.as_ref().is_some_and(|details| !details.name.is_empty())

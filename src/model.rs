@@ -1,0 +1,9 @@
+//! What everything speaks of: kinds and objects, what judging finds, coverage, shards. Knows no other room.
+
+pub mod body;
+pub mod coverage;
+pub mod digest;
+pub mod object;
+pub mod shard;
+pub mod text;
+pub mod verdict;

@@ -1,0 +1,28 @@
+//! Results for people and programs: one [`AuditResult`](crate::audit::result::AuditResult), many renderers.
+//!
+//! A renderer is a pure function of the result and [`RenderOptions`]: the same result gives the same bytes. Where they go is
+//! for [`write`](mod@write) to say, and what they mean for a pipeline for [`exit_code`].
+
+mod exit;
+mod format;
+mod json;
+mod policy_list;
+pub(crate) mod policy_table;
+pub mod progress;
+mod render;
+pub(crate) mod safe;
+mod style;
+mod text;
+pub mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    exit::{FailOn, exit_code},
+    format::{Format, RenderOptions, StreamEvent, Target},
+    policy_list::PolicyList,
+    render::{render, stream_line},
+    safe::shown_lines,
+    write::{Streams, print, write_all},
+};

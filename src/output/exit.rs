@@ -1,0 +1,34 @@
+//! What a result means for the pipeline that runs kaudit.
+
+use clap::ValueEnum;
+
+use crate::audit::result::AuditResult;
+
+/// The least result that makes the exit code 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Only fail
+    Fail,
+    /// Fail and warn
+    Warn,
+    /// No result
+    None,
+}
+
+/// Returns the exit code that a finished audit deserves: 1 for violations at or above `fail_on`, else 3 where
+/// something was not judged, else 0.
+pub fn exit_code(result: &AuditResult, fail_on: FailOn) -> u8 {
+    let summary = &result.summary;
+    let violations = match fail_on {
+        FailOn::Fail => summary.fail,
+        FailOn::Warn => summary.fail + summary.warn,
+        FailOn::None => 0,
+    };
+    if violations > 0 {
+        1
+    } else if !result.complete || summary.error > 0 {
+        3
+    } else {
+        0
+    }
+}

@@ -1,0 +1,281 @@
+//! The table of `kaudit policies`, for people.
+
+use std::{collections::BTreeSet, io};
+
+use anstyle::Style;
+
+use super::{
+    format::RenderOptions,
+    policy_list::{ListedPolicy, ListedRule, PolicyCounts, PolicyList},
+    safe::shown_line,
+    style::{BOLD, DIM, Paint, columns_of, count, style_of, wrap},
+};
+use crate::{
+    judge::{dialect::Dialect, gatekeeper::Unjudged},
+    model::verdict::{Outcome, Severity, Source},
+};
+
+/// Writes a table with one line a rule, and below each policy what it is about. Problems are not in it.
+pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
+    let paint = Paint(options.color);
+    let rows: Vec<Vec<Row>> = list.policies.iter().map(rows).collect();
+    let columns = TableColumns::of(rows.iter().flatten(), options.width);
+    if !rows.is_empty() {
+        let head = Row { cells: HEAD.map(str::to_owned), styles: [DIM; HEAD.len()] };
+        columns.write(&head, paint, out)?;
+    }
+    for (policy, rows) in list.policies.iter().zip(&rows) {
+        for row in rows {
+            columns.write(row, paint, out)?;
+        }
+        for (name, text) in details(policy) {
+            let room = options.width.saturating_sub(DETAIL).max(NARROWEST);
+            for (index, line) in wrap(&shown_line(&text), room).iter().enumerate() {
+                let name = if index == 0 { name } else { "" };
+                writeln!(out, "  {}", paint.with(DIM, &format!("{name:<8}{}", line.trim_start())))?;
+            }
+        }
+    }
+    if !rows.is_empty() {
+        writeln!(out)?;
+    }
+    for Unjudged { name, reason, source } in &list.not_judged {
+        let words = paint.with(style_of(Outcome::Warn), "not judged:");
+        writeln!(out, "{words} {}  {}  {}", shown_line(name), paint.with(DIM, &place(source)), shown_line(reason))?;
+    }
+    if !list.not_judged.is_empty() {
+        writeln!(out)?;
+    }
+    writeln!(out, "{}", closing_line(&list.summary, paint))
+}
+
+/// Where the text of a line about a policy begins.
+const DETAIL: usize = 10;
+/// Kinds that take more have a line of their own.
+const KINDS_WIDTH: usize = 24;
+/// Paths that are shown one by one.
+const PATHS: usize = 8;
+/// Columns are not made narrower than this.
+const NARROWEST: usize = 12;
+/// Between two columns.
+const GAP: usize = 2;
+const HEAD: [&str; 9] = ["POLICY", "DIALECT", "REGO", "RULE", "RESULT", "SEVERITY", "KINDS", "DEPENDS ON", "SOURCE"];
+/// Those that may be wrapped.
+const WRAPPED: [usize; 5] = [0, 3, 6, 7, 8];
+
+/// One line of the table; wrapped to several where a column is too narrow.
+struct Row {
+    cells: [String; HEAD.len()],
+    styles: [Style; HEAD.len()],
+}
+
+/// Returns one row a rule; what concerns the whole policy stands in the first.
+fn rows(policy: &ListedPolicy) -> Vec<Row> {
+    let rego: Vec<String> = policy.rego.iter().map(ToString::to_string).collect();
+    let rule = |(index, rule): (usize, &ListedRule)| {
+        let once = |text: &str| if index == 0 { shown_line(text) } else { String::new() };
+        let cells = [
+            once(&policy.name),
+            once(&policy.dialect),
+            once(&rego.join(", ")),
+            shown_line(&rule.name),
+            rule.result.word().to_owned(),
+            rule.about.severity.map_or("-", Severity::word).to_owned(),
+            once(&short_kinds(policy).unwrap_or_else(|| format!("{} kinds", policy.kinds.len()))),
+            once(&if policy.depends_on.is_empty() { "-".to_owned() } else { policy.depends_on.join(", ") }),
+            place(if is_constraint(policy) { &policy.source } else { &rule.source }),
+        ];
+        let plain = Style::new();
+        Row { cells, styles: [BOLD, plain, plain, plain, style_of(rule.result), plain, plain, plain, DIM] }
+    };
+    policy.rules.iter().enumerate().map(rule).collect()
+}
+
+/// Returns what else there is to say of a policy, by name.
+fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
+    let title = policy.about.title.as_deref().or(policy.about.description.as_deref());
+    let title = title.map(|title| ("about", title.lines().next().unwrap_or_default().to_owned()));
+    let template = policy.rules.first().filter(|_| is_constraint(policy)).map(|rule| ("rule", place(&rule.source)));
+    let kinds = short_kinds(policy).is_none().then(|| ("kinds", policy.kinds.join(", ")));
+    let reads = (!policy.reads.is_empty()).then(|| ("reads", short_paths(&policy.reads)));
+    let cost = "goes through all objects of a kind for each object that it judges".to_owned();
+    let cost = policy.scans_inventory.then_some(("cost", cost));
+    [title, template, kinds, reads, cost].into_iter().flatten().collect()
+}
+
+/// Returns the kinds of a policy if they have room in a column.
+fn short_kinds(policy: &ListedPolicy) -> Option<String> {
+    let kinds = if policy.kinds.is_empty() { "none".to_owned() } else { policy.kinds.join(", ") };
+    Some(kinds).filter(|kinds| columns_of(kinds) <= KINDS_WIDTH)
+}
+
+/// Joins paths; where there are many, their beginnings.
+fn short_paths(paths: &[String]) -> String {
+    let cut = |path: &String, parts: usize| {
+        let mut quoted = false;
+        let mut ends = path.char_indices().filter(|(_, c)| {
+            quoted ^= *c == '"';
+            *c == '.' && !quoted
+        });
+        ends.nth(parts - 1).map_or_else(|| path.clone(), |(end, _)| format!("{}.…", &path[..end]))
+    };
+    let cut = |parts: usize| paths.iter().map(|path| cut(path, parts)).collect::<BTreeSet<String>>();
+    let deepest = paths.iter().map(|path| path.matches('.').count() + 1).max().unwrap_or(1);
+    let shown = (1..=deepest).rev().map(cut).find(|shown| shown.len() <= PATHS).unwrap_or_else(|| cut(1));
+    shown.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// A Constraint stands elsewhere than the rule of its template.
+fn is_constraint(policy: &ListedPolicy) -> bool {
+    policy.dialect == Dialect::Gatekeeper.to_string()
+}
+
+fn place(source: &Source) -> String {
+    shown_line(&format!("{}:{}", source.file, source.line))
+}
+
+/// The widths of the columns.
+struct TableColumns([usize; HEAD.len()]);
+
+impl TableColumns {
+    fn of<'r>(rows: impl Iterator<Item = &'r Row>, width: usize) -> Self {
+        let mut widths = HEAD.map(str::len);
+        for row in rows {
+            for (width, cell) in widths.iter_mut().zip(&row.cells) {
+                *width = (*width).max(columns_of(cell));
+            }
+        }
+        // The widest gives way first.
+        while widths.iter().sum::<usize>() + GAP * (HEAD.len() - 1) > width {
+            let Some(widest) =
+                WRAPPED.into_iter().filter(|column| widths[*column] > NARROWEST).max_by_key(|c| widths[*c])
+            else {
+                break;
+            };
+            widths[widest] -= 1;
+        }
+        Self(widths)
+    }
+
+    fn write(&self, row: &Row, paint: Paint, out: &mut dyn io::Write) -> io::Result<()> {
+        let cells: Vec<Vec<String>> =
+            row.cells.iter().zip(self.0).map(|(cell, width)| wrap_name(cell, width)).collect();
+        for line in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+            let mut text = String::new();
+            let mut blank = 0;
+            for ((cell, width), style) in cells.iter().zip(self.0).zip(row.styles) {
+                let cell = cell.get(line).map_or("", String::as_str);
+                if !cell.is_empty() {
+                    text.push_str(&" ".repeat(blank));
+                    text.push_str(&paint.with(style, cell));
+                    blank = 0;
+                }
+                blank += width + GAP - columns_of(cell);
+            }
+            writeln!(out, "{text}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Cuts names and paths behind what joins their parts, where they are too long for one line.
+fn wrap_name(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for part in text.split_inclusive(['.', '/', '_', '-', ' ']) {
+        let used = lines.last().map_or(0, |line| columns_of(line));
+        if used + columns_of(part.trim_end()) > width {
+            lines.retain(|line| !line.is_empty());
+            lines.extend(wrap(part, width));
+        } else if let Some(line) = lines.last_mut() {
+            line.push_str(part);
+        }
+    }
+    for line in &mut lines {
+        line.truncate(line.trim_end().len());
+    }
+    lines
+}
+
+fn closing_line(summary: &PolicyCounts, paint: Paint) -> String {
+    let policies = match summary.policies {
+        1 => "1 policy".to_owned(),
+        more => format!("{more} policies"),
+    };
+    let mut text = format!("{policies}, {}", count(summary.rules, "rule"));
+    if summary.refused > 0 {
+        let refused = format!("{} refused", count(summary.refused, "file"));
+        text = format!("{text}; {}", paint.with(style_of(Outcome::Fail), &refused));
+    }
+    if summary.warnings > 0 {
+        let warnings = count(summary.warnings, "warning");
+        text = format!("{text}; {}", paint.with(style_of(Outcome::Warn), &warnings));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        audit::result::About,
+        rego::{limits::Version, problem::Problem},
+    };
+
+    fn rule(name: &str, result: Outcome, severity: Option<Severity>) -> ListedRule {
+        let source = Source { file: "policies/a/rather/long/way/down/images.rego".into(), line: 17 };
+        ListedRule { name: name.into(), result, source, about: About { severity, ..About::default() } }
+    }
+
+    fn list() -> PolicyList {
+        let title =
+            "What may run here, told at such a length that nobody would like to read it all on one line of a screen";
+        let images = ListedPolicy {
+            name: "company.platform.security.images".into(),
+            dialect: "conftest".into(),
+            rego: [Version::V0, Version::V1].into(),
+            source: Source { file: "policies/a/rather/long/way/down/images.rego".into(), line: 17 },
+            about: About { title: Some(title.into()), ..About::default() },
+            kinds: vec!["*".to_owned()],
+            depends_on: vec!["inventory", "namespace", "clock", "transition"],
+            reads: vec!["kind".to_owned(), "spec.containers[].image".to_owned()],
+            scans_inventory: true,
+            rules: vec![
+                rule("deny_images_that_nobody_has_signed", Outcome::Fail, Some(Severity::Critical)),
+                rule("warn_\u{1b}[31m", Outcome::Warn, None),
+            ],
+        };
+        let problem = Problem::refused(&"b.rego".into(), "broken");
+        PolicyList::of(vec![images], vec![Problem::warning(&"a.rego".into(), "x"), problem.clone(), problem])
+    }
+
+    fn text(width: usize) -> String {
+        let mut out = Vec::new();
+        render(&list(), &RenderOptions { color: false, width }, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_table_fits_where_it_is_shown() {
+        for width in [100, 120] {
+            let text = text(width);
+            assert!(text.lines().all(|line| columns_of(line) <= width), "{text}");
+        }
+        insta::assert_snapshot!("list_100_columns", text(100));
+        // Nothing is lost of what cannot be made narrower.
+        insta::assert_snapshot!("list_20_columns", text(20));
+    }
+
+    #[test]
+    fn many_paths_become_their_beginnings() {
+        let paths = |count: usize| (0..count).map(|n| format!("spec.a[\"x.y\"].b{n}.c")).collect::<Vec<_>>();
+        assert_eq!(short_paths(&paths(2)), "spec.a[\"x.y\"].b0.c, spec.a[\"x.y\"].b1.c");
+        assert_eq!(short_paths(&paths(9)), "spec.a[\"x.y\"].…");
+        let roots: Vec<String> = (0..9).map(|n| format!("root{n}")).collect();
+        assert_eq!(short_paths(&roots), roots.join(", "));
+    }
+
+    #[test]
+    fn counts_are_of_files() {
+        assert_eq!(list().summary, PolicyCounts { policies: 1, rules: 2, refused: 1, warnings: 1 });
+    }
+}

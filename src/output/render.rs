@@ -1,0 +1,39 @@
+//! The renderers of a result, by format.
+
+use std::io;
+
+use super::{
+    format::{Format, RenderOptions, StreamEvent},
+    json, text,
+};
+use crate::audit::result::{AuditResult, Entry};
+
+/// Writes the whole result.
+pub fn render(
+    format: Format,
+    result: &AuditResult,
+    options: &RenderOptions,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    match format {
+        Format::Text => text::render(result, options, out),
+        Format::Json => json::render(result, out),
+        Format::Ndjson => json::render_lines(result, out),
+    }
+}
+
+/// Writes one line about one violation of the long run. Formats that do not stream write nothing.
+pub fn stream_line(
+    format: Format,
+    event: StreamEvent,
+    entry: &Entry,
+    time: jiff::Timestamp,
+    options: &RenderOptions,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    match format {
+        Format::Text => text::stream_line(event, entry, time, options, out),
+        Format::Ndjson => json::stream_line(event, entry, time, out),
+        Format::Json => Ok(()),
+    }
+}

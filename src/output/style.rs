@@ -1,0 +1,83 @@
+//! Text on a terminal: colours, columns, and lines that fit.
+
+use anstyle::{AnsiColor, Style};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::model::verdict::Outcome;
+
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
+pub(super) const GREEN: Style = AnsiColor::Green.on_default();
+
+/// Adds colours, where they are wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Paint(pub(super) bool);
+
+impl Paint {
+    pub(super) fn with(self, style: Style, text: &str) -> String {
+        if self.0 { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+}
+
+pub(super) fn style_of(outcome: Outcome) -> Style {
+    match outcome {
+        Outcome::Fail => AnsiColor::Red.on_default().bold(),
+        Outcome::Warn => AnsiColor::Yellow.on_default(),
+        Outcome::Error => AnsiColor::Magenta.on_default(),
+        Outcome::Skip => DIM,
+    }
+}
+
+/// Returns a number with its noun, whose plural is regular.
+pub(super) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Cuts `text` into lines of at most `width` columns, at spaces where it can.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.split('\n') {
+        let mut line = String::new();
+        let mut used = 0;
+        // Each word has its leading spaces with it, so that indented lists in messages stay indented.
+        for word in words(paragraph) {
+            let wide = columns_of(word);
+            if used + wide <= width {
+                line.push_str(word);
+                used += wide;
+                continue;
+            }
+            let word = if used > 0 { word.trim_start() } else { word };
+            if used > 0 {
+                lines.push(std::mem::take(&mut line));
+                used = 0;
+            }
+            for c in word.chars() {
+                let wide = c.width().unwrap_or(0);
+                if used + wide > width && used > 0 {
+                    lines.push(std::mem::take(&mut line));
+                    used = 0;
+                }
+                line.push(c);
+                used += wide;
+            }
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let begin = rest.find(|c| c != ' ')?;
+        let end = rest[begin..].find(' ').map_or(rest.len(), |length| begin + length);
+        let (word, after) = rest.split_at(end);
+        rest = after;
+        Some(word)
+    })
+}
+
+pub(super) fn columns_of(text: &str) -> usize {
+    text.width()
+}

@@ -1,0 +1,296 @@
+//! Writes the Events of the queue, as fast as the rates and the server allow.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{MissedTickBehavior, interval, sleep_until},
+};
+use tracing::{debug, warn};
+
+use super::{
+    bucket::{Bucket, ObjectBuckets},
+    pauses::Pauses,
+    queue::{Content, EventQueue, Lifecycle, PendingEvent, Priority, Sequence},
+    settings::{EventFilter, EventSettings},
+    sink::Incoming,
+    writer::{EventWriter, PostError},
+};
+use crate::{cluster::identity::CONTROLLER, metrics::Metrics, record::health::Health};
+
+/// Writes in flight at a time.
+pub(super) const WRITES_AT_A_TIME: usize = 4;
+/// How often the Events that are held back are summed up, and how long one has to wait before it counts.
+const SUM_UP_EVERY: Duration = Duration::from_secs(30);
+
+pub(super) struct EventRecorder {
+    queue: EventQueue,
+    overall: Bucket,
+    objects: ObjectBuckets,
+    pauses: Pauses,
+    writes: JoinSet<(Sequence, PendingEvent, Result<(), PostError>)>,
+    /// Events that were dropped because of their object's rate, by namespace.
+    dropped: BTreeMap<Option<Arc<str>>, usize>,
+    /// Namespaces that have an Event about those which are held back.
+    summed_up: BTreeSet<Option<Arc<str>>>,
+    /// The sink is gone.
+    ending: bool,
+    filter: EventFilter,
+    metrics: Arc<Metrics>,
+    health: watch::Sender<Health>,
+    writer: Arc<EventWriter>,
+}
+
+impl EventRecorder {
+    pub(super) fn new(settings: EventSettings) -> Self {
+        let EventSettings { client, filter, per_second, own, audit, metrics, health } = settings;
+        let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+        let instance = format!("{CONTROLLER}-{}", instance.as_deref().unwrap_or("local")).chars().take(128).collect();
+        Self {
+            queue: EventQueue::default(),
+            overall: Bucket::new(per_second * 2.0, per_second),
+            objects: ObjectBuckets::default(),
+            pauses: Pauses::default(),
+            writes: JoinSet::new(),
+            dropped: BTreeMap::new(),
+            summed_up: BTreeSet::new(),
+            ending: false,
+            filter,
+            metrics,
+            health,
+            writer: Arc::new(EventWriter { client, instance, own, audit }),
+        }
+    }
+
+    pub(super) async fn run(mut self, mut incoming: mpsc::UnboundedReceiver<Incoming>) {
+        let mut sum_up = interval(SUM_UP_EVERY);
+        sum_up.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut received = Vec::new();
+        loop {
+            self.metrics.set_events_pending(self.queue.len() + self.writes.len());
+            let due = self.due(Instant::now());
+            tokio::select! {
+                biased;
+                count = incoming.recv_many(&mut received, 256), if !self.ending => {
+                    received.drain(..).for_each(|incoming| self.receive(incoming));
+                    if count == 0 {
+                        self.ending = true;
+                        self.queue.expedite();
+                    }
+                }
+                Some(written) = self.writes.join_next() => match written {
+                    Ok((sequence, pending, result)) => self.written(sequence, pending, result, Instant::now()),
+                    Err(failed) => debug!(%failed, "A write panicked"),
+                },
+                () = until(due), if due.is_some() => self.write_next(Instant::now()),
+                _ = sum_up.tick(), if !self.ending => self.sum_up(Instant::now()),
+                else => break,
+            }
+            if self.ending && self.queue.len() + self.writes.len() == 0 && !self.report_dropped() {
+                break;
+            }
+        }
+    }
+
+    /// Returns when the next Event may be written; `None` if something else has to happen first.
+    fn due(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.queue.due(now).filter(|_| self.writes.len() < WRITES_AT_A_TIME)?;
+        Some(due.max(self.overall.ready(now)).max(self.pauses.server_until().unwrap_or(now)))
+    }
+
+    fn receive(&mut self, incoming: Incoming) {
+        let pending = match incoming {
+            Incoming::Event(pending) => *pending,
+            Incoming::PoliciesRefused(note, at) => {
+                let own = self.writer.own.clone();
+                return self.report("PolicyRefused", own, &note, at);
+            }
+        };
+        if let Content::Violation(change) = &pending.content
+            && change.lifecycle == Lifecycle::Resolved
+        {
+            if self.queue.supersede(&change.violation) {
+                // Both that it appeared and that it was resolved.
+                return self.metrics.events_superseded(2);
+            }
+            if self.filter == EventFilter::Appeared {
+                return;
+            }
+        }
+        if !self.queue.push(pending) {
+            self.metrics.recorder_dropped("events", "overflow", 1);
+        }
+    }
+
+    /// Queues an Event about kaudit itself; the newest with its reason and namespace is enough.
+    fn report(&mut self, reason: &str, regarding: ObjectReference, note: &str, at: Timestamp) {
+        let subject = format!("{reason} {}", regarding.namespace.as_deref().unwrap_or_default());
+        let event = Box::new(self.writer.own_event(regarding, reason, note, at));
+        let content = Content::Own(subject, event);
+        self.queue.push(PendingEvent { content, priority: Priority::Own, queued: Instant::now(), tried: false });
+    }
+
+    /// Begins to write the next Event that may be written. Those before it go on waiting, for a token of their object or for
+    /// the end of their namespace's pause.
+    fn write_next(&mut self, now: Instant) {
+        while self.overall.ready(now) <= now {
+            let Some((sequence, mut pending)) = self.queue.pop(now) else { return };
+            if let Some(until) = self.pauses.namespace_until(pending.content.namespace(), now) {
+                self.wait_on(sequence, pending, until);
+                continue;
+            }
+            // An attempt has taken its token, whatever came of it.
+            if let Content::Violation(change) = &pending.content
+                && !pending.tried
+                && let Err(until) = self.objects.take(&change.uid, now)
+            {
+                self.wait_for_object(sequence, pending, until);
+                continue;
+            }
+            // There is one: the loop asks for it.
+            let _token = self.overall.take(now);
+            pending.tried = true;
+            let (writer, event) = (self.writer.clone(), self.writer.event(&pending.content));
+            self.writes.spawn(async move {
+                let result = writer.post(&event).await;
+                (sequence, pending, result)
+            });
+            return;
+        }
+    }
+
+    /// Puts an Event back until its object has a token. Those that nothing else bounds are dropped, and at the end all, as
+    /// there is no time left to wait.
+    fn wait_for_object(&mut self, sequence: Sequence, pending: PendingEvent, until: Instant) {
+        match &pending.content {
+            Content::Violation(change) if self.ending || change.lifecycle == Lifecycle::Transient => {
+                *self.dropped.entry(change.object.namespace.clone()).or_default() += 1;
+                self.metrics.recorder_dropped("events", "object_rate", 1);
+            }
+            _ => self.queue.put_back(sequence, pending, until),
+        }
+    }
+
+    fn written(&mut self, sequence: Sequence, pending: PendingEvent, result: Result<(), PostError>, now: Instant) {
+        let namespace = pending.content.namespace().to_owned();
+        match result {
+            Ok(()) => {
+                self.metrics.recorder_wrote("events");
+                if matches!(pending.content, Content::Violation(_)) {
+                    self.metrics.event_after(pending.queued.elapsed());
+                }
+                self.pauses.succeeded(&namespace);
+            }
+            Err(PostError::Normal(reason)) => {
+                debug!(namespace, reason, "Event not written");
+                if reason != "already_exists" {
+                    self.metrics.recorder_dropped("events", reason, 1);
+                }
+                self.pauses.succeeded(&namespace);
+            }
+            Err(PostError::Never(reason, why)) => {
+                warn!(namespace, "An Event cannot be written: {why}");
+                self.metrics.recorder_dropped("events", reason, 1);
+                self.pauses.succeeded(&namespace);
+            }
+            Err(PostError::Namespace(at_least, why)) => {
+                self.pauses.namespace_failed(&namespace, at_least, why, now);
+                self.metrics.recorder_retries("events");
+                self.wait_on(sequence, pending, now);
+            }
+            Err(PostError::Server(at_least, why)) => {
+                self.pauses.server_failed(at_least, why, now);
+                self.metrics.recorder_retries("events");
+                self.wait_on(sequence, pending, now);
+            }
+        }
+        self.report_health();
+    }
+
+    /// Puts an Event back until its namespace takes Events, unless there is no time left for that.
+    fn wait_on(&mut self, sequence: Sequence, pending: PendingEvent, until: Instant) {
+        if self.ending && self.pauses.is_hopeless(pending.content.namespace()) {
+            self.metrics.recorder_dropped("events", "unavailable", 1);
+        } else {
+            self.queue.put_back(sequence, pending, until);
+        }
+    }
+
+    fn report_health(&self) {
+        let health = Health { trouble: self.pauses.trouble(), note: String::new() };
+        let changed = self.health.send_if_modified(|known| {
+            *known != health && {
+                known.clone_from(&health);
+                true
+            }
+        });
+        if changed && !health.trouble.is_empty() {
+            warn!("{}", health.trouble);
+        }
+    }
+
+    /// Reports where Events have waited for long, once for as long as they do, and which were dropped.
+    fn sum_up(&mut self, now: Instant) {
+        self.objects.tidy(now);
+        let waiting = now.checked_sub(SUM_UP_EVERY).map(|since| self.queue.waiting_since(since)).unwrap_or_default();
+        self.summed_up.retain(|namespace| waiting.contains_key(namespace));
+        for (namespace, count) in waiting {
+            if self.summed_up.insert(namespace.clone()) {
+                let note = format!(
+                    "{count} Events about violations here wait to be written, as there are more than may be written at \
+                     once; those about changes go first"
+                );
+                self.report("EventsHeldBack", self.namespace(namespace.as_deref()), &note, Timestamp::now());
+            }
+        }
+        self.report_dropped();
+    }
+
+    /// Reports which Events were dropped; returns whether any were.
+    fn report_dropped(&mut self) -> bool {
+        let dropped = std::mem::take(&mut self.dropped);
+        let any = !dropped.is_empty();
+        for (namespace, count) in dropped {
+            let note =
+                format!("{count} Events about objects here were not written, as there were too many of one object");
+            self.report("EventsDropped", self.namespace(namespace.as_deref()), &note, Timestamp::now());
+        }
+        any
+    }
+
+    /// Returns a reference to a namespace, in itself; to the `Audit` for what is in none.
+    fn namespace(&self, name: Option<&str>) -> ObjectReference {
+        let Some(name) = name else { return self.writer.own.clone() };
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Namespace".to_owned()),
+            name: Some(name.to_owned()),
+            namespace: Some(name.to_owned()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+/// Also when the time to write what is pending is over.
+impl Drop for EventRecorder {
+    fn drop(&mut self) {
+        let events = self.queue.len() + self.writes.len();
+        if events > 0 {
+            warn!(events, "Events were not written in time; the next run writes what still stands then");
+        }
+    }
+}
+
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,58 @@
+//! The pipeline's end of the recorder: turns deltas into Events to write.
+
+use std::time::Instant;
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+
+use super::queue::{Content, Lifecycle, PendingEvent, Priority, ViolationChange};
+use crate::audit::{ledger::Delta, queue::Lane};
+
+/// Takes deltas and never blocks.
+pub struct EventSink {
+    // The recorder receives at once whatever comes, so this holds next to nothing.
+    sender: mpsc::UnboundedSender<Incoming>,
+}
+
+/// What the recorder receives.
+pub(super) enum Incoming {
+    Event(Box<PendingEvent>),
+    /// Policies are refused: what they are, and since when.
+    PoliciesRefused(String, Timestamp),
+}
+
+/// Returns a sink and where what it takes arrives.
+pub(super) fn channel() -> (EventSink, mpsc::UnboundedReceiver<Incoming>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (EventSink { sender }, receiver)
+}
+
+impl EventSink {
+    /// Takes what changed of an object's violations.
+    pub fn record(&self, delta: &Delta) {
+        let (at, queued) = (Timestamp::now(), Instant::now());
+        let priority = if delta.lane == Lane::Change { Priority::Change } else { Priority::Backlog };
+        let changes = [
+            (&delta.appeared, Lifecycle::Appeared),
+            (&delta.transitions, Lifecycle::Transient),
+            (&delta.resolved, Lifecycle::Resolved),
+        ];
+        for (violations, lifecycle) in changes {
+            for violation in violations {
+                let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());
+                let content = Content::Violation(ViolationChange { object, uid, violation, lifecycle, at });
+                self.send(Incoming::Event(Box::new(PendingEvent { content, priority, queued, tried: false })));
+            }
+        }
+    }
+
+    /// Takes a note that policies are refused, for an Event about kaudit itself.
+    pub fn policies_refused(&self, note: &str) {
+        self.send(Incoming::PoliciesRefused(note.to_owned(), Timestamp::now()));
+    }
+
+    fn send(&self, incoming: Incoming) {
+        // An error says that the run is over, and so is the time to write what is pending.
+        let _late = self.sender.send(incoming);
+    }
+}

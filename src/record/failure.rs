@@ -1,0 +1,32 @@
+//! What to do about a write that failed: the one place that reads the API server's answers for all recorders.
+
+/// What to do about a write that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// It may work later.
+    Later,
+    /// It will not, and that is in order: the namespace or object is going away, or the record is there already.
+    Normal(&'static str),
+    /// It will not until somebody changes something.
+    Refused(&'static str),
+}
+
+impl Failure {
+    /// Classifies an error; the word in it is a reason for metrics.
+    pub(super) fn of(error: &kube::Error) -> Self {
+        let kube::Error::Api(status) = error else { return Self::Later };
+        let terminating = || {
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+        };
+        match status.code {
+            409 if status.reason == "AlreadyExists" => Self::Normal("already_exists"),
+            403 if terminating() => Self::Normal("namespace_terminating"),
+            404 => Self::Normal("not_found"),
+            403 => Self::Refused("forbidden"),
+            400 | 422 => Self::Refused("invalid"),
+            // Also 401: a rotated token is read again within a minute.
+            _ => Self::Later,
+        }
+    }
+}

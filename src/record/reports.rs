@@ -1,0 +1,39 @@
+//! Reports: what stands now, for whoever looks at a namespace with kubectl or a report viewer.
+//!
+//! The recorder begins with what earlier runs have left ([`load`](mod@load)), and changes it by deltas only. So what no delta
+//! is about, such as results of kinds that cannot be read, stays. A report is written when its content ([`format`]) differs
+//! from what the server has, some seconds after its last change; results are spread over reports of bounded size
+//! ([`partitions`]).
+//!
+//! Nothing is lost when the server is slow or away: what waits ([`pending`]) is the set of objects that changed, with their
+//! latest results.
+
+mod format;
+mod load;
+mod partitions;
+mod pending;
+mod recorder;
+mod report_set;
+mod settings;
+mod write;
+
+use tokio::sync::watch;
+
+use self::recorder::ReportRecorder;
+pub use self::{
+    format::{Api, Choice, Instance, Layout},
+    load::{Loaded, load},
+    pending::ReportSink,
+    settings::{Ownership, ReportSettings},
+};
+use crate::record::health::Health;
+
+/// Starts a recorder with what was found. The future ends when the sink is gone and everything is written.
+pub fn start(
+    settings: ReportSettings,
+    loaded: Loaded,
+    health: watch::Sender<Health>,
+) -> (ReportSink, impl Future<Output = ()> + Send) {
+    let (sink, pending) = pending::channel();
+    (sink, ReportRecorder::new(settings, loaded, health).run(pending))
+}

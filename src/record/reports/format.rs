@@ -1,0 +1,275 @@
+//! The two report APIs, and how results look in them.
+//!
+//! Fields are used the way Policy Reporter reads them (`pkg/openreports` in its source): one resource a result, or else the
+//! report's scope; the source on each result.
+
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use jiff::Timestamp;
+use kube::api::ApiResource;
+use serde::Deserialize as _;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    audit::ledger::{Id, Violation},
+    cluster::identity::{CONTROLLER, MANAGED_BY},
+    model::{
+        digest::Digest,
+        object::ObjectRef,
+        text::truncate,
+        verdict::{Finding, Outcome, Severity, Source},
+    },
+};
+
+/// The recommended label for the name of an instance; it tells the reports of one kaudit from those of another.
+const INSTANCE: &str = "app.kubernetes.io/instance";
+/// Longest message, in bytes; with the longest names a result stays far below the size of a partition.
+const MESSAGE_BYTES: usize = 4_096;
+/// Longest name of a policy, rule or category, in bytes.
+const NAME_BYTES: usize = 512;
+/// What is listed; passes are counted in metrics, exceptions in the status.
+const LISTED: [Outcome; 3] = [Outcome::Fail, Outcome::Warn, Outcome::Error];
+
+/// Which report API is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Choice {
+    /// openreports.io if the cluster serves it, else wgpolicyk8s.io, else none
+    Auto,
+    /// Report and ClusterReport of openreports.io
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
+    OpenReports,
+    /// PolicyReport and ClusterPolicyReport of wgpolicyk8s.io
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
+    WgPolicy,
+    /// No reports
+    None,
+}
+
+impl Choice {
+    /// Returns the APIs that may be written; the first that is served is.
+    pub fn apis(self) -> &'static [Api] {
+        match self {
+            Self::Auto => &Api::ALL,
+            Self::OpenReports => &[Api::OpenReports],
+            Self::WgPolicy => &[Api::WgPolicy],
+            Self::None => &[],
+        }
+    }
+}
+
+/// What a report is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Layout {
+    /// A namespace, or a part of one where it has many results
+    Namespace,
+    /// One resource, named by its uid, for tools that want it
+    Resource,
+}
+
+/// A report API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Api {
+    /// `openreports.io/v1alpha1`.
+    OpenReports,
+    /// `wgpolicyk8s.io/v1alpha2`.
+    WgPolicy,
+}
+
+impl Api {
+    /// The verbs that kaudit needs on its kinds.
+    pub const VERBS: [&'static str; 4] = ["list", "create", "patch", "delete"];
+    /// All of them, the preferred first.
+    pub(super) const ALL: [Self; 2] = [Self::OpenReports, Self::WgPolicy];
+
+    /// Returns `group/version`.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::OpenReports => "openreports.io/v1alpha1",
+            Self::WgPolicy => "wgpolicyk8s.io/v1alpha2",
+        }
+    }
+
+    /// Returns kind and plural of the reports on namespaced objects or on cluster-scoped ones.
+    pub fn kind(self, namespaced: bool) -> (&'static str, &'static str) {
+        match (self, namespaced) {
+            (Self::OpenReports, true) => ("Report", "reports"),
+            (Self::OpenReports, false) => ("ClusterReport", "clusterreports"),
+            (Self::WgPolicy, true) => ("PolicyReport", "policyreports"),
+            (Self::WgPolicy, false) => ("ClusterPolicyReport", "clusterpolicyreports"),
+        }
+    }
+
+    pub(super) fn resource(self, namespaced: bool) -> ApiResource {
+        let (kind, plural) = self.kind(namespaced);
+        let (group, version) = self.api_version().split_once('/').unwrap_or_default();
+        ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: self.api_version().to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        }
+    }
+}
+
+/// The name of this kaudit, in the labels and names of its reports.
+#[derive(Debug, Clone)]
+pub struct Instance(String);
+
+impl Instance {
+    /// Makes it from the name of the `Audit` object, which may be too long for a label: then it is hashed.
+    pub fn new(audit_name: &str) -> Self {
+        let short = audit_name.len() <= 63;
+        Self(if short { audit_name.to_owned() } else { format!("{CONTROLLER}-{:032x}", Digest::of(audit_name).half()) })
+    }
+
+    /// Returns what the names of reports on namespaces begin with.
+    pub(super) fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the label selector of this kaudit's reports.
+    pub(super) fn selector(&self) -> String {
+        format!("{MANAGED_BY}={CONTROLLER},{INSTANCE}={}", self.0)
+    }
+
+    fn labels(&self) -> Value {
+        json!({MANAGED_BY: CONTROLLER, INSTANCE: self.0})
+    }
+}
+
+/// What the reports of one kaudit have in common.
+#[derive(Debug, Clone)]
+pub(super) struct ReportFormat {
+    pub(super) layout: Layout,
+    pub(super) instance: Instance,
+}
+
+impl ReportFormat {
+    /// Returns a report as JSON; the results are in order and about one namespace, or about one resource.
+    pub(super) fn report<'a>(
+        &self,
+        api: Api,
+        name: &str,
+        results: impl Iterator<Item = (&'a ObjectRef, &'a Violation)> + Clone,
+    ) -> Value {
+        let first = results.clone().next().map(|(object, _)| object);
+        let namespace = first.and_then(|object| object.namespace.as_deref());
+        let mut report = json!({
+            "apiVersion": api.api_version(),
+            "kind": api.kind(namespace.is_some()).0,
+            "metadata": {"name": name, "labels": self.instance.labels()},
+        });
+        if let Some(namespace) = namespace {
+            report["metadata"]["namespace"] = namespace.into();
+        }
+        if let Some(object) = first.filter(|_| self.layout == Layout::Resource) {
+            report["scope"] = json!(object);
+            if !object.uid.is_empty() {
+                report["metadata"]["ownerReferences"] = json!([{"apiVersion": object.api_version,
+                    "kind": object.kind, "name": object.name, "uid": object.uid}]);
+            }
+        }
+        if api == Api::OpenReports {
+            report["source"] = CONTROLLER.into();
+            report["configuration"] = json!({"limits": {"statusFilter": LISTED.map(Outcome::word)}});
+        }
+        // Passes and exceptions are not listed, so a number of them would be a guess.
+        let count = |outcome| results.clone().filter(|(_, violation)| violation.finding.outcome == outcome).count();
+        report["summary"] = LISTED
+            .iter()
+            .map(|outcome| (outcome.word().to_owned(), count(*outcome).into()))
+            .collect::<Map<_, _>>()
+            .into();
+        report["results"] = results.map(|(object, violation)| self.result(object, violation)).collect();
+        report
+    }
+
+    /// Returns one result as JSON.
+    pub(super) fn result(&self, object: &ObjectRef, violation: &Violation) -> Value {
+        let Violation { id, finding, since } = violation;
+        let mut result = json!({
+            "source": CONTROLLER,
+            "policy": cut(&finding.policy, NAME_BYTES),
+            "rule": cut(&finding.rule, NAME_BYTES),
+            "result": finding.outcome.word(),
+            "message": cut(&finding.message, MESSAGE_BYTES),
+            "timestamp": {"seconds": since.as_second(), "nanos": since.subsec_nanosecond()},
+            "properties": {"resultID": id.to_string()},
+        });
+        // A warning does not count, which is what the API calls not scored; that is the default.
+        if finding.outcome != Outcome::Warn {
+            result["scored"] = true.into();
+        }
+        if let Some(severity) = finding.severity {
+            result["severity"] = severity.word().into();
+        }
+        if let Some(category) = &finding.category {
+            result["category"] = cut(category, NAME_BYTES).into();
+        }
+        if self.layout == Layout::Namespace {
+            result["resources"] = json!([object]);
+        }
+        result
+    }
+}
+
+/// Returns the name of a report about one object alone: its uid, if that is a valid name.
+pub(super) fn report_name(object: &ObjectRef) -> String {
+    let identity = object.identity();
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = identity.as_bytes();
+    let is_name = bytes.len() <= 63
+        && bytes.iter().all(|byte| plain(*byte) || *byte == b'-')
+        && [bytes.first(), bytes.last()].iter().all(|end| end.is_some_and(|byte| plain(*byte)));
+    if is_name { identity } else { format!("{CONTROLLER}-{:032x}", Digest::of(identity).half()) }
+}
+
+/// Whether a result is listed in reports.
+pub(super) fn is_listed(violation: &Violation) -> bool {
+    LISTED.contains(&violation.finding.outcome)
+}
+
+/// Reads the results of one of our reports; what somebody else has put there is left out.
+pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
+    let scope = ObjectRef::deserialize(&report["scope"]).ok();
+    let results = report["results"].as_array().into_iter().flatten();
+    results
+        .filter_map(|result| {
+            let object = ObjectRef::deserialize(&result["resources"][0]).ok().or_else(|| scope.clone())?;
+            let text = |key: &str| result[key].as_str();
+            let finding = Finding {
+                policy: text("policy")?.into(),
+                rule: text("rule")?.into(),
+                outcome: LISTED.into_iter().find(|outcome| Some(outcome.word()) == text("result"))?,
+                severity: text("severity").and_then(Severity::from_word),
+                category: text("category").map(Arc::from),
+                message: text("message").unwrap_or_default().into(),
+                details: None,
+                source: Source { file: "".into(), line: 0 },
+            };
+            let (seconds, nanos) = (&result["timestamp"]["seconds"], &result["timestamp"]["nanos"]);
+            let nanos = nanos.as_i64().and_then(|nanos| i32::try_from(nanos).ok())?;
+            let since = Timestamp::new(seconds.as_i64()?, nanos).ok()?;
+            let id = result["properties"]["resultID"].as_str().and_then(Id::parse);
+            let id = id.unwrap_or_else(|| Id::new(&object.uid, &finding));
+            Some((object, Violation { id, finding, since }))
+        })
+        .collect()
+}
+
+/// Digests what we write into a report, whatever the server and others add to it.
+pub(super) fn content_digest(report: &Value) -> Digest {
+    let labels = &report["metadata"]["labels"];
+    let ours = ["scope", "source", "configuration", "summary", "results"].map(|field| &report[field]);
+    let owners = &report["metadata"]["ownerReferences"];
+    let all = json!({"labels": [&labels[MANAGED_BY], &labels[INSTANCE]], "owners": owners, "report": ours});
+    Digest::of(all.to_string())
+}
+
+/// Truncates with an ellipsis.
+fn cut(text: &str, bytes: usize) -> String {
+    if text.len() <= bytes { text.to_owned() } else { format!("{}…", truncate(text, bytes)) }
+}

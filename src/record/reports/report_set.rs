@@ -1,0 +1,190 @@
+//! All results by report, and which report objects the server has.
+//!
+//! Pure: it returns what has to be written and deleted, others do it. Invariant: a report object is deleted only when all
+//! results that were in it are in others, or gone. Whatever is interrupted leaves results twice, never missing.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use super::{
+    format::{Api, Layout, ReportFormat, content_digest, is_listed, report_name},
+    partitions::{Entry, Partitions, Prefix},
+};
+use crate::{
+    audit::ledger::Violation,
+    model::{digest::Digest, object::ObjectRef},
+};
+
+/// Report objects written in one go; further ones follow.
+const WRITES_AT_ONCE: usize = 8;
+
+/// What a report is about: a namespace, the cluster-scoped objects, or one resource.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ReportKey {
+    pub(super) namespace: Option<Arc<str>>,
+    /// Name of the report object that has all of it; those of partitions have the bits of their prefix behind it.
+    base: Arc<str>,
+}
+
+impl ReportKey {
+    /// Returns the report that lists the results of an object.
+    pub(super) fn of(format: &ReportFormat, object: &ObjectRef) -> Self {
+        let base = match format.layout {
+            Layout::Namespace => format.instance.name().into(),
+            Layout::Resource => report_name(object).into(),
+        };
+        Self { namespace: object.namespace.clone(), base }
+    }
+
+    /// Returns a key that sorts before all of a namespace.
+    pub(super) fn before(namespace: Option<&Arc<str>>) -> Self {
+        Self { namespace: namespace.cloned(), base: "".into() }
+    }
+
+    fn name(&self, prefix: Prefix) -> String {
+        let bits = prefix.to_string();
+        if bits.is_empty() { self.base.to_string() } else { format!("{}-{bits}", self.base) }
+    }
+
+    /// Returns the partition that the report object of this name has; `None` if it is none of this report.
+    pub(super) fn prefix(&self, name: &str) -> Option<Prefix> {
+        let rest = name.strip_prefix(&*self.base)?;
+        if rest.is_empty() { Some(Prefix::default()) } else { Prefix::parse(rest.strip_prefix('-')?) }
+    }
+}
+
+/// What the server has of a report object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stored {
+    /// Digest of its content; `None` if somebody changed it.
+    pub(super) content: Option<Digest>,
+    pub(super) resource_version: String,
+}
+
+/// The results of one report, and the objects that hold them at the server.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    pub(super) partitions: Partitions,
+    /// By name.
+    pub(super) stored: BTreeMap<String, Stored>,
+}
+
+/// The requests that bring the server up to date about a report.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) key: ReportKey,
+    pub(super) writes: Vec<Write>,
+    /// Names of report objects to delete once everything is written.
+    pub(super) deletes: Vec<String>,
+}
+
+impl Plan {
+    pub(super) fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.deletes.is_empty()
+    }
+}
+
+/// A report object to be written.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) prefix: Prefix,
+    pub(super) name: String,
+    pub(super) report: Value,
+    pub(super) content: Digest,
+}
+
+impl Report {
+    /// Returns what is to be done next; the partitions in it count as written from now on.
+    pub(super) fn plan(&mut self, key: &ReportKey, format: &ReportFormat, api: Api) -> Plan {
+        let mut plan = Plan { key: key.clone(), writes: Vec::new(), deletes: Vec::new() };
+        for (prefix, partition) in self.partitions.iter_mut().filter(|(_, partition)| partition.dirty) {
+            if plan.writes.len() == WRITES_AT_ONCE {
+                return plan;
+            }
+            partition.dirty = false;
+            if partition.is_empty() {
+                continue;
+            }
+            let name = key.name(prefix);
+            let report = format.report(api, &name, partition.results());
+            let content = content_digest(&report);
+            if self.stored.get(&name).and_then(|stored| stored.content) != Some(content) {
+                plan.writes.push(Write { prefix, name, report, content });
+            }
+        }
+        let full = self.partitions.iter().filter(|(_, partition)| !partition.is_empty());
+        let needed: Vec<String> = full.map(|(prefix, _)| key.name(prefix)).collect();
+        plan.deletes = self.stored.keys().filter(|name| !needed.contains(name)).cloned().collect();
+        plan
+    }
+
+    /// Notes that the report object of this name has to be compared again.
+    pub(super) fn mark_dirty(&mut self, key: &ReportKey, name: &str) {
+        if let Some(partition) = key.prefix(name).and_then(|prefix| self.partitions.get_mut(prefix)) {
+            partition.dirty = true;
+        }
+    }
+
+    fn is_blank(&self) -> bool {
+        self.stored.is_empty() && self.partitions.is_empty()
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ReportSet {
+    pub(super) format: ReportFormat,
+    pub(super) reports: BTreeMap<ReportKey, Report>,
+}
+
+impl ReportSet {
+    pub(super) fn new(format: ReportFormat) -> Self {
+        Self { format, reports: BTreeMap::new() }
+    }
+
+    /// Replaces all results of an object; returns the report if that changes it.
+    pub(super) fn set(&mut self, object: ObjectRef, results: &[Violation]) -> Option<ReportKey> {
+        let key = ReportKey::of(&self.format, &object);
+        let object = Arc::new(object);
+        let listed = results.iter().filter(|violation| is_listed(violation));
+        let entries: Vec<Entry> = listed.map(|violation| self.entry(&object, violation.clone())).collect();
+        let changed = if entries.is_empty() {
+            self.reports.get_mut(&key)?.partitions.set(&object, entries)
+        } else {
+            self.reports.entry(key.clone()).or_default().partitions.set(&object, entries)
+        };
+        changed.then_some(key)
+    }
+
+    /// Adds a result that was found in a report.
+    pub(super) fn add(&mut self, object: &Arc<ObjectRef>, violation: Violation) {
+        let key = ReportKey::of(&self.format, object);
+        let entry = self.entry(object, violation);
+        self.reports.entry(key).or_default().partitions.add(entry);
+    }
+
+    fn entry(&self, object: &Arc<ObjectRef>, violation: Violation) -> Entry {
+        let bytes = self.format.result(object, &violation).to_string().len() + 1;
+        Entry { object: Arc::clone(object), violation, bytes }
+    }
+
+    /// Notes that the server has none of the reports, as another API is written from now on.
+    pub(super) fn forget_stored(&mut self) {
+        for report in self.reports.values_mut() {
+            report.stored.clear();
+            report.partitions.iter_mut().for_each(|(_, partition)| partition.dirty = true);
+        }
+        self.reports.retain(|_, report| !report.is_blank());
+    }
+
+    /// Removes a report that has no results and is not at the server either.
+    pub(super) fn remove_blank(&mut self, key: &ReportKey) {
+        if self.reports.get(key).is_some_and(Report::is_blank) {
+            self.reports.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    audit::ledger::Id,
+    model::verdict::{Finding, Outcome, Severity, Source},
+    record::reports::{
+        format::{Instance, read},
+        load::Found,
+    },
+};
+
+fn format(layout: Layout) -> ReportFormat {
+    ReportFormat { layout, instance: Instance::new("kaudit") }
+}
+
+fn subject(number: u8) -> ObjectRef {
+    ObjectRef {
+        api_version: "apps/v1".into(),
+        kind: "Deployment".into(),
+        namespace: Some("shop".into()),
+        name: format!("web-{number}").into(),
+        uid: format!("00000000-0000-0000-0000-0000000000{number:02}").into(),
+    }
+}
+
+/// Results that are so large that few fill a report.
+fn results(object: &ObjectRef, number: u8, size: usize) -> Vec<Violation> {
+    let result = |number| {
+        let finding = Finding {
+            policy: "image".into(),
+            rule: "deny".into(),
+            outcome: if number % 3 == 0 { Outcome::Warn } else { Outcome::Fail },
+            severity: Some(Severity::High),
+            category: Some("Images".into()),
+            message: format!("{number} {}", "x".repeat(size)).into(),
+            details: None,
+            source: Source { file: "".into(), line: 0 },
+        };
+        let since = Timestamp::new(1_700_000_000 + i64::from(number), 123_456_789).unwrap();
+        Violation { id: Id::new(&object.uid, &finding), finding, since }
+    };
+    (0..number).map(result).collect()
+}
+
+/// What the API server has, by name.
+#[derive(Default, Clone)]
+struct Server(BTreeMap<String, Value>);
+
+impl Server {
+    /// Does what brings it up to date, at most so many requests; returns how many there were.
+    fn update(&mut self, set: &mut ReportSet, requests: usize) -> usize {
+        let mut left = requests;
+        let ReportSet { format, reports } = set;
+        for (key, report) in reports {
+            loop {
+                let plan = report.plan(key, format, Api::OpenReports);
+                if plan.is_empty() {
+                    break;
+                }
+                for write in plan.writes {
+                    if left == 0 {
+                        return requests;
+                    }
+                    left -= 1;
+                    let stored = Stored { content: Some(write.content), resource_version: String::new() };
+                    report.stored.insert(write.name.clone(), stored);
+                    self.0.insert(write.name, write.report);
+                }
+                for name in plan.deletes {
+                    if left == 0 {
+                        return requests;
+                    }
+                    left -= 1;
+                    report.stored.remove(&name);
+                    self.0.remove(&name);
+                }
+            }
+        }
+        requests - left
+    }
+
+    /// What a new process finds.
+    fn read(&self, layout: Layout) -> Found {
+        let mut found = Found::new(format(layout));
+        for report in self.0.values() {
+            let report: DynamicObject = serde_json::from_value(report.clone()).unwrap();
+            found.take(Api::OpenReports, Some(Api::OpenReports), &report);
+        }
+        found.split_large()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let results = self.0.values().flat_map(|report| report["results"].as_array().unwrap());
+        let mut ids: Vec<String> =
+            results.map(|result| result["properties"]["resultID"].as_str().unwrap().to_owned()).collect();
+        ids.sort();
+        ids
+    }
+}
+
+fn ids<'a>(results: impl IntoIterator<Item = &'a Vec<Violation>>) -> BTreeSet<String> {
+    results.into_iter().flatten().map(|violation| violation.id.to_string()).collect()
+}
+
+fn in_set(set: &ReportSet) -> Vec<Violation> {
+    let partitions = set.reports.values().flat_map(|report| report.partitions.iter());
+    partitions
+        .flat_map(|(_, partition)| partition.results().map(|(_, violation)| violation.clone()).collect::<Vec<_>>())
+        .collect()
+}
+
+#[test]
+fn what_is_written_is_read_back_as_it_was() {
+    for layout in [Layout::Namespace, Layout::Resource] {
+        let (mut set, mut server) = (ReportSet::new(format(layout)), Server::default());
+        let wanted = results(&subject(1), 40, 3_000);
+        set.set(subject(1), &wanted);
+        set.set(subject(2), &results(&subject(2), 3, 10));
+        assert!(server.update(&mut set, usize::MAX) > 2);
+        for report in server.0.values() {
+            assert!(report.to_string().len() <= 64 * 1024);
+        }
+        let mut found = server.read(layout);
+        assert!(found.obsolete.is_empty());
+        let mut read = in_set(&found.reports);
+        read.retain(|violation| wanted.iter().any(|wanted| wanted.id == violation.id));
+        read.sort_by_key(|violation| violation.since);
+        assert_eq!(read, wanted);
+        assert_eq!(server.update(&mut found.reports, usize::MAX), 0, "nothing is to be written");
+    }
+}
+
+#[test]
+fn another_layout_keeps_the_results_and_gives_up_the_reports() {
+    let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
+    let wanted = [results(&subject(1), 3, 10), results(&subject(2), 3, 10)];
+    set.set(subject(1), &wanted[0]);
+    set.set(subject(2), &wanted[1]);
+    server.update(&mut set, usize::MAX);
+    let mut found = server.read(Layout::Resource);
+    let former = (Api::OpenReports, "kaudit".to_owned());
+    assert_eq!(found.obsolete, [(Some("shop".into()), [former].into())].into());
+    assert_eq!(ids([&in_set(&found.reports)]), ids(&wanted));
+    let mut anew = Server::default();
+    anew.update(&mut found.reports, usize::MAX);
+    let owner = &anew.0[&*subject(1).uid]["metadata"]["ownerReferences"][0];
+    assert_eq!((anew.0.len(), &owner["name"]), (2, &Value::from("web-1")));
+}
+
+#[test]
+fn names_that_are_no_names_of_objects_are_hashed() {
+    let odd = ObjectRef { uid: "Not/A Name".into(), ..subject(1) };
+    let name = report_name(&odd);
+    assert!(name.starts_with("kaudit-") && name.len() == 39, "{name}");
+    assert_eq!(report_name(&subject(1)), &*subject(1).uid);
+    assert_eq!(ObjectRef { uid: "".into(), ..subject(1) }.identity(), "apps/Deployment/shop/web-1");
+    let long = ObjectRef { api_version: "a".into(), ..subject(1) };
+    assert_eq!(Instance::new(&"x".repeat(200)).name().len(), 39, "{long:?}");
+}
+
+#[test]
+fn long_messages_are_cut_and_keep_their_id() {
+    let mut long = results(&subject(1), 1, 9_000);
+    long[0].finding.message = "ä".repeat(9_000).into();
+    let report = format(Layout::Namespace).report(Api::WgPolicy, "kaudit", [(&subject(1), &long[0])].into_iter());
+    let message = report["results"][0]["message"].as_str().unwrap();
+    assert!(message.len() < 4_200 && message.ends_with("ä…"));
+    let read = read(&report);
+    assert_eq!((read[0].1.id, read[0].1.since), (long[0].id, long[0].since));
+}
+
+/// What happens to the objects of a namespace: how many results one has now, how large, and after how many requests
+/// kaudit is killed.
+fn changes() -> impl Strategy<Value = Vec<(u8, u8, u16, usize)>> {
+    prop::collection::vec((0u8..8, 0u8..20, 1_000u16..4_000, 0usize..12), 1..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whenever_kaudit_is_killed_no_result_is_lost_or_stays_twice(changes in changes()) {
+        let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
+        let mut truth: BTreeMap<u8, Vec<Violation>> = BTreeMap::new();
+        for (object, number, size, requests) in changes {
+            let before = truth.clone();
+            truth.insert(object, results(&subject(object), number, size.into()));
+            set.set(subject(object), &truth[&object]);
+            server.update(&mut set, requests);
+            // Killed: what the next process finds has all that stood and stands, each once.
+            let found = server.read(Layout::Namespace);
+            let read: Vec<String> = in_set(&found.reports).iter().map(|violation| violation.id.to_string()).collect();
+            let (old, new) = (ids(before.values()), ids(truth.values()));
+            let read_once: BTreeSet<String> = read.iter().cloned().collect();
+            prop_assert_eq!(read.len(), read_once.len());
+            prop_assert!(old.intersection(&new).all(|id| read_once.contains(id)), "a result was lost");
+            prop_assert!(read_once.iter().all(|id| old.contains(id) || new.contains(id)), "one came back");
+            // It finds out the truth, and writes that to the end.
+            set = found.reports;
+            for (object, results) in &truth {
+                set.set(subject(*object), results);
+            }
+            server.update(&mut set, usize::MAX);
+            prop_assert_eq!(server.ids(), new.into_iter().collect::<Vec<_>>());
+            let mut again = server.read(Layout::Namespace).reports;
+            prop_assert_eq!(server.update(&mut again, usize::MAX), 0);
+        }
+    }
+}
+
+#[test]
+fn of_thousands_one_is_left() {
+    let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
+    let all = |number: u8| if number == 0 { 200 } else { 10 };
+    for number in 0..90 {
+        set.set(subject(number), &results(&subject(number), all(number), 200));
+    }
+    server.update(&mut set, usize::MAX);
+    assert_eq!(server.ids().len(), 200 + 89 * 10);
+    let mut set = server.read(Layout::Namespace).reports;
+    let last = results(&subject(7), 1, 5);
+    for number in 0..90 {
+        set.set(subject(number), if number == 7 { &last } else { &[] });
+    }
+    server.update(&mut set, usize::MAX);
+    assert_eq!(server.ids(), [last[0].id.to_string()]);
+    assert_eq!(server.0.keys().collect::<Vec<_>>(), ["kaudit"]);
+}

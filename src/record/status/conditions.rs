@@ -1,0 +1,135 @@
+//! The conditions of the `Audit` object: what each says is a pure function of the overview and of the recorders' health.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    audit::overview::Overview,
+    model::{
+        coverage::{Coverage, State},
+        text::truncate,
+    },
+    record::health::Health,
+    rego::problem,
+};
+
+/// Longest message, in bytes. The API convention's limit is 32 KiB; a status is no place for a page of parse errors.
+const MESSAGE_BYTES: usize = 2_000;
+
+/// One condition, as the API conventions of Kubernetes have it, without the time.
+#[derive(Debug)]
+pub(super) struct Condition {
+    kind: &'static str,
+    status: bool,
+    reason: &'static str,
+    message: String,
+}
+
+/// Returns all conditions, in the order in which they are written.
+pub(super) fn conditions(overview: &Overview, health: &Health) -> [Condition; 4] {
+    [synced(overview), policies_loaded(overview), complete(overview), recording(health)]
+}
+
+fn synced(overview: &Overview) -> Condition {
+    let (reason, message) = if overview.synced {
+        ("GateOpen", String::new())
+    } else {
+        let waiting = covered(overview).filter(|kind| kind.state == State::Syncing).count();
+        ("Syncing", format!("{waiting} of {} kinds are being read", covered(overview).count()))
+    };
+    Condition { kind: "Synced", status: overview.synced, reason, message }
+}
+
+fn policies_loaded(overview: &Overview) -> Condition {
+    let (status, reason, message) = match &overview.policy_error {
+        Some(why) => {
+            let problems = problem::summed_up(&why.problems);
+            (false, "LoadFailed", format!("the policies loaded before stay in force: {problems}"))
+        }
+        None if overview.policies.is_partial() => {
+            let problems = problem::summed_up(&overview.policies.problems);
+            (false, "PoliciesRefused", format!("the others are in force: {problems}"))
+        }
+        None if !overview.inventory_error.is_empty() => (false, "InventoryFailed", overview.inventory_error.clone()),
+        None => (true, "Loaded", String::new()),
+    };
+    Condition { kind: "PoliciesLoaded", status, reason, message }
+}
+
+/// A kind that is not read is named even while the gate is shut: it may be what is waited for.
+fn complete(overview: &Overview) -> Condition {
+    let gaps: Vec<&Coverage> = covered(overview).filter(|kind| kind.is_gap()).collect();
+    let errors = overview.summary.error;
+    let (reason, message) = if let Some(kind) = gaps.first() {
+        let (number, state) = (gaps.len(), kind.state.as_str());
+        ("KindsNotRead", format!("{number} kinds are not covered, among them {} ({state})", kind.resource))
+    } else if errors > 0 {
+        ("PolicyErrors", format!("{errors} evaluations failed"))
+    } else if overview.policies.is_partial() {
+        let message = match overview.policies.refused_files().len() {
+            1 => "1 policy file is not judged by".to_owned(),
+            files => format!("{files} policy files are not judged by"),
+        };
+        ("PoliciesRefused", message)
+    } else {
+        ("AllRead", String::new())
+    };
+    let reason = if overview.synced { reason } else { "Syncing" };
+    Condition { kind: "Complete", status: overview.synced && overview.complete, reason, message }
+}
+
+fn recording(health: &Health) -> Condition {
+    let status = health.trouble.is_empty();
+    let (reason, message) = if status { ("Recording", &health.note) } else { ("WritesFail", &health.trouble) };
+    Condition { kind: "Recording", status, reason, message: message.clone() }
+}
+
+/// The kinds in scope.
+pub(super) fn covered(overview: &Overview) -> impl Iterator<Item = &Coverage> {
+    overview.coverage.iter().filter(|kind| kind.state != State::Excluded)
+}
+
+/// Since when each condition has its status: `lastTransitionTime`, by type.
+#[derive(Debug, Default)]
+pub(super) struct Transitions(BTreeMap<&'static str, (bool, String)>);
+
+impl Transitions {
+    /// Returns the conditions as they are written; `now` is the time of those whose status changed.
+    pub(super) fn stamp(&mut self, conditions: [Condition; 4], now: Timestamp) -> Vec<Value> {
+        let stamped = conditions.into_iter().map(|Condition { kind, status, reason, message }| {
+            let now = || now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            let transition = self.0.entry(kind).or_insert_with(|| (status, now()));
+            if transition.0 != status {
+                *transition = (status, now());
+            }
+            let (status, message) = (if status { "True" } else { "False" }, truncate(&message, MESSAGE_BYTES));
+            json!({"type": kind, "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": transition.1})
+        });
+        stamped.collect()
+    }
+
+    /// Takes over the times of an `Audit` that an earlier process wrote: a condition whose status is as it was then has not
+    /// changed since. Corrects `conditions`, too, which were stamped without knowing.
+    pub(super) fn adopt(&mut self, before: &Value, conditions: &mut Value) {
+        let known: Vec<&Value> = before.as_array().into_iter().flatten().collect();
+        for condition in conditions.as_array_mut().into_iter().flatten() {
+            let same =
+                known.iter().find(|old| old["type"] == condition["type"] && old["status"] == condition["status"]);
+            let (Some(time), Some(kind)) =
+                (same.and_then(|old| old["lastTransitionTime"].as_str()), condition["type"].as_str())
+            else {
+                continue;
+            };
+            if let Some(transition) = self.0.get_mut(kind) {
+                time.clone_into(&mut transition.1);
+            }
+            condition["lastTransitionTime"] = time.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

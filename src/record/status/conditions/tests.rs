@@ -1,0 +1,150 @@
+use std::{fmt::Write as _, sync::Arc};
+
+use super::*;
+use crate::{
+    audit::result::Summary,
+    judge::set::PolicySet,
+    rego::{limits::Limits, problem::LoadError},
+};
+
+const GOOD: &str = "package good\n\ndeny contains \"no\" if input.spec.bad\n";
+const BROKEN: &str = "package broken\n\ndeny contains if\n";
+
+/// Loads policies by file name; messages name files relative to their folder.
+fn load(files: &[(&str, &str)]) -> Result<PolicySet, LoadError> {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    let relative = |problems: &mut Vec<problem::Problem>| {
+        for problem in problems {
+            let name = problem.file.rsplit('/').next().unwrap_or_default();
+            problem.file = name.into();
+        }
+    };
+    let mut loaded = PolicySet::load_partly(&[directory.path().to_owned()], &Limits::default());
+    match &mut loaded {
+        Ok(policies) => relative(&mut policies.problems),
+        Err(error) => relative(&mut error.problems),
+    }
+    loaded
+}
+
+fn kind(resource: &str, state: State, message: &str) -> Coverage {
+    Coverage {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: resource.to_owned(),
+        resource: resource.to_owned(),
+        state,
+        objects: 1,
+        message: message.to_owned(),
+    }
+}
+
+/// Everything is read and judged.
+fn well() -> Overview {
+    Overview {
+        synced: true,
+        complete: true,
+        summary: Summary::default(),
+        coverage: vec![kind("pods", State::Synced, ""), kind("events", State::Excluded, "by default")],
+        policies: Arc::new(load(&[("good.rego", GOOD)]).unwrap()),
+        by_policy: BTreeMap::new(),
+        policy_error: None,
+        inventory_error: String::new(),
+    }
+}
+
+fn health(trouble: &str, note: &str) -> Health {
+    Health { trouble: trouble.to_owned(), note: note.to_owned() }
+}
+
+#[test]
+fn each_condition_in_each_state() {
+    let syncing = || {
+        let coverage = vec![kind("pods", State::Syncing, ""), kind("nodes", State::Synced, "")];
+        Overview { synced: false, complete: false, coverage, ..well() }
+    };
+    let unread = || {
+        let coverage = vec![
+            kind("pods", State::Synced, ""),
+            kind("secrets", State::Forbidden, "no"),
+            kind("nodes", State::TimedOut, "late"),
+        ];
+        Overview { complete: false, coverage, ..well() }
+    };
+    let partial =
+        |files: &[(&str, &str)]| Overview { complete: false, policies: Arc::new(load(files).unwrap()), ..well() };
+    let refused = load(&[("broken.rego", BROKEN)]).unwrap_err();
+    let errors = Summary { error: 3, ..Summary::default() };
+    let states: [(&str, Overview, Health); 12] = [
+        ("all is well", well(), Health::default()),
+        ("syncing", syncing(), Health::default()),
+        ("syncing, and a kind is not read", Overview { synced: false, ..unread() }, Health::default()),
+        ("kinds are not read", unread(), Health::default()),
+        (
+            "an object is not read",
+            Overview { complete: false, coverage: vec![kind("pods", State::Synced, "1 object is odd")], ..well() },
+            Health::default(),
+        ),
+        ("a policy failed", Overview { complete: false, summary: errors, ..well() }, Health::default()),
+        ("a policy is refused", partial(&[("good.rego", GOOD), ("broken.rego", BROKEN)]), Health::default()),
+        (
+            "two policies are refused",
+            partial(&[("good.rego", GOOD), ("broken.rego", BROKEN), ("other.rego", BROKEN)]),
+            Health::default(),
+        ),
+        ("a reload failed", Overview { policy_error: Some(refused), ..well() }, Health::default()),
+        (
+            "no inventory",
+            Overview { complete: false, inventory_error: "too large".to_owned(), ..well() },
+            Health::default(),
+        ),
+        ("writes fail", well(), health("Events wait: no answer", "no reports are written")),
+        ("no report API", well(), health("", "no reports are written")),
+    ];
+    let mut shown = String::new();
+    for (name, overview, health) in states {
+        writeln!(shown, "## {name}").unwrap();
+        for Condition { kind, status, reason, message } in conditions(&overview, &health) {
+            writeln!(shown, "{kind}={status} {reason}: {message}").unwrap();
+        }
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn the_time_is_that_of_the_last_change_of_the_status() {
+    let (mut transitions, at) = (Transitions::default(), |second| Timestamp::from_second(second).unwrap());
+    let mut times = |overview: &Overview, trouble: &str, now: Timestamp| -> Vec<String> {
+        let stamped = transitions.stamp(conditions(overview, &health(trouble, "")), now);
+        stamped.iter().map(|condition| condition["lastTransitionTime"].as_str().unwrap().to_owned()).collect()
+    };
+    let (first, second) = ("1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z");
+    assert_eq!(times(&well(), "", at(0)), [first; 4]);
+    assert_eq!(times(&well(), "no", at(1)), [first, first, first, second]);
+    assert_eq!(times(&well(), "still no", at(2)), [first, first, first, second], "the message alone is no transition");
+    assert_eq!(times(&Overview { complete: false, ..well() }, "", at(3))[2..], ["1970-01-01T00:00:03Z"; 2]);
+}
+
+#[test]
+fn times_of_an_earlier_process_are_kept_where_the_status_is_the_same() {
+    let (mut transitions, now) = (Transitions::default(), Timestamp::from_second(1).unwrap());
+    let before = json!([{"type": "Synced", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"},
+        {"type": "Recording", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}]);
+    let mut stamped = Value::from(transitions.stamp(conditions(&well(), &Health::default()), now));
+    transitions.adopt(&before, &mut stamped);
+    let times = |conditions: &Value| [0, 3].map(|place| conditions[place]["lastTransitionTime"].clone());
+    assert_eq!(times(&stamped), ["2020-01-01T00:00:00Z", "1970-01-01T00:00:01Z"]);
+    let later = Timestamp::from_second(9).unwrap();
+    let stamped = Value::from(transitions.stamp(conditions(&well(), &Health::default()), later));
+    assert_eq!(times(&stamped), ["2020-01-01T00:00:00Z", "1970-01-01T00:00:01Z"]);
+}
+
+#[test]
+fn long_messages_are_cut() {
+    let overview = Overview { inventory_error: "ä".repeat(3_000), ..well() };
+    let stamped = Transitions::default().stamp(conditions(&overview, &Health::default()), Timestamp::UNIX_EPOCH);
+    assert_eq!(stamped[1]["message"].as_str().unwrap().len(), MESSAGE_BYTES);
+}

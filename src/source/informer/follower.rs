@@ -1,0 +1,263 @@
+//! One watch scope, followed: from the events of a list and watch to changes.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use futures::{Stream, StreamExt};
+use kube::{
+    Api,
+    runtime::watcher::{self, Event, watcher},
+};
+use tokio::{
+    sync::{Notify, Semaphore, mpsc},
+    time::{sleep, timeout},
+};
+use tracing::debug;
+
+use super::failure::{Delay, classify, describe_watch};
+use crate::{
+    cluster::{client::Clients, identity::CONTROLLER},
+    model::{coverage::State, object::Object, shard::Shard},
+    source::{
+        change::{Change, Unreadable, WatchScope},
+        received::{Received, Secrets},
+    },
+};
+
+/// Initial lists under way at a time: more only makes the API server work on all of them at once.
+const LISTS_AT_A_TIME: usize = 8;
+/// Objects that are asked for at a time. A page is held as a whole, and more at once is not faster.
+const PAGE: u32 = 200;
+/// The server ends a watch after this many seconds; what was revoked meanwhile shows at the next start.
+const WATCH_SECONDS: u32 = 120;
+/// A watch that was in trouble and is silent this long has been connected again: every failure shows within the
+/// connect timeout.
+const RECOVERED: Duration = Duration::from_secs(15);
+/// Failures in a row, other than clear refusals, after which a watch scope counts as failed.
+const FAILURES: u32 = 3;
+
+/// What all watch scopes of an informer share.
+pub(super) struct Shared {
+    pub(super) clients: Clients,
+    secrets: Secrets,
+    pub(super) shard: Shard,
+    /// Only the first lists: for `--once`.
+    pub(super) once: bool,
+    pub(super) changes: mpsc::Sender<Change>,
+    lists: Semaphore,
+    /// Wakes discovery.
+    pub(super) rediscover: Notify,
+}
+
+impl Shared {
+    pub(super) fn new(
+        clients: Clients,
+        shard: Shard,
+        secrets: Secrets,
+        once: bool,
+        changes: mpsc::Sender<Change>,
+    ) -> Self {
+        let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
+        Self { clients, secrets, shard, once, changes, lists, rediscover }
+    }
+
+    pub(super) async fn send(&self, change: Change) {
+        // Nobody listens any more when the pipeline has ended; the stream notices by itself.
+        let _ended = self.changes.send(change).await;
+    }
+}
+
+/// How a stream ended.
+#[derive(Debug)]
+enum StreamEnd {
+    /// Everything wanted was read, or nobody listens any more.
+    Done,
+    /// It is to begin again from a new list after this long.
+    Again(Duration),
+}
+
+/// Lists and watches one scope, for ever or once.
+pub(super) async fn follow(shared: Arc<Shared>, scope: WatchScope) {
+    let client = shared.clients.reading.clone();
+    let api: Api<Received> = match &scope.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &scope.kind),
+        None => Api::all_with(client, &scope.kind),
+    };
+    let mut follower = Follower::new(shared, scope);
+    loop {
+        let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
+        match follower.stream(watcher(api.clone(), config)).await {
+            StreamEnd::Done => return,
+            StreamEnd::Again(after) => sleep(after).await,
+        }
+    }
+}
+
+struct Follower {
+    shared: Arc<Shared>,
+    scope: WatchScope,
+    delay: Delay,
+    /// Failures since something last worked.
+    failures: u32,
+    /// A list is under way.
+    listing: bool,
+    /// What was said last is that everything is known.
+    synced: bool,
+    /// The watch failed, and has not shown since that it is back.
+    troubled: bool,
+}
+
+impl Follower {
+    fn new(shared: Arc<Shared>, scope: WatchScope) -> Self {
+        Self { shared, scope, delay: Delay::default(), failures: 0, listing: true, synced: false, troubled: false }
+    }
+
+    async fn stream(&mut self, stream: impl Stream<Item = watcher::Result<Event<Received>>>) -> StreamEnd {
+        let shared = self.shared.clone();
+        // Held for the list only. Not a reason to end: the semaphore is never closed.
+        let mut permit = shared.lists.acquire().await.ok();
+        let mut stream = pin!(stream);
+        self.listing = true;
+        loop {
+            let next = if self.troubled && !self.listing {
+                let Ok(next) = timeout(RECOVERED, stream.next()).await else {
+                    self.recovered().await;
+                    continue;
+                };
+                next
+            } else {
+                stream.next().await
+            };
+            if shared.changes.is_closed() {
+                return StreamEnd::Done;
+            }
+            match next {
+                None => return StreamEnd::Again(self.delay.next(0)),
+                Some(Ok(Event::Init)) => {
+                    // What the list does not name is gone, which only its end can tell.
+                    (self.listing, self.synced) = (true, false);
+                    shared.send(Change::Listing(self.scope.clone())).await;
+                }
+                Some(Ok(Event::InitApply(received))) => self.seen(received).await,
+                Some(Ok(Event::InitDone)) => {
+                    drop(permit.take());
+                    self.listing = false;
+                    self.recovered().await;
+                    if shared.once {
+                        return StreamEnd::Done;
+                    }
+                }
+                Some(Ok(Event::Apply(received))) => {
+                    self.delay = Delay::default();
+                    self.recovered().await;
+                    self.seen(received).await;
+                    self.announce();
+                }
+                Some(Ok(Event::Delete(received))) => {
+                    self.delay = Delay::default();
+                    self.recovered().await;
+                    self.gone(received).await;
+                    self.announce();
+                }
+                Some(Err(error)) => {
+                    if let Some(end) = self.failed(&error).await {
+                        return end;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes a failure; returns how to go on, unless the stream itself tries again.
+    async fn failed(&mut self, error: &watcher::Error) -> Option<StreamEnd> {
+        let (code, reason) = classify(error);
+        let message = describe_watch(error);
+        debug!(feed = %self.scope, code, message, "Reading failed");
+        self.failures += 1;
+        let refused = matches!(code, 401 | 403 | 404 | 405);
+        // The list is too old: not a failure as long as it does not happen again and again.
+        let expired = code == 410;
+        if !expired && (refused || self.failures >= FAILURES) {
+            let state = if matches!(code, 401 | 403) { State::Forbidden } else { State::Failed };
+            self.synced = false;
+            self.shared.send(Change::Unreadable(self.scope.clone(), Unreadable { state, message })).await;
+            if self.shared.once {
+                return Some(StreamEnd::Done);
+            }
+        }
+        self.shared.send(Change::Restarted(self.scope.clone(), reason)).await;
+        if code == 404 {
+            self.shared.rediscover.notify_one();
+        }
+        let after = if expired && self.failures == 1 { Duration::ZERO } else { self.delay.next(code) };
+        let at_start_of_watch = matches!(error, watcher::Error::WatchStartFailed(_));
+        if self.listing || (expired && at_start_of_watch) {
+            // kube would ask for the same expired version for ever.
+            return Some(StreamEnd::Again(after));
+        }
+        self.troubled = !expired;
+        sleep(after).await;
+        None
+    }
+
+    /// Notes that the watch scope is complete and watched.
+    async fn recovered(&mut self) {
+        self.failures = 0;
+        self.troubled = false;
+        if !std::mem::replace(&mut self.synced, true) {
+            self.shared.send(Change::Synced(self.scope.clone())).await;
+        }
+    }
+
+    /// Whether an object is to be read by this shard; the others are thrown away before anything is made of them.
+    fn reads(&self, received: &Received) -> bool {
+        self.shared.shard.reads(&self.scope.kind, received.namespace())
+    }
+
+    async fn seen(&self, received: Received) {
+        if !self.reads(&received) {
+            return;
+        }
+        let name = received.name();
+        let change = match received.into_object(&self.scope.kind, self.shared.secrets, 0) {
+            Ok(object) if is_own_event(&object) => return,
+            Ok(object) => Change::Seen(self.scope.clone(), object),
+            Err(why) => Change::Skipped(self.scope.clone(), name, why),
+        };
+        self.shared.send(change).await;
+    }
+
+    async fn gone(&self, received: Received) {
+        if !self.reads(&received) {
+            return;
+        }
+        if let Ok(object) = received.into_object(&self.scope.kind, self.shared.secrets, 0) {
+            self.shared.send(Change::Gone(self.scope.clone(), object)).await;
+        }
+    }
+
+    /// Has discovery repeated when a kind may have come or gone.
+    fn announce(&self) {
+        if announces_kinds(&self.scope) {
+            self.shared.rediscover.notify_one();
+        }
+    }
+}
+
+/// Whether changes of a watch scope may mean that kinds come or go.
+pub(super) fn announces_kinds(scope: &WatchScope) -> bool {
+    scope.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+        || scope.kind.is("apiregistration.k8s.io", "APIService")
+}
+
+/// Whether an object is an Event that kaudit wrote, which only `--include events` brings here.
+fn is_own_event(object: &Object) -> bool {
+    object.key.kind.kind == "Event"
+        && object.body.json().is_ok_and(|json| {
+            serde_json::from_slice::<serde_json::Value>(&json).is_ok_and(|event| {
+                ["reportingController", "reportingComponent"].iter().any(|field| event[field] == CONTROLLER)
+            })
+        })
+}
+
+#[cfg(test)]
+mod tests;
