@@ -71,7 +71,7 @@ fn documents() -> Vec<Document> {
             let hidden = name.starts_with('.') && name != ".github";
             if path.is_dir() && !hidden && path != root().join("target") {
                 below(&path, found);
-            } else if name.ends_with(".md") {
+            } else if path.extension().is_some_and(|extension| extension == "md") {
                 found.push(path);
             }
         }
