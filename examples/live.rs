@@ -58,10 +58,7 @@ async fn main() -> Result<()> {
     kaudit.spawn(Box::pin(kaudit::check::run(*check)));
     plane.kubectl(&["-n", NAMESPACE, "wait", "--for=create", "audit/kaudit", "--timeout=60s"]).await?;
     show(&plane, &["-n", NAMESPACE, "wait", "--for=condition=Synced", "audit/kaudit", "--timeout=60s"]).await?;
-    wait_for(|| async {
-        events(&plane, "role/worker").await.map(|events| events.matches("PolicyViolation").count() == 2)
-    })
-    .await?;
+    until_events(&plane, "", "PolicyViolation", 16).await?;
     show(&plane, &["-n", "shop", "get", "events", "--field-selector=reason=PolicyViolation"]).await?;
     wait_for(|| async { Ok(plane.kubectl(&["get", "audits", "-A"]).await?.contains(" 12 ")) }).await?;
     show(&plane, &["get", "audits", "-A"]).await?;
@@ -69,13 +66,13 @@ async fn main() -> Result<()> {
     let privileged = DEPLOYMENT.replace("allowPrivilegeEscalation: false", "privileged: true");
     say("Deploy a privileged container")?;
     plane.apply(&privileged).await?;
-    wait_for(|| async { Ok(events(&plane, "deployment/debug").await?.contains("deny_privileged")) }).await?;
+    until_events(&plane, "deployment/debug", "PolicyViolation", 2).await?;
     say("Fix it")?;
     plane.apply(DEPLOYMENT).await?;
-    wait_for(|| async { Ok(events(&plane, "deployment/debug").await?.contains("PolicyResolved")) }).await?;
+    until_events(&plane, "deployment/debug", "PolicyResolved", 2).await?;
     say("Delete the Service with the external address")?;
     plane.kubectl(&["-n", "shop", "delete", "service", "api"]).await?;
-    wait_for(|| async { Ok(events(&plane, "service/api").await?.contains("PolicyResolved")) }).await?;
+    until_events(&plane, "service/api", "PolicyResolved", 2).await?;
     show(
         &plane,
         &[
@@ -119,9 +116,13 @@ fn render_chart(root: &Path) -> Result<String> {
     Ok(parts.collect::<Vec<_>>().join("\n---"))
 }
 
-async fn events(plane: &ControlPlane, object: &str) -> Result<String> {
-    let all = plane.kubectl(&["-n", "shop", "get", "events"]).await?;
-    Ok(all.lines().filter(|line| line.contains(object)).collect::<Vec<_>>().join("\n"))
+/// Waits for this many Events in the shop with a reason, about one object (as kubectl shows it) or, if empty, about all.
+async fn until_events(plane: &ControlPlane, object: &str, reason: &str, count: usize) -> Result<()> {
+    wait_for(|| async {
+        let events = plane.kubectl(&["-n", "shop", "get", "events"]).await?;
+        Ok(events.lines().filter(|line| line.contains(object) && line.contains(reason)).count() == count)
+    })
+    .await
 }
 
 async fn show(plane: &ControlPlane, arguments: &[&str]) -> Result<()> {
