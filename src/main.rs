@@ -3,11 +3,9 @@
 use std::{io::Write, process::ExitCode};
 
 use kaudit::{
-    check,
-    cli::{Command, Mode},
-    config,
+    cli::{Command, Mode, config, logging},
+    commands::{check, test},
     output::shown_lines,
-    telemetry, test,
 };
 
 #[global_allocator]
@@ -41,17 +39,17 @@ fn run(command: Command) -> anyhow::Result<u8> {
             kaudit::cli::completions(shell, &mut std::io::stdout())?;
             Ok(0)
         }
-        Command::Policies(options) => kaudit::policies::run(&options),
+        Command::Policies(options) => kaudit::commands::policies::run(&options),
         Command::Rbac(options) => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(Box::pin(kaudit::rbac::run(&options)))
+            runtime.block_on(Box::pin(kaudit::commands::rbac::run(&options)))
         }
         Command::Test(options) => {
-            telemetry::init(&options.log, Mode::Files)?;
+            logging::init(&options.log, Mode::Files)?;
             test::run(&options)
         }
         Command::Check(options) => {
-            telemetry::init(&options.log, options.mode())?;
+            logging::init(&options.log, options.mode())?;
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
             let outcome = runtime.block_on(Box::pin(check::run(*options)));

@@ -9,15 +9,16 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{
-    Record,
-    recorders::{Recorders, Settings},
-};
+use super::recorders::{Recorders, Settings};
 use crate::{
-    client::Clients,
-    lease::{Candidate, Store},
-    ledger::Delta,
-    pipeline::{Overview, Term},
+    audit::{
+        ledger::Delta,
+        pipeline::{Overview, Record, Term},
+    },
+    cluster::{
+        client::Clients,
+        lease::{Candidate, Store},
+    },
 };
 
 /// How long pending records may take after a signal.
@@ -98,13 +99,13 @@ impl Terms {
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
         let settings = Settings { client, ..self.settings.clone() };
-        let (recorders, memory, record) = tokio::select! {
+        let (recorders, recorded, record) = tokio::select! {
             started = Recorders::start(&settings, overview) => started,
             () = self.over.cancelled() => return,
         };
         let told = Box::new(Told { record, lines: Arc::clone(&self.lines) });
         // An error says that the pipeline has ended.
-        let _ended = self.pipeline.send(Term::Begin(memory, told)).await;
+        let _ended = self.pipeline.send(Term::Begin(recorded, told)).await;
         self.over.cancelled().await;
         recorders.flush(Some(FLUSH)).await;
     }
