@@ -53,7 +53,9 @@ async fn main() -> Result<()> {
     let kubeconfig = account.kubeconfig_path().display().to_string();
     say("Run kaudit check with the chart's ServiceAccount; its lines start with a timestamp")?;
     let arguments = ["kaudit", "check", "--log-level=error", "--kubeconfig", &kubeconfig].map(OsString::from);
-    let kaudit::cli::Command::Check(check) = kaudit::cli::config::load(arguments)? else { bail!("not the command check") };
+    let kaudit::cli::Command::Check(check) = kaudit::cli::config::load(arguments)? else {
+        bail!("not the command check")
+    };
     let mut kaudit = tokio::task::JoinSet::new();
     kaudit.spawn(Box::pin(kaudit::commands::check::run(*check)));
     plane.kubectl(&["-n", NAMESPACE, "wait", "--for=create", "audit/kaudit", "--timeout=60s"]).await?;
