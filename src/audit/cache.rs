@@ -77,9 +77,7 @@ struct Entry {
 impl Entry {
     /// Whether it is the state that `object` has, too. Manifests have no resourceVersion to compare.
     fn is(&self, object: &Object) -> bool {
-        self.uid == object.uid
-            && self.resource_version == object.resource_version
-            && !self.resource_version.is_empty()
+        self.uid == object.uid && self.resource_version == object.resource_version && !self.resource_version.is_empty()
     }
 
     fn object(self, key: ObjectKey) -> Object {
@@ -227,7 +225,8 @@ impl Cache {
 
     /// Makes the dictionary out of what came so far, and packs that with it.
     fn train(&mut self) {
-        let plain = || self.scopes.values().flat_map(|entries| entries.objects.values()).map(|entry| entry.body.bytes());
+        let plain =
+            || self.scopes.values().flat_map(|entries| entries.objects.values()).map(|entry| entry.body.bytes());
         self.packer.train(plain());
         for entry in self.scopes.values_mut().flat_map(|entries| entries.objects.values_mut()) {
             entry.body = self.packer.pack(entry.body.clone());

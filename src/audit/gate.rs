@@ -13,7 +13,7 @@ use crate::{
         coverage::{Coverage, State},
         object::{Kind, ObjectKey},
     },
-    source::change::{Discovered, WatchScope, Unreadable},
+    source::change::{Discovered, Unreadable, WatchScope},
 };
 
 #[derive(Debug)]
@@ -131,7 +131,8 @@ impl Gate {
     /// Whether objects of a kind are there to be judged, or may be once a server answers.
     pub fn expects(&self, group: &str, kind: &str) -> bool {
         let unserved = self.discovered.iter().flat_map(|discovered| &discovered.unserved);
-        self.scopes.keys().any(|scope| scope.kind.is(group, kind)) || unserved.into_iter().any(|down| down.group == group)
+        self.scopes.keys().any(|scope| scope.kind.is(group, kind))
+            || unserved.into_iter().any(|down| down.group == group)
     }
 
     /// WatchScopes of which all is known, and all scopes.
@@ -271,7 +272,7 @@ mod tests {
         gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
         assert!(!gate.is_complete());
         let key = ObjectKey { kind: scope("pods", None).kind, namespace: Some("n".into()), name: "a".into(), copy: 0 };
-        gate.read(&scope("pods", None), &key);
+        gate.readable(&scope("pods", None), &key);
         assert!(gate.is_complete(), "it was mended");
         gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
         gate.listing(&scope("pods", None));

@@ -133,13 +133,7 @@ impl Ledger {
     }
 
     /// Puts what is found now in the place of what stood; what stood already stands since then.
-    fn settle(
-        &mut self,
-        key: ObjectKey,
-        mut now: Standing,
-        transitions: Vec<Violation>,
-        lane: Lane,
-    ) -> Option<Delta> {
+    fn settle(&mut self, key: ObjectKey, mut now: Standing, transitions: Vec<Violation>, lane: Lane) -> Option<Delta> {
         let mut before = self.take(&key).map(|standing| standing.results).unwrap_or_default();
         let (mut appeared, mut changed) = (Vec::new(), false);
         for result in &mut now.results {
@@ -157,15 +151,7 @@ impl Ledger {
         let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
         let results = if silent { Vec::new() } else { now.results.clone() };
         self.put(key.clone(), now);
-        (!silent).then_some(Delta {
-            object: key,
-            uid,
-            appeared,
-            resolved: before,
-            transitions,
-            results,
-            lane,
-        })
+        (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, transitions, results, lane })
     }
 
     /// Counts an object without results that will not be judged again.

@@ -151,6 +151,10 @@ impl Pipeline {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut changes_open, mut commands_open) = (true, true);
         self.publish_refused();
+        // What was asked before the run is not left to chance.
+        while let Ok(command) = inputs.commands.try_recv() {
+            self.obey(command);
+        }
         loop {
             let wake = self.look_after_dependents(Instant::now());
             self.dispatch();

@@ -5,7 +5,7 @@ use std::{io::IsTerminal, time::Duration};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::{sync::watch, time::sleep};
 
-use crate::audit::pipeline::Progress;
+use crate::audit::overview::Progress;
 
 /// Shorter syncs show nothing.
 const PATIENCE: Duration = Duration::from_millis(700);

@@ -10,11 +10,7 @@ use tracing::warn;
 
 use super::{Said, events, reports, status};
 use crate::{
-    audit::{
-        ledger::Delta,
-        pipeline::{Overview, Record},
-        recorded::Recorded,
-    },
+    audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
     cluster::identity::OWN_GROUP,
     metrics::Metrics,
     model::shard::Shard,

@@ -5,7 +5,7 @@
 //! recording begin and end with some of the records unwritten, and kaudit is killed.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Debug,
     sync::{
         Mutex,
@@ -29,10 +29,12 @@ use super::{
 };
 use crate::{
     audit::{
+        command::{Record, Term},
         ledger::{Delta, Id},
-        recorded::RecordedObject,
+        recorded::{Recorded, RecordedObject},
     },
     model::coverage::State,
+    rego::problem::LoadError,
     source::{
         change::{Discovered, Unreadable},
         received::{Received, Secrets},
@@ -271,9 +273,9 @@ impl World {
             Step::Return(kind) => self.come_back(kind).await,
             Step::Reload(number) => {
                 self.in_force = number % self.policies.len();
-                self.live.reloads.send(Ok(self.policies[self.in_force].clone())).await.unwrap();
+                self.live.reload(Ok(self.policies[self.in_force].clone())).await;
             }
-            Step::Break => self.live.reloads.send(Err(LoadError::new(Vec::new()))).await.unwrap(),
+            Step::Break => self.live.reload(Err(LoadError::new(Vec::new()))).await,
             Step::Record(count) => self.record(usize::from(count)),
             Step::End(orderly) => self.end_term(orderly).await,
             Step::Begin => self.begin_term().await,
@@ -368,14 +370,14 @@ impl World {
         if self.term.is_none() {
             let pending = Pending::default();
             let recorder = Box::new(Recorder(pending.clone()));
-            self.live.terms.send(Term::Begin(self.records.recorded(), recorder)).await.unwrap();
+            self.live.term(Term::Begin(self.records.recorded(), recorder)).await;
             self.term = Some(pending);
         }
     }
 
     async fn end_term(&mut self, orderly: bool) {
         if self.term.is_some() {
-            self.live.terms.send(Term::End).await.unwrap();
+            self.live.term(Term::End).await;
             self.close_term(orderly).await;
         }
     }

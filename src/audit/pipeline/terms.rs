@@ -4,12 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::Pipeline;
 use crate::{
-    audit::{
-        command::Term,
-        ledger::Ledger,
-        queue::Lane,
-        recorded::RecordedObject,
-    },
+    audit::{command::Term, ledger::Ledger, queue::Lane, recorded::RecordedObject},
     model::object::ObjectKey,
     source::change::WatchScope,
 };

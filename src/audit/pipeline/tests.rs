@@ -1,13 +1,18 @@
 //! A pipeline fed by hand: what is judged when, and that in the end it stands where a fresh one would.
 
-use std::sync::Mutex;
+use std::{collections::BTreeMap, sync::Mutex};
 
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::*;
 use crate::{
-    audit::{ledger::Delta, recorded::RecordedObject},
+    audit::{
+        command::{Record, Reload, Term},
+        ledger::Delta,
+        recorded::Recorded,
+        recorded::RecordedObject,
+    },
     model::{coverage::State, object::Kind},
     source::{
         change::{Discovered, Unreadable},
@@ -73,8 +78,8 @@ spec:
     namespaceSelector: {matchLabels: {stage: prod}}
 "#;
 
-pub(super) const SETTINGS: Settings = Settings {
-    initial: Initial::Judge,
+pub(super) const SETTINGS: PipelineSettings = PipelineSettings {
+    initial: InitialObjects::Judge,
     sync_timeout: PATIENCE,
     rejudge_every: None,
     update_filter: true,
@@ -124,9 +129,7 @@ fn ingress(namespace: &str, name: &str, version: u64, host: &str) -> Object {
 /// A pipeline under way.
 pub(super) struct Live {
     pub(super) changes: mpsc::Sender<Change>,
-    questions: mpsc::Sender<oneshot::Sender<AuditResult>>,
-    pub(super) reloads: mpsc::Sender<Reload>,
-    pub(super) terms: mpsc::Sender<Term>,
+    commands: mpsc::Sender<Command>,
     told: Arc<Mutex<Vec<Delta>>>,
     metrics: Arc<Metrics>,
     running: JoinHandle<AuditResult>,
@@ -144,36 +147,33 @@ impl Record for Told {
 }
 
 impl Live {
-    fn start(policies: Arc<PolicySet>, settings: Settings) -> Self {
+    fn start(policies: Arc<PolicySet>, settings: PipelineSettings) -> Self {
         let told = Arc::<Mutex<Vec<Delta>>>::default();
         let live = Self::recording(policies, settings, Some(Box::new(Told(Arc::clone(&told)))));
         Self { told, ..live }
     }
 
     /// Starts it with another recorder, or with none until a term begins.
-    pub(super) fn recording(policies: Arc<PolicySet>, settings: Settings, record: Option<Box<dyn Record>>) -> Self {
+    pub(super) fn recording(
+        policies: Arc<PolicySet>,
+        settings: PipelineSettings,
+        record: Option<Box<dyn Record>>,
+    ) -> Self {
         let (changes, change_receiver) = mpsc::channel(1_024);
-        let (questions, question_receiver) = mpsc::channel(1);
-        let (reloads, reload_receiver) = mpsc::channel(1);
-        let (terms, term_receiver) = mpsc::channel(1);
+        let (commands, command_receiver) = mpsc::channel(2);
+        if let Some(record) = record {
+            commands.try_send(Command::Record(Term::Begin(Recorded::default(), record))).ok().unwrap();
+        }
         let metrics = Arc::<Metrics>::default();
-        let inputs = Inputs {
-            changes: change_receiver,
-            questions: question_receiver,
-            reloads: reload_receiver,
-            terms: term_receiver,
-            stop: CancellationToken::new(),
-        };
+        let inputs = Inputs { changes: change_receiver, commands: command_receiver, stop: CancellationToken::new() };
         let outputs = Outputs {
-            recorded: Recorded::default(),
-            record,
             progress: watch::channel(Progress::default()).0,
             policies: watch::channel(Arc::clone(&policies)).0,
             overview: watch::channel(None).0,
             metrics: Arc::clone(&metrics),
         };
         let running = tokio::spawn(Pipeline::new(policies, settings, outputs).run(inputs, false));
-        Self { changes, questions, reloads, terms, told: Arc::default(), metrics, running }
+        Self { changes, commands, told: Arc::default(), metrics, running }
     }
 
     pub(super) async fn send(&self, change: Change) {
@@ -205,8 +205,20 @@ impl Live {
 
     pub(super) async fn result(&self) -> AuditResult {
         let (answer, result) = oneshot::channel();
-        self.questions.send(answer).await.unwrap();
+        self.command(Command::Result(answer)).await;
         result.await.unwrap()
+    }
+
+    async fn command(&self, command: Command) {
+        self.commands.send(command).await.ok().unwrap();
+    }
+
+    pub(super) async fn reload(&self, reload: Reload) {
+        self.command(Command::Reload(reload)).await;
+    }
+
+    pub(super) async fn term(&self, term: Term) {
+        self.command(Command::Record(term)).await;
     }
 
     /// Waits until these violations stand, each as `name: message`.
@@ -245,11 +257,10 @@ impl Live {
             .collect()
     }
 
-    /// Waits until new policies and terms were taken in.
+    /// Waits until every command was received.
     pub(super) async fn heard(&self) {
         let begin = Instant::now();
-        while self.reloads.capacity() < self.reloads.max_capacity() || self.terms.capacity() < self.terms.max_capacity()
-        {
+        while self.commands.capacity() < self.commands.max_capacity() {
             assert!(begin.elapsed() < PATIENCE);
             tokio::task::yield_now().await;
         }
@@ -311,7 +322,7 @@ async fn a_reload_that_looks_up_other_kinds_has_them() {
     let live = Live::start(load(&[("hosts.rego", UNIQUE_HOST)]), SETTINGS);
     live.sync(vec![ingress("n", "a", 1, "x"), object("Pod", "n", "p", 2, &json!({}))]).await;
     live.until(&[]).await;
-    live.reloads.send(Ok(load(&[("budgets.rego", BUDGET)]))).await.unwrap();
+    live.reload(Ok(load(&[("budgets.rego", BUDGET)]))).await;
     live.until(&["p: no PodDisruptionBudget selects this Pod"]).await;
     live.seen(object("PodDisruptionBudget", "n", "p", 3, &json!({"spec": {"selector": {}}}))).await;
     live.until(&[]).await;
@@ -390,7 +401,7 @@ async fn several_changes_before_the_judge_comes_are_one_from_the_first_state() {
 #[tokio::test]
 async fn the_clock_is_a_reason_to_judge_again() {
     let clock = "package clock\ndeny contains \"late\" if { input.kind == \"Pod\"; time.now_ns() < 0 }\n";
-    let settings = Settings { rejudge_every: Some(Duration::from_millis(200)), ..SETTINGS };
+    let settings = PipelineSettings { rejudge_every: Some(Duration::from_millis(200)), ..SETTINGS };
     let live = Live::start(load(&[("clock.rego", clock)]), settings);
     live.sync(vec![object("Pod", "n", "p", 1, &json!({}))]).await;
     live.until_evaluated(4).await;
@@ -403,7 +414,7 @@ async fn the_clock_is_a_reason_to_judge_again() {
 
 #[tokio::test]
 async fn an_object_of_the_base_line_is_judged_at_any_change() {
-    let settings = Settings { initial: Initial::Skip, ..SETTINGS };
+    let settings = PipelineSettings { initial: InitialObjects::Skip, ..SETTINGS };
     let live = Live::start(load(&[("budgets.rego", BUDGET)]), settings);
     let pod = |version, phase| object("Pod", "n", "p", version, &json!({"status": {"phase": phase}}));
     live.sync(vec![pod(1, "Pending")]).await;
@@ -426,7 +437,7 @@ fn with_status(kind: &str, version: u64, spec: &Value) -> Object {
 async fn what_no_policy_can_see_is_not_judged_and_nobody_follows() {
     let files = [("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET)];
     for update_filter in [true, false] {
-        let live = Live::start(load(&files), Settings { update_filter, ..SETTINGS });
+        let live = Live::start(load(&files), PipelineSettings { update_filter, ..SETTINGS });
         let states = |version| {
             let ingress = with_status("Ingress", version, &json!({"host": "x"}));
             let budget = with_status("PodDisruptionBudget", version, &json!({"selector": {"app": "a"}}));
@@ -471,7 +482,7 @@ async fn any_changes_converge_to_the_verdicts_of_the_last_states() {
     for (round, update_filter) in [(0, true), (1, false), (2, true)] {
         let mut random = fastrand::Rng::with_seed(seed + round);
         let policies = [load(&all), load(&all[..3])];
-        let live = Live::start(policies[0].clone(), Settings { update_filter, ..SETTINGS });
+        let live = Live::start(policies[0].clone(), PipelineSettings { update_filter, ..SETTINGS });
         live.sync(Vec::new()).await;
         let mut present: BTreeMap<ObjectKey, Object> = BTreeMap::new();
         for version in 1..400 {
@@ -487,7 +498,7 @@ async fn any_changes_converge_to_the_verdicts_of_the_last_states() {
                 tokio::time::sleep(Duration::from_millis(random.u64(..400))).await;
             }
             if version == 200 {
-                live.reloads.send(Ok(policies[1].clone())).await.unwrap();
+                live.reload(Ok(policies[1].clone())).await;
             }
         }
         let fresh = Live::start(policies[1].clone(), SETTINGS);
@@ -580,12 +591,12 @@ async fn a_term_begins_where_the_last_one_ended() {
     let second = Live::start(Arc::clone(&policies), SETTINGS);
     second.send(Change::Appeared(unread.clone())).await;
     second.send(Change::Unreadable(unread, Unreadable { state: State::Forbidden, message: "no".into() })).await;
-    second.terms.send(Term::End).await.unwrap();
+    second.term(Term::End).await;
     second.heard().await;
     second.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x")]).await;
     second.until(&["b: host x is also that of n/a", "a: host x is also that of m/b"]).await;
     assert_eq!(told(&second), [""; 0]);
-    second.terms.send(Term::Begin(recorded(), Box::new(Told(Arc::clone(&second.told))))).await.unwrap();
+    second.term(Term::Begin(recorded(), Box::new(Told(Arc::clone(&second.told))))).await;
     second.result().await;
     let gone_kind = |message: &str| format!("- Gone: {}", message.split_once(": ").unwrap().1);
     let mut wanted: Vec<String> = all("c", ["m/b", "n/a"]).iter().map(|text| format!("- {text}")).collect();
@@ -605,7 +616,7 @@ async fn a_term_begins_where_the_last_one_ended() {
     assert_eq!(all_told, wanted);
     // A third, that begins its term before it knows anything, has nothing to add.
     let third = Live::start(policies, SETTINGS);
-    third.terms.send(Term::Begin(recorded(), Box::new(Told(Arc::clone(&third.told))))).await.unwrap();
+    third.term(Term::Begin(recorded(), Box::new(Told(Arc::clone(&third.told))))).await;
     third.heard().await;
     third.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x"), ingress("n", "c", 1, "x")]).await;
     third.until_evaluated(3).await;
@@ -633,10 +644,10 @@ async fn a_shard_judges_and_tells_of_its_own_namespaces_only() {
     first.told.lock().unwrap().iter().for_each(|delta| recorded.add(recorded_object(delta)));
 
     let shard = Shard::parse("1/2", None).unwrap();
-    let second = Live::recording(policies, Settings { shard, ..SETTINGS }, None);
+    let second = Live::recording(policies, PipelineSettings { shard, ..SETTINGS }, None);
     let sink = Arc::<Mutex<Vec<Delta>>>::default();
     let second = Live { told: Arc::clone(&sink), ..second };
-    second.terms.send(Term::Begin(recorded, Box::new(Told(sink)))).await.unwrap();
+    second.term(Term::Begin(recorded, Box::new(Told(sink)))).await;
     let pod = object("Pod", "shop", "p", 3, &json!({}));
     second.sync(vec![here[0].clone(), pod, namespace("shop"), namespace("billing")]).await;
     second.until(&["p: p is in production"]).await;
