@@ -12,14 +12,14 @@ COPY tests/controlplane/Cargo.toml tests/controlplane/Cargo.toml
 RUN mkdir src tests/controlplane/src \
     && touch src/lib.rs tests/controlplane/src/lib.rs \
     && echo 'fn main() {}' > src/main.rs \
-    && cargo build --release --locked --bin kaudit \
+    && cargo build --profile dist --locked --bin kaudit \
     && rm -r src
 
 COPY src src
 # Copied files may be older than the empty ones that were just compiled.
 RUN touch src/lib.rs src/main.rs \
-    && cargo build --release --locked --bin kaudit \
-    && ./target/release/kaudit --version
+    && cargo build --profile dist --locked --bin kaudit \
+    && ./target/dist/kaudit --version
 
 FROM scratch
 ARG VERSION=0.1.0
@@ -31,7 +31,7 @@ LABEL org.opencontainers.image.title="kaudit" \
     org.opencontainers.image.revision="$REVISION"
 # For clusters whose API server has a public certificate; inside a cluster, the cluster's own CA is used.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /src/target/release/kaudit /kaudit
+COPY --from=build /src/target/dist/kaudit /kaudit
 COPY policies /policies
 COPY LICENSE /LICENSE
 # Numeric, so that the kubelet can verify that it is not root.

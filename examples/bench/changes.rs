@@ -17,7 +17,7 @@ use tokio::{
     time::{sleep, sleep_until},
 };
 
-use crate::{objects::Kind, process::Running};
+use crate::{objects::Kind, process::LongRun};
 
 /// Pods that are changed in turn: so many that the changes of one are far enough apart not to be confused.
 const PODS: usize = 1_000;
@@ -103,7 +103,7 @@ struct Change {
 }
 
 /// Makes `rate` changes a second, each of which creates or resolves a violation of one Pod.
-pub(crate) async fn run(client: &Client, kaudit: &Running, rate: u32, seconds: u32) -> Result<Latencies> {
+pub(crate) async fn run(client: &Client, kaudit: &LongRun, rate: u32, seconds: u32) -> Result<Latencies> {
     let pods = pods(client).await?;
     ensure!(!pods.is_empty(), "no Pods to change");
     let shared = Shared::default();
@@ -212,7 +212,7 @@ async fn watch(client: Client, path: String, version: String, shared: Shared) ->
 }
 
 /// Records the lines that kaudit has written to its standard output.
-fn take_lines(kaudit: &Running, shared: &Shared) {
+fn take_lines(kaudit: &LongRun, shared: &Shared) {
     for (at, line) in kaudit.lines.try_iter() {
         let Ok(line) = serde_json::from_str::<Value>(&line) else { continue };
         let Some(uid) = line["resource"]["uid"].as_str().filter(|_| line["policy"] == POLICY) else { continue };

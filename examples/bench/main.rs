@@ -2,8 +2,10 @@
 //! from a change to its verdict and its Event. `examples/bench/README.md` has the results.
 //!
 //! ```text
-//! cargo run --release --example bench -- --objects 20000 --changes-per-second 100 --seconds 30
+//! cargo run --profile dist --example bench -- --objects 20000 --changes-per-second 100 --seconds 30
 //! ```
+//!
+//! `dist` is the profile of what is published; run with another profile, the benchmark measures that one.
 //!
 //! It starts etcd and kube-apiserver (found or built as for the tests), creates Pods and Deployments of about 6 KB each
 //! (11 KB with `managedFields`), and prints Markdown tables. The policies are twelve simple denies, in
@@ -18,7 +20,7 @@
 //!   its Event in a raw watch. From the latter the cost of an Event that the benchmark writes itself is subtracted.
 //!
 //! ```text
-//! cargo run --release --example bench -- peers
+//! cargo run --profile dist --example bench -- peers
 //! ```
 //!
 //! compares `check -f` with conftest and gator, and evaluation alone with OPA as a Go library, on the same objects and
@@ -26,7 +28,7 @@
 //!
 //! The API server runs on the same machine, so all times include its work.
 
-#![allow(
+#![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -40,6 +42,7 @@ mod peers;
 mod process;
 
 use std::{
+    ffi::OsStr,
     fmt::Write as _,
     fs,
     io::Write as _,
@@ -59,7 +62,7 @@ use serde_json::{Value, json};
 use crate::{
     changes::quantile,
     download::download,
-    process::{Kaudit, Running, cpu, memory_kb},
+    process::{Kaudit, LongRun, cpu, memory_kb},
 };
 
 /// Measure kaudit on a real control plane
@@ -176,17 +179,21 @@ async fn bench(options: &Options) -> Result<()> {
     plane.stop().await
 }
 
-/// Builds the binary of this source; returns its path in the target folder of this process.
+/// Builds the binary of this source with the profile of this process; returns its path.
 fn build() -> Result<PathBuf> {
-    note("Building kaudit");
+    let own = std::env::current_exe()?;
+    let folder = own.ancestors().nth(2).context("this is not in a target folder")?;
+    let profile = match folder.file_name().and_then(OsStr::to_str).context("this is not in a target folder")? {
+        "debug" => "dev",
+        named => named,
+    };
+    note(&format!("Building kaudit with the profile {profile}"));
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--bin", "kaudit", "--manifest-path"])
+        .args(["build", "--profile", profile, "--bin", "kaudit", "--manifest-path"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .status()?;
     ensure!(built.success(), "building kaudit failed");
-    let own = std::env::current_exe()?;
-    let target = own.ancestors().nth(3).context("this binary is not in a target folder")?;
-    Ok(target.join("release/kaudit"))
+    Ok(folder.join("kaudit"))
 }
 
 /// Creates namespaces and objects; returns the time for the objects.
@@ -309,23 +316,23 @@ async fn audit(
 }
 
 /// The startup of a long run.
-struct LongRun {
+struct StartUp {
     open: Duration,
     judged: Duration,
     peak_kb: u64,
     steady_kb: u64,
 }
 
-async fn long_run(kaudit: &Kaudit, folder: &Path) -> Result<LongRun> {
+async fn long_run(kaudit: &Kaudit, folder: &Path) -> Result<StartUp> {
     let running = kaudit.start(folder, &["--record=none"]).await?;
     let (open, judged) = (running.open().await?, running.judged().await?);
     let memory = |field| memory_kb(running.pid(), field).context("kaudit has ended");
     // No condition to wait for: this shows how much memory the process returns while idle.
     tokio::time::sleep(REST).await;
-    Ok(LongRun { open, judged, peak_kb: memory("VmHWM")?, steady_kb: memory("VmRSS")? })
+    Ok(StartUp { open, judged, peak_kb: memory("VmHWM")?, steady_kb: memory("VmRSS")? })
 }
 
-async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[LongRun], folder: &Path) -> Result<()> {
+async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[StartUp], folder: &Path) -> Result<()> {
     note("Measuring the startup of the long run");
     let mut table = "\n### Long run: start to the first whole verdict\n\n\
         | binary | gate open s | everything judged s | peak MB | steady MB | empty cluster MB | KB for each object |\n\
@@ -354,7 +361,7 @@ async fn latency(options: &Options, client: &Client, kaudit: &Kaudit, folder: &P
     note("Measuring latency");
     // Existing violations are the baseline, so that nothing else is written meanwhile.
     let arguments = ["--record=events", "--events-per-second=10000", "--initial=skip"];
-    let running: Running = kaudit.start(folder, &arguments).await?;
+    let running: LongRun = kaudit.start(folder, &arguments).await?;
     running.open().await?;
     let before = running.metrics();
     let cpu_before = cpu(running.pid())?;

@@ -116,7 +116,7 @@ impl Kaudit {
     }
 
     /// Starts the long run and waits until its HTTP server is up.
-    pub(crate) async fn start(&self, folder: &Path, arguments: &[&str]) -> Result<Running> {
+    pub(crate) async fn start(&self, folder: &Path, arguments: &[&str]) -> Result<LongRun> {
         let log = folder.join("kaudit.log");
         let mut command = self.check(&["--listen=127.0.0.1:0", "--log-format=json", "--output=ndjson"]);
         command.args(arguments).stdout(Stdio::piped()).stderr(fs::File::create(&log)?);
@@ -136,7 +136,7 @@ impl Kaudit {
             let text = fs::read_to_string(&log)?;
             let told = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             if let Some(address) = told.into_iter().find_map(|line| line["address"].as_str()?.parse().ok()) {
-                return Ok(Running { child, address, began, lines });
+                return Ok(LongRun { child, address, began, lines });
             }
             if began.elapsed() > PATIENCE || has_ended(child.0.id()) {
                 bail!("kaudit does not listen\n{text}");
@@ -147,7 +147,7 @@ impl Kaudit {
 }
 
 /// A long run.
-pub(crate) struct Running {
+pub(crate) struct LongRun {
     child: Guarded,
     address: SocketAddr,
     /// When it was started.
@@ -156,7 +156,7 @@ pub(crate) struct Running {
     pub(crate) lines: Receiver<(Instant, String)>,
 }
 
-impl Running {
+impl LongRun {
     pub(crate) fn pid(&self) -> u32 {
         self.child.0.id()
     }

@@ -4,7 +4,7 @@ use std::{
     future::Future,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -13,6 +13,8 @@ use std::{
 use kaudit_controlplane::{ControlPlane, Options};
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OnceCell};
+
+pub(crate) use crate::files::folder as policies;
 
 /// How long anything that a test waits for may take; generous, as machines are shared.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -269,15 +271,4 @@ pub(crate) async fn establish(plane: &ControlPlane, crds: &str, names: &[&str]) 
 pub(crate) async fn establish_audits(plane: &ControlPlane) {
     let crd = include_str!("../../charts/kaudit/crds/audits.kaudit.dev.yaml");
     establish(plane, crd, &["audits.kaudit.dev"]).await;
-}
-
-/// A directory of policies for one test.
-pub(crate) fn policies(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let directory = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        let path: PathBuf = directory.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-    directory
 }

@@ -1,4 +1,4 @@
-//! What the passes make of a text. That it means what OPA makes of it is compared in `tests/policy/fidelity`.
+//! What the passes make of a text. That it means what OPA makes of it is compared in `tests/evaluator/opa/fidelity`.
 
 use super::*;
 

@@ -66,7 +66,8 @@ fn builtins_answer_as_opa_does() {
     if !require_tool(Tool::Opa) {
         return;
     }
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa/expressions.txt")).unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/opa/expressions.txt")).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let expressions: Vec<&str> = lines.iter().map(|line| line.trim_start_matches(['!', '~']).trim_start()).collect();
     assert!(expressions.len() > 300, "{}", expressions.len());

@@ -164,7 +164,7 @@ fn the_compliance_cases_of_opa_pass() {
         .map(|line| serde_json::from_slice(line).unwrap())
         .collect();
     assert!(cases.len() > 4_000, "{}", cases.len());
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/opa");
     let known: Known = serde_saphyr::from_str(&fs::read_to_string(here.join("known.yaml")).unwrap()).unwrap();
     let reason = |list: &BTreeMap<String, BTreeSet<String>>, name: &str| {
         list.iter().find(|(_, names)| names.contains(name)).map(|(reason, _)| reason.clone())

@@ -13,7 +13,7 @@ use kaudit::{
     rego::limits::Limits,
 };
 
-use super::{judge, object, shown};
+use crate::{judge, object, shown};
 
 fn load_with(text: &str, limits: &Limits) -> Result<Arc<PolicySet>, String> {
     let root = tempfile::tempdir().unwrap();
