@@ -4,7 +4,7 @@ use kaudit_controlplane::{AuditRecord, require, shared};
 
 use crate::support::{Running, denies_marked, establish_audits, policies, results_in, run, wait_for};
 
-/// What the README tells a team to grant itself.
+/// What `kaudit rbac -n` prints.
 fn role(namespace: &str) -> String {
     format!(
         r#"

@@ -10,9 +10,12 @@ use std::{
 };
 
 use kaudit::{
-    evaluate::{Job, evaluate},
-    policy::{Limits, PolicySet},
-    verdict::Verdict,
+    judge::{
+        evaluate::{Job, evaluate},
+        set::PolicySet,
+    },
+    model::verdict::Verdict,
+    rego::limits::Limits,
 };
 use serde::Deserialize;
 use serde_json::Value;

@@ -15,11 +15,15 @@ mod paths;
 use std::sync::Arc;
 
 use kaudit::{
-    body::Body,
-    evaluate::{Job, evaluate},
-    object::{Kind, Object, ObjectKey},
-    policy::PolicySet,
-    verdict::{Finding, Verdict},
+    judge::{
+        evaluate::{Job, evaluate},
+        set::PolicySet,
+    },
+    model::{
+        body::Body,
+        object::{Kind, Object, ObjectKey},
+        verdict::{Finding, Verdict},
+    },
 };
 use serde_json::Value;
 
