@@ -44,7 +44,7 @@ use super::{
 };
 use crate::{
     model::{object::Kind, verdict::Source},
-    rego::{data::Data, file::File, limits::Limits, lost::Lost, problem::Problem},
+    rego::{data::Data, file::File, limits::Limits, missing::Missing, problem::Problem},
 };
 
 /// A template or Constraint that judges nothing, and why. Someone wrote it to be judged by.
@@ -262,7 +262,7 @@ impl Loaded {
         let before = problems.len();
         let modules: Vec<&File> = template.modules.iter().collect();
         let mut found = Vec::new();
-        let unit = load::unit(modules, &Data::default(), limits, Lost::default(), &mut found, Purpose::Template);
+        let unit = load::unit(modules, &Data::default(), limits, Missing::default(), &mut found, Purpose::Template);
         problems.extend(found.into_iter().map(|problem| template.mend(document.file, problem)));
         let own = unit.as_ref().and_then(|(policies, _)| policies.first());
         if let Some((policies, _)) = &unit

@@ -7,10 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use regorus::{
-    Engine,
-    unstable::{Module, Ref, Source},
-};
+use regorus::unstable::{Module, Ref, Source};
 use sha2::{Digest as _, Sha256};
 
 use super::{
@@ -28,20 +25,19 @@ use super::{
 use crate::{
     model::verdict::Digest,
     rego::{
-        builtins,
         check::Checked,
         data::Data,
+        engine,
         error::EngineError,
         file::{File, Form},
         graph::Graph,
-        guard,
         limits::Limits,
-        lost::Lost,
+        missing::Missing,
         parse,
         problem::{LoadError, Problem},
         references::{self, Node, package},
-        rewrite::{self, Adapted, Place, Unreadable},
-        value,
+        rewrite::{self, Position, Rewritten, SyntaxError},
+        tokens,
     },
 };
 
@@ -62,9 +58,9 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
         return Err(LoadError { problems });
     }
-    let mut lost = Lost::default();
+    let mut missing = Missing::default();
     for unread in &problems {
-        lost.unread(&unread.file);
+        missing.unread(&unread.file);
     }
     let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
     problems.extend(tests.iter().filter_map(lint::test_file));
@@ -77,13 +73,13 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
         if !library.add(file, example, &mut problems) {
             data::add(&mut data, file, example, &mut problems);
             if problems[before..].iter().any(Problem::is_refusal) {
-                lost.unparsed(file);
+                missing.unparsed(file);
             }
         }
     }
     let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
     let mut found = Vec::new();
-    let plain = unit(modules, &data, limits, lost, &mut found, Purpose::Directory);
+    let plain = unit(modules, &data, limits, missing, &mut found, Purpose::Directory);
     let (plain, found) = without_sources(plain, found, &files, library.has_templates());
     problems.extend(found);
     let Loaded { mut units, mut policies, unjudged, settings } = library.load(limits, point, &mut problems);
@@ -148,16 +144,16 @@ pub(crate) fn unit(
     files: Vec<&File>,
     data: &Data,
     limits: &Limits,
-    mut lost: Lost,
+    mut missing: Missing,
     problems: &mut Vec<Problem>,
     purpose: Purpose,
 ) -> Option<(Vec<Policy>, Unit)> {
-    let adapted = rewrite::adapt(files.iter().map(|file| (file.text.as_str(), file.version)));
-    let mut files: Vec<(&File, &Result<Adapted, Unreadable>)> = files.into_iter().zip(&adapted).collect();
-    let texts: Vec<&str> = adapted.iter().flatten().map(|adapted| adapted.text.as_str()).collect();
+    let rewritten = rewrite::rewrite(files.iter().map(|file| (file.text.as_str(), file.version())));
+    let mut files: Vec<(&File, &Result<Rewritten, SyntaxError>)> = files.into_iter().zip(&rewritten).collect();
+    let texts: Vec<&str> = rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str()).collect();
     let mut first = true;
     while !files.is_empty() {
-        let mut engine = match engine(data, limits, &texts) {
+        let mut engine = match engine::with_data(data.document.clone().into(), limits, &texts) {
             Ok(engine) => engine,
             Err(why) => {
                 problems.push(Problem::refused(&"data".into(), format!("{why:#}")));
@@ -166,23 +162,23 @@ pub(crate) fn unit(
         };
         let bare = engine.clone();
         let mut modules = Vec::new();
-        files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, limits) {
+        files.retain(|(file, rewritten)| match parse::add(&mut engine, file, rewritten, limits) {
             Ok(()) => {
                 modules.extend(parse::last_module(&mut engine));
                 true
             }
             Err(problem) => {
                 problems.push(problem);
-                lost.unparsed(file);
+                missing.unparsed(file);
                 false
             }
         });
-        if files.is_empty() || (purpose == Purpose::Template && files.len() < adapted.len()) {
+        if files.is_empty() || (purpose == Purpose::Template && files.len() < rewritten.len()) {
             break;
         }
         let sources: Vec<&File> = files.iter().map(|(file, _)| *file).collect();
-        let nodes = references::read(&modules, &lost);
-        let (policies, groups, mut found) = read(&files, &modules, &nodes, data, &lost, limits, purpose);
+        let nodes = references::read(&modules, missing.rules());
+        let (policies, groups, mut found) = read(&files, &modules, &nodes, data, &missing, limits, purpose);
         // Warnings are about the files as they were written, not about what is left of them.
         found.retain(|problem| first || problem.is_refusal());
         first = false;
@@ -201,7 +197,7 @@ pub(crate) fn unit(
             refused.insert(Arc::clone(&blamed?.shown));
         }
         for (index, file) in sources.iter().enumerate().filter(|(_, file)| refused.contains(&file.shown)) {
-            lost.module(file, nodes.iter().filter(|node| node.module == index));
+            missing.module(file, nodes.iter().filter(|node| node.module == index));
         }
         if purpose == Purpose::Template {
             return None;
@@ -211,35 +207,26 @@ pub(crate) fn unit(
     None
 }
 
-/// Makes an engine for modules of these texts, without them.
-fn engine(data: &Data, limits: &Limits, texts: &[&str]) -> anyhow::Result<Engine> {
-    let mut engine = parse::engine(limits);
-    builtins::install(&mut engine, limits.strict, texts)?;
-    rewrite::support(&mut engine)?;
-    engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
-    Ok(engine)
-}
-
 /// Reads and checks modules that all parse.
 fn read(
-    files: &[(&File, &Result<Adapted, Unreadable>)],
+    files: &[(&File, &Result<Rewritten, SyntaxError>)],
     modules: &[Ref<Module>],
     nodes: &[Node],
     data: &Data,
-    lost: &Lost,
+    missing: &Missing,
     limits: &Limits,
     purpose: Purpose,
 ) -> (Vec<Policy>, Vec<super::unit::Group>, Vec<Problem>) {
     let mut problems = Vec::new();
-    let imports: Vec<&[(references::Path, Place)]> =
-        files.iter().map(|(_, adapted)| adapted.as_ref().map_or(&[][..], |adapted| &adapted.imports)).collect();
+    let imports: Vec<&[(references::Path, Position)]> =
+        files.iter().map(|(_, rewritten)| rewritten.as_ref().map_or(&[][..], |rewritten| &rewritten.imports)).collect();
     let files: &[&File] = &files.iter().map(|(file, _)| *file).collect::<Vec<_>>();
     let annotations: Vec<Annotations> = files
         .iter()
         .zip(modules)
         .map(|(file, module)| {
             let source = Source::from_contents(file.shown.to_string(), file.text.clone());
-            let tokens = source.map(|source| guard::tokens(&source, limits)).unwrap_or_default();
+            let tokens = source.map(|source| tokens::read(&source, limits)).unwrap_or_default();
             metadata::read(file, module, &tokens, &mut problems)
         })
         .collect();
@@ -258,7 +245,7 @@ fn read(
         nodes,
         graph,
         data,
-        lost,
+        missing,
         entries,
         tests: purpose == Purpose::Test,
         companion,

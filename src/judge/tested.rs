@@ -11,10 +11,10 @@ use super::{
     unit::Unit,
 };
 use crate::rego::{
+    engine,
     file::{File, Form},
     limits::Limits,
-    lost::Lost,
-    parse,
+    missing::Missing,
     problem::{LoadError, Problem},
 };
 
@@ -53,10 +53,10 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadErr
     }
     let loaded = if sources.is_empty() {
         // Suites bring what they test.
-        Unit::new(parse::engine(limits), parse::engine(limits), Vec::new()).ok()
+        Unit::new(engine::empty(limits), engine::empty(limits), Vec::new()).ok()
     } else {
         let (sources, problems) = (sources.iter().collect(), &mut problems);
-        load::unit(sources, &data, limits, Lost::default(), problems, Purpose::Test).map(|(_, unit)| unit)
+        load::unit(sources, &data, limits, Missing::default(), problems, Purpose::Test).map(|(_, unit)| unit)
     };
     problems.sort();
     problems.dedup();

@@ -25,7 +25,6 @@ use crate::{
     model::verdict::Source,
     rego::{
         evaluator::{Evaluator, Failure, GENERATED},
-        lost::Lost,
         references::{self, Node, Path},
     },
 };
@@ -144,7 +143,7 @@ impl Unit {
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it prepares them together.
     pub(crate) fn new(engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
         let evaluator = Evaluator::new(engine, bare, &generated(&groups))?;
-        let nodes = references::read(evaluator.engine().get_modules(), &Lost::default());
+        let nodes = references::read(evaluator.engine().get_modules(), std::iter::empty());
         let looks_up = groups.iter().any(|group| !group.scopes.inventory().is_empty());
         let (constraints, blocks, depends) = (Vec::new(), Vec::new(), Dependencies::default());
         Ok(Self { evaluator, groups, constraints, blocks, depends, looks_up, taken: taken(&nodes) })

@@ -11,10 +11,10 @@ use super::{
     file::File,
     graph::{Depth, Graph},
     limits::Limits,
-    lost::{Companion, Lost},
+    missing::{Companion, Missing},
     problem::{Problem, ProblemSeverity},
     references::{Call, Node, Path, package},
-    rewrite::{self, Place},
+    rewrite::{self, Position},
 };
 
 /// Everything that the checks look at; modules and files go together by index.
@@ -22,12 +22,12 @@ pub(crate) struct Checked<'a> {
     pub(crate) files: &'a [&'a File],
     pub(crate) modules: &'a [Ref<Module>],
     /// What each module imports of `data`.
-    pub(crate) imports: &'a [&'a [(Path, Place)]],
+    pub(crate) imports: &'a [&'a [(Path, Position)]],
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
     pub(crate) data: &'a Data,
     /// What refused files would have given.
-    pub(crate) lost: &'a Lost,
+    pub(crate) missing: &'a Missing,
     /// The rules that judge.
     pub(crate) entries: &'a BTreeSet<Path>,
     /// Whether tests are evaluated, too.
@@ -44,7 +44,14 @@ impl Checked<'_> {
         self.calls(&mut problems);
         self.recursion(&mut problems);
         self.data(&mut problems);
-        problems.extend(self.lost.users(self.files, self.modules, self.nodes, self.graph, self.data, self.companion));
+        problems.extend(self.missing.users(
+            self.files,
+            self.modules,
+            self.nodes,
+            self.graph,
+            self.data,
+            self.companion,
+        ));
         problems
     }
 
@@ -103,7 +110,7 @@ impl Checked<'_> {
     /// Returns what is wrong with a call, how to mend it, and whether OPA would know the function.
     fn wrong_call(&self, call: &Call) -> Option<(String, String, bool)> {
         // Whoever calls what is refused is told so as a whole.
-        if call.rule.as_ref().is_some_and(|path| self.lost.at(path, self.graph, self.data).is_some()) {
+        if call.rule.as_ref().is_some_and(|path| self.missing.at(path, self.graph, self.data).is_some()) {
             return None;
         }
         let functions = call.rule.iter().flat_map(|path| self.graph.at(path));
@@ -112,8 +119,8 @@ impl Checked<'_> {
             (Some(arity), _) => arity,
             (None, Some(Arity::Exactly(arity))) => usize::from(arity),
             (None, Some(Arity::Any)) => return None,
-            (None, None) if rewrite::introduces(&call.name) => return None,
-            (None, None) => return Some(missing(call)),
+            (None, None) if rewrite::is_extension(&call.name) => return None,
+            (None, None) => return Some(unknown_function(call)),
         };
         // One more than it takes is where its result goes: `count(xs, n)`.
         if call.arguments == arity || call.arguments == arity + 1 {
@@ -166,7 +173,7 @@ impl Checked<'_> {
 }
 
 /// Returns what to say of a function that is not there.
-fn missing(call: &Call) -> (String, String, bool) {
+fn unknown_function(call: &Call) -> (String, String, bool) {
     let name = &call.name;
     if let Some(help) = builtins::unsupported(name) {
         return (format!("{name} is not supported"), help, true);

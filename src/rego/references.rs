@@ -8,7 +8,7 @@ use regorus::{
     unstable::{AssignOp, Expr, Literal, Module, Query, Ref, Rule, RuleAssign, RuleHead, Span},
 };
 
-use super::{lost::Lost, stack};
+use super::stack;
 
 /// Keys from `data` or `input` on, as far as they are constant.
 pub(crate) type Path = Vec<String>;
@@ -55,7 +55,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Whether it belongs to `kaudit test`.
+    /// Whether it is a test: `test_x` or `todo_test_x`.
     pub(crate) fn is_test(&self, package: usize) -> bool {
         self.path.get(package).is_some_and(|name| name.starts_with("test_") || name.starts_with("todo_test_"))
     }
@@ -125,12 +125,14 @@ pub(crate) fn head_path(rule: &Rule) -> (Path, bool) {
     constant_path(head(rule).0)
 }
 
-/// Reads all rules of all modules. What refused files define is known by name too.
-pub(crate) fn read(modules: &[Ref<Module>], lost: &Lost) -> Vec<Node> {
+/// Reads all rules of all modules. The `missing` rules of refused files are known by name, too.
+pub(crate) fn read<'a>(modules: &[Ref<Module>], missing: impl Iterator<Item = &'a Path> + Clone) -> Vec<Node> {
     let mut names: BTreeMap<Path, BTreeSet<String>> = BTreeMap::new();
     for module in modules {
         let package = package(module);
-        let missing: Vec<String> = lost.names(&package).cloned().collect();
+        let missing =
+            missing.clone().filter(|path| path.starts_with(&package)).filter_map(|path| path.get(package.len()));
+        let missing: Vec<String> = missing.cloned().collect();
         let names = names.entry(package).or_default();
         names.extend(missing);
         names.extend(module.policy.iter().filter_map(|rule| head_path(rule).0.into_iter().next()));

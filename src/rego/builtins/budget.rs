@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use regorus::Value;
 
-use super::{Fault, refused};
+use super::call::{Fault, refused};
 use crate::rego::value;
 
 /// The longest text that one call may make, in bytes. A server holds objects of 1.5 MiB at most, and a result may say

@@ -4,7 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::Value;
 
-use super::{Answer, Builtin, array, budget, failed, items, native, wrong_type};
+use super::{
+    budget,
+    call::{Answer, Builtin, array, failed, items, wrong_type},
+    natives::native,
+};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("all", 1, |arguments| quantified(arguments, true)),

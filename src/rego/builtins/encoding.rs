@@ -1,11 +1,16 @@
 //! Texts that hold values: JSON, YAML, tokens.
 
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use regorus::Value;
 use serde::de::IgnoredAny;
 use serde_saphyr::Error as YamlError;
 
-use super::{Answer, Builtin, Fault, budget, digests::hexadecimal, failed, native, refused, string, uri};
+use super::{
+    budget,
+    call::{Answer, Builtin, Fault, failed, refused, string},
+    natives::native,
+    uri,
+};
 use crate::rego::{value, yaml};
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -155,7 +160,7 @@ fn decode_token(arguments: &[Value]) -> Answer {
             token = inner;
             continue;
         }
-        let signature = hexadecimal(&base64url("signature", signature)?);
+        let signature = HEXLOWER.encode(&base64url("signature", signature)?);
         return Ok(Value::from(vec![header, object(&payload)?, Value::from(signature)]));
     }
     failed("tokens in tokens")

@@ -9,11 +9,10 @@ use num_bigint::{BigInt, Sign};
 use regorus::Value;
 
 use super::{
-    Answer, Builtin, array,
     budget::{self, LONGEST_TEXT},
-    failed,
+    call::{Answer, Builtin, array, failed, refused, string},
     gofloat::{Number, float},
-    native, refused, string,
+    natives::native,
 };
 use crate::rego::value;
 

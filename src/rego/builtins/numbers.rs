@@ -4,9 +4,10 @@ use num_bigint::BigInt;
 use regorus::Value;
 
 use super::{
-    Answer, Builtin, Fault,
     budget::{self, MOST_ELEMENTS},
-    failed, items, native, operators, refused, wrong_type,
+    call::{Answer, Builtin, Fault, failed, items, refused, wrong_type},
+    natives::native,
+    operators,
 };
 
 pub(super) const TABLE: &[Builtin] = &[

@@ -2,7 +2,11 @@
 
 use regorus::Value;
 
-use super::{Answer, Builtin, budget, failed, integer, native, string};
+use super::{
+    budget,
+    call::{Answer, Builtin, failed, integer, string},
+    natives::native,
+};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("indexof", 2, |arguments| searched("indexof", arguments)),

@@ -2,7 +2,10 @@
 
 use regorus::Value;
 
-use super::{Answer, Builtin, failed, integer, native, refused, string};
+use super::{
+    call::{Answer, Builtin, failed, integer, refused, string},
+    natives::native,
+};
 
 pub(super) const TABLE: &[Builtin] =
     &[("time.add_date", 4, add_date), ("time.format", 1, format), ("time.parse_duration_ns", 1, parse)];

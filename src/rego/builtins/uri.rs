@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use regorus::Value;
 
-use super::{Answer, Builtin, Fault, failed, string};
+use super::call::{Answer, Builtin, Fault, failed, string};
 
 pub(super) const TABLE: &[Builtin] = &[("uri.is_valid", 1, is_valid), ("uri.parse", 1, parse)];
 

@@ -5,13 +5,13 @@
 //! `rewriteDynamicTerms` in OPA's `ast/compile.go`.) With `import future.keywords.not` both mean the same.
 
 use super::{
-    Package,
+    outline::Package,
     parser::never,
     scopes::Fresh,
     syntax::{Body, Expr, Key, Kind, Module, Statement, What},
 };
 
-pub(crate) fn rewrite(module: &mut Module, package: &Package, fresh: &mut Fresh) {
+pub(super) fn rewrite(module: &mut Module, package: &Package, fresh: &mut Fresh) {
     let inside = module.imports.iter().filter_map(|import| import.path.path()).any(|path| {
         let words: Vec<&str> = path.iter().map(|name| &**name).collect();
         words == ["future", "keywords"] || words == ["future", "keywords", "not"]

@@ -10,17 +10,17 @@ use std::{
 };
 
 use super::{
-    Package,
+    outline::Package,
     syntax::{Body, Comprehension, Expr, Import, Key, Kind, Module, Name, Piece, Rule, Statement, What},
 };
 
 /// Gives out names that the module does not use.
-pub(crate) struct Fresh {
+pub(super) struct Fresh {
     used: HashSet<Name>,
 }
 
 impl Fresh {
-    pub(crate) fn new(module: &mut Module, package: &Package) -> Self {
+    pub(super) fn new(module: &mut Module, package: &Package) -> Self {
         let mut used: HashSet<Name> = package.rules.keys().cloned().collect();
         for rule in &mut module.rules {
             rule.each_expr(&mut |expr| {
@@ -33,7 +33,7 @@ impl Fresh {
     }
 
     /// Returns `base__1`, `base__2` or so on.
-    pub(crate) fn name(&mut self, base: &str) -> Name {
+    pub(super) fn name(&mut self, base: &str) -> Name {
         let mut number = 1_usize;
         loop {
             let name: Name = format!("{base}__{number}").into();
@@ -46,7 +46,7 @@ impl Fresh {
 }
 
 /// Gives every name of the module its meaning.
-pub(crate) fn resolve(module: &mut Module, package: &Package, fresh: &mut Fresh) {
+pub(super) fn resolve(module: &mut Module, package: &Package, fresh: &mut Fresh) {
     let mut imports = HashMap::new();
     module.imports.retain(|import| match imported(import) {
         Some((alias, path)) => {

@@ -4,7 +4,7 @@
 //! and most signs behind a backslash stand for themselves; `\Q…\E`, octal numbers; and Rust has more than Go, which must
 //! stay an error or keep Go's meaning: operations on classes, `\<`, `(?x)`, repeated repetitions.
 
-use super::super::{Fault, failed};
+use super::super::call::{Fault, failed};
 
 const DIGIT: &str = "0-9";
 const SPACE: &str = r"\t\n\x0C\r ";

@@ -8,7 +8,7 @@ use regorus::unstable::{Lexer, Source, Token, TokenKind};
 use super::{file::File, limits::Limits, problem::Problem};
 
 /// Returns the tokens of a module up to the first that is none; the parser gets no further than that either.
-pub(crate) fn tokens(source: &Source, limits: &Limits) -> Vec<Token> {
+pub(crate) fn read(source: &Source, limits: &Limits) -> Vec<Token> {
     let mut lexer = Lexer::new(source);
     lexer.set_max_col(limits.columns);
     let mut tokens = Vec::new();
@@ -22,7 +22,7 @@ pub(crate) fn tokens(source: &Source, limits: &Limits) -> Vec<Token> {
 }
 
 /// Returns why a module must not be given to the parser, if it must not.
-pub(crate) fn refuse(file: &File, tokens: &[Token], limits: &Limits) -> Option<Problem> {
+pub(crate) fn too_complex(file: &File, tokens: &[Token], limits: &Limits) -> Option<Problem> {
     let mut shape = Shape::default();
     let mut previous: Option<&Token> = None;
     for token in tokens {
@@ -174,7 +174,7 @@ mod tests {
         let file = File::new("a.rego".into(), crate::rego::file::Form::Rego, text.to_owned());
         let source = Source::from_contents("a.rego".to_owned(), text.to_owned()).unwrap();
         let limits = Limits::default();
-        refuse(&file, &tokens(&source, &limits), &limits).map(|problem| problem.message)
+        too_complex(&file, &read(&source, &limits), &limits).map(|problem| problem.message)
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
     fn keywords_without_import_are_of_version_1() {
         let needs = |text: &str| {
             let source = Source::from_contents("a".to_owned(), format!("package a\n{text}")).unwrap();
-            needs_v1(&tokens(&source, &Limits::default()))
+            needs_v1(&read(&source, &Limits::default()))
         };
         assert!(needs("deny if true"));
         assert!(needs("import data.x\ndeny[x] { some x in y }"));
