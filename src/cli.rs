@@ -12,7 +12,6 @@ use clap::{
 
 use crate::{
     cli::filter::Filter,
-    commands::test,
     model::shard::Shard,
     output::{FailOn, Target},
     record::{events, reports},
@@ -126,9 +125,9 @@ pub struct Test {
         value_enum,
         value_name = "FORMAT",
         env = "KAUDIT_TEST_OUTPUT",
-        default_value_t = test::output::Format::Text
+        default_value_t = TestFormat::Text
     )]
-    pub output: test::output::Format,
+    pub output: TestFormat,
 
     /// Tell which lines of the .rego files the tests evaluated
     #[arg(long, env = "KAUDIT_TEST_COVERAGE", value_parser = BoolishValueParser::new())]
@@ -155,6 +154,17 @@ pub struct Test {
     /// What to tell on standard error.
     #[command(flatten)]
     pub log: Log,
+}
+
+/// How test results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TestFormat {
+    /// For people, in the words of opa test and gator verify
+    Text,
+    /// One document
+    Json,
+    /// One document in the XML that CI systems read
+    Junit,
 }
 
 const POLICIES_AFTER_HELP: &str = "\

@@ -3,7 +3,7 @@
 //! The walk of one object, which is also the order of the modules:
 //!
 //! ```text
-//!  discovery ── kinds ──▶ informer (one task a feed: list, then watch)  ┐
+//!  discovery ── kinds ──▶ informer (one task a scope: list, then watch) ┐
 //!                         manifest (files, standard input)             ├─ Change ─▶ pipeline, the one owner of state
 //!                                                                      ┘            cache   ▸ the latest of each object
 //!                                                                                   gate    ▸ shut until every kind is synced or given up on

@@ -1,7 +1,7 @@
 //! What keeps judging shut until the initial sync is complete, and what is known of each kind's coverage.
 //!
-//! In: what the sources say of their feeds. Out: whether an object may be judged, and the coverage. Invariant: an
-//! object is never judged before the gate is open and its own feed has delivered one whole list.
+//! In: what the sources say of their scopes. Out: whether an object may be judged, and the coverage. Invariant: an
+//! object is never judged before the gate is open and its own scope has delivered one whole list.
 
 use std::{
     collections::BTreeMap,
@@ -13,11 +13,11 @@ use crate::{
         coverage::{Coverage, State},
         object::{Kind, ObjectKey},
     },
-    source::change::{Discovered, Feed, Unreadable},
+    source::change::{Discovered, Unreadable, WatchScope},
 };
 
 #[derive(Debug)]
-struct FeedState {
+struct ScopeState {
     state: State,
     message: String,
     /// It has delivered a whole list at least once.
@@ -27,24 +27,24 @@ struct FeedState {
     skipped: BTreeMap<String, String>,
 }
 
-/// The gate and the coverage of every feed.
+/// The gate and the coverage of every scope.
 #[derive(Debug)]
 pub struct Gate {
-    feeds: BTreeMap<Feed, FeedState>,
+    scopes: BTreeMap<WatchScope, ScopeState>,
     discovered: Option<Discovered>,
     open: bool,
     sync_timeout: Duration,
 }
 
 impl Gate {
-    /// Makes a shut gate; a feed whose first list takes longer than `sync_timeout` is given up on (and joins later).
+    /// Makes a shut gate; a scope whose first list takes longer than `sync_timeout` is given up on (and joins later).
     pub fn new(sync_timeout: Duration) -> Self {
-        Self { feeds: BTreeMap::new(), discovered: None, open: false, sync_timeout }
+        Self { scopes: BTreeMap::new(), discovered: None, open: false, sync_timeout }
     }
 
-    /// Expects a feed from now on.
-    pub fn appeared(&mut self, feed: Feed, now: Instant) {
-        self.feeds.entry(feed).or_insert(FeedState {
+    /// Expects a scope from now on.
+    pub fn appeared(&mut self, scope: WatchScope, now: Instant) {
+        self.scopes.entry(scope).or_insert(ScopeState {
             state: State::Syncing,
             message: String::new(),
             joined: false,
@@ -53,9 +53,9 @@ impl Gate {
         });
     }
 
-    /// Expects a feed no more.
-    pub fn vanished(&mut self, feed: &Feed) {
-        self.feeds.remove(feed);
+    /// Expects a scope no more.
+    pub fn vanished(&mut self, scope: &WatchScope) {
+        self.scopes.remove(scope);
     }
 
     /// Takes in a pass of discovery. The gate stays shut until there was one.
@@ -63,53 +63,53 @@ impl Gate {
         self.discovered = Some(discovered);
     }
 
-    /// Notes that a new list of `feed` begins: what could not be read will be found again.
-    pub fn listing(&mut self, feed: &Feed) {
-        if let Some(known) = self.feeds.get_mut(feed) {
+    /// Notes that a new list of `scope` begins: what could not be read will be found again.
+    pub fn listing(&mut self, scope: &WatchScope) {
+        if let Some(known) = self.scopes.get_mut(scope) {
             known.skipped.clear();
         }
     }
 
-    /// Notes that `feed` is complete. Returns whether it is so for the first time.
-    pub fn synced(&mut self, feed: &Feed) -> bool {
-        let Some(known) = self.feeds.get_mut(feed) else { return false };
+    /// Notes that `scope` is complete. Returns whether it is so for the first time.
+    pub fn synced(&mut self, scope: &WatchScope) -> bool {
+        let Some(known) = self.scopes.get_mut(scope) else { return false };
         (known.state, known.message) = (State::Synced, String::new());
         !std::mem::replace(&mut known.joined, true)
     }
 
-    /// Notes that `feed` cannot be read now; what is known of it stays. Returns whether that is new.
-    pub fn unreadable(&mut self, feed: &Feed, why: Unreadable) -> bool {
-        let Some(known) = self.feeds.get_mut(feed) else { return false };
+    /// Notes that `scope` cannot be read now; what is known of it stays. Returns whether that is new.
+    pub fn unreadable(&mut self, scope: &WatchScope, why: Unreadable) -> bool {
+        let Some(known) = self.scopes.get_mut(scope) else { return false };
         known.message = why.message;
         std::mem::replace(&mut known.state, why.state) != why.state
     }
 
     /// Notes an object that cannot be read.
-    pub fn skipped(&mut self, feed: &Feed, name: String, why: String) {
-        if let Some(known) = self.feeds.get_mut(feed) {
+    pub fn skipped(&mut self, scope: &WatchScope, name: String, why: String) {
+        if let Some(known) = self.scopes.get_mut(scope) {
             known.skipped.insert(name, why);
         }
     }
 
     /// Notes that an object can be read (again).
-    pub fn read(&mut self, feed: &Feed, key: &ObjectKey) {
-        if let Some(known) = self.feeds.get_mut(feed).filter(|known| !known.skipped.is_empty()) {
+    pub fn readable(&mut self, scope: &WatchScope, key: &ObjectKey) {
+        if let Some(known) = self.scopes.get_mut(scope).filter(|known| !known.skipped.is_empty()) {
             let name =
                 key.namespace.as_ref().map_or(key.name.to_string(), |namespace| format!("{namespace}/{}", key.name));
             known.skipped.remove(&name);
         }
     }
 
-    /// Gives up on feeds over their time, and opens the gate when every feed is complete or given up on. Returns
+    /// Gives up on scopes over their time, and opens the gate when every scope is complete or given up on. Returns
     /// whether it opened just now.
     pub fn try_open(&mut self, now: Instant) -> bool {
-        for known in self.feeds.values_mut() {
+        for known in self.scopes.values_mut() {
             if known.state == State::Syncing && now >= known.deadline {
                 known.state = State::TimedOut;
                 known.message = format!("the first list was not complete after {:?}", self.sync_timeout);
             }
         }
-        let ready = self.discovered.is_some() && self.feeds.values().all(|known| known.state != State::Syncing);
+        let ready = self.discovered.is_some() && self.scopes.values().all(|known| known.state != State::Syncing);
         ready && !std::mem::replace(&mut self.open, true)
     }
 
@@ -118,47 +118,48 @@ impl Gate {
         self.open
     }
 
-    /// Whether objects of `feed` may be judged.
-    pub fn lets_through(&self, feed: &Feed) -> bool {
-        self.open && self.feeds.get(feed).is_some_and(|known| known.joined)
+    /// Whether objects of `scope` may be judged.
+    pub fn lets_through(&self, scope: &WatchScope) -> bool {
+        self.open && self.scopes.get(scope).is_some_and(|known| known.joined)
     }
 
-    /// Feeds whose objects may be judged.
-    pub fn joined(&self) -> impl Iterator<Item = &Feed> {
-        self.feeds.iter().filter(|(_, known)| known.joined).map(|(feed, _)| feed)
+    /// WatchScopes whose objects may be judged.
+    pub fn joined(&self) -> impl Iterator<Item = &WatchScope> {
+        self.scopes.iter().filter(|(_, known)| known.joined).map(|(scope, _)| scope)
     }
 
     /// Whether objects of a kind are there to be judged, or may be once a server answers.
     pub fn expects(&self, group: &str, kind: &str) -> bool {
         let unserved = self.discovered.iter().flat_map(|discovered| &discovered.unserved);
-        self.feeds.keys().any(|feed| feed.kind.is(group, kind)) || unserved.into_iter().any(|down| down.group == group)
+        self.scopes.keys().any(|scope| scope.kind.is(group, kind))
+            || unserved.into_iter().any(|down| down.group == group)
     }
 
-    /// Feeds of which all is known, and all feeds.
+    /// WatchScopes of which all is known, and all scopes.
     pub fn progress(&self) -> (usize, usize) {
-        (self.feeds.values().filter(|known| known.state != State::Syncing).count(), self.feeds.len())
+        (self.scopes.values().filter(|known| known.state != State::Syncing).count(), self.scopes.len())
     }
 
-    /// Feeds that the gate waits for.
-    pub fn waiting_for(&self) -> impl Iterator<Item = &Feed> {
-        self.feeds.iter().filter(|(_, known)| known.state == State::Syncing).map(|(feed, _)| feed)
+    /// WatchScopes that the gate waits for.
+    pub fn waiting_for(&self) -> impl Iterator<Item = &WatchScope> {
+        self.scopes.iter().filter(|(_, known)| known.state == State::Syncing).map(|(scope, _)| scope)
     }
 
     /// Whether everything in scope is known.
     pub fn is_complete(&self) -> bool {
         self.discovered.as_ref().is_some_and(|discovered| discovered.unserved.is_empty())
-            && self.feeds.values().all(|known| known.state == State::Synced && known.skipped.is_empty())
+            && self.scopes.values().all(|known| known.state == State::Synced && known.skipped.is_empty())
     }
 
-    /// What is covered, by kind; `objects` says how many a feed holds.
-    pub fn coverage(&self, objects: impl Fn(&Feed) -> usize) -> Vec<Coverage> {
+    /// What is covered, by kind; `objects` says how many a scope holds.
+    pub fn coverage(&self, objects: impl Fn(&WatchScope) -> usize) -> Vec<Coverage> {
         let mut kinds: BTreeMap<&Kind, Coverage> = BTreeMap::new();
-        for (feed, known) in &self.feeds {
-            let entry = kinds.entry(&feed.kind).or_insert_with(|| coverage(&feed.kind, State::Synced, String::new()));
-            entry.objects += objects(feed);
+        for (scope, known) in &self.scopes {
+            let entry = kinds.entry(&scope.kind).or_insert_with(|| coverage(&scope.kind, State::Synced, String::new()));
+            entry.objects += objects(scope);
             // The worst of its namespaces is what is said of a kind.
             entry.state = entry.state.max(known.state);
-            let place = feed.namespace.as_ref().map_or(String::new(), |namespace| format!("namespace {namespace}: "));
+            let place = scope.namespace.as_ref().map_or(String::new(), |namespace| format!("namespace {namespace}: "));
             let skipped = known.skipped.iter().map(|(name, why)| format!("{name} could not be read: {why}"));
             for message in Some(&known.message).filter(|text| !text.is_empty()).cloned().into_iter().chain(skipped) {
                 let separator = if entry.message.is_empty() { "" } else { "; " };
@@ -200,9 +201,9 @@ mod tests {
     use super::*;
     use crate::source::change::Unserved;
 
-    fn feed(plural: &str, namespace: Option<&str>) -> Feed {
+    fn scope(plural: &str, namespace: Option<&str>) -> WatchScope {
         let kind = Kind::sample("", plural, plural);
-        Feed { kind, namespace: namespace.map(Into::into) }
+        WatchScope { kind, namespace: namespace.map(Into::into) }
     }
 
     fn forbidden() -> Unreadable {
@@ -214,16 +215,16 @@ mod tests {
         let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         assert!(!gate.try_open(now), "nothing was discovered yet");
         for plural in ["pods", "secrets", "nodes"] {
-            gate.appeared(feed(plural, None), now);
+            gate.appeared(scope(plural, None), now);
         }
         gate.discovered(Discovered::default());
-        assert!(gate.synced(&feed("pods", None)));
-        gate.unreadable(&feed("secrets", None), forbidden());
-        assert!(!gate.try_open(now) && !gate.lets_through(&feed("pods", None)));
+        assert!(gate.synced(&scope("pods", None)));
+        gate.unreadable(&scope("secrets", None), forbidden());
+        assert!(!gate.try_open(now) && !gate.lets_through(&scope("pods", None)));
         assert!(gate.try_open(now + Duration::from_mins(1)));
         assert!(!gate.try_open(now + Duration::from_secs(61)), "it opens once");
-        assert!(gate.lets_through(&feed("pods", None)));
-        assert!(!gate.lets_through(&feed("secrets", None)) && !gate.lets_through(&feed("nodes", None)));
+        assert!(gate.lets_through(&scope("pods", None)));
+        assert!(!gate.lets_through(&scope("secrets", None)) && !gate.lets_through(&scope("nodes", None)));
         let states: Vec<_> = gate.coverage(|_| 1).iter().map(|kind| (kind.resource.clone(), kind.state)).collect();
         assert_eq!(
             states,
@@ -235,27 +236,27 @@ mod tests {
     #[test]
     fn what_was_given_up_on_joins_when_it_answers_and_stays_when_it_fails_later() {
         let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
-        gate.appeared(feed("secrets", None), now);
+        gate.appeared(scope("secrets", None), now);
         gate.discovered(Discovered::default());
-        gate.unreadable(&feed("secrets", None), forbidden());
+        gate.unreadable(&scope("secrets", None), forbidden());
         assert!(gate.try_open(now));
-        assert!(gate.synced(&feed("secrets", None)), "the first whole list");
-        assert!(gate.lets_through(&feed("secrets", None)) && gate.is_complete());
-        gate.unreadable(&feed("secrets", None), forbidden());
-        assert!(gate.lets_through(&feed("secrets", None)), "old verdicts stay and late changes are judged");
+        assert!(gate.synced(&scope("secrets", None)), "the first whole list");
+        assert!(gate.lets_through(&scope("secrets", None)) && gate.is_complete());
+        gate.unreadable(&scope("secrets", None), forbidden());
+        assert!(gate.lets_through(&scope("secrets", None)), "old verdicts stay and late changes are judged");
         assert!(!gate.is_complete());
-        assert!(!gate.synced(&feed("secrets", None)), "not for the first time");
+        assert!(!gate.synced(&scope("secrets", None)), "not for the first time");
     }
 
     #[test]
     fn a_kind_is_as_good_as_its_worst_namespace() {
         let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         for namespace in ["a", "b"] {
-            gate.appeared(feed("pods", Some(namespace)), now);
+            gate.appeared(scope("pods", Some(namespace)), now);
         }
         gate.discovered(Discovered::default());
-        gate.synced(&feed("pods", Some("a")));
-        gate.unreadable(&feed("pods", Some("b")), forbidden());
+        gate.synced(&scope("pods", Some("a")));
+        gate.unreadable(&scope("pods", Some("b")), forbidden());
         let coverage = gate.coverage(|_| 2);
         assert_eq!(coverage.len(), 1);
         assert_eq!((coverage[0].objects, coverage[0].state), (4, State::Forbidden));
@@ -265,16 +266,16 @@ mod tests {
     #[test]
     fn an_unreadable_object_or_group_is_not_complete() {
         let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
-        gate.appeared(feed("pods", None), now);
-        gate.synced(&feed("pods", None));
+        gate.appeared(scope("pods", None), now);
+        gate.synced(&scope("pods", None));
         gate.discovered(Discovered::default());
-        gate.skipped(&feed("pods", None), "n/a".into(), "expected a string".into());
+        gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
         assert!(!gate.is_complete());
-        let key = ObjectKey { kind: feed("pods", None).kind, namespace: Some("n".into()), name: "a".into(), copy: 0 };
-        gate.read(&feed("pods", None), &key);
+        let key = ObjectKey { kind: scope("pods", None).kind, namespace: Some("n".into()), name: "a".into(), copy: 0 };
+        gate.readable(&scope("pods", None), &key);
         assert!(gate.is_complete(), "it was mended");
-        gate.skipped(&feed("pods", None), "n/a".into(), "expected a string".into());
-        gate.listing(&feed("pods", None));
+        gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
+        gate.listing(&scope("pods", None));
         assert!(gate.is_complete(), "a new list will say");
         let unserved =
             vec![Unserved { group: "metrics.example.com".into(), version: "v1".into(), message: "down".into() }];

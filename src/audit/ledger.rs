@@ -80,8 +80,8 @@ pub struct Delta {
     pub appeared: Vec<Violation>,
     /// Violations that are there no more.
     pub resolved: Vec<Violation>,
-    /// What the change itself violated: it happened, and nothing of it stands.
-    pub moments: Vec<Violation>,
+    /// What the transition violated: reported once, never standing.
+    pub transitions: Vec<Violation>,
     /// All results that stand now, errors and exceptions too; none if the object is gone.
     pub results: Vec<Violation>,
     /// Whether it comes of a change of the cluster, or with many others of a snapshot or new policies.
@@ -115,11 +115,11 @@ pub struct Ledger {
 impl Ledger {
     /// Takes in a verdict; returns what it changed. An object that another took the place of is to be forgotten
     /// before, as the two have no violation in common.
-    pub fn record(&mut self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
-        let Verdict { key, uid, results, passed, moments, .. } = verdict;
+    pub fn record(&mut self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
+        let Verdict { key, uid, results, passed, transitions, .. } = verdict;
         let results = stand(&uid, results, now);
-        let moments = violations(&uid, moments, now);
-        self.settle(key, Standing { uid, results, passed }, moments)
+        let transitions = violations(&uid, transitions, now);
+        self.settle(key, Standing { uid, results, passed }, transitions, lane)
     }
 
     /// Takes in what was recorded before of an object that is there, be it judged by now or not; returns what the
@@ -129,11 +129,11 @@ impl Ledger {
         if judged.is_some() || !recorded.is_empty() {
             self.put(key.clone(), Standing { uid: uid.clone(), results: recorded, passed: 0 });
         }
-        self.settle(key.clone(), judged?, Vec::new())
+        self.settle(key.clone(), judged?, Vec::new(), Lane::Snapshot)
     }
 
     /// Puts what is found now in the place of what stood; what stood already stands since then.
-    fn settle(&mut self, key: ObjectKey, mut now: Standing, moments: Vec<Violation>) -> Option<Delta> {
+    fn settle(&mut self, key: ObjectKey, mut now: Standing, transitions: Vec<Violation>, lane: Lane) -> Option<Delta> {
         let mut before = self.take(&key).map(|standing| standing.results).unwrap_or_default();
         let (mut appeared, mut changed) = (Vec::new(), false);
         for result in &mut now.results {
@@ -148,18 +148,10 @@ impl Ledger {
         }
         changed |= !before.is_empty();
         before.retain(|known| known.finding.outcome.is_violation());
-        let (uid, silent) = (now.uid.clone(), !changed && moments.is_empty());
+        let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
         let results = if silent { Vec::new() } else { now.results.clone() };
         self.put(key.clone(), now);
-        (!silent).then_some(Delta {
-            object: key,
-            uid,
-            appeared,
-            resolved: before,
-            moments,
-            results,
-            lane: Lane::Change,
-        })
+        (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, transitions, results, lane })
     }
 
     /// Counts an object without results that will not be judged again.
@@ -170,16 +162,16 @@ impl Ledger {
 
     /// Returns what a verdict tells of a change and nothing else: its object is not known any more, or it is not judged
     /// by these policies any more.
-    pub fn moments(&self, verdict: Verdict, now: Timestamp) -> Option<Delta> {
-        let moments = violations(&verdict.uid, verdict.moments, now);
+    pub fn transitions(&self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
+        let transitions = violations(&verdict.uid, verdict.transitions, now);
         let standing = self.objects.get(&verdict.key).filter(|standing| standing.uid == verdict.uid);
-        (!moments.is_empty()).then(|| Delta {
+        (!transitions.is_empty()).then(|| Delta {
             object: verdict.key,
             uid: verdict.uid,
             appeared: Vec::new(),
             resolved: Vec::new(),
-            moments,
-            lane: Lane::Change,
+            transitions,
+            lane,
             results: standing.map(|standing| standing.results.clone()).unwrap_or_default(),
         })
     }
@@ -187,11 +179,11 @@ impl Ledger {
     /// Forgets an object that is gone; returns what that resolves.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
         let Standing { uid, results, .. } = self.take(key)?;
-        Self::gone(key.clone(), uid, results)
+        Self::gone(key.clone(), uid, results, Lane::Change)
     }
 
     /// Returns what is to be told of results whose object is gone.
-    pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>) -> Option<Delta> {
+    pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>, lane: Lane) -> Option<Delta> {
         let silent = results.is_empty();
         results.retain(|known| known.finding.outcome.is_violation());
         (!silent).then(|| Delta {
@@ -199,9 +191,9 @@ impl Ledger {
             uid,
             appeared: Vec::new(),
             resolved: results,
-            moments: Vec::new(),
+            transitions: Vec::new(),
             results: Vec::new(),
-            lane: Lane::Change,
+            lane,
         })
     }
 
@@ -265,9 +257,9 @@ fn stand(uid: &str, findings: impl IntoIterator<Item = Finding>, since: Timestam
     findings.into_iter().map(violation).collect()
 }
 
-/// Errors are counted where they happen; nothing of the moment can stand.
-fn violations(uid: &str, moments: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
-    stand(uid, moments.into_iter().filter(|finding| finding.outcome.is_violation()), now)
+/// Errors are counted where they happen; what a transition violates never stands.
+fn violations(uid: &str, transitions: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
+    stand(uid, transitions.into_iter().filter(|finding| finding.outcome.is_violation()), now)
 }
 
 #[cfg(test)]
@@ -297,7 +289,7 @@ mod tests {
             key: ObjectKey { kind, namespace: Some("n".into()), name: "a".into(), copy: 0 },
             uid: "u".into(),
             results: messages.iter().map(|message| finding(message, Outcome::Fail)).collect(),
-            moments: Vec::new(),
+            transitions: Vec::new(),
             passed: 2,
             policies: Digest::default(),
             took: std::time::Duration::ZERO,
@@ -316,10 +308,10 @@ mod tests {
     #[test]
     fn tells_each_violation_once_and_again_when_it_comes_back() {
         let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
-        assert_eq!(told(ledger.record(verdict(&["x", "y"]), now)), (texts(&["x", "y"]), vec![]));
-        assert!(ledger.record(verdict(&["x", "y"]), now).is_none());
-        assert_eq!(told(ledger.record(verdict(&["y", "z"]), now)), (texts(&["z"]), texts(&["x"])));
-        assert_eq!(told(ledger.record(verdict(&["x"]), now)), (texts(&["x"]), texts(&["y", "z"])));
+        assert_eq!(told(ledger.record(verdict(&["x", "y"]), Lane::Change, now)), (texts(&["x", "y"]), vec![]));
+        assert!(ledger.record(verdict(&["x", "y"]), Lane::Change, now).is_none());
+        assert_eq!(told(ledger.record(verdict(&["y", "z"]), Lane::Change, now)), (texts(&["z"]), texts(&["x"])));
+        assert_eq!(told(ledger.record(verdict(&["x"]), Lane::Change, now)), (texts(&["x"]), texts(&["y", "z"])));
         assert_eq!(told(ledger.forget(&verdict(&[]).key)), (vec![], texts(&["x"])));
         assert!(ledger.forget(&verdict(&[]).key).is_none());
         assert_eq!((ledger.passed(), ledger.judged(), ledger.counts().values().sum::<usize>()), (0, 0, 0));
@@ -328,8 +320,8 @@ mod tests {
     #[test]
     fn keeps_the_time_of_first_sight() {
         let (mut ledger, first) = (Ledger::default(), Timestamp::UNIX_EPOCH);
-        ledger.record(verdict(&["x"]), first);
-        ledger.record(verdict(&["x", "y"]), first + jiff::Span::new().seconds(9));
+        ledger.record(verdict(&["x"]), Lane::Change, first);
+        ledger.record(verdict(&["x", "y"]), Lane::Change, first + jiff::Span::new().seconds(9));
         let (_, standing) = ledger.objects().next().unwrap();
         let seconds: Vec<_> = standing.results.iter().map(|one| one.since.as_second()).collect();
         assert_eq!(seconds, [0, 9]);
@@ -340,10 +332,10 @@ mod tests {
         let mut ledger = Ledger::default();
         let mut failed = verdict(&[]);
         failed.results = vec![finding("boom", Outcome::Error)];
-        let delta = ledger.record(failed.clone(), Timestamp::UNIX_EPOCH).unwrap();
+        let delta = ledger.record(failed.clone(), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
         assert!(delta.appeared.is_empty() && delta.results.len() == 1, "reports want to know");
-        assert!(ledger.record(failed, Timestamp::UNIX_EPOCH).is_none());
-        let delta = ledger.record(verdict(&[]), Timestamp::UNIX_EPOCH).unwrap();
+        assert!(ledger.record(failed, Lane::Change, Timestamp::UNIX_EPOCH).is_none());
+        let delta = ledger.record(verdict(&[]), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
         assert!(delta.resolved.is_empty() && delta.results.is_empty());
     }
 
@@ -355,19 +347,19 @@ mod tests {
         // Recalled, then judged.
         let mut ledger = Ledger::default();
         assert!(ledger.recall(&key, &uid, recorded(&["x", "y"])).is_none());
-        let delta = ledger.record(verdict(&["y", "z"]), now).unwrap();
+        let delta = ledger.record(verdict(&["y", "z"]), Lane::Change, now).unwrap();
         assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
         assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
         // Judged, then recalled.
         let mut ledger = Ledger::default();
-        ledger.record(verdict(&["y", "z"]), now);
+        ledger.record(verdict(&["y", "z"]), Lane::Change, now);
         let delta = ledger.recall(&key, &uid, recorded(&["x", "y"])).unwrap();
         assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
         assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
         assert_eq!((ledger.passed(), ledger.counts().values().sum::<usize>()), (2, 2));
         // Nothing is known of it on either side.
         assert!(Ledger::default().recall(&key, &uid, Vec::new()).is_none());
-        assert_eq!(told(Ledger::gone(key, uid, recorded(&["x"]))), (vec![], texts(&["x"])));
+        assert_eq!(told(Ledger::gone(key, uid, recorded(&["x"]), Lane::Snapshot)), (vec![], texts(&["x"])));
     }
 
     #[test]
@@ -381,15 +373,15 @@ mod tests {
     #[test]
     fn what_the_change_violated_is_told_once_and_never_stands() {
         let mut ledger = Ledger::default();
-        let moment = |message: &str| Verdict { moments: vec![finding(message, Outcome::Fail)], ..verdict(&["x"]) };
-        let delta = ledger.record(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.moments.len()), (1, 0, 1));
-        assert!(ledger.record(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
+        let denied = |message: &str| Verdict { transitions: vec![finding(message, Outcome::Fail)], ..verdict(&["x"]) };
+        let delta = ledger.record(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.transitions.len()), (1, 0, 1));
+        assert!(ledger.record(verdict(&["x"]), Lane::Change, Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
         assert_eq!(ledger.counts().values().sum::<usize>(), 1);
-        let outdated = ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!((outdated.moments.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
-        assert!(ledger.moments(verdict(&["x"]), Timestamp::UNIX_EPOCH).is_none());
+        let outdated = ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((outdated.transitions.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
+        assert!(ledger.transitions(verdict(&["x"]), Lane::Change, Timestamp::UNIX_EPOCH).is_none());
         ledger.forget(&verdict(&[]).key);
-        assert!(ledger.moments(moment("no"), Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
+        assert!(ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
     }
 }

@@ -1,4 +1,7 @@
-//! The keys that wait to be judged: the latest state wins, nothing is dropped, no key is judged twice at a time.
+//! The work queue of the judges: keys of objects, of which the latest state is judged.
+//!
+//! As in client-go's work queue, a key is in it once, is never handed to two judges at a time, and is queued again if it
+//! changed while it was judged. Nothing is dropped.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,46 +10,46 @@ use std::{
 
 use crate::model::object::ObjectKey;
 
-/// Why a key waits.
+/// Which of two priorities a key has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// The object changed just now. Goes first, so that twenty thousand objects at the gate or under new policies do
     /// not delay the one that somebody is looking at.
     Change,
-    /// It is part of a snapshot, or the policies changed.
+    /// The object is judged with many others: at the gate, under new policies, because something it depends on changed.
     Snapshot,
 }
 
-/// Keys to judge.
+/// Keys of objects to judge, changes before snapshots.
 #[derive(Debug, Default)]
 pub struct Queue {
     change: VecDeque<ObjectKey>,
     snapshot: VecDeque<ObjectKey>,
-    /// Every key that waits. The lanes may hold a key twice or one that waits no more.
-    waiting: HashMap<ObjectKey, Owed>,
-    judging: HashMap<ObjectKey, Owed>,
+    /// Every key that waits. The lanes may hold a key twice, or one that no longer waits.
+    waiting: HashMap<ObjectKey, Queued>,
+    judging: HashMap<ObjectKey, Queued>,
 }
 
-/// A verdict that is owed.
+/// How a key came into the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owed {
-    /// Since when.
+pub struct Queued {
+    /// When its object, or what the verdict depends on, changed first.
     pub since: Instant,
-    /// And why.
+    /// The higher of the priorities that were asked for.
     pub lane: Lane,
 }
 
 impl Queue {
-    /// Lets `key` wait, if it does not yet; a change moves it before the snapshot.
+    /// Adds `key`, if it does not wait already; a change moves it before the snapshot.
     pub fn push(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
         match self.waiting.get_mut(&key) {
             Some(_) if lane == Lane::Snapshot => return,
-            Some(owed) => owed.lane = lane,
+            Some(queued) => queued.lane = lane,
             None => {
-                self.waiting.insert(key.clone(), Owed { since: now, lane });
+                self.waiting.insert(key.clone(), Queued { since: now, lane });
             }
         }
-        // A key under judgement comes back into its lane when that is done.
+        // A key that is being judged is queued again by `done`.
         if !self.judging.contains_key(&key) {
             match lane {
                 Lane::Change => self.change.push_back(key),
@@ -55,7 +58,7 @@ impl Queue {
         }
     }
 
-    /// Lets several keys wait.
+    /// Adds several keys.
     pub fn extend(&mut self, keys: impl IntoIterator<Item = ObjectKey>, lane: Lane, now: Instant) {
         for key in keys {
             self.push(key, lane, now);
@@ -69,28 +72,28 @@ impl Queue {
             if self.judging.contains_key(&key) {
                 continue;
             }
-            if let Some(owed) = self.waiting.remove(&key) {
-                self.judging.insert(key.clone(), owed);
+            if let Some(queued) = self.waiting.remove(&key) {
+                self.judging.insert(key.clone(), queued);
                 return Some(key);
             }
         }
     }
 
-    /// Ends the judging of `key`; returns how that verdict was owed. A key that changed meanwhile waits again.
-    pub fn done(&mut self, key: &ObjectKey) -> Option<Owed> {
+    /// Ends the judging of `key`, and queues it again if it changed meanwhile; returns how it had come into the queue.
+    pub fn done(&mut self, key: &ObjectKey) -> Option<Queued> {
         if self.waiting.contains_key(key) {
             self.change.push_back(key.clone());
         }
         self.judging.remove(key)
     }
 
-    /// Takes a key out, because its object is gone.
+    /// Removes a key whose object is gone.
     pub fn forget(&mut self, key: &ObjectKey) {
         self.waiting.remove(key);
     }
 
-    /// How many keys wait.
-    pub fn length(&self) -> usize {
+    /// Returns how many keys wait.
+    pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 

@@ -11,14 +11,14 @@ use std::{
 use crate::{
     audit::ledger::Violation,
     model::object::{Kind, ObjectKey},
-    source::change::Feed,
+    source::change::WatchScope,
 };
 
 /// Recorded results by object.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct Recorded {
     /// By group and kind, whose version and plural may be others by now.
-    kinds: BTreeMap<(String, String), BTreeMap<Place, Remembered>>,
+    kinds: BTreeMap<(String, String), BTreeMap<Place, RecordedObject>>,
 }
 
 /// Namespace, name and uid.
@@ -26,7 +26,7 @@ type Place = (Option<Arc<str>>, Arc<str>, Arc<str>);
 
 /// What was recorded of one object.
 #[derive(Debug, Clone)]
-pub struct Remembered {
+pub struct RecordedObject {
     /// `group/version`, or `version` for the core group.
     pub api_version: String,
     /// Kind, such as `Deployment`.
@@ -41,7 +41,7 @@ pub struct Remembered {
     pub results: Vec<Violation>,
 }
 
-impl Remembered {
+impl RecordedObject {
     fn group(&self) -> &str {
         self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
     }
@@ -65,9 +65,9 @@ impl Remembered {
     }
 }
 
-impl Memory {
-    /// Adds what was recorded of an object; of what is remembered already, the first word stands.
-    pub fn add(&mut self, object: Remembered) {
+impl Recorded {
+    /// Adds what was recorded of an object; what was recorded first stands.
+    pub fn add(&mut self, object: RecordedObject) {
         let kind = self.kinds.entry((object.group().to_owned(), object.kind.clone())).or_default();
         let place = (object.namespace.clone(), object.name.clone(), object.uid.clone());
         match kind.entry(place) {
@@ -83,11 +83,11 @@ impl Memory {
     }
 
     /// All objects of which something was recorded.
-    pub fn objects(&self) -> impl Iterator<Item = &Remembered> {
+    pub fn objects(&self) -> impl Iterator<Item = &RecordedObject> {
         self.kinds.values().flat_map(BTreeMap::values)
     }
 
-    /// Adds what another record says; the first word stands.
+    /// Adds what another record has; what was recorded first stands.
     pub fn join(&mut self, other: Self) {
         other.kinds.into_values().flat_map(BTreeMap::into_values).for_each(|object| self.add(object));
     }
@@ -99,17 +99,17 @@ impl Memory {
         }
     }
 
-    /// Takes out what is remembered of a feed's objects.
-    pub fn take(&mut self, feed: &Feed) -> Vec<Remembered> {
-        let Some(objects) = self.kinds.get_mut(&(feed.kind.group.clone(), feed.kind.kind.clone())) else {
+    /// Takes out what was recorded of a scope's objects.
+    pub fn take(&mut self, scope: &WatchScope) -> Vec<RecordedObject> {
+        let Some(objects) = self.kinds.get_mut(&(scope.kind.group.clone(), scope.kind.kind.clone())) else {
             return Vec::new();
         };
-        let own = objects.extract_if(.., |_, object| feed.namespace.is_none() || object.namespace == feed.namespace);
+        let own = objects.extract_if(.., |_, object| scope.namespace.is_none() || object.namespace == scope.namespace);
         own.map(|(_, object)| object).collect()
     }
 
-    /// Takes out what is remembered of kinds that are not, by group and kind, to be kept.
-    pub fn take_unless(&mut self, kept: impl Fn(&str, &str) -> bool) -> Vec<Remembered> {
+    /// Takes out what was recorded of kinds that are not, by group and kind, to be kept.
+    pub fn take_unless(&mut self, kept: impl Fn(&str, &str) -> bool) -> Vec<RecordedObject> {
         let gone = self.kinds.extract_if(.., |(group, kind), _| !kept(group, kind));
         gone.flat_map(|(_, objects)| objects.into_values()).collect()
     }

@@ -17,9 +17,10 @@ use tracing::{error, info, warn};
 
 use crate::{
     audit::{
+        command::{Command, Term},
         ledger::Delta,
-        pipeline::{Initial, Inputs, Outputs, Pipeline, Progress, Reload, Settings},
-        recorded::Memory,
+        overview::Progress,
+        pipeline::{InitialObjects, Inputs, Outputs, Pipeline, PipelineSettings},
         result::{AuditResult, Entry, Resource},
     },
     cli::{self, Check, Mode, Recorder},
@@ -58,6 +59,8 @@ const POLICIES_EVERY: Duration = Duration::from_secs(1);
 const CHANGES: usize = 1_024;
 /// Changes between manifests and the pipeline, which are there before they are wanted.
 const DOCUMENTS: usize = 128;
+/// Commands that wait for the pipeline.
+const COMMANDS: usize = 16;
 /// Lines of the result stream that wait for whoever reads standard output.
 const LINES: usize = 10_000;
 
@@ -105,7 +108,7 @@ async fn files(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken)
     let (selection, secrets) = (selection(&check.scope, Some(&policies)), secrets(check));
     let mut source = JoinSet::new();
     source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &sender));
-    let ends = Ends::new(changes, stop.clone());
+    let ends = Ends::new(changes, mpsc::channel(1).1, &policies, stop.clone());
     let result = pipeline(check, policies, ends.outputs).run(ends.inputs, true).await;
     interrupted(&stop)?;
     if result.coverage.iter().all(|kind| kind.objects == 0) {
@@ -120,10 +123,13 @@ async fn once(check: &Check, policies: Arc<PolicySet>, stop: CancellationToken) 
     let (clients, served) = connect(&check.cluster, &check.scope).await?;
     let (sender, changes) = mpsc::channel(CHANGES);
     let metrics = Arc::new(Metrics::default());
-    let mut ends = Ends::new(changes, stop.clone());
+    let (commands, command_receiver) = mpsc::channel(1);
+    let mut ends = Ends::new(changes, command_receiver, &policies, stop.clone());
     let settings = recorded(check, &clients, &metrics);
-    let (recorders, memory, record) = Recorders::start(&settings, ends.outputs.overview.subscribe()).await;
-    (ends.outputs.metrics, ends.outputs.memory, ends.outputs.record) = (metrics, memory, Some(record));
+    let (recorders, recorded, record) = Recorders::start(&settings, ends.outputs.overview.subscribe()).await;
+    // The pipeline cannot have ended: it has not begun.
+    let _sent = commands.send(Command::Record(Term::Begin(recorded, record))).await;
+    ends.outputs.metrics = metrics;
     let mut source = JoinSet::new();
     let progress = progress::show(ends.outputs.progress.subscribe());
     let selection = selection(&check.scope, Some(&policies));
@@ -142,13 +148,13 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
     let streams = Streams::open(&check.output, check.log.color)?;
     let metrics = Arc::new(Metrics::default());
     let (progress_sender, progress) = watch::channel(Progress::default());
-    let (questions, question_receiver) = mpsc::channel(16);
+    let (commands, command_receiver) = mpsc::channel(COMMANDS);
     let overview = watch::channel(None).0;
     let mut helpers = JoinSet::new();
     let told = admin::Admin {
         progress: progress.clone(),
         metrics: metrics.clone(),
-        status: questions,
+        pipeline: commands.clone(),
         overview: overview.subscribe(),
     };
     for (address, pages) in pages(check) {
@@ -164,24 +170,22 @@ async fn watch_cluster(check: &Check, policies: Arc<PolicySet>, stop: Cancellati
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
-    let (terms, term_receiver) = mpsc::channel(1);
     let recording = Terms {
         settings: recorded(check, &clients, &metrics),
         overview: overview.subscribe(),
         lines: Arc::new(stream_lines(streams, &mut helpers)),
-        pipeline: terms,
+        pipeline: commands.clone(),
         over: CancellationToken::new(),
     };
     let over = recording.over.clone();
     let candidate = check.recording.leader_elect.then(|| candidate(check, &clients));
     let (sender, changes) = mpsc::channel(CHANGES);
-    let mut ends = Ends::new(changes, stop.clone());
+    let mut ends = Ends::new(changes, command_receiver, &policies, stop.clone());
     (ends.outputs.metrics, ends.outputs.progress, ends.outputs.overview) = (metrics, progress_sender, overview);
-    (ends.inputs.questions, ends.inputs.terms) = (question_receiver, term_receiver);
-    ends.inputs.reloads = reloads(check.policies.clone(), shard(check), policies.clone(), &mut helpers);
+    helpers.spawn(reloads(check.policies.clone(), shard(check), policies.clone(), commands));
     let selection = selection(&check.scope, Some(&policies));
     let informer = Informer::new(clients.clone(), selection, secrets(check), false, sender);
-    helpers.spawn(informer.following(ends.outputs.overview.subscribe()).run(served));
+    helpers.spawn(informer.following(ends.outputs.policies.subscribe()).run(served));
     let judging = async {
         pipeline(check, policies, ends.outputs).run(ends.inputs, false).await;
         info!("Stopping: writing what is pending");
@@ -215,11 +219,11 @@ fn pages(check: &Check) -> impl Iterator<Item = (&String, Pages)> {
 
 fn pipeline(check: &Check, policies: Arc<PolicySet>, outputs: Outputs) -> Pipeline {
     let initial = match check.initial {
-        cli::Initial::Judge if check.mode() == Mode::Files && policies.judge_objects_alone() => Initial::Pass,
-        cli::Initial::Judge => Initial::Judge,
-        cli::Initial::Skip => Initial::Skip,
+        cli::Initial::Judge if check.mode() == Mode::Files && policies.judge_objects_alone() => InitialObjects::Stream,
+        cli::Initial::Judge => InitialObjects::Judge,
+        cli::Initial::Skip => InitialObjects::Skip,
     };
-    let settings = Settings {
+    let settings = PipelineSettings {
         initial,
         sync_timeout: check.sync_timeout,
         rejudge_every: Some(check.rejudge_every).filter(|every| !every.is_zero() && check.mode() == Mode::Watch),
@@ -323,13 +327,16 @@ struct Ends {
 }
 
 impl Ends {
-    fn new(changes: mpsc::Receiver<Change>, stop: CancellationToken) -> Self {
-        let (questions, reloads, terms) = (mpsc::channel(1).1, mpsc::channel(1).1, mpsc::channel(1).1);
-        let inputs = Inputs { changes, questions, reloads, terms, stop };
+    fn new(
+        changes: mpsc::Receiver<Change>,
+        commands: mpsc::Receiver<Command>,
+        policies: &Arc<PolicySet>,
+        stop: CancellationToken,
+    ) -> Self {
+        let inputs = Inputs { changes, commands, stop };
         let outputs = Outputs {
-            memory: Memory::default(),
-            record: None,
             progress: watch::channel(Progress::default()).0,
+            policies: watch::channel(Arc::clone(policies)).0,
             overview: watch::channel(None).0,
             metrics: Arc::default(),
         };
@@ -353,8 +360,8 @@ fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Del
         let (resource, now) = (Arc::new(Resource::new(&delta.object, &delta.uid)), Timestamp::now());
         let appeared = delta.appeared.iter().map(|violation| (Event::Appeared, violation));
         let resolved = delta.resolved.iter().map(|violation| (Event::Resolved, violation));
-        let moments = delta.moments.iter().map(|violation| (Event::Happened, violation));
-        for (event, violation) in appeared.chain(resolved).chain(moments) {
+        let transitions = delta.transitions.iter().map(|violation| (Event::Happened, violation));
+        for (event, violation) in appeared.chain(resolved).chain(transitions) {
             // Nobody reads, or not fast enough: the verdicts stand in /status all the same.
             let _dropped = sender.try_send((event, Entry::new(&violation.finding, &resource, None), now));
         }
@@ -362,51 +369,42 @@ fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Del
 }
 
 /// Looks at the policy directory and loads it anew when it changed and has come to rest.
-fn reloads(
-    settings: cli::Policies,
-    shard: Shard,
-    mut in_force: Arc<PolicySet>,
-    helpers: &mut JoinSet<()>,
-) -> mpsc::Receiver<Reload> {
-    let (sender, receiver) = mpsc::channel(1);
-    helpers.spawn(async move {
-        let look = || {
-            let paths = settings.paths.clone();
-            async move { spawn_blocking(move || files::fingerprint(&paths)).await.ok() }
-        };
-        let mut failed = false;
-        let mut loaded = look().await;
-        let mut before = loaded;
-        while !sender.is_closed() {
-            sleep(POLICIES_EVERY).await;
-            let now = look().await;
-            // Whoever writes files is given the time to finish.
-            let at_rest = std::mem::replace(&mut before, now) == now;
-            if now == loaded || !at_rest {
+async fn reloads(settings: cli::Policies, shard: Shard, mut in_force: Arc<PolicySet>, pipeline: mpsc::Sender<Command>) {
+    let look = || {
+        let paths = settings.paths.clone();
+        async move { spawn_blocking(move || files::fingerprint(&paths)).await.ok() }
+    };
+    let mut failed = false;
+    let mut loaded = look().await;
+    let mut before = loaded;
+    while !pipeline.is_closed() {
+        sleep(POLICIES_EVERY).await;
+        let now = look().await;
+        // Whoever writes files is given the time to finish.
+        let at_rest = std::mem::replace(&mut before, now) == now;
+        if now == loaded || !at_rest {
+            continue;
+        }
+        loaded = now;
+        let reload = match load(&settings).await {
+            Ok(reload) => reload.and_then(|policies| policies.after(&in_force)).map(Arc::new),
+            Err(error) => {
+                error!("{error:#}");
                 continue;
             }
-            loaded = now;
-            let reload = match load(&settings).await {
-                Ok(reload) => reload.and_then(|policies| policies.after(&in_force)).map(Arc::new),
-                Err(error) => {
-                    error!("{error:#}");
-                    continue;
-                }
-            };
-            // What is as it was is news only after something that failed.
-            let was_failing = std::mem::replace(&mut failed, reload.is_err());
-            if let Ok(policies) = &reload {
-                let before = std::mem::replace(&mut in_force, policies.clone());
-                if before.digest == policies.digest && !was_failing {
-                    continue;
-                }
-                log_problems(policies, shard);
+        };
+        // Policies that did not change are only of interest after a load that failed.
+        let was_failing = std::mem::replace(&mut failed, reload.is_err());
+        if let Ok(policies) = &reload {
+            let before = std::mem::replace(&mut in_force, policies.clone());
+            if before.digest == policies.digest && !was_failing {
+                continue;
             }
-            // An error says that the pipeline has ended.
-            let _ended = sender.send(reload).await;
+            log_problems(policies, shard);
         }
-    });
-    receiver
+        // An error says that the pipeline has ended.
+        let _ended = pipeline.send(Command::Reload(reload)).await;
+    }
 }
 
 /// Turns SIGTERM and SIGINT into a request to stop.

@@ -108,9 +108,9 @@ pub struct Verdict {
     pub uid: Arc<str>,
     /// Sorted and without doubles: fail, warn, error and skip.
     pub results: Vec<Finding>,
-    /// What the policies say of the change itself (`oldObject`, `operation: UPDATE` or `DELETE`) and not of the object as it
-    /// is. Told once, never standing.
-    pub moments: Vec<Finding>,
+    /// What the policies say of the transition (`oldObject`, `operation: UPDATE` or `DELETE`) and not of the object as it
+    /// is: reported once, never standing.
+    pub transitions: Vec<Finding>,
     /// Rules that were evaluated and said nothing.
     pub passed: u32,
     /// The policy set it was judged under.

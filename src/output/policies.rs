@@ -13,11 +13,7 @@ use super::{
 use crate::{
     audit::result::About,
     judge::{
-        dependencies::Dependencies,
-        dialect::Dialect,
-        gatekeeper::Unjudged,
-        policy::{Policy, Rule},
-        reads::Matches,
+        dependencies::Dependencies, dialect::Dialect, gatekeeper::Unjudged, policy::Policy, reads::Matches, rule::Rule,
         set::PolicySet,
     },
     model::verdict::{Outcome, Severity, Source},

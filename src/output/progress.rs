@@ -5,7 +5,7 @@ use std::{io::IsTerminal, time::Duration};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::{sync::watch, time::sleep};
 
-use crate::audit::pipeline::Progress;
+use crate::audit::overview::Progress;
 
 /// Shorter syncs show nothing.
 const PATIENCE: Duration = Duration::from_millis(700);
@@ -27,7 +27,7 @@ pub async fn show(mut progress: watch::Receiver<Progress>) {
         let (done, all, message) = if now.open {
             (most - now.queue, most, "judging objects")
         } else {
-            (now.feeds_done, now.feeds, "reading kinds")
+            (now.scopes_done, now.scopes, "reading kinds")
         };
         bar.set_length(all as u64);
         bar.set_position(done as u64);

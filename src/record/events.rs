@@ -26,7 +26,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-pub use self::memory::{memory, settle};
+pub use self::memory::{recorded, settle};
 use self::{
     bucket::{Bucket, Objects},
     pauses::Pauses,
@@ -100,8 +100,11 @@ impl EventSink {
     pub fn record(&self, delta: &Delta) {
         let (at, queued) = (Timestamp::now(), Instant::now());
         let rank = if delta.lane == Lane::Change { Rank::Change } else { Rank::Backlog };
-        let turns =
-            [(&delta.appeared, Turn::Appeared), (&delta.moments, Turn::Happened), (&delta.resolved, Turn::Resolved)];
+        let turns = [
+            (&delta.appeared, Turn::Appeared),
+            (&delta.transitions, Turn::Happened),
+            (&delta.resolved, Turn::Resolved),
+        ];
         for (violations, turn) in turns {
             for violation in violations {
                 let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());

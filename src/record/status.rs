@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use super::{Failure, Said, failure};
 use crate::{
-    audit::pipeline::Overview,
+    audit::overview::Overview,
     cluster::{
         error::describe,
         identity::{CONTROLLER, OWN_GROUP},

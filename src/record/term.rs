@@ -12,8 +12,9 @@ use tracing::{info, warn};
 use super::recorders::{Recorders, Settings};
 use crate::{
     audit::{
+        command::{Command, Record, Term},
         ledger::Delta,
-        pipeline::{Overview, Record, Term},
+        overview::Overview,
     },
     cluster::{
         client::Clients,
@@ -33,7 +34,7 @@ pub struct Terms {
     /// Takes deltas as lines of output; never blocks.
     pub lines: Arc<dyn Fn(&Delta) + Send + Sync>,
     /// Tells the pipeline.
-    pub pipeline: mpsc::Sender<Term>,
+    pub pipeline: mpsc::Sender<Command>,
     /// The pipeline has ended.
     pub over: CancellationToken,
 }
@@ -87,7 +88,7 @@ impl Terms {
             }
             warn!("The lease is lost: recording ends until this replica leads again");
             // An error says that the pipeline has ended.
-            let _ended = self.pipeline.send(Term::End).await;
+            let _ended = self.pipeline.send(Command::Record(Term::End)).await;
         }
         candidate.release().await;
         Ok(())
@@ -99,13 +100,13 @@ impl Terms {
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
         let settings = Settings { client, ..self.settings.clone() };
-        let (recorders, memory, record) = tokio::select! {
+        let (recorders, recorded, record) = tokio::select! {
             started = Recorders::start(&settings, overview) => started,
             () = self.over.cancelled() => return,
         };
         let told = Box::new(Told { record, lines: Arc::clone(&self.lines) });
         // An error says that the pipeline has ended.
-        let _ended = self.pipeline.send(Term::Begin(memory, told)).await;
+        let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, told))).await;
         self.over.cancelled().await;
         recorders.flush(Some(FLUSH)).await;
     }

@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     audit::{
-        pipeline::{Overview, Progress},
+        command::Command,
+        overview::{Overview, Progress},
         result::AuditResult,
     },
     metrics::{self, Metrics},
@@ -34,9 +35,6 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long open requests may take after the end was asked for.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A request for the state; the answer goes into it.
-pub type StatusRequest = oneshot::Sender<AuditResult>;
-
 /// What the server tells about.
 #[derive(Debug, Clone)]
 pub struct Admin {
@@ -44,8 +42,8 @@ pub struct Admin {
     pub progress: watch::Receiver<Progress>,
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
-    /// Whom `/status` asks.
-    pub status: mpsc::Sender<StatusRequest>,
+    /// Asked for `/status`.
+    pub pipeline: mpsc::Sender<Command>,
     /// What `/policies` shows.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
 }
@@ -140,10 +138,10 @@ async fn readyz(State(admin): State<Admin>) -> Response {
     let (code, body) = if progress.open {
         (StatusCode::OK, "[+]policies loaded\n[+]initial sync\n".to_owned())
     } else {
-        let Progress { feeds_done, feeds, waiting_for, .. } = progress;
+        let Progress { scopes_done, scopes, waiting_for, .. } = progress;
         let waiting =
             if waiting_for.is_empty() { String::new() } else { format!(", waits for {}", waiting_for.join(", ")) };
-        let body = format!("[+]policies loaded\n[-]initial sync: {feeds_done} of {feeds} lists read{waiting}\n");
+        let body = format!("[+]policies loaded\n[-]initial sync: {scopes_done} of {scopes} lists read{waiting}\n");
         (StatusCode::SERVICE_UNAVAILABLE, body)
     };
     (code, body).into_response()
@@ -154,7 +152,7 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
 }
 
 async fn status(State(admin): State<Admin>) -> Response {
-    let Some(result) = ask(&admin.status, STATUS_TIMEOUT).await else {
+    let Some(result) = ask(&admin.pipeline, STATUS_TIMEOUT).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline does not answer\n").into_response();
     };
     json(&result)
@@ -176,10 +174,10 @@ fn json(value: &impl Serialize) -> Response {
 }
 
 /// Returns the pipeline's answer; `None` if it is gone or takes longer than `patience`.
-async fn ask(pipeline: &mpsc::Sender<StatusRequest>, patience: Duration) -> Option<AuditResult> {
+async fn ask(pipeline: &mpsc::Sender<Command>, patience: Duration) -> Option<AuditResult> {
     let asked = async {
         let (request, answer) = oneshot::channel();
-        pipeline.send(request).await.ok()?;
+        pipeline.send(Command::Result(request)).await.ok()?;
         answer.await.ok()
     };
     tokio::time::timeout(patience, asked).await.ok().flatten()
@@ -208,7 +206,7 @@ mod tests {
     struct Running {
         address: SocketAddr,
         progress: watch::Sender<Progress>,
-        requests: mpsc::Receiver<StatusRequest>,
+        requests: mpsc::Receiver<Command>,
         shutdown: CancellationToken,
         task: JoinHandle<anyhow::Result<()>>,
     }
@@ -221,9 +219,9 @@ mod tests {
         let server = bind("127.0.0.1:0").await.unwrap();
         let address = server.address();
         let (progress, receiver) = watch::channel(Progress::default());
-        let (status, requests) = mpsc::channel(1);
+        let (pipeline, requests) = mpsc::channel(1);
         let overview = watch::channel(None).1;
-        let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::new()), status, overview };
+        let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::new()), pipeline, overview };
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(server.serve(admin, pages, shutdown.clone()));
         Running { address, progress, requests, shutdown, task }
@@ -246,7 +244,7 @@ mod tests {
         let response = get(running.address, "/readyz").await;
         assert!(response.starts_with("HTTP/1.1 503"), "{response}");
         let waiting_for = vec!["pods".to_owned(), "deployments.apps".to_owned()];
-        running.progress.send_replace(Progress { feeds: 9, feeds_done: 7, waiting_for, ..Progress::default() });
+        running.progress.send_replace(Progress { scopes: 9, scopes_done: 7, waiting_for, ..Progress::default() });
         let response = get(running.address, "/readyz").await;
         let body = "[+]policies loaded\n[-]initial sync: 7 of 9 lists read, waits for pods, deployments.apps\n";
         assert!(response.ends_with(body), "{response}");
@@ -276,7 +274,8 @@ mod tests {
                 not_judged: vec![],
                 results: vec![],
             };
-            running.requests.recv().await.unwrap().send(result).unwrap();
+            let Some(Command::Result(answer)) = running.requests.recv().await else { panic!("no request") };
+            answer.send(result).unwrap();
         });
         let response = get(running.address, "/status").await;
         assert!(response.contains("content-type: application/json"), "{response}");

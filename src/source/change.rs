@@ -7,34 +7,34 @@ use crate::model::{
     object::{Kind, Object},
 };
 
-/// What a source says. Within a feed the order counts.
+/// What a source says. Within a watch scope the order counts.
 #[derive(Debug)]
 pub enum Change {
-    /// A feed is to be expected.
-    Appeared(Feed),
-    /// A feed is there no more, and its objects with it.
-    Vanished(Feed),
+    /// A watch scope is to be expected.
+    Appeared(WatchScope),
+    /// A watch scope is there no more, and its objects with it.
+    Vanished(WatchScope),
     /// A pass of discovery is complete: everything that is in scope has appeared.
     Discovered(Discovered),
-    /// A new list of the feed begins.
-    Listing(Feed),
+    /// A new list of the watch scope begins.
+    Listing(WatchScope),
     /// The present state of an object.
-    Seen(Feed, Object),
+    Seen(WatchScope, Object),
     /// An object was deleted; its last state.
-    Gone(Feed, Object),
+    Gone(WatchScope, Object),
     /// An object cannot be read: its name, as far as it is known, and why.
-    Skipped(Feed, String, String),
-    /// The feed's list is complete, or it can be read again.
-    Synced(Feed),
-    /// The feed cannot be read for now.
-    Unreadable(Feed, Unreadable),
+    Skipped(WatchScope, String, String),
+    /// The watch scope's list is complete, or it can be read again.
+    Synced(WatchScope),
+    /// The watch scope cannot be read for now.
+    Unreadable(WatchScope, Unreadable),
     /// A list or watch had to begin again; a word for metrics says why.
-    Restarted(Feed, &'static str),
+    Restarted(WatchScope, &'static str),
 }
 
 /// One list and watch: a kind, in one namespace or in all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Feed {
+pub struct WatchScope {
     /// What is read.
     pub kind: Arc<Kind>,
     /// Where it is read; `None` is the whole cluster.
@@ -42,14 +42,14 @@ pub struct Feed {
 }
 
 /// Shows `plural.group` and the namespace, if it is one.
-impl fmt::Display for Feed {
+impl fmt::Display for WatchScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind)?;
         self.namespace.as_ref().map_or(Ok(()), |namespace| write!(f, " in {namespace}"))
     }
 }
 
-/// Why a feed cannot be read.
+/// Why a watch scope cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// [`State::Forbidden`] or [`State::Failed`].
@@ -69,7 +69,7 @@ pub struct Unserved {
     pub message: String,
 }
 
-/// What one pass of discovery found, beside the feeds themselves.
+/// What one pass of discovery found, beside the watch scopes themselves.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Discovered {
     /// Groups that are announced, but whose server does not answer.

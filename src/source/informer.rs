@@ -1,7 +1,7 @@
 //! The dynamic informer: one list and watch for every kind in scope, coming and going with the kinds themselves.
 //!
-//! In: discovery and the API server's streams. Out: [`Change`]s, in order within a feed. Nothing is judged or kept
-//! here; each object goes from the response's bytes to its [`Object`] in one pass.
+//! In: discovery and the API server's streams. Out: [`Change`]s, in order within a watch scope. Nothing is judged or
+//! kept here; each object goes from the response's bytes to its [`Object`] in one pass.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,6 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    audit::pipeline::Overview,
     cluster::{client::Clients, error::describe},
     judge::set::PolicySet,
     model::{
@@ -32,7 +31,7 @@ use crate::{
         shard::Shard,
     },
     source::{
-        change::{Change, Discovered, Feed, Unreadable},
+        change::{Change, Discovered, Unreadable, WatchScope},
         discovery::{Served, discover},
         received::{Received, Secrets},
         selection::Selection,
@@ -54,16 +53,16 @@ const REDISCOVER_SOON: [Duration; 3] = [Duration::from_millis(250), Duration::fr
 /// A watch that was in trouble and is silent this long has been connected again: every failure shows within the
 /// connect timeout.
 const RECOVERED: Duration = Duration::from_secs(15);
-/// Failures in a row, other than clear refusals, after which a feed counts as failed.
+/// Failures in a row, other than clear refusals, after which a watch scope counts as failed.
 const FAILURES: u32 = 3;
 
 /// Reads a cluster.
 pub struct Informer {
     shared: Arc<Shared>,
     selection: Selection,
-    /// Where the policies in force are told, for a selection that depends on them.
-    overview: Option<watch::Receiver<Option<Arc<Overview>>>>,
-    feeds: BTreeMap<Feed, AbortHandle>,
+    /// The policies in force, for a selection that depends on them.
+    policies: Option<watch::Receiver<Arc<PolicySet>>>,
+    scopes: BTreeMap<WatchScope, AbortHandle>,
     tasks: JoinSet<()>,
 }
 
@@ -89,13 +88,13 @@ impl Informer {
     ) -> Self {
         let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
         let shared = Arc::new(Shared { clients, secrets, shard: selection.shard, once, changes, lists, rediscover });
-        Self { shared, selection, overview: None, feeds: BTreeMap::new(), tasks: JoinSet::new() }
+        Self { shared, selection, policies: None, scopes: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
     /// Reads what is to be read by the policies that are in force, if the selection depends on them.
     #[must_use]
-    pub fn following(mut self, overview: watch::Receiver<Option<Arc<Overview>>>) -> Self {
-        self.overview = self.selection.judged_by.is_some().then_some(overview);
+    pub fn following(mut self, policies: watch::Receiver<Arc<PolicySet>>) -> Self {
+        self.policies = self.selection.judged_by.is_some().then_some(policies);
         self
     }
 
@@ -109,10 +108,10 @@ impl Informer {
         }
         let mut due: Vec<Instant> = Vec::new();
         loop {
-            let usual = if self.feeds.keys().any(announces) { REDISCOVER } else { REDISCOVER_BLIND };
+            let usual = if self.scopes.keys().any(announces) { REDISCOVER } else { REDISCOVER_BLIND };
             let next = due.first().copied().unwrap_or_else(|| Instant::now() + usual);
             tokio::select! {
-                policies = other_policies(&mut self.overview, self.selection.judged_by.as_ref()) => {
+                policies = other_policies(&mut self.policies, self.selection.judged_by.as_ref()) => {
                     self.selection.judged_by = Some(policies);
                     due.insert(0, Instant::now());
                 }
@@ -127,7 +126,7 @@ impl Informer {
                     }
                 }
                 () = self.shared.changes.closed() => return,
-                // Ended feeds free their place in the set.
+                // A task that ended frees its place in the set.
                 Some(_) = self.tasks.join_next() => {}
             }
         }
@@ -140,58 +139,56 @@ impl Informer {
         for kind in &served.kinds {
             match self.selection.excludes(kind) {
                 Some(why) => excluded.push((kind.clone(), why)),
-                None => wanted.extend(self.feeds_of(kind)),
+                None => wanted.extend(self.scopes_of(kind)),
             }
         }
         // While a group's server is down its kinds are not listed, but they are not gone.
-        let stale = |feed: &Feed| {
-            served.stale.iter().any(|stale| stale.group == feed.kind.group && stale.version == feed.kind.version)
+        let stale = |scope: &WatchScope| {
+            served.stale.iter().any(|stale| stale.group == scope.kind.group && stale.version == scope.kind.version)
         };
-        let gone: Vec<_> = self.feeds.keys().filter(|feed| !wanted.contains(feed) && !stale(feed)).cloned().collect();
-        for feed in gone {
-            if let Some(task) = self.feeds.remove(&feed) {
+        let gone: Vec<_> =
+            self.scopes.keys().filter(|scope| !wanted.contains(scope) && !stale(scope)).cloned().collect();
+        for scope in gone {
+            if let Some(task) = self.scopes.remove(&scope) {
                 task.abort();
             }
-            info!(%feed, "No longer served");
-            self.shared.send(Change::Vanished(feed)).await;
+            info!(feed = %scope, "No longer served");
+            self.shared.send(Change::Vanished(scope)).await;
         }
-        let new: Vec<_> = wanted.into_iter().filter(|feed| !self.feeds.contains_key(feed)).collect();
-        for feed in &new {
-            self.shared.send(Change::Appeared(feed.clone())).await;
+        let new: Vec<_> = wanted.into_iter().filter(|scope| !self.scopes.contains_key(scope)).collect();
+        for scope in &new {
+            self.shared.send(Change::Appeared(scope.clone())).await;
         }
-        for feed in new {
-            debug!(%feed, "Reading");
-            let task = self.tasks.spawn(Box::pin(follow(self.shared.clone(), feed.clone())));
-            self.feeds.insert(feed, task);
+        for scope in new {
+            debug!(feed = %scope, "Reading");
+            let task = self.tasks.spawn(Box::pin(follow(self.shared.clone(), scope.clone())));
+            self.scopes.insert(scope, task);
         }
-        let known = |group: &str| self.feeds.keys().any(|feed| feed.kind.group == group);
+        let known = |group: &str| self.scopes.keys().any(|scope| scope.kind.group == group);
         let missing = |group: &str| !known(group) && self.selection.may_audit_group(group);
         let unserved = served.stale.into_iter().filter(|stale| missing(&stale.group)).collect();
         self.shared.send(Change::Discovered(Discovered { unserved, excluded })).await;
     }
 
-    fn feeds_of(&self, kind: &Arc<Kind>) -> Vec<Feed> {
+    fn scopes_of(&self, kind: &Arc<Kind>) -> Vec<WatchScope> {
         if self.selection.namespaces.is_empty() {
-            return vec![Feed { kind: kind.clone(), namespace: None }];
+            return vec![WatchScope { kind: kind.clone(), namespace: None }];
         }
         let namespaces = self.selection.namespaces.iter().filter(|name| self.shared.shard.owns(Some(name)));
-        namespaces.map(|name| Feed { kind: kind.clone(), namespace: Some(name.as_str().into()) }).collect()
+        namespaces.map(|name| WatchScope { kind: kind.clone(), namespace: Some(name.as_str().into()) }).collect()
     }
 }
 
 /// Waits until other policies than `known` are in force. Cancel safe: what was not taken is seen the next time.
 async fn other_policies(
-    overview: &mut Option<watch::Receiver<Option<Arc<Overview>>>>,
+    policies: &mut Option<watch::Receiver<Arc<PolicySet>>>,
     known: Option<&Arc<PolicySet>>,
 ) -> Arc<PolicySet> {
-    let other = |now: &Option<Arc<Overview>>| {
-        now.as_ref().is_some_and(|now| known.is_none_or(|known| known.digest != now.policies.digest))
-    };
-    if let Some(overview) = overview
-        && let Ok(now) = overview.wait_for(other).await
-        && let Some(now) = &*now
+    let other = |now: &Arc<PolicySet>| known.is_none_or(|known| known.digest != now.digest);
+    if let Some(policies) = policies
+        && let Ok(now) = policies.wait_for(other).await
     {
-        return Arc::clone(&now.policies);
+        return Arc::clone(&now);
     }
     std::future::pending().await
 }
@@ -205,14 +202,14 @@ enum End {
     Again(Duration),
 }
 
-/// Lists and watches one feed for ever (or once).
-async fn follow(shared: Arc<Shared>, feed: Feed) {
+/// Lists and watches one scope, for ever or once.
+async fn follow(shared: Arc<Shared>, scope: WatchScope) {
     let client = shared.clients.reading.clone();
-    let api: Api<Received> = match &feed.namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &feed.kind),
-        None => Api::all_with(client, &feed.kind),
+    let api: Api<Received> = match &scope.namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &scope.kind),
+        None => Api::all_with(client, &scope.kind),
     };
-    let mut follower = Follower::new(shared, feed);
+    let mut follower = Follower::new(shared, scope);
     loop {
         let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
         match follower.stream(watcher(api.clone(), config)).await {
@@ -224,7 +221,7 @@ async fn follow(shared: Arc<Shared>, feed: Feed) {
 
 struct Follower {
     shared: Arc<Shared>,
-    feed: Feed,
+    scope: WatchScope,
     delay: Delay,
     /// Failures since something last worked.
     failures: u32,
@@ -237,8 +234,8 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(shared: Arc<Shared>, feed: Feed) -> Self {
-        Self { shared, feed, delay: Delay::default(), failures: 0, listing: true, synced: false, troubled: false }
+    fn new(shared: Arc<Shared>, scope: WatchScope) -> Self {
+        Self { shared, scope, delay: Delay::default(), failures: 0, listing: true, synced: false, troubled: false }
     }
 
     async fn stream(&mut self, stream: impl Stream<Item = watcher::Result<Event<Received>>>) -> End {
@@ -265,7 +262,7 @@ impl Follower {
                 Some(Ok(Event::Init)) => {
                     // What the list does not name is gone, which only its end can tell.
                     (self.listing, self.synced) = (true, false);
-                    shared.send(Change::Listing(self.feed.clone())).await;
+                    shared.send(Change::Listing(self.scope.clone())).await;
                 }
                 Some(Ok(Event::InitApply(received))) => self.seen(received).await,
                 Some(Ok(Event::InitDone)) => {
@@ -301,7 +298,7 @@ impl Follower {
     async fn failed(&mut self, error: &watcher::Error) -> Option<End> {
         let (code, reason) = classify(error);
         let message = describe_watch(error);
-        debug!(feed = %self.feed, code, message, "Reading failed");
+        debug!(feed = %self.scope, code, message, "Reading failed");
         self.failures += 1;
         let refused = matches!(code, 401 | 403 | 404 | 405);
         // The list is too old: not a failure as long as it does not happen again and again.
@@ -309,12 +306,12 @@ impl Follower {
         if !expired && (refused || self.failures >= FAILURES) {
             let state = if matches!(code, 401 | 403) { State::Forbidden } else { State::Failed };
             self.synced = false;
-            self.shared.send(Change::Unreadable(self.feed.clone(), Unreadable { state, message })).await;
+            self.shared.send(Change::Unreadable(self.scope.clone(), Unreadable { state, message })).await;
             if self.shared.once {
                 return Some(End::Done);
             }
         }
-        self.shared.send(Change::Restarted(self.feed.clone(), reason)).await;
+        self.shared.send(Change::Restarted(self.scope.clone(), reason)).await;
         if code == 404 {
             self.shared.rediscover.notify_one();
         }
@@ -329,18 +326,18 @@ impl Follower {
         None
     }
 
-    /// Notes that the feed is complete and watched.
+    /// Notes that the watch scope is complete and watched.
     async fn recovered(&mut self) {
         self.failures = 0;
         self.troubled = false;
         if !std::mem::replace(&mut self.synced, true) {
-            self.shared.send(Change::Synced(self.feed.clone())).await;
+            self.shared.send(Change::Synced(self.scope.clone())).await;
         }
     }
 
     /// Whether an object is to be read by this shard; the others are thrown away before anything is made of them.
     fn reads(&self, received: &Received) -> bool {
-        self.shared.shard.reads(&self.feed.kind, received.namespace())
+        self.shared.shard.reads(&self.scope.kind, received.namespace())
     }
 
     async fn seen(&self, received: Received) {
@@ -348,10 +345,10 @@ impl Follower {
             return;
         }
         let name = received.name();
-        let change = match received.into_object(&self.feed.kind, self.shared.secrets, 0) {
+        let change = match received.into_object(&self.scope.kind, self.shared.secrets, 0) {
             Ok(object) if is_own_event(&object) => return,
-            Ok(object) => Change::Seen(self.feed.clone(), object),
-            Err(why) => Change::Skipped(self.feed.clone(), name, why),
+            Ok(object) => Change::Seen(self.scope.clone(), object),
+            Err(why) => Change::Skipped(self.scope.clone(), name, why),
         };
         self.shared.send(change).await;
     }
@@ -360,23 +357,23 @@ impl Follower {
         if !self.reads(&received) {
             return;
         }
-        if let Ok(object) = received.into_object(&self.feed.kind, self.shared.secrets, 0) {
-            self.shared.send(Change::Gone(self.feed.clone(), object)).await;
+        if let Ok(object) = received.into_object(&self.scope.kind, self.shared.secrets, 0) {
+            self.shared.send(Change::Gone(self.scope.clone(), object)).await;
         }
     }
 
     /// Has discovery repeated when a kind may have come or gone.
     fn announce(&self) {
-        if announces(&self.feed) {
+        if announces(&self.scope) {
             self.shared.rediscover.notify_one();
         }
     }
 }
 
-/// Whether changes of a feed may mean that kinds come or go.
-fn announces(feed: &Feed) -> bool {
-    feed.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
-        || feed.kind.is("apiregistration.k8s.io", "APIService")
+/// Whether changes of a watch scope may mean that kinds come or go.
+fn announces(scope: &WatchScope) -> bool {
+    scope.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+        || scope.kind.is("apiregistration.k8s.io", "APIService")
 }
 
 impl Shared {
@@ -483,8 +480,8 @@ mod tests {
         let config = kube::Config::new("http://127.0.0.1".parse().unwrap());
         let clients = Clients { reading: client.clone(), plain: client, url: String::new(), config };
         let informer = Informer::new(clients, Selection::default(), Secrets::Redact, once, sender);
-        let feed = Feed { kind: Kind::sample("", "pods", "Pod"), namespace: None };
-        let mut follower = Follower::new(informer.shared, feed);
+        let scope = WatchScope { kind: Kind::sample("", "pods", "Pod"), namespace: None };
+        let mut follower = Follower::new(informer.shared, scope);
         let end = follower.stream(stream::iter(events)).await;
         drop(follower);
         let mut said = Vec::new();

@@ -27,7 +27,7 @@ use crate::{
     },
     rego::yaml,
     source::{
-        change::{Change, Discovered, Feed, Unreadable},
+        change::{Change, Discovered, Unreadable, WatchScope},
         received::Secrets,
         selection::Selection,
     },
@@ -76,7 +76,7 @@ fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> std::io::Resul
 /// and the memory does not grow with the files.
 pub fn read(files: &[PathBuf], selection: &Selection, secrets: Secrets, changes: &mpsc::Sender<Change>) {
     let parser = Parser { selection, secrets };
-    let mut reader = Reader { changes, feeds: HashSet::new(), names: Names::default() };
+    let mut reader = Reader { changes, scopes: HashSet::new(), names: Names::default() };
     let pieces = files.iter().flat_map(|file| pieces::of(file));
     pool::in_order(pieces, |piece| parser.piece(piece), |found| reader.take_in(found));
     reader.done();
@@ -93,7 +93,7 @@ enum Found {
 /// Takes in what was found.
 struct Reader<'a> {
     changes: &'a mpsc::Sender<Change>,
-    feeds: HashSet<Feed>,
+    scopes: HashSet<WatchScope>,
     names: Names,
 }
 
@@ -132,31 +132,31 @@ impl Reader<'_> {
 
     fn object(&mut self, mut object: Object) {
         object.key.copy = self.names.came(&object.key);
-        let feed = Feed { kind: object.key.kind.clone(), namespace: None };
-        if self.feeds.insert(feed.clone()) {
-            self.send(Change::Appeared(feed.clone()));
+        let scope = WatchScope { kind: object.key.kind.clone(), namespace: None };
+        if self.scopes.insert(scope.clone()) {
+            self.send(Change::Appeared(scope.clone()));
         }
-        self.send(Change::Seen(feed, object));
+        self.send(Change::Seen(scope, object));
     }
 
     /// Notes a document that cannot be read; in the coverage it is of the kind `*`.
     fn unreadable(&mut self, at: String, why: String) {
         let mut kind = kind_of("", "*");
         kind.plural.clone_from(&kind.kind);
-        let feed = Feed { kind: Arc::new(kind), namespace: None };
-        if self.feeds.insert(feed.clone()) {
-            self.send(Change::Appeared(feed.clone()));
+        let scope = WatchScope { kind: Arc::new(kind), namespace: None };
+        if self.scopes.insert(scope.clone()) {
+            self.send(Change::Appeared(scope.clone()));
         }
-        self.send(Change::Skipped(feed, at, why));
+        self.send(Change::Skipped(scope, at, why));
     }
 
     fn done(self) {
-        let mut feeds: Vec<_> = self.feeds.iter().cloned().collect();
-        feeds.sort();
-        for feed in feeds {
-            self.send(match &*feed.kind.plural {
-                "*" => Change::Unreadable(feed, Unreadable { state: State::Failed, message: String::new() }),
-                _ => Change::Synced(feed),
+        let mut scopes: Vec<_> = self.scopes.iter().cloned().collect();
+        scopes.sort();
+        for scope in scopes {
+            self.send(match &*scope.kind.plural {
+                "*" => Change::Unreadable(scope, Unreadable { state: State::Failed, message: String::new() }),
+                _ => Change::Synced(scope),
             });
         }
         self.send(Change::Discovered(Discovered::default()));

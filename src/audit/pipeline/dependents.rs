@@ -1,231 +1,127 @@
-//! Who else is to be judged when something changes: those whose Namespace it is, who look it up in the inventory, or whose
-//! verdict depends on the clock; and whether a change is a reason to judge at all.
+//! Which other objects are to be judged when something changes: those in a Namespace, those that look others up in the
+//! inventory, those whose verdicts depend on the clock; and whether a change is a reason to judge at all.
 
-use std::{
-    collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
-    num::NonZeroU64,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{num::NonZeroU64, time::Instant};
 
-use super::{Pipeline, inventory::Restocked};
+use super::Pipeline;
 use crate::{
-    audit::queue::Lane,
+    audit::{cache::Previous, inventory::Updated, queue::Lane},
     judge::dependencies::Dependencies,
     model::{
         body::Body,
-        object::{Kind, Object, ObjectKey},
+        object::{Object, ObjectKey},
     },
-    source::change::Feed,
+    source::change::WatchScope,
 };
 
-/// What was found out of kinds under the present policies.
-#[derive(Debug, Default)]
-pub(super) struct Traits {
-    /// What verdicts on them depend on.
-    depends: HashMap<Arc<Kind>, Dependencies>,
-    /// Whether policies can look them up, in namespaces or outside of them.
-    looked_up: HashMap<(Arc<Kind>, bool), bool>,
-}
-
 impl Pipeline {
-    /// Returns what verdicts on a kind depend on beside the object.
-    pub(super) fn depends(&mut self, kind: &Arc<Kind>) -> Dependencies {
-        let policies = &self.policies;
-        *self.traits.depends.entry(Arc::clone(kind)).or_insert_with(|| policies.dependencies(kind))
-    }
-
     /// Does what is due, and returns when to look again.
     pub(super) fn look_after_dependents(&mut self, now: Instant) -> Option<Instant> {
         if !self.gate.is_open() {
             return None;
         }
-        if self.stock.due(now).is_some_and(|due| due <= now) {
-            self.restock(now);
+        if self.inventory.due(now).is_some_and(|due| due <= now) {
+            self.update_inventory(now);
         }
         while let Some(slice) = self.clock.strike(now) {
             self.judge_again(|key, depends| depends.clock && slice.holds(key), now);
         }
-        self.stock.due(now).into_iter().chain(self.clock.next()).min()
+        self.inventory.due(now).into_iter().chain(self.clock.next()).min()
     }
 
-    /// Lets all that may depend on an object follow: it changed, came or went.
-    pub(super) fn others_follow(&mut self, key: &ObjectKey, now: Instant) {
-        self.can_be_looked_up(key, now);
+    /// Queues what may depend on an object that changed, was created or was deleted.
+    pub(super) fn rejudge_dependents(&mut self, key: &ObjectKey, now: Instant) {
+        self.mark_for_inventory(key, now);
         if key.kind.is("", "Namespace") {
             let inside = |other: &ObjectKey| other.namespace.as_ref() == Some(&key.name);
             self.judge_again(|other, depends| depends.namespace && inside(other), now);
         }
     }
 
-    /// The same for a whole feed that was admitted.
-    pub(super) fn others_follow_all(&mut self, feed: &Feed, keys: &[ObjectKey], now: Instant) {
+    /// The same for all objects of a scope.
+    pub(super) fn rejudge_dependents_of_all(&mut self, scope: &WatchScope, keys: &[ObjectKey], now: Instant) {
         for key in keys {
-            self.can_be_looked_up(key, now);
+            self.mark_for_inventory(key, now);
         }
-        if feed.kind.is("", "Namespace") {
+        if scope.kind.is("", "Namespace") {
             self.judge_again(|_, depends| depends.namespace, now);
         }
     }
 
-    fn can_be_looked_up(&mut self, key: &ObjectKey, now: Instant) {
-        let place = (Arc::clone(&key.kind), key.namespace.is_some());
-        let reads = self.policies.inventory_reads();
-        if *self.traits.looked_up.entry(place).or_insert_with(|| reads.touches(&key.as_placed())) {
-            self.stock.note(key, now);
+    fn mark_for_inventory(&mut self, key: &ObjectKey, now: Instant) {
+        if self.policies.look_up(key) {
+            self.inventory.mark(key, now);
         }
     }
 
-    /// Lets objects that may be judged wait for it.
+    /// Queues all objects that may be judged and are `wanted`.
     fn judge_again(&mut self, wanted: impl Fn(&ObjectKey, Dependencies) -> bool, now: Instant) {
-        let feeds: Vec<Feed> = self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect();
-        for feed in feeds {
-            let depends = self.depends(&feed.kind);
+        for scope in self.judged_scopes() {
+            let depends = self.policies.dependencies(&scope.kind);
             if depends == Dependencies::default() {
                 continue;
             }
-            let keys = self.cache.keys(&feed).filter(|key| wanted(key, depends) && !self.baseline.contains(*key));
+            let keys = self.cache.keys(&scope).filter(|key| wanted(key, depends) && !self.baseline.contains(key));
             self.queue.extend(keys.cloned(), Lane::Snapshot, now);
         }
     }
 
-    /// Begins to bring the inventory up to date.
-    fn restock(&mut self, now: Instant) {
-        let noted = self.stock.take_noted();
-        let mut states = Vec::with_capacity(noted.len());
-        for key in noted {
-            let feed = self.cache.feed(&key).filter(|feed| self.gate.lets_through(feed));
-            let object = feed.and_then(|_| self.cache.object(&key));
-            states.push((key, object.map(|object| object.body)));
-        }
-        self.stock.make(&self.policies, states, !self.settings.update_filter, now);
+    /// Returns the scopes whose objects may be judged; none before the gate is open.
+    pub(super) fn judged_scopes(&self) -> Vec<WatchScope> {
+        self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect()
     }
 
-    /// Takes in a new state of the inventory.
-    pub(super) fn restocked(&mut self, made: Restocked, now: Instant) {
-        self.outputs.metrics.inventory_updated(made.took);
+    /// Begins to bring the inventory up to date.
+    fn update_inventory(&mut self, now: Instant) {
+        let pending = self.inventory.take_pending();
+        let mut states = Vec::with_capacity(pending.len());
+        for key in pending {
+            let scope = self.cache.scope(&key).filter(|scope| self.gate.lets_through(scope));
+            let object = scope.and_then(|_| self.cache.object(&key));
+            states.push((key, object.map(|object| object.body)));
+        }
+        self.inventory.update(&self.policies.set, states, !self.settings.update_filter, now);
+    }
+
+    pub(super) fn inventory_updated(&mut self, updated: Updated, now: Instant) {
+        self.outputs.metrics.inventory_updated(updated.took);
         self.dirty = true;
-        if self.stock.accept(made) {
+        if self.inventory.accept(updated) {
             self.judge_again(|_, depends| depends.inventory, now);
         }
     }
 
     /// Whether no policy can see what changed in an object since it was judged.
-    pub(super) fn is_out_of_sight(&mut self, before: &Object, known: Option<NonZeroU64>, body: &Body) -> bool {
-        let (key, kind) = (&before.key, &before.key.kind);
-        // Objects of the base line were not judged yet; what failed may not the next time.
+    pub(super) fn is_invisible(&mut self, key: &ObjectKey, previous: &Previous, body: &Body) -> bool {
+        // Objects of the baseline were never judged, and a policy that failed may succeed the next time.
         if !self.settings.update_filter || self.baseline.contains(key) || self.ledger.has_errors(key) {
             return false;
         }
-        // That it changed at all is what such policies look at.
-        if self.depends(kind).transition {
+        // Policies about transitions look at the change itself.
+        if self.policies.dependencies(&key.kind).transition {
             return false;
         }
-        let projection = |body: &Body| NonZeroU64::new(self.policies.projection(kind).hash(&body.json().ok()?)?);
+        let projection =
+            |body: &Body| NonZeroU64::new(self.policies.set.projection(&key.kind).hash(&body.json().ok()?)?);
         let now = projection(body);
-        let same = now.is_some() && known.or_else(|| projection(&before.body)) == now;
-        self.cache.set_projection(&before.key, now);
+        let same = now.is_some() && previous.projection().or_else(|| projection(previous.body())) == now;
+        self.cache.set_projection(key, now);
         same
     }
 
-    /// Keeps the state before a change, for policies that look at changes.
-    pub(super) fn changes(&mut self, feed: &Feed, before: Object) {
-        if !self.listing.contains(feed) && self.depends(&feed.kind).transition {
-            self.before.entry(before.key.clone()).or_insert(before);
+    /// Keeps the state before a change, for policies about transitions.
+    pub(super) fn changed(&mut self, scope: &WatchScope, previous: Object) {
+        if self.transitions.are_watched(scope) && self.policies.dependencies(&scope.kind).transition {
+            self.transitions.update(previous);
         }
     }
 
-    /// Keeps the last state of a deleted object, for policies that look at changes.
-    pub(super) fn departs(&mut self, feed: &Feed, object: Object) {
-        let live = self.gate.lets_through(feed) && !self.listing.contains(feed);
-        let own = self.settings.shard.owns(object.key.namespace.as_deref());
-        if live && own && self.depends(&feed.kind).transition {
-            self.departed.push_back(object);
+    /// Keeps the last state of a deleted object, for policies about transitions.
+    pub(super) fn deleted(&mut self, scope: &WatchScope, last: Object) {
+        let live = self.gate.lets_through(scope) && self.transitions.are_watched(scope);
+        let own = self.settings.shard.owns(last.key.namespace.as_deref());
+        if live && own && self.policies.dependencies(&scope.kind).transition {
+            self.transitions.delete(last);
         }
-    }
-}
-
-/// Tells when which objects are judged again because time went by: a part of them at each stroke.
-#[derive(Debug)]
-pub(super) struct Clock {
-    stroke: Option<Duration>,
-    slices: u64,
-    next: Option<Instant>,
-    slice: u64,
-}
-
-/// One part of all objects.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Slice {
-    number: u64,
-    of: u64,
-}
-
-impl Slice {
-    fn holds(self, key: &ObjectKey) -> bool {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        hasher.finish() % self.of == self.number
-    }
-}
-
-impl Clock {
-    /// Makes a clock that names every object once in `every`.
-    pub(super) fn new(every: Option<Duration>) -> Self {
-        // A stroke looks at all keys, so there are not more than needed to spread the work.
-        let slices = every.map_or(1, |every| every.as_secs().clamp(1, 120));
-        let stroke = every.map(|every| every / u32::try_from(slices).unwrap_or(1));
-        Self { stroke, slices, next: stroke.map(|stroke| Instant::now() + stroke), slice: 0 }
-    }
-
-    fn next(&self) -> Option<Instant> {
-        self.next
-    }
-
-    /// Returns the part that is due.
-    fn strike(&mut self, now: Instant) -> Option<Slice> {
-        let (stroke, next) = (self.stroke?, self.next?);
-        if now < next {
-            return None;
-        }
-        // After a standstill nothing is made up for.
-        self.next = Some((next + stroke).max(now));
-        self.slice = (self.slice + 1) % self.slices;
-        Some(Slice { number: self.slice, of: self.slices })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clock_names_every_object_once_in_its_time() {
-        let every = Duration::from_secs(10);
-        let mut clock = Clock::new(Some(every));
-        assert!(clock.strike(Instant::now()).is_none());
-        let first = clock.next().unwrap();
-        let kind = Kind::sample("", "pods", "Pod");
-        let keys: Vec<_> = (0..100)
-            .map(|n| ObjectKey { kind: kind.clone(), namespace: None, name: n.to_string().into(), copy: 0 })
-            .collect();
-        let mut named = vec![0; keys.len()];
-        for second in 0..10 {
-            let slice = clock.strike(first + Duration::from_secs(second)).unwrap();
-            for (key, count) in keys.iter().zip(&mut named) {
-                *count += i32::from(slice.holds(key));
-            }
-        }
-        assert_eq!(named, vec![1; keys.len()]);
-        assert!(Clock::new(None).strike(first + every).is_none());
-    }
-
-    #[test]
-    fn the_clock_makes_up_for_nothing() {
-        let mut clock = Clock::new(Some(Duration::from_secs(10)));
-        let late = clock.next().unwrap() + Duration::from_hours(1);
-        assert!(clock.strike(late).is_some());
-        assert!(clock.next().unwrap() >= late);
     }
 }

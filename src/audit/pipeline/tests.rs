@@ -1,13 +1,18 @@
 //! A pipeline fed by hand: what is judged when, and that in the end it stands where a fresh one would.
 
-use std::sync::Mutex;
+use std::{collections::BTreeMap, sync::Mutex};
 
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::*;
 use crate::{
-    audit::{ledger::Delta, recorded::Remembered},
+    audit::{
+        command::{Record, Reload, Term},
+        ledger::Delta,
+        recorded::Recorded,
+        recorded::RecordedObject,
+    },
     model::{coverage::State, object::Kind},
     source::{
         change::{Discovered, Unreadable},
@@ -73,8 +78,8 @@ spec:
     namespaceSelector: {matchLabels: {stage: prod}}
 "#;
 
-pub(super) const SETTINGS: Settings = Settings {
-    initial: Initial::Judge,
+pub(super) const SETTINGS: PipelineSettings = PipelineSettings {
+    initial: InitialObjects::Judge,
     sync_timeout: PATIENCE,
     rejudge_every: None,
     update_filter: true,
@@ -101,8 +106,8 @@ pub(super) fn kind(name: &str) -> Arc<Kind> {
 
 pub(super) const KINDS: [&str; 4] = ["Ingress", "PodDisruptionBudget", "Namespace", "Pod"];
 
-pub(super) fn feed(name: &str) -> Feed {
-    Feed { kind: kind(name), namespace: None }
+pub(super) fn scope(name: &str) -> WatchScope {
+    WatchScope { kind: kind(name), namespace: None }
 }
 
 /// A state of an object; without a namespace it is a Namespace.
@@ -124,9 +129,7 @@ fn ingress(namespace: &str, name: &str, version: u64, host: &str) -> Object {
 /// A pipeline under way.
 pub(super) struct Live {
     pub(super) changes: mpsc::Sender<Change>,
-    questions: mpsc::Sender<oneshot::Sender<AuditResult>>,
-    pub(super) reloads: mpsc::Sender<Reload>,
-    pub(super) terms: mpsc::Sender<Term>,
+    commands: mpsc::Sender<Command>,
     told: Arc<Mutex<Vec<Delta>>>,
     metrics: Arc<Metrics>,
     running: JoinHandle<AuditResult>,
@@ -144,35 +147,33 @@ impl Record for Told {
 }
 
 impl Live {
-    fn start(policies: Arc<PolicySet>, settings: Settings) -> Self {
+    fn start(policies: Arc<PolicySet>, settings: PipelineSettings) -> Self {
         let told = Arc::<Mutex<Vec<Delta>>>::default();
         let live = Self::recording(policies, settings, Some(Box::new(Told(Arc::clone(&told)))));
         Self { told, ..live }
     }
 
     /// Starts it with another recorder, or with none until a term begins.
-    pub(super) fn recording(policies: Arc<PolicySet>, settings: Settings, record: Option<Box<dyn Record>>) -> Self {
+    pub(super) fn recording(
+        policies: Arc<PolicySet>,
+        settings: PipelineSettings,
+        record: Option<Box<dyn Record>>,
+    ) -> Self {
         let (changes, change_receiver) = mpsc::channel(1_024);
-        let (questions, question_receiver) = mpsc::channel(1);
-        let (reloads, reload_receiver) = mpsc::channel(1);
-        let (terms, term_receiver) = mpsc::channel(1);
+        let (commands, command_receiver) = mpsc::channel(2);
+        if let Some(record) = record {
+            commands.try_send(Command::Record(Term::Begin(Recorded::default(), record))).ok().unwrap();
+        }
         let metrics = Arc::<Metrics>::default();
-        let inputs = Inputs {
-            changes: change_receiver,
-            questions: question_receiver,
-            reloads: reload_receiver,
-            terms: term_receiver,
-            stop: CancellationToken::new(),
-        };
+        let inputs = Inputs { changes: change_receiver, commands: command_receiver, stop: CancellationToken::new() };
         let outputs = Outputs {
-            memory: Memory::default(),
-            record,
             progress: watch::channel(Progress::default()).0,
+            policies: watch::channel(Arc::clone(&policies)).0,
             overview: watch::channel(None).0,
             metrics: Arc::clone(&metrics),
         };
         let running = tokio::spawn(Pipeline::new(policies, settings, outputs).run(inputs, false));
-        Self { changes, questions, reloads, terms, told: Arc::default(), metrics, running }
+        Self { changes, commands, told: Arc::default(), metrics, running }
     }
 
     pub(super) async fn send(&self, change: Change) {
@@ -180,32 +181,44 @@ impl Live {
     }
 
     async fn seen(&self, object: Object) {
-        self.send(Change::Seen(Feed { kind: object.key.kind.clone(), namespace: None }, object)).await;
+        self.send(Change::Seen(WatchScope { kind: object.key.kind.clone(), namespace: None }, object)).await;
     }
 
     async fn gone(&self, object: Object) {
-        self.send(Change::Gone(Feed { kind: object.key.kind.clone(), namespace: None }, object)).await;
+        self.send(Change::Gone(WatchScope { kind: object.key.kind.clone(), namespace: None }, object)).await;
     }
 
     /// Delivers first lists of all kinds.
     async fn sync(&self, objects: Vec<Object>) {
         for kind in KINDS {
-            self.send(Change::Appeared(feed(kind))).await;
-            self.send(Change::Listing(feed(kind))).await;
+            self.send(Change::Appeared(scope(kind))).await;
+            self.send(Change::Listing(scope(kind))).await;
         }
         for object in objects {
             self.seen(object).await;
         }
         for kind in KINDS {
-            self.send(Change::Synced(feed(kind))).await;
+            self.send(Change::Synced(scope(kind))).await;
         }
         self.send(Change::Discovered(Discovered::default())).await;
     }
 
     pub(super) async fn result(&self) -> AuditResult {
         let (answer, result) = oneshot::channel();
-        self.questions.send(answer).await.unwrap();
+        self.command(Command::Result(answer)).await;
         result.await.unwrap()
+    }
+
+    async fn command(&self, command: Command) {
+        self.commands.send(command).await.ok().unwrap();
+    }
+
+    pub(super) async fn reload(&self, reload: Reload) {
+        self.command(Command::Reload(reload)).await;
+    }
+
+    pub(super) async fn term(&self, term: Term) {
+        self.command(Command::Record(term)).await;
     }
 
     /// Waits until these violations stand, each as `name: message`.
@@ -236,16 +249,18 @@ impl Live {
         }
     }
 
-    fn moments(&self) -> Vec<String> {
+    fn transitions(&self) -> Vec<String> {
         let told = self.told.lock().unwrap();
-        told.iter().flat_map(|delta| &delta.moments).map(|moment| moment.finding.message.to_string()).collect()
+        told.iter()
+            .flat_map(|delta| &delta.transitions)
+            .map(|transition| transition.finding.message.to_string())
+            .collect()
     }
 
-    /// Waits until new policies and terms were taken in.
+    /// Waits until every command was received.
     pub(super) async fn heard(&self) {
         let begin = Instant::now();
-        while self.reloads.capacity() < self.reloads.max_capacity() || self.terms.capacity() < self.terms.max_capacity()
-        {
+        while self.commands.capacity() < self.commands.max_capacity() {
             assert!(begin.elapsed() < PATIENCE);
             tokio::task::yield_now().await;
         }
@@ -307,7 +322,7 @@ async fn a_reload_that_looks_up_other_kinds_has_them() {
     let live = Live::start(load(&[("hosts.rego", UNIQUE_HOST)]), SETTINGS);
     live.sync(vec![ingress("n", "a", 1, "x"), object("Pod", "n", "p", 2, &json!({}))]).await;
     live.until(&[]).await;
-    live.reloads.send(Ok(load(&[("budgets.rego", BUDGET)]))).await.unwrap();
+    live.reload(Ok(load(&[("budgets.rego", BUDGET)]))).await;
     live.until(&["p: no PodDisruptionBudget selects this Pod"]).await;
     live.seen(object("PodDisruptionBudget", "n", "p", 3, &json!({"spec": {"selector": {}}}))).await;
     live.until(&[]).await;
@@ -345,9 +360,9 @@ async fn changes_are_told_once_and_never_those_of_a_list() {
     live.seen(kept(2, "y")).await;
     live.until_evaluated(2).await;
     // What a list finds changed or gone happened at some time that nobody saw.
-    live.send(Change::Listing(feed("Ingress"))).await;
+    live.send(Change::Listing(scope("Ingress"))).await;
     live.seen(kept(3, "z")).await;
-    live.send(Change::Synced(feed("Ingress"))).await;
+    live.send(Change::Synced(scope("Ingress"))).await;
     live.until_evaluated(3).await;
     live.seen(kept(4, "z")).await;
     live.until_evaluated(4).await;
@@ -355,10 +370,10 @@ async fn changes_are_told_once_and_never_those_of_a_list() {
     live.until_evaluated(5).await;
     live.seen(kept(5, "z")).await;
     live.until_evaluated(6).await;
-    live.send(Change::Listing(feed("Ingress"))).await;
-    live.send(Change::Synced(feed("Ingress"))).await;
+    live.send(Change::Listing(scope("Ingress"))).await;
+    live.send(Change::Synced(scope("Ingress"))).await;
     live.until(&[]).await;
-    assert_eq!(live.moments(), ["spec.host is fixed", "this must stay"]);
+    assert_eq!(live.transitions(), ["spec.host is fixed", "this must stay"]);
     let told = live.told.lock().unwrap().iter().map(|delta| delta.appeared.len() + delta.resolved.len()).sum::<usize>();
     assert_eq!(told, 0, "nothing of it stands");
 }
@@ -374,16 +389,19 @@ async fn several_changes_before_the_judge_comes_are_one_from_the_first_state() {
     }
     live.until_evaluated(2).await;
     live.until(&[]).await;
-    let moments = live.moments();
-    assert!(!moments.is_empty() && moments.iter().all(|moment| moment == "spec.host is fixed"), "{moments:?}");
-    let told = live.told.lock().unwrap().iter().filter(|delta| !delta.moments.is_empty()).count();
-    assert_eq!(told, moments.len());
+    let transitions = live.transitions();
+    assert!(
+        !transitions.is_empty() && transitions.iter().all(|transition| transition == "spec.host is fixed"),
+        "{transitions:?}"
+    );
+    let told = live.told.lock().unwrap().iter().filter(|delta| !delta.transitions.is_empty()).count();
+    assert_eq!(told, transitions.len());
 }
 
 #[tokio::test]
 async fn the_clock_is_a_reason_to_judge_again() {
     let clock = "package clock\ndeny contains \"late\" if { input.kind == \"Pod\"; time.now_ns() < 0 }\n";
-    let settings = Settings { rejudge_every: Some(Duration::from_millis(200)), ..SETTINGS };
+    let settings = PipelineSettings { rejudge_every: Some(Duration::from_millis(200)), ..SETTINGS };
     let live = Live::start(load(&[("clock.rego", clock)]), settings);
     live.sync(vec![object("Pod", "n", "p", 1, &json!({}))]).await;
     live.until_evaluated(4).await;
@@ -396,7 +414,7 @@ async fn the_clock_is_a_reason_to_judge_again() {
 
 #[tokio::test]
 async fn an_object_of_the_base_line_is_judged_at_any_change() {
-    let settings = Settings { initial: Initial::Skip, ..SETTINGS };
+    let settings = PipelineSettings { initial: InitialObjects::Skip, ..SETTINGS };
     let live = Live::start(load(&[("budgets.rego", BUDGET)]), settings);
     let pod = |version, phase| object("Pod", "n", "p", version, &json!({"status": {"phase": phase}}));
     live.sync(vec![pod(1, "Pending")]).await;
@@ -419,7 +437,7 @@ fn with_status(kind: &str, version: u64, spec: &Value) -> Object {
 async fn what_no_policy_can_see_is_not_judged_and_nobody_follows() {
     let files = [("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET)];
     for update_filter in [true, false] {
-        let live = Live::start(load(&files), Settings { update_filter, ..SETTINGS });
+        let live = Live::start(load(&files), PipelineSettings { update_filter, ..SETTINGS });
         let states = |version| {
             let ingress = with_status("Ingress", version, &json!({"host": "x"}));
             let budget = with_status("PodDisruptionBudget", version, &json!({"selector": {"app": "a"}}));
@@ -464,7 +482,7 @@ async fn any_changes_converge_to_the_verdicts_of_the_last_states() {
     for (round, update_filter) in [(0, true), (1, false), (2, true)] {
         let mut random = fastrand::Rng::with_seed(seed + round);
         let policies = [load(&all), load(&all[..3])];
-        let live = Live::start(policies[0].clone(), Settings { update_filter, ..SETTINGS });
+        let live = Live::start(policies[0].clone(), PipelineSettings { update_filter, ..SETTINGS });
         live.sync(Vec::new()).await;
         let mut present: BTreeMap<ObjectKey, Object> = BTreeMap::new();
         for version in 1..400 {
@@ -480,7 +498,7 @@ async fn any_changes_converge_to_the_verdicts_of_the_last_states() {
                 tokio::time::sleep(Duration::from_millis(random.u64(..400))).await;
             }
             if version == 200 {
-                live.reloads.send(Ok(policies[1].clone())).await.unwrap();
+                live.reload(Ok(policies[1].clone())).await;
             }
         }
         let fresh = Live::start(policies[1].clone(), SETTINGS);
@@ -518,8 +536,8 @@ fn random_object(random: &mut fastrand::Rng, version: u64) -> Object {
 }
 
 /// What a report would keep of a standing result.
-pub(super) fn remembered(delta: &Delta) -> Remembered {
-    Remembered {
+pub(super) fn recorded_object(delta: &Delta) -> RecordedObject {
+    RecordedObject {
         api_version: delta.object.kind.api_version(),
         kind: delta.object.kind.kind.clone(),
         namespace: delta.object.namespace.clone(),
@@ -557,34 +575,34 @@ async fn a_term_begins_where_the_last_one_ended() {
         assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let memory = || {
-        let mut memory = Memory::default();
-        first.told.lock().unwrap().iter().for_each(|delta| memory.add(remembered(delta)));
+    let recorded = || {
+        let mut recorded = Recorded::default();
+        first.told.lock().unwrap().iter().for_each(|delta| recorded.add(recorded_object(delta)));
         // Of kinds that are not served any more, and of one that cannot be read.
         for kind in ["Gone", "Unread"] {
-            let mut other = remembered(&first.told.lock().unwrap()[0]);
+            let mut other = recorded_object(&first.told.lock().unwrap()[0]);
             (other.kind, other.api_version, other.name) = (kind.into(), "example.com/v1".into(), kind.into());
-            memory.add(other);
+            recorded.add(other);
         }
-        memory
+        recorded
     };
-    let unread = Feed { kind: Kind::sample("example.com", "unreads", "Unread"), namespace: None };
+    let unread = WatchScope { kind: Kind::sample("example.com", "unreads", "Unread"), namespace: None };
     // Another replica: it has seen that `c` has gone, and tells nothing until its term.
     let second = Live::start(Arc::clone(&policies), SETTINGS);
     second.send(Change::Appeared(unread.clone())).await;
     second.send(Change::Unreadable(unread, Unreadable { state: State::Forbidden, message: "no".into() })).await;
-    second.terms.send(Term::End).await.unwrap();
+    second.term(Term::End).await;
     second.heard().await;
     second.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x")]).await;
     second.until(&["b: host x is also that of n/a", "a: host x is also that of m/b"]).await;
     assert_eq!(told(&second), [""; 0]);
-    second.terms.send(Term::Begin(memory(), Box::new(Told(Arc::clone(&second.told))))).await.unwrap();
+    second.term(Term::Begin(recorded(), Box::new(Told(Arc::clone(&second.told))))).await;
     second.result().await;
     let gone_kind = |message: &str| format!("- Gone: {}", message.split_once(": ").unwrap().1);
     let mut wanted: Vec<String> = all("c", ["m/b", "n/a"]).iter().map(|text| format!("- {text}")).collect();
     wanted.push("- a: host x is also that of n/c".to_owned());
     wanted.push("- b: host x is also that of n/c".to_owned());
-    let former = remembered(&first.told.lock().unwrap()[0]);
+    let former = recorded_object(&first.told.lock().unwrap()[0]);
     wanted.extend(former.results.iter().map(|result| gone_kind(&format!("x: {}", result.finding.message))));
     wanted.sort();
     let begun = Instant::now();
@@ -598,7 +616,7 @@ async fn a_term_begins_where_the_last_one_ended() {
     assert_eq!(all_told, wanted);
     // A third, that begins its term before it knows anything, has nothing to add.
     let third = Live::start(policies, SETTINGS);
-    third.terms.send(Term::Begin(memory(), Box::new(Told(Arc::clone(&third.told))))).await.unwrap();
+    third.term(Term::Begin(recorded(), Box::new(Told(Arc::clone(&third.told))))).await;
     third.heard().await;
     third.sync(vec![ingress("n", "a", 1, "x"), ingress("m", "b", 1, "x"), ingress("n", "c", 1, "x")]).await;
     third.until_evaluated(3).await;
@@ -618,18 +636,18 @@ async fn a_shard_judges_and_tells_of_its_own_namespaces_only() {
     let here = ["a", "gone"].map(|name| ingress("shop", name, 1, "y"));
     first.sync([&elsewhere[..], &here, &[namespace("billing")]].concat()).await;
     let begun = Instant::now();
-    let mut memory = Memory::default();
+    let mut recorded = Recorded::default();
     while first.told.lock().unwrap().len() < 5 {
         assert!(begun.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    first.told.lock().unwrap().iter().for_each(|delta| memory.add(remembered(delta)));
+    first.told.lock().unwrap().iter().for_each(|delta| recorded.add(recorded_object(delta)));
 
     let shard = Shard::parse("1/2", None).unwrap();
-    let second = Live::recording(policies, Settings { shard, ..SETTINGS }, None);
+    let second = Live::recording(policies, PipelineSettings { shard, ..SETTINGS }, None);
     let sink = Arc::<Mutex<Vec<Delta>>>::default();
     let second = Live { told: Arc::clone(&sink), ..second };
-    second.terms.send(Term::Begin(memory, Box::new(Told(sink)))).await.unwrap();
+    second.term(Term::Begin(recorded, Box::new(Told(sink)))).await;
     let pod = object("Pod", "shop", "p", 3, &json!({}));
     second.sync(vec![here[0].clone(), pod, namespace("shop"), namespace("billing")]).await;
     second.until(&["p: p is in production"]).await;

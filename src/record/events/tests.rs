@@ -115,7 +115,7 @@ fn delta(namespace: &str, name: &str, messages: &[&str], lane: Lane) -> Delta {
         uid: format!("{namespace}/{name}").into(),
         appeared: messages.iter().map(|message| violation(&format!("{namespace}/{name}"), message)).collect(),
         resolved: Vec::new(),
-        moments: Vec::new(),
+        transitions: Vec::new(),
         results: Vec::new(),
         lane,
     }

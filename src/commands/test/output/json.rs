@@ -5,25 +5,28 @@ use std::io;
 use serde::Serialize;
 
 use crate::{
-    commands::test::{Coverage, Summary, TestResult, TestRun},
+    commands::test::{
+        coverage::LineCoverage,
+        result::{TestResult, TestRun, TestSummary},
+    },
     output::safe::Escaping,
 };
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a> {
+struct TestReport<'a> {
     api_version: &'a str,
     kind: &'a str,
-    summary: Summary,
-    tests: Vec<Test<'a>>,
+    summary: TestSummary,
+    tests: Vec<TimedResult<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    coverage: Option<&'a Coverage>,
+    coverage: Option<&'a LineCoverage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     threshold: Option<f64>,
 }
 
 #[derive(Serialize)]
-struct Test<'a> {
+struct TimedResult<'a> {
     #[serde(flatten)]
     result: &'a TestResult,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,8 +35,8 @@ struct Test<'a> {
 
 /// Writes the run; `times` adds how long each test took.
 pub(super) fn render(run: &TestRun, times: bool, out: &mut dyn io::Write) -> anyhow::Result<()> {
-    let test = |result| Test { result, seconds: times.then_some(result.took.as_secs_f64()) };
-    let document = Document {
+    let test = |result| TimedResult { result, seconds: times.then_some(result.took.as_secs_f64()) };
+    let report = TestReport {
         api_version: "kaudit.dev/v1alpha1",
         kind: "TestResult",
         summary: run.summary(),
@@ -41,7 +44,7 @@ pub(super) fn render(run: &TestRun, times: bool, out: &mut dyn io::Write) -> any
         coverage: run.coverage.as_ref(),
         threshold: run.threshold,
     };
-    serde_json::to_writer_pretty(Escaping::json(&mut *out), &document)?;
+    serde_json::to_writer_pretty(Escaping::json(&mut *out), &report)?;
     writeln!(out)?;
     Ok(())
 }

@@ -1,29 +1,23 @@
-//! What a pipeline says of itself: progress, the overview for the status, the whole result.
+//! What a pipeline publishes about itself: progress, metrics, the overview for the status, the whole result.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Overview, Pipeline, Progress};
 use crate::{
     audit::result::{AuditResult, Entry, PolicySummary, Resource, Summary},
     model::{coverage::Coverage, verdict::Outcome},
-    rego::problem::summed_up,
 };
 
-/// Feeds that are named to whoever asks what is waited for.
+/// Scopes that are named to whoever asks what the gate waits for.
 const NAMED: usize = 5;
 
 impl Pipeline {
-    pub(super) fn tick(&mut self) {
-        let now = Instant::now();
-        self.try_open(now);
-        let (feeds_done, feeds) = self.gate.progress();
+    /// Publishes the progress, and what depends on more than it if anything changed.
+    pub(super) fn publish(&mut self) {
+        let (scopes_done, scopes) = self.gate.progress();
         let waiting_for = self.gate.waiting_for().take(NAMED).map(ToString::to_string).collect();
         let progress =
-            Progress { open: self.gate.is_open(), feeds_done, feeds, waiting_for, queue: self.queue.length() };
+            Progress { open: self.gate.is_open(), scopes_done, scopes, waiting_for, queue: self.queue.waiting() };
         self.outputs.metrics.set_queue_length(progress.queue);
         self.outputs.progress.send_if_modified(|known| {
             let new = *known != progress;
@@ -42,7 +36,7 @@ impl Pipeline {
     }
 
     fn coverage(&self) -> Vec<Coverage> {
-        self.gate.coverage(|feed| self.cache.len(feed))
+        self.gate.coverage(|scope| self.cache.len(scope))
     }
 
     fn summary(&self) -> Summary {
@@ -75,34 +69,29 @@ impl Pipeline {
             complete: self.is_complete(&summary),
             summary,
             coverage: self.coverage(),
-            policies: self.policies.clone(),
+            policies: Arc::clone(&self.policies.set),
             by_policy,
-            policy_error: self.policy_error.clone(),
-            inventory_error: self.stock.problem.clone(),
+            policy_error: self.policies.error.clone(),
+            inventory_error: self.inventory.problem.clone(),
         }
     }
 
     /// Whether every kind in scope was read and every policy ran.
     fn is_complete(&self, summary: &Summary) -> bool {
-        let judged = summary.error == 0 && self.stock.problem.is_empty() && !self.policies.is_partial();
+        let judged = summary.error == 0 && self.inventory.problem.is_empty() && !self.policies.set.is_partial();
         self.gate.is_complete() && judged
     }
 
-    /// Tells what is refused of the newest policies.
-    pub(super) fn tell_refused(&mut self) {
-        let (problems, then) = match &self.policy_error {
-            Some(why) => (&why.problems, "the policies loaded before stay in force"),
-            None => (&self.policies.problems, "the others are in force"),
-        };
-        let refused: BTreeSet<_> =
-            problems.iter().filter(|problem| problem.is_refusal()).map(|problem| &problem.file).collect();
-        self.outputs.metrics.set_policies_refused(refused.len());
-        if let (false, Some(record)) = (refused.is_empty(), &mut self.outputs.record) {
-            record.policies_refused(&format!("Policies are refused, {then}: {}", summed_up(problems)));
+    /// Counts the policy files that are refused, and has a note about them recorded.
+    pub(super) fn publish_refused(&mut self) {
+        let (files, note) = self.policies.refused();
+        self.outputs.metrics.set_policies_refused(files);
+        if files > 0 {
+            self.recording.policies_refused(&note);
         }
     }
 
-    /// The whole result, sorted.
+    /// Returns the whole result, sorted.
     pub(super) fn result(&self) -> AuditResult {
         let summary = self.summary();
         let mut results: Vec<Entry> = Vec::with_capacity(summary.fail + summary.warn + summary.error + summary.skip);
@@ -119,7 +108,7 @@ impl Pipeline {
             }
             order(a).cmp(&order(b))
         });
-        let mut policies: Vec<_> = self.policies.policies.iter().map(PolicySummary::from).collect();
+        let mut policies: Vec<_> = self.policies.set.policies.iter().map(PolicySummary::from).collect();
         policies.sort_by(|a, b| a.name.cmp(&b.name));
         AuditResult {
             api_version: "kaudit.dev/v1alpha1",
@@ -128,8 +117,8 @@ impl Pipeline {
             summary,
             coverage: self.coverage(),
             policies,
-            refused: self.policies.refused().cloned().collect(),
-            not_judged: self.policies.unjudged.clone(),
+            refused: self.policies.set.refused().cloned().collect(),
+            not_judged: self.policies.set.unjudged.clone(),
             results,
         }
     }

@@ -1,7 +1,8 @@
-//! The inventory on its way to the judges: what changed is collected, put in off the pipeline's task, and comes back as
-//! policies that can look it up.
+//! Keeps the inventory in step with the cache: changes are collected, put in on a blocking thread, and come back as
+//! policies that can look other objects up.
 //!
-//! Invariant: what was noted is in the policies at some time, and then everybody who can look it up is judged again.
+//! Invariant: every change that was marked is in the policies sooner or later, and then all objects whose verdicts may
+//! depend on it are judged again.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -23,129 +24,136 @@ use crate::{
 
 /// A change waits this long for others to come with it.
 const REST: Duration = Duration::from_millis(100);
-/// Who looks something up is not judged again more often than this.
+/// Objects that look something up are not judged again more often than this.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The inventory, and the policies with it.
-pub(super) struct Stock {
-    /// `None` while it is being worked on.
+#[derive(Debug)]
+pub(crate) struct InventorySync {
+    /// `None` while it is being updated.
     inventory: Option<Inventory>,
     /// Objects whose present state is not in it yet; sorted, so that of several manifests with one name the last counts.
-    noted: BTreeSet<ObjectKey>,
-    /// When the first and the last of them were noted.
+    pending: BTreeSet<ObjectKey>,
+    /// When the first and the last of them were marked.
     since: Option<(Instant, Instant)>,
-    made_at: Option<Instant>,
-    /// The policies with the inventory; `None` before it is there for the first time.
+    updated_at: Option<Instant>,
+    /// The policies with the inventory; `None` before the first update.
     policies: Option<Arc<PolicySet>>,
-    /// Counts resets; what was begun before the last one is of no use.
+    /// Counts resets: an update that began before the last one is of no use.
     generation: u64,
-    making: JoinSet<Restocked>,
+    updating: JoinSet<Updated>,
     /// Why the policies could not take the last state; empty if they could.
-    pub(super) problem: String,
+    pub(crate) problem: String,
 }
 
 /// A new state of the inventory.
-pub(super) struct Restocked {
+#[derive(Debug)]
+pub(crate) struct Updated {
     inventory: Inventory,
-    /// The policies with it, or as they were loaded and why.
+    /// The policies with it; or, if they cannot take it, as they were loaded, and why.
     policies: Result<Arc<PolicySet>, (Arc<PolicySet>, String)>,
-    /// Somebody may see a difference.
+    /// Policies can see a difference.
     changed: bool,
     generation: u64,
-    pub(super) took: Duration,
+    /// How long the update took.
+    pub(crate) took: Duration,
 }
 
 /// An object and its present state; `None` if it is gone.
-type State = (ObjectKey, Option<Body>);
+pub(crate) type State = (ObjectKey, Option<Body>);
 
-impl Stock {
-    /// Makes an empty one.
-    pub(super) fn new(policies: &Arc<PolicySet>) -> Self {
-        let mut stock = Self {
+impl InventorySync {
+    /// Makes an empty inventory for these policies.
+    pub(crate) fn new(policies: &Arc<PolicySet>) -> Self {
+        let mut sync = Self {
             inventory: None,
-            noted: BTreeSet::new(),
+            pending: BTreeSet::new(),
             since: None,
-            made_at: None,
+            updated_at: None,
             policies: None,
             generation: 0,
-            making: JoinSet::new(),
+            updating: JoinSet::new(),
             problem: String::new(),
         };
-        stock.reset(policies);
-        stock
+        sync.reset(policies);
+        sync
     }
 
-    /// Begins anew for other policies: they may look up other kinds.
-    pub(super) fn reset(&mut self, policies: &Arc<PolicySet>) {
+    /// Empties the inventory for other policies, which may look up other kinds.
+    pub(crate) fn reset(&mut self, policies: &Arc<PolicySet>) {
         self.generation += 1;
         self.inventory = Some(Inventory::default());
-        self.noted.clear();
+        self.pending.clear();
         self.since = None;
         self.policies = (policies.inventory_reads().is_empty()).then(|| Arc::clone(policies));
     }
 
     /// Returns the policies to judge by, once they have what they look up.
-    pub(super) fn policies(&self) -> Option<Arc<PolicySet>> {
+    pub(crate) fn policies(&self) -> Option<Arc<PolicySet>> {
         self.policies.clone()
     }
 
-    /// Whether the policies have all that was noted.
-    pub(super) fn is_current(&self) -> bool {
-        self.policies.is_some() && self.noted.is_empty() && self.making.is_empty()
+    /// Whether the policies have everything that was marked.
+    pub(crate) fn is_current(&self) -> bool {
+        self.policies.is_some() && self.pending.is_empty() && self.updating.is_empty()
     }
 
-    /// Notes that an object changed, came or went.
-    pub(super) fn note(&mut self, key: &ObjectKey, now: Instant) {
-        self.noted.insert(key.clone());
+    /// Marks an object that changed, was created or was deleted.
+    pub(crate) fn mark(&mut self, key: &ObjectKey, now: Instant) {
+        self.pending.insert(key.clone());
         let first = self.since.map_or(now, |(first, _)| first);
         self.since = Some((first, now));
     }
 
-    /// Returns when to bring the inventory up to date, if it is not.
-    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
-        if !self.making.is_empty() {
+    /// Returns when the next update is due, if there is anything to update.
+    pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
+        if !self.updating.is_empty() {
             return None;
         }
         if self.policies.is_none() {
-            // Nobody is judged until then.
+            // Nothing can be judged until then.
             return Some(now);
         }
         let (first, last) = self.since?;
         let rested = (last + REST).min(first + EVERY);
-        Some(self.made_at.map_or(rested, |made_at| rested.max(made_at + EVERY)))
+        Some(self.updated_at.map_or(rested, |updated_at| rested.max(updated_at + EVERY)))
     }
 
-    pub(super) fn take_noted(&mut self) -> BTreeSet<ObjectKey> {
+    /// Takes out the objects that were marked.
+    pub(crate) fn take_pending(&mut self) -> BTreeSet<ObjectKey> {
         self.since = None;
-        std::mem::take(&mut self.noted)
+        std::mem::take(&mut self.pending)
     }
 
-    /// Begins to put states in, all of them or only those of which somebody can see what changed. Reading takes some
-    /// 30 µs each, preparing the policies as long as loading them.
-    pub(super) fn make(&mut self, policies: &Arc<PolicySet>, states: Vec<State>, all: bool, now: Instant) {
-        self.made_at = Some(now);
-        let making = Making {
+    /// Begins an update with these states: with `all` of them, or only with those in which policies can see a change.
+    /// Reading a state takes some 30 µs, preparing the policies as long as loading them.
+    pub(crate) fn update(&mut self, policies: &Arc<PolicySet>, states: Vec<State>, all: bool, now: Instant) {
+        self.updated_at = Some(now);
+        let update = Update {
             inventory: self.inventory.take().unwrap_or_default(),
             policies: Arc::clone(policies),
             present: self.policies.clone(),
             generation: self.generation,
         };
-        self.making.spawn_blocking(move || making.run(states, all));
+        self.updating.spawn_blocking(move || update.run(states, all));
     }
 
-    /// Waits for a new state that is being made; `None` if none is.
-    pub(super) async fn made(&mut self) -> Option<Restocked> {
+    /// Waits for the update that is under way; `None` if none is.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub(crate) async fn updated(&mut self) -> Option<Updated> {
         // The evaluator's panics are caught inside.
-        self.making.join_next().await?.ok()
+        self.updating.join_next().await?.ok()
     }
 
-    /// Takes a new state over. Returns whether those who look something up are to be judged again.
-    pub(super) fn accept(&mut self, made: Restocked) -> bool {
-        if made.generation != self.generation {
+    /// Accepts an update. Returns whether objects whose verdicts depend on the inventory are to be judged again.
+    pub(crate) fn accept(&mut self, updated: Updated) -> bool {
+        if updated.generation != self.generation {
             return false;
         }
-        self.inventory = Some(made.inventory);
-        let policies = match made.policies {
+        self.inventory = Some(updated.inventory);
+        let policies = match updated.policies {
             Ok(policies) => {
                 self.problem.clear();
                 policies
@@ -158,27 +166,27 @@ impl Stock {
             }
         };
         let Some(old) = self.policies.replace(policies) else {
-            // The first state was waited for: everybody is judged by it.
+            // Judging waited for the first state, so every verdict has it.
             return false;
         };
-        // Taking it apart takes milliseconds.
+        // Dropping it takes milliseconds.
         drop(spawn_blocking(move || drop(old)));
-        made.changed
+        updated.changed
     }
 }
 
-/// The work on a new state.
-struct Making {
+/// The work of one update.
+struct Update {
     inventory: Inventory,
     /// The policies as they were loaded.
     policies: Arc<PolicySet>,
-    /// Those with the last state.
+    /// The policies with the last state.
     present: Option<Arc<PolicySet>>,
     generation: u64,
 }
 
-impl Making {
-    fn run(mut self, states: Vec<State>, all: bool) -> Restocked {
+impl Update {
+    fn run(mut self, states: Vec<State>, all: bool) -> Updated {
         let began = Instant::now();
         let mut changed = false;
         let mut projections: HashMap<(Arc<Kind>, bool), Option<Projection>> = HashMap::new();
@@ -192,7 +200,7 @@ impl Making {
                 continue;
             }
             self.inventory.note_seen(&key, hash);
-            // What cannot be read has a verdict that says so; nobody can look it up.
+            // An object that cannot be read has a verdict that says so; it cannot be looked up.
             let object = json.and_then(|json| value::from_json(&json).ok());
             changed |= self.inventory.put(&key, object.as_ref());
         }
@@ -204,6 +212,6 @@ impl Making {
             },
         };
         let (inventory, generation) = (self.inventory, self.generation);
-        Restocked { inventory, policies, changed, generation, took: began.elapsed() }
+        Updated { inventory, policies, changed, generation, took: began.elapsed() }
     }
 }

@@ -5,7 +5,7 @@
 //! recording begin and end with some of the records unwritten, and kaudit is killed.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Debug,
     sync::{
         Mutex,
@@ -22,15 +22,19 @@ use proptest::{
 use serde_json::json;
 
 use super::{
-    tests::{BUDGET, CHANGES, IN_PROD, KINDS, Live, PATIENCE, SETTINGS, UNIQUE_HOST, feed, kind, load, remembered},
+    tests::{
+        BUDGET, CHANGES, IN_PROD, KINDS, Live, PATIENCE, SETTINGS, UNIQUE_HOST, kind, load, recorded_object, scope,
+    },
     *,
 };
 use crate::{
     audit::{
+        command::{Record, Term},
         ledger::{Delta, Id},
-        recorded::Remembered,
+        recorded::{Recorded, RecordedObject},
     },
     model::coverage::State,
+    rego::problem::LoadError,
     source::{
         change::{Discovered, Unreadable},
         received::{Received, Secrets},
@@ -166,7 +170,7 @@ fn kind_of(number: usize) -> &'static str {
 #[derive(Default)]
 struct Records {
     /// As in reports, by uid.
-    results: BTreeMap<Arc<str>, Remembered>,
+    results: BTreeMap<Arc<str>, RecordedObject>,
     /// Violations whose last Event said that they appeared.
     appeared: BTreeSet<Id>,
     /// What was told that cannot be true.
@@ -188,14 +192,14 @@ impl Records {
         if delta.results.is_empty() {
             self.results.remove(&delta.uid);
         } else {
-            self.results.insert(delta.uid.clone(), remembered(delta));
+            self.results.insert(delta.uid.clone(), recorded_object(delta));
         }
     }
 
-    fn memory(&self) -> Memory {
-        let mut memory = Memory::default();
-        self.results.values().for_each(|object| memory.add(object.clone()));
-        memory
+    fn recorded(&self) -> Recorded {
+        let mut recorded = Recorded::default();
+        self.results.values().for_each(|object| recorded.add(object.clone()));
+        recorded
     }
 
     /// Everything recorded, each `uid outcome policy/rule: message`, sorted.
@@ -269,9 +273,9 @@ impl World {
             Step::Return(kind) => self.come_back(kind).await,
             Step::Reload(number) => {
                 self.in_force = number % self.policies.len();
-                self.live.reloads.send(Ok(self.policies[self.in_force].clone())).await.unwrap();
+                self.live.reload(Ok(self.policies[self.in_force].clone())).await;
             }
-            Step::Break => self.live.reloads.send(Err(LoadError::new(Vec::new()))).await.unwrap(),
+            Step::Break => self.live.reload(Err(LoadError::new(Vec::new()))).await,
             Step::Record(count) => self.record(usize::from(count)),
             Step::End(orderly) => self.end_term(orderly).await,
             Step::Begin => self.begin_term().await,
@@ -293,14 +297,14 @@ impl World {
         let Some(seen) = self.sees(number) else { return };
         let object = self.cluster.write(number, value);
         if seen {
-            self.live.send(Change::Seen(feed(kind_of(number)), object)).await;
+            self.live.send(Change::Seen(scope(kind_of(number)), object)).await;
         }
     }
 
     async fn delete(&mut self, number: usize) {
         let Some(object) = self.cluster.objects.remove(&number) else { return };
         if self.sees(number) == Some(true) {
-            self.live.send(Change::Gone(feed(kind_of(number)), object)).await;
+            self.live.send(Change::Gone(scope(kind_of(number)), object)).await;
         }
     }
 
@@ -313,7 +317,7 @@ impl World {
     async fn refuse(&mut self, kind: usize) {
         let why = Unreadable { state: State::Forbidden, message: "not now".into() };
         if self.sights[kind] != Sight::Unserved {
-            self.live.send(Change::Unreadable(feed(KINDS[kind]), why)).await;
+            self.live.send(Change::Unreadable(scope(KINDS[kind]), why)).await;
         }
     }
 
@@ -323,23 +327,23 @@ impl World {
         }
         let (name, objects) = (KINDS[kind], self.cluster.of_kind(KINDS[kind]));
         if aborted {
-            self.live.send(Change::Listing(feed(name))).await;
+            self.live.send(Change::Listing(scope(name))).await;
             for object in &objects[objects.len() / 2..] {
-                self.live.send(Change::Seen(feed(name), object.clone())).await;
+                self.live.send(Change::Seen(scope(name), object.clone())).await;
             }
         }
-        self.live.send(Change::Listing(feed(name))).await;
+        self.live.send(Change::Listing(scope(name))).await;
         for object in objects {
-            self.live.send(Change::Seen(feed(name), object)).await;
+            self.live.send(Change::Seen(scope(name), object)).await;
         }
-        self.live.send(Change::Synced(feed(name))).await;
+        self.live.send(Change::Synced(scope(name))).await;
         self.sights[kind] = Sight::Watched;
     }
 
     async fn vanish(&mut self, kind: usize) {
         if std::mem::replace(&mut self.sights[kind], Sight::Unserved) != Sight::Unserved {
             self.cluster.objects.retain(|number, _| kind_of(*number) != KINDS[kind]);
-            self.live.send(Change::Vanished(feed(KINDS[kind]))).await;
+            self.live.send(Change::Vanished(scope(KINDS[kind]))).await;
             self.live.send(Change::Discovered(Discovered::default())).await;
         }
     }
@@ -347,7 +351,7 @@ impl World {
     async fn come_back(&mut self, kind: usize) {
         if self.sights[kind] == Sight::Unserved {
             self.sights[kind] = Sight::Lost;
-            self.live.send(Change::Appeared(feed(KINDS[kind]))).await;
+            self.live.send(Change::Appeared(scope(KINDS[kind]))).await;
             self.live.send(Change::Discovered(Discovered::default())).await;
         }
     }
@@ -366,14 +370,14 @@ impl World {
         if self.term.is_none() {
             let pending = Pending::default();
             let recorder = Box::new(Recorder(pending.clone()));
-            self.live.terms.send(Term::Begin(self.records.memory(), recorder)).await.unwrap();
+            self.live.term(Term::Begin(self.records.recorded(), recorder)).await;
             self.term = Some(pending);
         }
     }
 
     async fn end_term(&mut self, orderly: bool) {
         if self.term.is_some() {
-            self.live.terms.send(Term::End).await.unwrap();
+            self.live.term(Term::End).await;
             self.close_term(orderly).await;
         }
     }
@@ -411,7 +415,7 @@ impl World {
     async fn sync(&mut self) {
         let served: Vec<usize> = (0..KINDS.len()).filter(|kind| self.sights[*kind] != Sight::Unserved).collect();
         for kind in &served {
-            self.live.send(Change::Appeared(feed(KINDS[*kind]))).await;
+            self.live.send(Change::Appeared(scope(KINDS[*kind]))).await;
         }
         for kind in served {
             if self.sights[kind] == Sight::Lost {
@@ -439,11 +443,11 @@ impl World {
         let fresh = Live::recording(self.policies[self.in_force].clone(), SETTINGS, None);
         let served = (0..KINDS.len()).filter(|kind| self.sights[*kind] != Sight::Unserved);
         for kind in served.map(|kind| KINDS[kind]) {
-            fresh.send(Change::Appeared(feed(kind))).await;
+            fresh.send(Change::Appeared(scope(kind))).await;
             for object in self.cluster.of_kind(kind) {
-                fresh.send(Change::Seen(feed(kind), object)).await;
+                fresh.send(Change::Seen(scope(kind), object)).await;
             }
-            fresh.send(Change::Synced(feed(kind))).await;
+            fresh.send(Change::Synced(scope(kind))).await;
         }
         fresh.send(Change::Discovered(Discovered::default())).await;
         let fresh = fresh.end().await;
