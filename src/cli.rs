@@ -556,7 +556,7 @@ impl Policies {
     /// Returns what evaluation is bounded by.
     pub fn limits(&self) -> Limits {
         let (usual, evaluation) = (Limits::default(), self.evaluation_timeout);
-        Limits { evaluation, object: usual.object.max(evaluation * 5), strict: self.strict, ..usual }
+        Limits { evaluation, input: usual.input.max(evaluation * 5), strict: self.strict, ..usual }
     }
 }
 

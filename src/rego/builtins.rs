@@ -1,11 +1,11 @@
-//! Builtins: which exist, which are refused, and those that are kaudit's own, because the evaluator has them not, answers
-//! otherwise than OPA, or panics or hangs on some arguments.
+//! Builtins: which exist, which are refused, and those that are implemented here, because regorus lacks them, answers
+//! differently from OPA, or panics or hangs on some arguments.
 //!
 //! A builtin of ours is a plain function of its arguments, in the tables of the modules below; an extension of the engine
-//! comes before the evaluator's builtin of its name.
+//! comes before regorus' builtin of its name.
 
-#![allow(clippy::unnecessary_wraps, reason = "every builtin has the type of those that can fail")]
-#![allow(clippy::format_push_string, reason = "a few bytes of a pattern that is then compiled")]
+#![expect(clippy::unnecessary_wraps, reason = "every builtin has the type of those that can fail")]
+#![expect(clippy::format_push_string, reason = "a few bytes of a pattern that is then compiled")]
 
 pub(crate) mod budget;
 mod call;
@@ -36,11 +36,11 @@ use self::{
     known::all,
 };
 
-/// Adds those builtins of ours, and those of the evaluator that are measured, that modules of these texts can call; `strict` makes each builtin error the end of the
-/// evaluation.
+/// Adds the builtins that modules of these texts can call: ours, and those of regorus that are measured; `strict` makes each
+/// builtin error end the evaluation.
 ///
-/// Only those, because an engine is cloned with all its extensions for every question. Whoever calls a builtin spells its
-/// last name.
+/// Only those, because an engine is cloned with all its extensions for every evaluation. A text that calls a builtin contains
+/// the last part of its name.
 pub(crate) fn install(engine: &mut Engine, strict: bool, texts: &[&str]) -> Result<()> {
     let called = |name: &str| {
         let last = name.rsplit('.').next().unwrap_or(name);

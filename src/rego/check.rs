@@ -26,11 +26,11 @@ pub(crate) struct Checked<'a> {
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
     pub(crate) data: &'a Data,
-    /// What refused files would have given.
+    /// What refused files would have defined.
     pub(crate) missing: &'a Missing,
-    /// The rules that judge.
+    /// The rules that are evaluated from outside.
     pub(crate) entries: &'a BTreeSet<Path>,
-    /// Whether tests are evaluated, too.
+    /// Whether tests are evaluated as well.
     pub(crate) tests: bool,
     pub(crate) companion: Companion,
     pub(crate) limits: &'a Limits,
@@ -60,7 +60,7 @@ impl Checked<'_> {
         Problem::refused(&file.shown, message).at(&file.text, node.line, node.column)
     }
 
-    /// regorus takes every import below `rego` and `future.keywords` and gives it no meaning.
+    /// regorus accepts every import below `rego` and `future.keywords` and ignores it.
     fn imports(&self, problems: &mut Vec<Problem>) {
         for (file, module) in self.files.iter().zip(self.modules) {
             for import in &module.imports {
@@ -109,7 +109,7 @@ impl Checked<'_> {
 
     /// Returns what is wrong with a call, how to mend it, and whether OPA would know the function.
     fn wrong_call(&self, call: &Call) -> Option<(String, String, bool)> {
-        // Whoever calls what is refused is told so as a whole.
+        // A caller of what is refused is left out with a problem of its own.
         if call.rule.as_ref().is_some_and(|path| self.missing.at(path, self.graph, self.data).is_some()) {
             return None;
         }
@@ -161,7 +161,7 @@ impl Checked<'_> {
         }
     }
 
-    /// regorus lets data win over a rule at the same place without a word.
+    /// Where both data and a rule define a path, regorus takes the data without an error.
     fn data(&self, problems: &mut Vec<Problem>) {
         for node in self.nodes {
             if let Some(other) = self.data.in_the_way(&node.path) {
@@ -172,7 +172,7 @@ impl Checked<'_> {
     }
 }
 
-/// Returns what to say of a function that is not there.
+/// Returns the message and the help for a function that does not exist, and whether OPA would know it.
 fn unknown_function(call: &Call) -> (String, String, bool) {
     let name = &call.name;
     if let Some(help) = builtins::unsupported(name) {

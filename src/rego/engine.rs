@@ -21,7 +21,7 @@ pub(crate) fn with_data(data: serde_json::Value, limits: &Limits, texts: &[&str]
 pub(crate) fn empty(limits: &Limits) -> Engine {
     let mut engine = Engine::new();
     engine.set_policy_length_config(PolicyLengthConfig { max_col: limits.columns, ..PolicyLengthConfig::default() });
-    // What OPA does unless it is told to be strict: a builtin that fails is undefined, not the end of the evaluation.
+    // As OPA does by default: a builtin that fails is undefined, not the end of the evaluation.
     engine.set_strict_builtin_errors(limits.strict);
     // `print` would write to stderr of the process.
     engine.set_gather_prints(true);

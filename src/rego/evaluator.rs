@@ -80,7 +80,7 @@ impl fmt::Debug for Evaluator {
 /// Why an evaluation has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The policy, or the engine, says why.
+    /// regorus reports an error.
     Error(EngineError),
     /// The engine panicked.
     Panicked,
@@ -88,12 +88,12 @@ pub(crate) enum Failure {
     TimedOut,
     /// The value is larger than [`LARGEST_VALUE`].
     TooLarge,
-    /// It did not begin, because those before it used up [`Limits::object`].
+    /// It did not begin, because those before it used up [`Limits::input`].
     OutOfTime,
 }
 
 impl Failure {
-    /// A failure whose place nobody knows.
+    /// A failure without a place.
     pub(crate) fn error(reason: String) -> Self {
         Self::Error(EngineError { place: None, reason })
     }
@@ -106,7 +106,7 @@ impl Failure {
             Self::TimedOut => format!("took longer than {} s", limits.evaluation.as_secs_f64()),
             Self::TooLarge => format!("its value takes more than {} MiB", LARGEST_VALUE >> 20),
             Self::OutOfTime => {
-                format!("not evaluated: the rules before it took longer than {} s", limits.object.as_secs_f64())
+                format!("not evaluated: the rules before it took longer than {} s", limits.input.as_secs_f64())
             }
         }
     }

@@ -18,7 +18,7 @@ use super::{
 /// Returns, for a package and one of its rules, the rule of the package that is always evaluated together with it.
 pub(crate) type Companion = fn(&Path, &str) -> Option<&'static str>;
 
-/// Everything that refused files would have given.
+/// What refused files would have defined.
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
     /// Rules that are known to be missing, and the file they are in.
@@ -62,7 +62,7 @@ impl Missing {
         self.rules.iter().map(|(path, _)| path)
     }
 
-    /// Returns the file that would give what stands at a path, or a part of it, if that is missing.
+    /// Returns the file that would define what is at a path, or a part of it, if that is missing.
     pub(crate) fn at(&self, path: &[String], graph: &Graph<'_>, data: &Data) -> Option<&Arc<str>> {
         let rule = self.rules.iter().find(|(rule, _)| rule.starts_with(path) || path.starts_with(rule));
         let place = || {
@@ -115,7 +115,7 @@ impl Missing {
     }
 }
 
-/// Returns the package that a text says it is of.
+/// Returns the package that a text declares.
 fn package_of(text: &str) -> Option<Path> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix("package "))?;
     let path = line.split(['#', ';']).next()?.trim().replace("[\"", ".").replace("\"]", "");

@@ -1,4 +1,4 @@
-//! Text to syntax tree: the language version of each file, and regorus' errors in plain words.
+//! Adds modules to an engine, each in its language version, and turns regorus' errors into problems.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,8 +19,8 @@ use super::{
 /// Adds one module to the engine, as the rewriter wrote it.
 ///
 /// # Errors
-/// Returns what is wrong. Of a module that the rewriter could not read, what the evaluator says of it; of its attempts at
-/// both versions, the one that got further is what the author meant.
+/// Returns what is wrong. For a module that the rewriter could not read that is regorus' own error; of its attempts at both
+/// versions, the one that got further is what the author meant.
 pub(crate) fn add(
     engine: &mut Engine,
     file: &File,
@@ -30,7 +30,7 @@ pub(crate) fn add(
     let tokens = checked(file, &file.text, limits)?;
     let unreadable = match rewritten {
         Ok(rewritten) => {
-            // What was written out may be too much where the source was not.
+            // What the rewriter made of it may be too complex where the source was not.
             checked(file, &rewritten.text, limits)?;
             return attempt(engine, file, &rewritten.text, rewritten.version);
         }
@@ -46,7 +46,7 @@ pub(crate) fn add(
     {
         return Err(Problem::refused(&file.shown, format!("this is Rego v1, but {by} takes it for v0")).help(help));
     }
-    // Only to hear what it says: what OPA does not take must not stay, even if the evaluator takes it.
+    // In a copy, only for its error: what OPA refuses must not be loaded, even if regorus accepts it.
     let engine = &mut engine.clone();
     let first = attempt(engine, file, &file.text, file.version().unwrap_or(Version::V1));
     let second = if first.is_ok() || file.version().is_some() || tokens::needs_v1(&tokens) {
@@ -57,7 +57,7 @@ pub(crate) fn add(
     match (first, second) {
         (Err(first), Err(second)) if (second.line, second.column) > (first.line, first.column) => Err(second),
         (Err(first), Err(_)) => Err(first),
-        // OPA would not take it.
+        // OPA would refuse it.
         _ => Err(refused),
     }
 }
@@ -77,7 +77,7 @@ pub(crate) fn last_module(engine: &mut Engine) -> Option<Ref<Module>> {
 
 fn attempt(engine: &mut Engine, file: &File, text: &str, version: Version) -> Result<(), Problem> {
     engine.set_rego_v0(version == Version::V0);
-    // A parser that panics must not take kaudit with it; a module is pushed only after it was parsed, so the engine is
+    // A parser that panics must not end the process; a module is pushed only after it was parsed, so the engine is
     // as it was.
     let added = catch_unwind(AssertUnwindSafe(|| engine.add_policy(file.shown.to_string(), text.to_owned())));
     match added {

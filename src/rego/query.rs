@@ -1,5 +1,4 @@
-//! Any query of any modules, as `opa eval` answers it: for the comparison with OPA's own cases, which read a module the
-//! way that judging does.
+//! Any query of any modules, as `opa eval` evaluates it: for the comparison with OPA's own cases.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,7 +30,7 @@ const PACKAGE: &str = "kaudit_query";
 pub struct Query<'a> {
     /// Texts of modules.
     pub modules: &'a [String],
-    /// What stands below `data`.
+    /// The `data` document.
     pub data: serde_json::Value,
     /// The input; `Undefined` for none.
     pub input: Value,
@@ -90,7 +89,7 @@ fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError
     let nodes = references::read(&modules, missing.rules());
     let graph = Graph::new(&nodes);
     let files: Vec<&File> = files.iter().collect();
-    // Everything may be asked for.
+    // The query may refer to every rule.
     let entries = nodes.iter().map(|node| node.path.clone()).collect();
     let (data, modules) = (&Data::default(), modules.as_slice());
     let checked = Checked {

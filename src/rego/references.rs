@@ -1,7 +1,10 @@
 //! What each rule refers to: other rules, builtins, and parts of the input. Read from the syntax tree, so that import
 //! aliases, `input["request"]` and local variables are what they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use regorus::{
     Value,
@@ -18,7 +21,7 @@ pub(crate) type Path = Vec<String>;
 pub(crate) struct Call {
     /// The name as written.
     pub(crate) name: String,
-    /// The rule that it names, if the beginning of the name stands for a rule, an import or `data`.
+    /// The rule that it names, if the name begins with a rule, an import or `data`.
     pub(crate) rule: Option<Path>,
     pub(crate) arguments: usize,
     pub(crate) line: u32,
@@ -68,6 +71,20 @@ impl Node {
     /// Whether it is a test: `test_x` or `todo_test_x`.
     pub(crate) fn is_test(&self, package: usize) -> bool {
         self.path.get(package).is_some_and(|name| is_test_name(name))
+    }
+}
+
+/// Adds a key to a reference as Rego writes it: `.key`, or `["a key"]` if it is no identifier.
+pub(crate) fn push_key(reference: &mut String, key: &str) {
+    let is_identifier = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_identifier {
+        if !reference.is_empty() {
+            reference.push('.');
+        }
+        reference.push_str(key);
+    } else {
+        let _ = write!(reference, "[{}]", serde_json::Value::from(key));
     }
 }
 
@@ -193,7 +210,7 @@ pub(crate) fn aliases(module: &Module) -> BTreeMap<String, Path> {
     aliases
 }
 
-/// What a name at the beginning of a reference stands for.
+/// What the first name of a reference means.
 enum Root {
     /// `data` or `input` and the keys behind it.
     Document(Path),
@@ -342,7 +359,7 @@ impl Reader<'_> {
         self.scopes.pop();
     }
 
-    /// Reads what stands in the brackets of a reference.
+    /// Reads what is in the brackets of a reference.
     fn indices(&mut self, mut expr: &Expr) {
         loop {
             match expr {

@@ -1,9 +1,9 @@
-//! The rewriter: Rego as OPA reads it becomes Rego that the evaluator takes for the same.
+//! The rewriter: Rego as OPA reads it becomes Rego that regorus takes for the same.
 //!
-//! The evaluator (regorus) parses some legal Rego not at all, and gives some of it another meaning than OPA. Each module
+//! regorus does not parse some legal Rego, and gives some of it another meaning than OPA. Each module
 //! is read into a tree by OPA's grammar, every difference is rewritten by a pass of its own, and the tree is written
-//! again: line by line, so that errors and results name the right place. A module that this reader cannot read goes to the
-//! evaluator as it is, for its error; should the evaluator take it, it is refused all the same.
+//! again: line by line, so that errors and results name the right place. A module that this reader cannot read goes to
+//! regorus as it is, for its error; even if regorus accepts it, it is refused.
 
 mod bounds;
 mod extensions;
@@ -33,7 +33,7 @@ use self::{
 };
 use super::limits::Version;
 
-/// A module as the evaluator should get it.
+/// A module as regorus should get it.
 #[derive(Debug, Clone)]
 pub(crate) struct Rewritten {
     pub(crate) text: String,
@@ -77,7 +77,7 @@ fn read(text: &str, version: Option<Version>) -> Result<Module, SyntaxError> {
 /// Runs all passes, each on what those before it made.
 ///
 /// # Errors
-/// For what the evaluator would answer in another way, in whatever words.
+/// For what no rewriting makes regorus evaluate as OPA does.
 fn run_passes(mut module: Module, outline: &Outline) -> Result<Rewritten, SyntaxError> {
     let none = Package::default();
     let package = outline.packages.get(&module.package.path().unwrap_or_default()).unwrap_or(&none);

@@ -200,17 +200,9 @@ fn is_generated(module: &Module, rule: &Ref<Rule>) -> bool {
 
 /// Writes a reference as OPA does.
 fn dotted(first: &str, rest: &[String]) -> String {
-    let plain = |key: &str| {
-        key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    rest.iter().fold(first.to_owned(), |text, key| {
-        if plain(key) {
-            format!("{text}.{key}")
-        } else {
-            format!("{text}[{}]", show::literal(&Value::from(key.as_str())))
-        }
-    })
+    let mut text = first.to_owned();
+    rest.iter().for_each(|key| references::push_key(&mut text, key));
+    text
 }
 
 fn constant(value: &Expr) -> Value {

@@ -15,8 +15,8 @@ pub(super) type Answer = Result<Value, Fault>;
 pub(super) enum Fault {
     /// What OPA calls a builtin error: the call is undefined, unless evaluation is strict.
     Failed(String),
-    /// It would take more than there is, or what OPA does cannot be had: an error in any case, so that nobody takes it for
-    /// undefined.
+    /// A limit is reached, or what OPA does is not supported: an error in any case, so that it is not mistaken for an
+    /// undefined value.
     Refused(String),
 }
 

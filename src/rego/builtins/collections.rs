@@ -1,4 +1,4 @@
-//! Arrays, sets and objects: what the evaluator lacks, and the deprecated builtins.
+//! Arrays, sets and objects: what regorus lacks, and the deprecated builtins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ fn set_diff(arguments: &[Value]) -> Answer {
     }
 }
 
-/// The evaluator cuts arrays into windows as long as the second one, and panics where that is empty.
+/// regorus cuts arrays into windows as long as the second one, and panics where that is empty.
 fn subset(arguments: &[Value]) -> Answer {
     match (&arguments[0], &arguments[1]) {
         (Value::Array(_), Value::Array(part)) if part.iter().next().is_none() => Ok(Value::from(true)),

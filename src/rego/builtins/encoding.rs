@@ -36,7 +36,7 @@ const LONGEST_READ: usize = 2 << 20;
 /// How often a token may lie in a token.
 const DEEPEST_TOKEN: usize = 16;
 
-// The evaluator reads a key that stands for numbers of any size; see `value`.
+// regorus reads a key that stands for numbers of any size; see `value`.
 
 fn json(arguments: &[Value]) -> Answer {
     let text = readable("json.unmarshal", string(arguments, 0)?)?;
@@ -121,7 +121,7 @@ fn query_decoded(name: &str, arguments: &[Value]) -> Answer {
     native(name, arguments)
 }
 
-/// The evaluator encodes by the rules of HTML forms, where the tilde is encoded and the star is not.
+/// regorus encodes by the rules of HTML forms, where the tilde is encoded and the star is not.
 fn query_encoded(name: &str, arguments: &[Value]) -> Answer {
     budget::check_whole(name, &arguments[0])?;
     match native(name, arguments)? {

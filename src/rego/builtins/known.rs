@@ -25,7 +25,7 @@ const TABLES: &[&[Builtin]] = &[
     uri::TABLE,
 ];
 
-/// Builtins that the evaluator answers without doing what they say, and those that need what a policy shall not have.
+/// Builtins that regorus answers without doing what they say, and those that need what a policy shall not have.
 const REFUSED: &[(&str, &str)] = &[
     ("http.send", NETWORK),
     ("net.lookup_ip_addr", NETWORK),

@@ -1,4 +1,4 @@
-//! The evaluator's own builtins that can make something large: right as they are, only measured.
+//! regorus' own builtins that can make something large: right as they are, only measured.
 
 use std::sync::LazyLock;
 
@@ -52,7 +52,7 @@ const TABLE: &[Measured] = &[
     ("yaml.marshal", 1, |arguments| whole("yaml.marshal", arguments)),
 ];
 
-/// Calls the evaluator's own builtin.
+/// Calls regorus' own builtin.
 pub(super) fn native(name: &str, arguments: &[Value]) -> Answer {
     // Builtins want the places of call and arguments for their messages.
     static PLACES: LazyLock<Option<(Span, Vec<Ref<Expr>>)>> = LazyLock::new(|| {
@@ -86,12 +86,11 @@ pub(super) fn call(name: &str, arguments: &[Value]) -> Answer {
     native(name, arguments)
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "it has the type of the others")]
 fn nothing(_: &[Value]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What is of another type is the evaluator's fault to tell.
+/// Zero for other types: regorus refuses them.
 fn length(value: &Value) -> usize {
     if let Value::String(text) = value { text.len() } else { 0 }
 }

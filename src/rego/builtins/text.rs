@@ -1,4 +1,4 @@
-//! Strings, where the evaluator's builtins differ from OPA's.
+//! Strings, where regorus' builtins differ from OPA's.
 
 use regorus::Value;
 
@@ -19,7 +19,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("upper", 1, upper),
 ];
 
-/// The evaluator finds the empty text everywhere.
+/// regorus finds the empty text everywhere.
 fn searched(name: &str, arguments: &[Value]) -> Answer {
     if string(arguments, 1)?.is_empty() {
         return failed("empty search character");

@@ -1,4 +1,4 @@
-//! `time.*`, where the evaluator differs: OPA's days, weeks and years in durations, dates that run over, layouts.
+//! `time.*`, where regorus differs: OPA's days, weeks and years in durations, dates that run over, layouts.
 
 use regorus::Value;
 
@@ -52,7 +52,7 @@ fn civil(day: i128) -> (i128, i128, i128) {
     (year, month, day - days_to(year, month) + 1)
 }
 
-/// The evaluator knows offsets of time zones, not their abbreviations, and takes fractions apart otherwise.
+/// regorus knows offsets of time zones, not their abbreviations, and takes fractions apart otherwise.
 fn format(arguments: &[Value]) -> Answer {
     let Value::Array(parts) = &arguments[0] else { return native("time.format", arguments) };
     let text = |index: usize| parts.get(index).and_then(|part| part.as_string().ok()).map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! What the evaluator does by itself, without a call that could be measured, and that can take all memory or all time.
+//! What regorus does by itself, without a call that could be measured, and that can take all memory or all time.
 
 use super::{
     extensions::BOUNDED,

@@ -17,7 +17,7 @@ pub(super) fn bare_functions(module: &mut Module) {
     }
 }
 
-/// Keys that iterate, as in `p contains x[_]`: the evaluator fails where there is nothing to iterate over.
+/// Keys that iterate, as in `p contains x[_]`: regorus fails where there is nothing to iterate over.
 pub(super) fn keys(module: &mut Module, fresh: &mut Fresh) {
     for rule in module.rules.iter_mut().filter(|rule| !rule.default) {
         let keys = match &mut rule.name.kind {
@@ -63,7 +63,7 @@ pub(super) fn terms(module: &mut Module, fresh: &mut Fresh) {
     }
 }
 
-/// The values of rules with `else`: one that is undefined makes OPA go on to the next branch, the evaluator stop.
+/// The values of rules with `else`: one that is undefined makes OPA go on to the next branch, regorus stop.
 pub(super) fn values_before_else(module: &mut Module, fresh: &mut Fresh) {
     for rule in module.rules.iter_mut().filter(|rule| !rule.others.is_empty()) {
         for branch in rule.branches() {
@@ -78,7 +78,7 @@ pub(super) fn values_before_else(module: &mut Module, fresh: &mut Fresh) {
     }
 }
 
-/// `p.b := 1` beside `p[x] := 2`: the evaluator asks only the first for `p.b`. Below one name all keys become variables.
+/// `p.b := 1` beside `p[x] := 2`: regorus asks only the first for `p.b`. Below one name all keys become variables.
 pub(super) fn beside_variables(module: &mut Module, package: &Package, fresh: &mut Fresh) -> Result<(), SyntaxError> {
     for rule in module.rules.iter_mut().filter(|rule| rule.parameters.is_none()) {
         let at = rule.at;
@@ -103,7 +103,7 @@ pub(super) fn beside_variables(module: &mut Module, package: &Package, fresh: &m
     Ok(())
 }
 
-/// `p[x].y := …` and `p[x] contains y`: without any `x`, `p` is an empty object to OPA and undefined to the evaluator, unless
+/// `p[x].y := …` and `p[x] contains y`: without any `x`, `p` is an empty object to OPA and undefined to regorus, unless
 /// there is a definition of the simple form too.
 pub(super) fn empty_documents(module: &mut Module, fresh: &mut Fresh) {
     let mut added: Vec<Rule> = Vec::new();

@@ -56,7 +56,7 @@ fn comparisons(module: &mut Module) {
 struct Outside<'a> {
     package: &'a Package,
     fresh: &'a mut Fresh,
-    /// Statements that stand before the negated one.
+    /// Statements to be inserted before the negated one.
     taken: Vec<Statement>,
 }
 

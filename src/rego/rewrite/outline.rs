@@ -15,7 +15,7 @@ pub(super) struct Outline {
 #[derive(Debug, Default)]
 pub(super) struct Package {
     pub(super) rules: HashMap<Name, Definitions>,
-    /// What stands before the first variable in heads like `p.q[x]`.
+    /// What comes before the first variable in heads like `p.q[x]`.
     pub(super) before_variables: HashSet<Vec<Name>>,
 }
 
@@ -60,7 +60,7 @@ impl Outline {
     }
 }
 
-/// What stands before the first variable in the head of a rule, as `p` and `q` in `p.q[x] := 1`. Elements of sets have none.
+/// Returns what comes before the first variable in the head of a rule, as `p` and `q` in `p.q[x] := 1`. Elements of sets have none.
 fn before_variable(rule: &Rule, version: Version) -> Option<Vec<Name>> {
     let Kind::Ref(head, keys) = &rule.name.kind else { return None };
     let first = keys.iter().position(Key::is_variable)?;

@@ -254,7 +254,7 @@ impl Parser {
         Ok(())
     }
 
-    /// OPA allows a rule to be called `if.x`; the evaluator knows no way to write that.
+    /// OPA allows a rule to be called `if.x`; regorus knows no way to write that.
     fn keyword_root(&self) -> Read<()> {
         let token = self.token();
         let root = token.kind == TokenKind::Name && self.is_keyword(&token.text) && !self.is(&token.text);
@@ -315,7 +315,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Reads what stands behind `if`: one statement, which may begin with a brace, or statements in braces.
+    /// Reads what follows `if`: one statement, which may begin with a brace, or statements in braces.
     fn conditions(&mut self) -> Read<Body> {
         if !self.is("{") {
             return Ok(vec![self.statement()?]);

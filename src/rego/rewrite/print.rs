@@ -1,5 +1,5 @@
 //! Syntax tree to text. Whatever came from the source stands on its line, and as far as possible at its column, so that
-//! what the evaluator says of the text is true of the source.
+//! what regorus says of the text is true of the source.
 
 use super::syntax::{
     Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule, Statement,
@@ -51,7 +51,7 @@ impl Printer {
         self.text.push_str(text);
     }
 
-    /// Writes something that is not part of what stands before it.
+    /// Writes something that is not part of what comes before it.
     fn word(&mut self, place: Position, text: &str) {
         self.go(place);
         self.apart(text);

@@ -2,7 +2,7 @@
 //! out, and so is the path of a rule behind `with`.
 //!
 //! After this pass a name is a rule of the package, `data`, `input`, or a variable; the other passes rely on it.
-//! `some x` has done its work then, and goes: the evaluator would take it for a second definition in a loop.
+//! `some x` has done its work then, and goes: regorus would take it for a second definition in a loop.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -277,7 +277,7 @@ impl Resolver<'_> {
         flatten(function);
     }
 
-    /// The evaluator takes `with rule as …` for functions only.
+    /// regorus takes `with rule as …` for functions only.
     fn with_target(&mut self, target: &mut Expr) {
         let name = match &mut target.kind {
             Kind::Ref(head, _) => head,

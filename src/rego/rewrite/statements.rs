@@ -1,4 +1,4 @@
-//! Statements and operators that the evaluator refuses or misreads.
+//! Statements and operators that regorus refuses or misreads.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -75,7 +75,7 @@ pub(super) fn outputs(module: &mut Module, package: &Package, outline: &Outline)
     }
 }
 
-/// `walk` has many results; the evaluator knows it as `walk(x, pattern)` alone, as a statement.
+/// `walk` has many results; regorus knows it as `walk(x, pattern)` alone, as a statement.
 pub(super) fn walks(module: &mut Module, fresh: &mut Fresh) {
     for rule in &mut module.rules {
         rule.each_body(&mut |body| {
@@ -127,7 +127,7 @@ fn take_walks(expr: &mut Expr, fresh: &mut Fresh, taken: &mut Vec<Statement>) {
     }
 }
 
-/// Membership. With a key, the evaluator finds nothing in sets, whose keys are their elements; inside of an expression it
+/// Membership. With a key, regorus finds nothing in sets, whose keys are their elements; inside of an expression it
 /// takes the elements of an undefined collection for none, where OPA's value is undefined.
 pub(super) fn memberships(module: &mut Module) {
     for rule in &mut module.rules {
@@ -154,7 +154,7 @@ pub(super) fn memberships(module: &mut Module) {
     }
 }
 
-/// `with f as builtin`: the evaluator replaces functions by functions of policies, so the builtin gets one around it.
+/// `with f as builtin`: regorus replaces functions by functions of policies, so the builtin gets one around it.
 pub(super) fn replacements(module: &mut Module, package: &Package, outline: &Outline, fresh: &mut Fresh) {
     let mut added: Vec<Rule> = Vec::new();
     for rule in &mut module.rules {

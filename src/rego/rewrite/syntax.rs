@@ -49,7 +49,7 @@ pub(super) struct Rule {
 pub(super) struct Branch {
     pub(super) at: Position,
     pub(super) value: Option<(&'static str, Expr)>,
-    /// Whether the body stands behind `if`.
+    /// Whether the body follows `if`.
     pub(super) conditional: bool,
     pub(super) body: Option<Body>,
 }

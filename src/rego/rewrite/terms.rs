@@ -192,7 +192,7 @@ impl Parser {
         Ok(items)
     }
 
-    /// Reads what stands behind `[`. A comprehension comes before a union: `[a | b]` is one.
+    /// Reads what follows `[`. A comprehension comes before a union: `[a | b]` is one.
     fn array(&mut self) -> Read<Kind> {
         if self.take_if("]") {
             return Ok(Kind::Array(Vec::new()));

@@ -1,9 +1,9 @@
 //! Type errors: iterating over what is no collection, computing with what is no number or set. They are undefined to OPA and
-//! errors to the evaluator.
+//! errors to regorus.
 //!
 //! Such an error costs all results of the query. So after one, the same modules are evaluated again with every such operand
 //! passed through an extension that is undefined where the operand is unfit; always doing that would slow each evaluation.
-//! Functions with several definitions are written like that from the start: there the evaluator drops an error if another
+//! Functions with several definitions are written like that from the start: there regorus drops an error if another
 //! definition has a value, and does not tidy up behind it.
 
 use super::{

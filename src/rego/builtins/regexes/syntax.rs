@@ -100,7 +100,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What stands behind a backslash.
+    /// What follows a backslash.
     fn escape(&mut self, in_class: bool) -> Result<(), Fault> {
         let class = |set: &str, negated: bool| match (negated, in_class) {
             (false, true) => set.to_owned(),
@@ -182,7 +182,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What stands in brackets.
+    /// What is in brackets.
     fn class(&mut self) -> Result<(), Fault> {
         self.out.push('[');
         if let Some(rest) = self.rest.strip_prefix('^') {
