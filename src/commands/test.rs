@@ -28,7 +28,7 @@ use self::{
     suite::SuiteTests,
 };
 use crate::{
-    cli,
+    cli::test::TestArgs,
     judge::tested,
     rego::{
         limits::Limits,
@@ -43,7 +43,7 @@ const STACK_BYTES: usize = 16 << 20;
 ///
 /// # Errors
 /// When nothing could be run, with what to do; the exit code is 2 then.
-pub fn run(options: &cli::Test) -> anyhow::Result<u8> {
+pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
     let limits = Limits { evaluation: options.timeout, ..Limits::default() };
     let tested = tested::load(&options.paths, &limits)?;
     let filter = options.run.clone().unwrap_or_default();
@@ -74,7 +74,7 @@ pub fn run(options: &cli::Test) -> anyhow::Result<u8> {
     Ok(run.exit_code())
 }
 
-fn nothing_to_run(options: &cli::Test) -> String {
+fn nothing_to_run(options: &TestArgs) -> String {
     let paths: Vec<String> = options.paths.iter().map(|path| path.display().to_string()).collect();
     let paths = paths.join(", ");
     match options.run {

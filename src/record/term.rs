@@ -25,15 +25,18 @@ use crate::{
 /// How long pending records may take after a signal.
 const FLUSH: Duration = Duration::from_secs(10);
 
+/// Takes deltas as lines of output.
+pub type Lines = Arc<dyn Fn(&Delta) + Send + Sync>;
+
 /// What terms are made of.
 pub struct Terms {
     /// What is recorded, and where.
     pub settings: Settings,
     /// What the status is drawn from.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
-    /// Takes deltas as lines of output; never blocks.
-    pub lines: Arc<dyn Fn(&Delta) + Send + Sync>,
-    /// Tells the pipeline.
+    /// Takes deltas as lines of output, if there are any; never blocks.
+    pub lines: Option<Lines>,
+    /// Learns of terms.
     pub pipeline: mpsc::Sender<Command>,
     /// The pipeline has ended.
     pub over: CancellationToken,
@@ -42,13 +45,15 @@ pub struct Terms {
 /// Tells of a delta both in the cluster and on the outputs.
 struct Told {
     record: Box<dyn Record>,
-    lines: Arc<dyn Fn(&Delta) + Send + Sync>,
+    lines: Option<Lines>,
 }
 
 impl Record for Told {
     fn record(&mut self, delta: &Delta) {
         self.record.record(delta);
-        (self.lines)(delta);
+        if let Some(lines) = &self.lines {
+            lines(delta);
+        }
     }
 
     fn policies_refused(&mut self, note: &str) {
@@ -94,20 +99,26 @@ impl Terms {
         Ok(())
     }
 
-    /// Serves one term.
+    /// Serves one term, until the pipeline has ended and everything is written.
     async fn serve(&self, client: Client) {
+        let recorders = tokio::select! {
+            recorders = self.begin(client) => recorders,
+            () = self.over.cancelled() => return,
+        };
+        self.over.cancelled().await;
+        recorders.flush(Some(FLUSH)).await;
+    }
+
+    /// Begins a term: starts the recorders and lets the pipeline know. What it returns is to be flushed at the end.
+    pub async fn begin(&self, client: Client) -> Recorders {
         let mut overview = self.overview.clone();
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
         let settings = Settings { client, ..self.settings.clone() };
-        let (recorders, recorded, record) = tokio::select! {
-            started = Recorders::start(&settings, overview) => started,
-            () = self.over.cancelled() => return,
-        };
-        let told = Box::new(Told { record, lines: Arc::clone(&self.lines) });
+        let (recorders, recorded, record) = Recorders::start(&settings, overview).await;
+        let told = Box::new(Told { record, lines: self.lines.clone() });
         // An error says that the pipeline has ended.
         let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, told))).await;
-        self.over.cancelled().await;
-        recorders.flush(Some(FLUSH)).await;
+        recorders
     }
 }

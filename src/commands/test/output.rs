@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use super::result::TestRun;
 use crate::{
-    cli::{self, TestFormat},
+    cli::test::{TestArgs, TestFormat},
     output,
 };
 
@@ -15,7 +15,7 @@ mod junit;
 mod text;
 
 /// Writes the run to standard output. A reader that closes it early has seen enough.
-pub(super) fn write(run: &TestRun, options: &cli::Test) -> anyhow::Result<()> {
+pub(super) fn write(run: &TestRun, options: &TestArgs) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     match options.output {
         TestFormat::Text => text::render(run, options.verbose, &mut bytes),

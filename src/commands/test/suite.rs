@@ -12,7 +12,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 use self::assertion::Assertion;
 use super::result::{Case, TestKind, TestOutcome, TestResult};
 use crate::{
-    cli::{self, filter::Filter},
+    cli::{filter::Filter, values::nearest},
     judge::{
         evaluate::{Job, evaluate, evaluate_review},
         gatekeeper::node::{At, YamlNode},
@@ -292,7 +292,7 @@ fn level(file: &File, node: &YamlNode, what: &str, known: Fields, problems: &mut
             }
             None => {
                 let problem = Problem::warning(&file.shown, format!("{what} has no field {name}; it is not used"));
-                let near = cli::nearest(name, known.iter().map(|(known, _)| *known));
+                let near = nearest(name, known.iter().map(|(known, _)| *known));
                 let problem = near.map_or(problem.clone(), |near| problem.help(format!("did you mean {near}?")));
                 problems.push(at(problem, value.at));
             }
