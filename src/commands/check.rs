@@ -21,7 +21,7 @@ use crate::{
         ledger::Delta,
         overview::Progress,
         pipeline::{InitialObjects, Inputs, Outputs, Pipeline, PipelineSettings},
-        result::{AuditResult, Entry, Resource},
+        result::{AuditResult, Entry},
     },
     cli::{self, Check, Mode, Recorder},
     cluster::{
@@ -31,7 +31,7 @@ use crate::{
     },
     judge::{files, set::PolicySet},
     metrics::Metrics,
-    model::shard::Shard,
+    model::{object::ObjectRef, shard::Shard},
     output::{self, Event, Streams, progress},
     record::{
         events,
@@ -357,7 +357,7 @@ fn stream_lines(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Del
         }
     });
     move |delta| {
-        let (resource, now) = (Arc::new(Resource::new(&delta.object, &delta.uid)), Timestamp::now());
+        let (resource, now) = (Arc::new(ObjectRef::new(&delta.object, &delta.uid)), Timestamp::now());
         let appeared = delta.appeared.iter().map(|violation| (Event::Appeared, violation));
         let resolved = delta.resolved.iter().map(|violation| (Event::Resolved, violation));
         let transitions = delta.transitions.iter().map(|violation| (Event::Happened, violation));
