@@ -4,19 +4,22 @@
 //! the modules are prepared in one engine a unit, together with generated rules that ask for all results at once. A set
 //! never changes; a changed directory is loaded anew, and the old set works on if that fails.
 
+mod compile;
 mod data;
 pub mod dependencies;
 pub mod dialect;
-mod entries;
+mod entrypoints;
 pub mod evaluate;
 pub mod files;
 pub mod gatekeeper;
 pub mod inventory;
+mod kinds;
 mod lint;
 mod load;
 pub mod metadata;
 pub mod policy;
 pub mod reads;
+pub mod rule;
 pub mod set;
 pub(crate) mod tested;
-pub(crate) mod unit;
+mod unit;

@@ -1,4 +1,4 @@
-//! Settings: from the command line, the environment and `kaudit.yaml` to a [`Command`] that makes sense.
+//! Settings: from the command line, the environment and `kaudit.yaml` to a [`Subcommand`] that makes sense.
 //!
 //! There is one definition of each option, in [`crate::cli`]. The file is turned into arguments for the options that
 //! neither the command line nor the environment gave, and everything is parsed again, so a value means and is
@@ -12,14 +12,20 @@ use std::{
 };
 
 use clap::{
-    Arg, ArgAction, ArgMatches, FromArgMatches,
+    Arg, ArgAction, ArgGroup, ArgMatches, Args, FromArgMatches, Id,
     error::{ContextKind, ContextValue, ErrorKind},
     parser::ValueSource,
 };
 use serde_json::Value;
 
 use crate::{
-    cli::{self, Check, Cli, Command, Initial, Kinds, Mode, Recorder, Recording, nearest},
+    cli::{
+        self, Cli, Subcommand,
+        check::{CheckArgs, Initial, Mode, ServingArgs, TimingArgs, WritingArgs},
+        cluster::{ClusterArgs, RecordTarget, RecordingArgs},
+        scope::{KindFilter, PartArgs},
+        values::nearest,
+    },
     output::{Format, Target},
     rego::yaml,
 };
@@ -29,7 +35,7 @@ use crate::{
 /// # Errors
 ///
 /// Also for `--help` and `--version`; `clap::Error::print` and `clap::Error::exit_code` do what is right for each.
-pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
+pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap::Error> {
     let mut argv: Vec<OsString> = argv.into_iter().collect();
     let mut command = cli::command();
     let matches = command.try_get_matches_from_mut(&argv)?;
@@ -37,7 +43,7 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Command, clap::E
 
     let mut from_file = Vec::new();
     if let Some((name, path)) = config_path(&matches) {
-        let file = File::read(path).map_err(|message| file_error(ErrorKind::Io, &message))?;
+        let file = ConfigFile::read(path).map_err(|message| file_error(ErrorKind::Io, &message))?;
         let arguments = file
             .arguments(&command, name, &origins)
             .map_err(|message| file_error(ErrorKind::ValueValidation, &message))?;
@@ -50,18 +56,18 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Command, clap::E
     finish(&matches, &origins.with_file(from_file))
 }
 
-fn finish(matches: &ArgMatches, origins: &Origins) -> Result<Command, clap::Error> {
-    let mut parsed = Cli::from_arg_matches(matches)?.command;
-    if let Command::Policies(list) = &mut parsed {
+fn finish(matches: &ArgMatches, origins: &Origins) -> Result<Subcommand, clap::Error> {
+    let mut parsed = Cli::from_arg_matches(matches)?.subcommand;
+    if let Subcommand::Policies(list) = &mut parsed {
         split_environment([("policies", &mut list.paths)], origins);
     }
-    if let Command::Rbac(rbac) = &mut parsed {
+    if let Subcommand::Rbac(rbac) = &mut parsed {
         split_environment([("policies", &mut rbac.policies)], origins);
         settle_record(&rbac.recording).map_err(|message| conflict("rbac", message))?;
     }
-    if let Command::Check(check) = &mut parsed {
+    if let Subcommand::Check(check) = &mut parsed {
         split_environment([("filename", &mut check.filename), ("policies", &mut check.policies.paths)], origins);
-        settle(check, origins).map_err(|message| conflict("check", message))?;
+        settle(check, matches, origins).map_err(|message| conflict("check", message))?;
     }
     Ok(parsed)
 }
@@ -138,49 +144,22 @@ fn split_environment<'a>(lists: impl IntoIterator<Item = (&'a str, &'a mut Vec<P
 ///
 /// A setting that does not fit the mode is an error only where it is given as directly as the mode itself: a file or
 /// an environment made for the long run may also serve a `check -f` on the command line.
-fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
+fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
     let mode = check.mode();
-    let too_direct = |id: &str| match mode {
-        Mode::Files => origins.of(id) >= origins.of("filename"),
-        Mode::Once => origins.of(id) >= origins.of("once"),
-        Mode::Watch => true,
-    };
+    let too_direct = |id: &str| origins.of(id) >= origins.of("once");
     if mode == Mode::Files {
-        let cluster_only = [
-            ("kubeconfig", check.cluster.kubeconfig.take().is_some()),
-            ("context", check.cluster.context.take().is_some()),
-            ("as", check.cluster.user.take().is_some()),
-            ("listen", check.listen.take().is_some()),
-            ("listen-status", check.listen_status.take().is_some()),
-            ("initial", origins.of("initial") != Origin::Default),
-            ("sync-timeout", origins.of("sync_timeout") != Origin::Default),
-            ("rejudge-every", origins.of("rejudge_every") != Origin::Default),
-            ("audit-name", origins.of("audit_name") != Origin::Default),
-            ("events", origins.of("events") != Origin::Default),
-            ("leader-elect", std::mem::take(&mut check.recording.leader_elect)),
-            ("lease-name", check.recording.lease_name.take().is_some()),
-            ("lease-duration", origins.of("lease_duration") != Origin::Default),
-            ("shard", check.scope.shard.take().is_some()),
-            ("report-api", origins.of("report_api") != Origin::Default),
-            ("report-layout", origins.of("report_layout") != Origin::Default),
-            ("events-per-second", origins.of("events_per_second") != Origin::Default),
-            ("kinds", origins.of("kinds") != Origin::Default),
-            ("record", check.recording.record.iter().any(|what| *what != Recorder::None)),
-        ];
-        for (long, given) in cluster_only {
-            if given && too_direct(&long.replace('-', "_")) {
-                return Err(format!("--{long} makes no sense with --filename: manifests are judged without a cluster"));
-            }
+        if let Some(long) = cluster_option(matches, origins) {
+            return Err(format!("--{long} makes no sense with --filename: manifests are judged without a cluster"));
         }
         check.recording.record.clear();
-        check.scope.kinds = Kinds::All;
-        check.initial = Initial::Judge;
+        check.scope.part = PartArgs { shard: None, kinds: KindFilter::All };
+        check.timing.initial = Initial::Judge;
     }
-    if mode == Mode::Once && check.initial == Initial::Skip {
+    if mode == Mode::Once && check.timing.initial == Initial::Skip {
         if too_direct("initial") {
             return Err("--initial skip makes no sense with --once: nothing would be judged".into());
         }
-        check.initial = Initial::Judge;
+        check.timing.initial = Initial::Judge;
     }
     if mode == Mode::Once && std::mem::take(&mut check.recording.leader_elect) && too_direct("leader_elect") {
         return Err("--leader-elect makes no sense with --once: nobody would take over".into());
@@ -193,14 +172,44 @@ fn settle(check: &mut Check, origins: &Origins) -> Result<(), String> {
     Ok(())
 }
 
-fn settle_record(Recording { record, .. }: &Recording) -> Result<(), String> {
-    if record.contains(&Recorder::None) && record.iter().any(|what| *what != Recorder::None) {
+/// Returns an option of `check` that is about a cluster and given as directly as `--filename`: what is about a cluster are
+/// whole groups of options.
+fn cluster_option(matches: &ArgMatches, origins: &Origins) -> Option<String> {
+    let groups = [
+        ClusterArgs::group_id(),
+        PartArgs::group_id(),
+        RecordingArgs::group_id(),
+        WritingArgs::group_id(),
+        TimingArgs::group_id(),
+        ServingArgs::group_id(),
+    ];
+    let (name, matches) = matches.subcommand()?;
+    let command = cli::command();
+    let check = command.find_subcommand(name)?;
+    let options = check.get_groups().filter(|group| groups.contains(&Some(group.get_id().clone())));
+    let given = |id: &&Id| {
+        let (id, origin) = (id.as_str(), origins.of(id.as_str()));
+        origin != Origin::Default && origin >= origins.of("filename") && !is_off(id, matches)
+    };
+    let id = options.flat_map(ArgGroup::get_args).find(given)?;
+    check.get_arguments().find(|arg| arg.get_id() == id)?.get_long().map(str::to_owned)
+}
+
+/// Whether an option says no: a flag that is false, or `--record none`.
+fn is_off(id: &str, matches: &ArgMatches) -> bool {
+    let flag = matches.try_get_one::<bool>(id).ok().flatten();
+    let record = matches.try_get_many::<RecordTarget>(id).ok().flatten();
+    flag == Some(&false) || record.is_some_and(|mut record| record.all(|target| *target == RecordTarget::None))
+}
+
+fn settle_record(RecordingArgs { record, .. }: &RecordingArgs) -> Result<(), String> {
+    if record.contains(&RecordTarget::None) && record.iter().any(|what| *what != RecordTarget::None) {
         return Err("--record none can't be combined with other values".into());
     }
     Ok(())
 }
 
-fn settle_output(check: &mut Check, mode: Mode) -> Result<(), String> {
+fn settle_output(check: &mut CheckArgs, mode: Mode) -> Result<(), String> {
     if check.output.is_empty() {
         check.output.push(Target { format: Format::Text, file: None });
     }
@@ -221,7 +230,7 @@ fn settle_output(check: &mut Check, mode: Mode) -> Result<(), String> {
 }
 
 /// The settings of a file, and where each stands.
-struct File {
+struct ConfigFile {
     path: PathBuf,
     settings: Vec<Setting>,
 }
@@ -233,7 +242,7 @@ struct Setting {
     value: Value,
 }
 
-impl File {
+impl ConfigFile {
     fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
         Self::parse(path, &text)

@@ -1,10 +1,10 @@
-//! Which tests `kaudit test --run` takes.
+//! Which tests `kaudit test --run` selects.
 
 use regex::Regex;
 
 use crate::rego::builtins::regexes;
 
-/// Which tests are run: `-r`, with the meaning that it has for `opa test` and for `gator verify`.
+/// Which tests are run: `--run`, with the meaning that it has for `opa test` and for `gator verify`.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     parts: Vec<Regex>,
@@ -14,7 +14,7 @@ impl Filter {
     /// Reads `REGEX`, or `REGEX//REGEX` for tests and cases of suites.
     ///
     /// # Errors
-    /// Returns what is wrong with it.
+    /// When one of them is no regular expression, or there are more than two.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split("//").collect();
         if parts.len() > 2 {
@@ -46,7 +46,7 @@ impl Filter {
         match &self.parts[..] {
             [] => true,
             [regex] => regex.is_match(name),
-            // It can only mean suites.
+            // Only suites have cases.
             _ => false,
         }
     }
@@ -59,4 +59,18 @@ impl Filter {
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let reason = |text: &str| text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
     regexes::in_go_syntax(pattern).map_err(|why| reason(&why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_mean_what_they_mean_elsewhere() {
+        let takes = |filter: &str, name: &str| Filter::parse(filter).unwrap().takes_rule(name);
+        assert!(Filter::default().takes_rule("data.a.test_b"));
+        assert!(takes("a.*b", "data.a.test_b") && !takes("^a", "data.a.test_b") && !takes("a//b", "data.a.test_b"));
+        assert!(Filter::parse("a//b//c").is_err());
+        assert_eq!(Filter::parse("(").unwrap_err(), "unclosed group");
+    }
 }

@@ -2,26 +2,13 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::ValueEnum;
+use clap::ValueEnum as _;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
     model::shard::Shard,
     output::{Format, Target},
 };
-
-/// What kaudit writes into the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Recorder {
-    /// A Kubernetes Event for each violation that appears or is resolved
-    Events,
-    /// Reports of what violates policies, for each namespace
-    Reports,
-    /// The status of the Audit object
-    Status,
-    /// Nothing
-    None,
-}
 
 /// Parses `FORMAT[=FILE]`; the file `-` is standard output.
 pub(super) fn target(text: &str) -> Result<Target, String> {

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use crate::{
-    cli::{ListFormat, ListPolicies},
+    cli::policies::{ListFormat, PoliciesArgs},
     judge::set::PolicySet,
     output::{PolicyList, RenderOptions, policies, print, shown_lines},
     rego::limits::Limits,
@@ -13,7 +13,7 @@ use crate::{
 ///
 /// # Errors
 /// When standard output cannot be written to.
-pub fn run(options: &ListPolicies) -> anyhow::Result<u8> {
+pub fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
     let list = match PolicySet::load_partly(&options.paths, &Limits::default()) {
         Ok(policies) => PolicyList::new(&policies),
         Err(why) => PolicyList::failed(&why),

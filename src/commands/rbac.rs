@@ -11,9 +11,9 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{Kinds, Rbac, Recorder},
+    cli::{cluster::RecordTarget, rbac::RbacArgs, scope::KindFilter},
     cluster::identity::OWN_GROUP,
-    commands::check::{connect, selection},
+    commands::connect::connect,
     judge::set::PolicySet,
     model::object::Kind,
     output::print,
@@ -26,7 +26,7 @@ use crate::{
 ///
 /// # Errors
 /// When a cluster is needed and does not answer, a policy is refused, or standard output cannot be written to.
-pub async fn run(options: &Rbac) -> anyhow::Result<u8> {
+pub async fn run(options: &RbacArgs) -> anyhow::Result<u8> {
     let mut documents = Vec::new();
     for object in objects(options, reading(options).await?) {
         documents.push(serde_saphyr::to_string(&object)?);
@@ -36,7 +36,7 @@ pub async fn run(options: &Rbac) -> anyhow::Result<u8> {
 }
 
 /// What may be done with some resources of one API group.
-struct Rule {
+struct PolicyRule {
     group: String,
     resources: BTreeSet<String>,
     /// The only objects; empty is any.
@@ -44,7 +44,7 @@ struct Rule {
     verbs: &'static [&'static str],
 }
 
-impl Rule {
+impl PolicyRule {
     fn new(group: &str, resources: &[&str], verbs: &'static [&'static str]) -> Self {
         let resources = resources.iter().map(ToString::to_string).collect();
         Self { group: group.to_owned(), resources, names: Vec::new(), verbs }
@@ -66,66 +66,70 @@ impl Rule {
 /// What one recorder does.
 struct Writes {
     /// Wherever objects are judged.
-    judged: Vec<Rule>,
+    judged: Vec<PolicyRule>,
     /// In kaudit's own namespace.
-    own: Vec<Rule>,
+    own: Vec<PolicyRule>,
 }
 
 /// The requests of each recorder, as its module makes them.
-fn writes(recorder: Recorder, options: &Rbac) -> Writes {
-    let events = |verbs| vec![Rule::new("events.k8s.io", &["events"], verbs)];
-    match recorder {
+fn writes(target: RecordTarget, options: &RbacArgs) -> Writes {
+    let events = |verbs| vec![PolicyRule::new("events.k8s.io", &["events"], verbs)];
+    match target {
         // They are listed at the start, to know what was told before. Those about kaudit itself are in its own namespace.
-        Recorder::Events => Writes { judged: events(&["create", "list"]), own: events(&["create"]) },
+        RecordTarget::Events => Writes { judged: events(&["create", "list"]), own: events(&["create"]) },
         // Server-side apply of an object that is not there needs `create`, which cannot be bound to a name.
-        Recorder::Status => {
-            let create = Rule::new(OWN_GROUP, &["audits"], &["create"]);
-            let patch = Rule::new(OWN_GROUP, &["audits", "audits/status"], &["patch"])
+        RecordTarget::Status => {
+            let create = PolicyRule::new(OWN_GROUP, &["audits"], &["create"]);
+            let patch = PolicyRule::new(OWN_GROUP, &["audits", "audits/status"], &["patch"])
                 .named(&each_shard(options, &options.recording.audit_name));
             Writes { judged: vec![], own: vec![create, patch] }
         }
-        Recorder::Reports => {
+        RecordTarget::Reports => {
             let rule = |api: reports::Api| {
                 let namespaced = [true].into_iter().chain(options.scope.namespace.is_empty().then_some(false));
                 let resources: Vec<&str> = namespaced.map(|namespaced| api.kind(namespaced).1).collect();
-                Rule::new(api.api_version().split('/').next().unwrap_or_default(), &resources, &reports::Api::VERBS)
+                PolicyRule::new(
+                    api.api_version().split('/').next().unwrap_or_default(),
+                    &resources,
+                    &reports::Api::VERBS,
+                )
             };
             Writes { judged: options.recording.report_api.apis().iter().copied().map(rule).collect(), own: vec![] }
         }
-        Recorder::None => Writes { judged: vec![], own: vec![] },
+        RecordTarget::None => Writes { judged: vec![], own: vec![] },
     }
 }
 
 /// The requests of whoever would lead.
-fn electing(options: &Rbac) -> Vec<Rule> {
-    let rule = |verbs| Rule::new("coordination.k8s.io", &["leases"], verbs);
+fn electing(options: &RbacArgs) -> Vec<PolicyRule> {
+    let rule = |verbs| PolicyRule::new("coordination.k8s.io", &["leases"], verbs);
     let own = each_shard(options, options.recording.lease_name());
     vec![rule(&["create", "list"]), rule(&["get", "update"]).named(&own)]
 }
 
 /// Returns the names that each shard makes of one: they share a ServiceAccount.
-fn each_shard(options: &Rbac, base: &str) -> Vec<String> {
-    options.scope.shard.unwrap_or_default().all().map(|shard| shard.name(base)).collect()
+fn each_shard(options: &RbacArgs, base: &str) -> Vec<String> {
+    options.scope.part.shard.unwrap_or_default().all().map(|shard| shard.name(base)).collect()
 }
 
 /// Returns the rules for reading, one an API group; asks a cluster only if that cannot be told without.
-async fn reading(options: &Rbac) -> anyhow::Result<Vec<Rule>> {
+async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
     let scope = &options.scope;
-    let policies = match scope.kinds {
-        Kinds::All if scope.include.is_empty() && scope.exclude.is_empty() => return Ok(vec![read("*", ["*"])]),
-        Kinds::All => None,
-        Kinds::Judged => Some(Arc::new(PolicySet::load_with(&options.policies, &Limits::default())?)),
+    let policies = match scope.part.kinds {
+        KindFilter::All if scope.include.is_empty() && scope.exclude.is_empty() => return Ok(vec![read("*", ["*"])]),
+        KindFilter::All => None,
+        KindFilter::Judged => Some(Arc::new(PolicySet::load_with(&options.policies, &Limits::default())?)),
     };
     let (_, served) = connect(&options.cluster, scope).await?;
-    Ok(readable(&selection(scope, policies.as_ref()), &served))
+    Ok(readable(&scope.selection(policies.as_ref()), &served))
 }
 
-fn read<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>) -> Rule {
+fn read<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>) -> PolicyRule {
     let resources = resources.into_iter().map(str::to_owned).collect();
-    Rule { resources, ..Rule::new(group, &[], &["list", "watch"]) }
+    PolicyRule { resources, ..PolicyRule::new(group, &[], &["list", "watch"]) }
 }
 
-fn readable(selection: &Selection, served: &Served) -> Vec<Rule> {
+fn readable(selection: &Selection, served: &Served) -> Vec<PolicyRule> {
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let wanted = served.kinds.iter().filter(|kind| selection.excludes(kind).is_none());
     for Kind { group, plural, .. } in wanted.map(AsRef::as_ref) {
@@ -135,11 +139,11 @@ fn readable(selection: &Selection, served: &Served) -> Vec<Rule> {
 }
 
 /// Returns roles, each followed by its binding: first where objects are judged, then for kaudit's own namespace.
-fn objects(options: &Rbac, reading: Vec<Rule>) -> Vec<Value> {
+fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
     let own_namespace = options.service_account.namespace.as_str();
     let namespaces: BTreeSet<&str> = options.scope.namespace.iter().map(String::as_str).collect();
     let (mut judged, mut own) = (reading, Vec::new());
-    for recorder in [Recorder::Events, Recorder::Reports, Recorder::Status] {
+    for recorder in [RecordTarget::Events, RecordTarget::Reports, RecordTarget::Status] {
         if !options.recording.wants(recorder, true) {
             continue;
         }
@@ -166,7 +170,7 @@ fn objects(options: &Rbac, reading: Vec<Rule>) -> Vec<Value> {
 }
 
 /// Returns a role with its binding, in a namespace or for the whole cluster; nothing without rules.
-fn role(options: &Rbac, name: &str, namespace: Option<&str>, rules: &[Rule]) -> Vec<Value> {
+fn role(options: &RbacArgs, name: &str, namespace: Option<&str>, rules: &[PolicyRule]) -> Vec<Value> {
     if rules.is_empty() {
         return Vec::new();
     }
@@ -175,7 +179,7 @@ fn role(options: &Rbac, name: &str, namespace: Option<&str>, rules: &[Rule]) -> 
     if let Some(namespace) = namespace {
         metadata["namespace"] = namespace.into();
     }
-    let rules: Vec<Value> = rules.iter().map(Rule::json).collect();
+    let rules: Vec<Value> = rules.iter().map(PolicyRule::json).collect();
     let api = "rbac.authorization.k8s.io";
     let (version, account) = (format!("{api}/v1"), &options.service_account);
     let subject = json!({"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace});

@@ -6,11 +6,13 @@
 
 mod annotations;
 mod config;
-mod constraint;
-pub(crate) mod document;
-mod matching;
+pub(crate) mod constraint;
+mod document;
+mod index;
+pub(crate) mod matching;
+pub(crate) mod node;
 mod schema;
-mod template;
+pub(crate) mod template;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,136 +20,53 @@ use std::{
     sync::Arc,
 };
 
-use serde::Serialize;
-
-pub use self::{
-    config::{GroupVersionKind, Settings},
-    constraint::EnforcementPoint,
-};
-pub(crate) use self::{
-    constraint::Constraint,
-    matching::{Match, Subject},
-    template::{Block, ENTRY, PACKAGE, check, column},
-};
+pub(crate) use self::{config::Config, index::ConstraintIndex};
+pub use self::{constraint::EnforcementPoint, document::Unjudged};
 use self::{
-    constraint::{Read, warning},
-    document::{At, Node},
-    template::Template,
+    constraint::{BoundTemplate, Constraint, ReadConstraint},
+    document::{Document, warning},
+    node::YamlNode,
+    template::{ENTRY, Template},
 };
 use super::{
-    dependencies::Dependencies,
-    dialect::Dialect,
-    load::{self, Purpose},
-    metadata::Metadata,
-    policy::Policy,
-    unit::Unit,
+    compile::compile, dependencies::Dependencies, dialect::Dialect, entrypoints::Purpose, metadata::Metadata,
+    policy::Policy, unit::Unit,
 };
 use crate::{
-    model::{object::Kind, verdict::Source},
+    model::verdict::Source,
     rego::{data::Data, file::File, limits::Limits, lost::Lost, problem::Problem},
 };
 
-/// A template or Constraint that judges nothing, and why. Someone wrote it to be judged by.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Unjudged {
-    /// `ConstraintTemplate k8sfoo` or `K8sFoo all-pods`.
-    pub name: String,
-    /// Why it judges nothing.
-    pub reason: String,
-    /// Where it stands.
-    pub source: Source,
-}
-
-/// One document and its file.
-pub(crate) struct Document<'f> {
-    pub(crate) file: &'f File,
-    pub(crate) node: Node,
-    /// Whether it lies beside a test suite.
-    example: bool,
-}
-
-impl Document<'_> {
-    fn name(&self) -> &str {
-        self.node.at(&["metadata", "name"]).text().unwrap_or_default()
-    }
-
-    fn kind(&self) -> &str {
-        self.node.get("kind").text().unwrap_or_default()
-    }
-
-    /// The API group and the kind.
-    fn type_of(&self) -> (&str, &str) {
-        let version = self.node.get("apiVersion").text().unwrap_or_default();
-        (version.split_once('/').map_or("", |(group, _)| group), self.kind())
-    }
-
-    fn label(&self) -> String {
-        format!("{} {}", self.kind(), self.name()).trim_end().to_owned()
-    }
-
-    fn problem(&self, node: &Node, message: impl Into<String>) -> Problem {
-        self.problem_at(node.at, message)
-    }
-
-    fn problem_at(&self, at: At, message: impl Into<String>) -> Problem {
-        Problem::refused(&self.file.shown, message).at(&self.file.text, at.line, at.column)
-    }
-
-    /// What to say of a Constraint whose template is refused.
-    fn left_out(&self, template: &Self) -> Problem {
-        let message = format!(
-            "left out: {} uses {} of {}, which is not loaded",
-            self.label(),
-            template.label(),
-            template.file.shown
-        );
-        Problem { line: self.node.at.line, ..Problem::left_out(&self.file.shown, message) }
-    }
-
-    /// A problem of the whole document; its first line says nothing that would have to be shown.
-    fn whole(&self, message: impl Into<String>) -> Problem {
-        Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
-    }
-
-    fn source(&self) -> Source {
-        Source { file: Arc::clone(&self.file.shown), line: self.node.at.line }
-    }
-
-    fn unjudged(&self, reason: impl Into<String>) -> Unjudged {
-        Unjudged { name: self.label(), reason: reason.into(), source: self.source() }
-    }
-}
-
-/// All that was found of Gatekeeper, not compiled yet.
+/// The objects of Gatekeeper among the policies, not compiled yet.
 #[derive(Default)]
 pub(crate) struct Library<'f> {
     templates: Vec<Document<'f>>,
     constraints: Vec<Document<'f>>,
-    settings: Settings,
+    config: Config,
 }
 
-/// What a library became.
+/// A library as it is judged by.
 #[derive(Default)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedLibrary {
     pub(crate) units: Vec<Unit>,
     pub(crate) policies: Vec<Policy>,
     pub(crate) unjudged: Vec<Unjudged>,
-    pub(crate) settings: Settings,
+    pub(crate) config: Config,
 }
 
-/// Returns the directories that hold a test suite: the objects below are its examples.
+/// Returns the directories that hold a test suite: the objects below them are its examples.
 pub(crate) fn suites(files: &[File]) -> BTreeSet<&Path> {
     let suites = files.iter().filter(|file| file.text.contains("test.gatekeeper.sh/"));
     suites.filter_map(|file| Path::new(&*file.shown).parent()).collect()
 }
 
 impl<'f> Library<'f> {
-    /// Takes in a file if there is something of Gatekeeper in it; returns whether that was so.
+    /// Adds the documents of a file if one of them is of Gatekeeper; returns whether that was so.
     pub(crate) fn add(&mut self, file: &'f File, example: bool, problems: &mut Vec<Problem>) -> bool {
         if !file.text.contains("gatekeeper.sh/") {
             return false;
         }
-        let documents = match Node::read(file) {
+        let documents = match YamlNode::read(file) {
             Ok(documents) => documents,
             Err(problem) => {
                 problems.push(problem);
@@ -162,9 +81,9 @@ impl<'f> Library<'f> {
             match document.type_of() {
                 ("templates.gatekeeper.sh", "ConstraintTemplate") => self.templates.push(document),
                 ("constraints.gatekeeper.sh", _) => self.constraints.push(document),
-                ("config.gatekeeper.sh", "Config") => self.settings.config(&document.node),
-                ("syncset.gatekeeper.sh", "SyncSet") => self.settings.sync_set(&document.node),
-                ("test.gatekeeper.sh", _) => {}
+                ("config.gatekeeper.sh", "Config") => self.config.add(&document.node),
+                // The inventory holds everything that policies look up, so there is nothing to choose.
+                ("syncset.gatekeeper.sh", "SyncSet") | ("test.gatekeeper.sh", _) => {}
                 (group, _) if group.ends_with(".gatekeeper.sh") => {
                     let message =
                         format!("{}: this part of Gatekeeper is not supported; it is not used", document.label());
@@ -186,9 +105,9 @@ impl<'f> Library<'f> {
         !self.templates.is_empty()
     }
 
-    /// Compiles all templates that Constraints use, and reads these.
-    pub(crate) fn load(self, limits: &Limits, point: EnforcementPoint, problems: &mut Vec<Problem>) -> Loaded {
-        let mut loaded = Loaded { settings: self.settings, ..Loaded::default() };
+    /// Compiles the templates and joins them with their Constraints.
+    pub(crate) fn load(self, limits: &Limits, point: EnforcementPoint, problems: &mut Vec<Problem>) -> LoadedLibrary {
+        let mut loaded = LoadedLibrary { config: self.config, ..LoadedLibrary::default() };
         let mut constraints: BTreeMap<String, Vec<Document<'f>>> = BTreeMap::new();
         for document in distinct(self.constraints, problems) {
             constraints.entry(document.kind().to_owned()).or_default().push(document);
@@ -215,7 +134,7 @@ impl<'f> Library<'f> {
     }
 }
 
-/// Leaves out what is there twice in the same words; in other words is a problem.
+/// Leaves out exact duplicates; two different definitions of one object are a problem.
 fn distinct<'f>(documents: Vec<Document<'f>>, problems: &mut Vec<Problem>) -> Vec<Document<'f>> {
     let mut first: HashMap<(String, String), usize> = HashMap::new();
     let mut kept: Vec<Document<'f>> = Vec::new();
@@ -243,7 +162,8 @@ fn distinct<'f>(documents: Vec<Document<'f>>, problems: &mut Vec<Problem>) -> Ve
     kept
 }
 
-impl Loaded {
+impl LoadedLibrary {
+    /// Compiles one template and adds what its Constraints make of it.
     fn template(
         &mut self,
         document: &Document<'_>,
@@ -262,10 +182,10 @@ impl Loaded {
         let before = problems.len();
         let modules: Vec<&File> = template.modules.iter().collect();
         let mut found = Vec::new();
-        let unit = load::unit(modules, &Data::default(), limits, Lost::default(), &mut found, Purpose::Template);
-        problems.extend(found.into_iter().map(|problem| template.mend(document.file, problem)));
-        let own = unit.as_ref().and_then(|(policies, _)| policies.first());
-        if let Some((policies, _)) = &unit
+        let compiled = compile(modules, &Data::default(), limits, Lost::default(), &mut found, Purpose::Template);
+        problems.extend(found.into_iter().map(|problem| template.in_file(document.file, problem)));
+        let own = compiled.as_ref().and_then(|(policies, _)| policies.first());
+        if let Some((policies, _)) = &compiled
             && policies.is_empty()
         {
             let message = format!("{}: its Rego has no rule {ENTRY}", document.label());
@@ -287,11 +207,11 @@ impl Loaded {
             problems.extend(constraints.iter().map(|constraint| constraint.left_out(document)));
         }
         let judging = self.constraints(constraints, template, &of_rule, point, problems);
-        if let Some((policies, unit)) = unit
+        if let Some((policies, unit)) = compiled
             && let Some(own) = policies.first()
             && !judging.is_empty()
         {
-            self.unit(own, unit, document, template, judging);
+            self.bind(own, unit, document, template, judging);
         }
     }
 
@@ -307,8 +227,8 @@ impl Loaded {
         let mut judging = Vec::new();
         for mut constraint in constraints {
             match constraint::read(&mut constraint, template, of_rule, point, problems) {
-                Some(Read::Judges(read)) => judging.push(*read),
-                Some(Read::Silent(reason)) => {
+                Some(ReadConstraint::Judges(read)) => judging.push(*read),
+                Some(ReadConstraint::Silent(reason)) => {
                     let message = format!("{} is not judged: {reason}", constraint.label());
                     problems.push(warning(constraint.whole(message)));
                     self.unjudged.push(constraint.unjudged(reason));
@@ -319,8 +239,8 @@ impl Loaded {
         judging
     }
 
-    /// Joins a compiled template with its Constraints.
-    fn unit(
+    /// Joins a compiled template with its Constraints: a unit, and a policy for each of them.
+    fn bind(
         &mut self,
         own: &Policy,
         mut unit: Unit,
@@ -334,10 +254,8 @@ impl Loaded {
                 *source = Source { line: template.line, ..document.source() };
             }
         };
-        for definition in
-            unit.groups.iter_mut().flat_map(|group| &mut group.entries).flat_map(|entry| &mut entry.definitions)
-        {
-            place(&mut definition.source);
+        for entrypoint in unit.groups.iter_mut().flat_map(|group| &mut group.entrypoints) {
+            entrypoint.definitions.iter_mut().for_each(|definition| place(&mut definition.source));
         }
         let mut source = own.rules[0].source.clone();
         place(&mut source);
@@ -358,46 +276,7 @@ impl Loaded {
                 rules: vec![constraint.rule.clone()],
             });
         }
-        unit.constraints = constraints;
-        unit.blocks.clone_from(&template.blocks);
-        unit.depends = own.depends;
+        unit.template = Some(BoundTemplate { constraints, blocks: template.blocks.clone(), depends: own.depends });
         self.units.push(unit);
-    }
-}
-
-/// Which Constraints can match which kinds, so that objects of other kinds cost nothing.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Index {
-    /// By name of the kind: unit and Constraint.
-    by_kind: HashMap<String, Vec<(usize, usize)>>,
-    /// Those that are not bound to kinds.
-    any: Vec<(usize, usize)>,
-}
-
-impl Index {
-    pub(crate) fn new(units: &[Unit]) -> Self {
-        let mut index = Self::default();
-        for (unit, constraints) in units.iter().map(|unit| &unit.constraints).enumerate() {
-            for (number, constraint) in constraints.iter().enumerate() {
-                match constraint.matching.kind_names() {
-                    Some(names) => names.into_iter().collect::<BTreeSet<_>>().into_iter().for_each(|name| {
-                        index.by_kind.entry(name.to_owned()).or_default().push((unit, number));
-                    }),
-                    None => index.any.push((unit, number)),
-                }
-            }
-        }
-        index
-    }
-
-    /// Returns the unit and number of each Constraint that may match objects of a kind, in order.
-    pub(crate) fn candidates(&self, units: &[Unit], kind: &Kind) -> Vec<(usize, usize)> {
-        let bound = self.by_kind.get(&kind.kind).into_iter().flatten();
-        let allows = |(unit, number): &&(usize, usize)| {
-            units[*unit].constraints[*number].matching.allows_kind(&kind.group, &kind.kind)
-        };
-        let mut found: Vec<_> = bound.chain(&self.any).filter(allows).copied().collect();
-        found.sort_unstable();
-        found
     }
 }

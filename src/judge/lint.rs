@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use regorus::unstable::{Module, Ref};
 
 use super::{
-    entries::{judges, outcome},
+    entrypoints::{judges, outcome},
     policy::Policy,
     reads::Matches,
 };

@@ -1,62 +1,70 @@
 //! From paths to a [`PolicySet`], with every problem on the way.
 
 use std::{
-    collections::BTreeSet,
-    ops::BitOr,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use regorus::{
-    Engine,
-    unstable::{Module, Ref, Source},
-};
-
 use super::{
+    compile::compile,
     data,
     dialect::Dialect,
-    entries::{Annotations, Reading, companion},
+    entrypoints::Purpose,
     files,
-    gatekeeper::{self, EnforcementPoint, Index, Library, Loaded},
-    lint, metadata,
+    gatekeeper::{self, ConstraintIndex, EnforcementPoint, Library, LoadedLibrary},
+    kinds::KindIndex,
+    lint,
     policy::Policy,
-    reads,
     set::PolicySet,
     unit::Unit,
 };
 use crate::{
     model::digest::Digest,
     rego::{
-        builtins,
-        check::Checked,
-        data::Data,
-        error::EngineError,
         file::{File, Form},
-        graph::Graph,
-        guard,
         limits::Limits,
         lost::Lost,
-        parse,
         problem::{LoadError, Problem},
-        references::{self, Node, package},
-        rewrite::{self, Adapted, Place, Unreadable},
-        value,
     },
 };
 
-/// What modules are loaded for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// All `.rego` files together; rules judge by their names.
-    Directory,
-    /// The same with their tests, to run these.
-    Test,
-    /// One Gatekeeper template; the first module has the rule that judges.
-    Template,
+impl PolicySet {
+    /// Loads all policies under `paths`, files or directories. Blocks.
+    ///
+    /// # Errors
+    /// Returns every problem of every file if one of them is refused, or if there is no rule to judge by.
+    pub fn load(paths: &[PathBuf]) -> Result<Self, LoadError> {
+        Self::load_with(paths, &Limits::default())
+    }
+
+    /// Loads all policies under `paths` with other limits.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_with(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
+        Self::load_partly(paths, limits)?.whole()
+    }
+
+    /// Loads the policies under `paths` that are in order; [`Self::refused`] returns why others are not.
+    ///
+    /// # Errors
+    /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
+    pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
+        load(paths, limits, EnforcementPoint::Audit)
+    }
+
+    /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
+    /// `gator`.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
+    pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
+        load(&[template.to_owned(), constraint.to_owned()], limits, EnforcementPoint::Gator)?.whole()
+    }
 }
 
-/// Loads what can be loaded; the set's problems tell what was refused.
-pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
+/// Loads what can be loaded; the set's problems say what was refused.
+fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(paths, limits);
     if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
         return Err(LoadError { problems });
@@ -82,12 +90,11 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     }
     let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
     let mut found = Vec::new();
-    let plain = unit(modules, &data, limits, lost, &mut found, Purpose::Directory);
+    let plain = compile(modules, &data, limits, lost, &mut found, Purpose::Directory);
     let (plain, found) = without_sources(plain, found, &files, library.has_templates());
     problems.extend(found);
-    let Loaded { mut units, mut policies, unjudged, settings } = library.load(limits, point, &mut problems);
-    if let Some((own, mut unit)) = plain {
-        unit.depends = own.iter().map(|policy| policy.depends).fold(unit.depends, BitOr::bitor);
+    let LoadedLibrary { mut units, mut policies, unjudged, config } = library.load(limits, point, &mut problems);
+    if let Some((own, unit)) = plain {
         policies.extend(own);
         units.insert(0, unit);
     }
@@ -105,11 +112,11 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) 
     if nothing {
         return Err(LoadError::new(problems));
     }
-    let constraints = Arc::new(Index::new(&units));
-    let reads = Arc::new(reads::Index::new(&units));
+    let constraints = Arc::new(ConstraintIndex::new(&units));
+    let kinds = Arc::new(KindIndex::new(&units));
     let digest = digest(&files);
     let files = files.into_iter().map(|file| file.shown).collect();
-    Ok(PolicySet { digest, files, policies, problems, limits: *limits, unjudged, settings, units, constraints, reads })
+    Ok(PolicySet { digest, files, policies, problems, limits: *limits, unjudged, config, units, constraints, kinds })
 }
 
 /// Takes out the packages that are the source of a template: they only judge from inside of one.
@@ -140,143 +147,7 @@ fn without_sources(
     (Some((policies, unit)), problems)
 }
 
-/// Loads one unit of the files that are in order; `None` if there are none, or if a template is not.
-///
-/// What is refused is left out with all that uses it, and the rest is looked at again, until all of it is in order.
-pub(crate) fn unit(
-    files: Vec<&File>,
-    data: &Data,
-    limits: &Limits,
-    mut lost: Lost,
-    problems: &mut Vec<Problem>,
-    purpose: Purpose,
-) -> Option<(Vec<Policy>, Unit)> {
-    let adapted = rewrite::adapt(files.iter().map(|file| (file.text.as_str(), file.version)));
-    let mut files: Vec<(&File, &Result<Adapted, Unreadable>)> = files.into_iter().zip(&adapted).collect();
-    let texts: Vec<&str> = adapted.iter().flatten().map(|adapted| adapted.text.as_str()).collect();
-    let mut first = true;
-    while !files.is_empty() {
-        let mut engine = match engine(data, limits, &texts) {
-            Ok(engine) => engine,
-            Err(why) => {
-                problems.push(Problem::refused(&"data".into(), format!("{why:#}")));
-                return None;
-            }
-        };
-        let bare = engine.clone();
-        let mut modules = Vec::new();
-        files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, limits) {
-            Ok(()) => {
-                modules.extend(parse::last_module(&mut engine));
-                true
-            }
-            Err(problem) => {
-                problems.push(problem);
-                lost.unparsed(file);
-                false
-            }
-        });
-        if files.is_empty() || (purpose == Purpose::Template && files.len() < adapted.len()) {
-            break;
-        }
-        let sources: Vec<&File> = files.iter().map(|(file, _)| *file).collect();
-        let nodes = references::read(&modules, &lost);
-        let (policies, groups, mut found) = read(&files, &modules, &nodes, data, &lost, limits, purpose);
-        // Warnings are about the files as they were written, not about what is left of them.
-        found.retain(|problem| first || problem.is_refusal());
-        first = false;
-        let mut refused: BTreeSet<Arc<str>> =
-            found.iter().filter(|problem| problem.is_refusal()).map(|problem| Arc::clone(&problem.file)).collect();
-        problems.extend(found);
-        if refused.is_empty() {
-            let why = match Unit::new(engine, bare, groups) {
-                Ok(unit) => return Some((policies, unit)),
-                Err(why) => why,
-            };
-            // The evaluator stops at the first module that it cannot prepare; the others may have something to say too.
-            let named = EngineError::new(&why).place.map(|(file, ..)| file);
-            let blamed = sources.iter().copied().find(|file| named.as_deref() == Some(&*file.shown));
-            problems.push(parse::problem(blamed.or(sources.first().copied())?, &why));
-            refused.insert(Arc::clone(&blamed?.shown));
-        }
-        for (index, file) in sources.iter().enumerate().filter(|(_, file)| refused.contains(&file.shown)) {
-            lost.module(file, nodes.iter().filter(|node| node.module == index));
-        }
-        if purpose == Purpose::Template {
-            return None;
-        }
-        files.retain(|(file, _)| !refused.contains(&file.shown));
-    }
-    None
-}
-
-/// Makes an engine for modules of these texts, without them.
-fn engine(data: &Data, limits: &Limits, texts: &[&str]) -> anyhow::Result<Engine> {
-    let mut engine = parse::engine(limits);
-    builtins::install(&mut engine, limits.strict, texts)?;
-    rewrite::support(&mut engine)?;
-    engine.add_data(value::from_tree(serde_json::Value::Object(data.document.clone()))?)?;
-    Ok(engine)
-}
-
-/// Reads and checks modules that all parse.
-fn read(
-    files: &[(&File, &Result<Adapted, Unreadable>)],
-    modules: &[Ref<Module>],
-    nodes: &[Node],
-    data: &Data,
-    lost: &Lost,
-    limits: &Limits,
-    purpose: Purpose,
-) -> (Vec<Policy>, Vec<super::unit::Group>, Vec<Problem>) {
-    let mut problems = Vec::new();
-    let imports: Vec<&[(references::Path, Place)]> =
-        files.iter().map(|(_, adapted)| adapted.as_ref().map_or(&[][..], |adapted| &adapted.imports)).collect();
-    let files: &[&File] = &files.iter().map(|(file, _)| *file).collect::<Vec<_>>();
-    let annotations: Vec<Annotations> = files
-        .iter()
-        .zip(modules)
-        .map(|(file, module)| {
-            let source = Source::from_contents(file.shown.to_string(), file.text.clone());
-            let tokens = source.map(|source| guard::tokens(&source, limits)).unwrap_or_default();
-            metadata::read(file, module, &tokens, &mut problems)
-        })
-        .collect();
-    let graph = Graph::new(nodes);
-    let read = Reading { files, modules, annotations: &annotations, nodes, graph: &graph, purpose };
-    let mut entries: BTreeSet<_> = read.entries().into_values().flatten().collect();
-    if purpose == Purpose::Test {
-        let is_test = |node: &&Node| node.is_test(package(&modules[node.module]).len());
-        entries.extend(nodes.iter().filter(is_test).map(|node| node.path.clone()));
-    }
-    let (graph, entries, imports) = (&graph, &entries, imports.as_slice());
-    let checked = Checked {
-        files,
-        modules,
-        imports,
-        nodes,
-        graph,
-        data,
-        lost,
-        entries,
-        tests: purpose == Purpose::Test,
-        companion,
-        limits,
-    };
-    problems.extend(checked.problems());
-    match purpose {
-        Purpose::Directory => problems.extend(lint::warnings(&checked)),
-        Purpose::Test => return (Vec::new(), Vec::new(), problems),
-        Purpose::Template => problems.extend(gatekeeper::check(files, modules, nodes, limits)),
-    }
-    let (mut policies, mut groups) = read.policies();
-    if !problems.iter().any(Problem::is_refusal) {
-        reads::find(&reads::Rules::new(modules, graph), &mut policies, &mut groups);
-    }
-    (policies, groups, problems)
-}
-
-/// Returns what to say when all is well but nothing judges.
+/// Returns the problem of paths without a rule that judges.
 fn nothing_to_judge_by(paths: &[PathBuf], files: &[File]) -> Problem {
     let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     let modules = files.iter().filter(|file| file.form == Form::Rego).count();

@@ -1,6 +1,6 @@
-//! METADATA annotations: the comment blocks above packages and rules that say what they are about.
+//! METADATA annotations: the comment blocks above packages and rules that describe them.
 //!
-//! regorus drops comments, so they are read from the text and tied to what follows them by line.
+//! regorus drops comments, so they are read from the text and matched by line with what follows them.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     rego::{file::File, problem::Problem, references::head_path, yaml},
 };
 
-/// What annotations say of one policy or rule.
+/// The METADATA of one policy or rule.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metadata {
     /// `title`.
@@ -30,23 +30,23 @@ pub struct Metadata {
     pub related_resources: Vec<RelatedResource>,
     /// `entrypoint`; kaudit goes by the rules' names, so it only shows it.
     pub entrypoint: bool,
-    /// All of `custom`.
+    /// `custom` with all its keys, also those above.
     pub custom: Map<String, Value>,
 }
 
-/// Further reading.
+/// An entry of `related_resources`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RelatedResource {
-    /// A URL.
+    /// `ref`, a URL.
     #[serde(rename = "url")]
     pub reference: Arc<str>,
-    /// What it is.
+    /// `description`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
 }
 
 impl Metadata {
-    /// Fills what is not said here from a wider scope.
+    /// Returns the same with what is missing filled in from a wider scope.
     pub(crate) fn or(&self, wider: &Self) -> Self {
         let mut custom = wider.custom.clone();
         custom.extend(self.custom.clone());
@@ -67,9 +67,9 @@ impl Metadata {
     }
 }
 
-/// What an annotation is about.
+/// What an annotation applies to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Scope {
+pub(crate) enum AnnotationScope {
     /// One definition, by its index in the module.
     Rule(usize),
     /// All definitions of one name in the package.
@@ -79,13 +79,13 @@ pub(crate) enum Scope {
     Subpackages,
 }
 
-/// Reads the annotations of one module; what is wrong with them is a warning, since judging does not depend on them.
+/// Reads the annotations of one module; mistakes in them are warnings, since judging does not depend on them.
 pub(crate) fn read(
     file: &File,
     module: &Module,
     tokens: &[Token],
     problems: &mut Vec<Problem>,
-) -> Vec<(Scope, Metadata)> {
+) -> Vec<(AnnotationScope, Metadata)> {
     let mut annotations = Vec::new();
     for block in blocks(&file.text, &inside_strings(tokens)) {
         let value = match serde_saphyr::from_str_with_options::<Value>(&block.yaml, yaml::as_opa_short()) {
@@ -120,10 +120,10 @@ pub(crate) fn read(
 }
 
 /// A comment block that begins with `# METADATA`.
-struct Block {
-    /// Line of the word METADATA.
+struct CommentBlock {
+    /// The line of the word METADATA.
     first: u32,
-    /// Last line of the block.
+    /// The block's last line.
     last: u32,
     yaml: String,
 }
@@ -137,15 +137,15 @@ fn inside_strings(tokens: &[Token]) -> BTreeSet<u32> {
     .collect()
 }
 
-fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<Block> {
+fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<CommentBlock> {
     let mut blocks = Vec::new();
-    let mut open: Option<Block> = None;
+    let mut open: Option<CommentBlock> = None;
     for (number, line) in (1..).zip(text.lines()) {
         // Only at the beginning of a line, as in OPA: what stands inside a body belongs to nothing.
         let comment = line.strip_prefix('#').filter(|_| !inside_strings.contains(&number));
         match (comment, &mut open) {
             (Some(comment), _) if comment.trim() == "METADATA" => {
-                blocks.extend(open.replace(Block { first: number, last: number, yaml: String::new() }));
+                blocks.extend(open.replace(CommentBlock { first: number, last: number, yaml: String::new() }));
             }
             (Some(comment), Some(block)) => {
                 block.last = number;
@@ -160,11 +160,11 @@ fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<Block> {
     blocks
 }
 
-/// Finds what an annotation that ends on a line is about; else returns what is wrong with it, and how to mend it.
-fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Result<Scope, (String, &'static str)> {
+/// Finds what an annotation that ends on a line applies to; else returns what is wrong with it, and how to fix it.
+fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Result<AnnotationScope, (String, &'static str)> {
     let scope = value.get("scope").and_then(Value::as_str);
     let package = match scope {
-        Some("subpackages") => return Ok(Scope::Subpackages),
+        Some("subpackages") => return Ok(AnnotationScope::Subpackages),
         Some("package") => true,
         Some("rule" | "document") => false,
         Some(other) => {
@@ -173,20 +173,20 @@ fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Result<Scope
         None => module.package.span.line > last,
     };
     if package {
-        return Ok(Scope::Package);
+        return Ok(AnnotationScope::Package);
     }
     let mut rules = module.policy.iter().enumerate();
     let nothing = || ("METADATA is about nothing: no rule comes after it".to_owned(), "put it above its rule");
     let (index, rule) = rules.find(|(_, rule)| rule.span().line > last).ok_or_else(nothing)?;
     let entrypoint = value.get("entrypoint").and_then(Value::as_bool) == Some(true);
     if scope == Some("document") || (scope.is_none() && entrypoint) {
-        Ok(Scope::Document(head_path(rule).0.into_iter().next().unwrap_or_default()))
+        Ok(AnnotationScope::Document(head_path(rule).0.into_iter().next().unwrap_or_default()))
     } else {
-        Ok(Scope::Rule(index))
+        Ok(AnnotationScope::Rule(index))
     }
 }
 
-/// Reads the keys; a severity that is none comes back beside all the rest.
+/// Reads the keys; also returns the severity if it is unknown.
 fn metadata(value: &Map<String, Value>) -> (Metadata, Option<Arc<str>>) {
     let text = |value: Option<&Value>| match value? {
         Value::String(text) => Some(Arc::<str>::from(text.trim())),

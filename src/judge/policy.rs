@@ -1,4 +1,4 @@
-//! One policy as it was loaded: what it is called, what it reads, and its rules.
+//! One policy as it was loaded: its name, what it reads, and its rules.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,48 +7,33 @@ use super::{
     dialect::Dialect,
     metadata::Metadata,
     reads::{Matches, Projection},
+    rule::Rule,
 };
-use crate::{
-    model::verdict::{Outcome, Source},
-    rego::limits::Version,
-};
+use crate::rego::limits::Version;
 
-/// One package with rules that judge.
+/// One package with rules that judge, or one Constraint.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// The package without `data.`.
+    /// The package without `data.`, or the kind of the Constraint.
     pub name: Arc<str>,
-    /// How it is fed and read.
+    /// Which input it expects, and how its value is read.
     pub dialect: Dialect,
     /// The versions of Rego that its modules are written in.
     pub versions: BTreeSet<Version>,
     /// The file that its first rule is in, or the Constraint.
     pub source: Arc<str>,
-    /// Where it stands there, from 1.
+    /// The line there, from 1.
     pub line: u32,
-    /// What the package says of itself.
+    /// The annotations of the package.
     pub metadata: Metadata,
-    /// What its results depend on beside the object.
+    /// What its results depend on besides the object.
     pub depends: Dependencies,
     /// The kinds that it can say anything about.
     pub matches: Matches,
-    /// What it reads of the object.
+    /// What it reads of the objects that it judges.
     pub reads: Projection,
     /// Whether it goes through all objects of a kind for each object that it judges.
     pub scans_inventory: bool,
-    /// The rules that judge, sorted by name.
+    /// The rules that judge, sorted by name; a Constraint is one rule.
     pub rules: Vec<Rule>,
-}
-
-/// One rule that judges.
-#[derive(Debug, Clone)]
-pub struct Rule {
-    /// Its name, e.g. `deny_latest`.
-    pub name: Arc<str>,
-    /// What its results count as.
-    pub outcome: Outcome,
-    /// What its first definition says of it, filled up from document and package.
-    pub metadata: Arc<Metadata>,
-    /// Where its first definition stands.
-    pub source: Source,
 }

@@ -1,90 +1,52 @@
-//! Everything that was loaded from the policy paths, ready to judge.
+//! The policies that objects are judged by, all together.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::BitOr,
-    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use super::{
     dependencies::Dependencies,
     dialect::Dialect,
-    gatekeeper::{self, EnforcementPoint},
+    gatekeeper::{Config, ConstraintIndex, Unjudged},
     inventory::Inventory,
-    load,
+    kinds::KindIndex,
     policy::Policy,
-    reads::{self, InventoryReads, Projection},
+    reads::{InventoryReads, Projection},
     unit::Unit,
 };
 use crate::{
-    model::{
-        digest::Digest,
-        object::{Kind, Object},
-    },
+    model::{digest::Digest, object::Kind},
     rego::{
         limits::Limits,
         problem::{LoadError, Problem},
     },
 };
 
-/// Everything that was loaded from the policy paths.
+/// Everything that was loaded from the policy paths, ready to judge. It never changes.
 #[derive(Debug, Clone)]
 pub struct PolicySet {
     /// What it was loaded from.
     pub digest: Digest,
-    /// All files that were read for it, also those that are refused.
+    /// All files that were read for it, refused ones included.
     pub(crate) files: BTreeSet<Arc<str>>,
     /// The policies, sorted by name.
     pub policies: Vec<Policy>,
-    /// What did not stop the load, but someone should know.
+    /// Warnings, and why files were refused.
     pub problems: Vec<Problem>,
-    /// What evaluation is bounded by.
+    /// The bounds of evaluation.
     pub limits: Limits,
     /// Templates and Constraints that judge nothing.
-    pub unjudged: Vec<gatekeeper::Unjudged>,
-    /// What Gatekeeper's own settings among the policies say.
-    pub settings: gatekeeper::Settings,
+    pub unjudged: Vec<Unjudged>,
+    /// Gatekeeper's `Config`s among the policies.
+    pub(crate) config: Config,
     pub(crate) units: Vec<Unit>,
-    pub(crate) reads: Arc<reads::Index>,
-    /// Which Constraints of the units can match which kinds.
-    pub(crate) constraints: Arc<gatekeeper::Index>,
+    pub(crate) kinds: Arc<KindIndex>,
+    pub(crate) constraints: Arc<ConstraintIndex>,
 }
 
 impl PolicySet {
-    /// Loads all policies under `paths`, files or directories. Blocks.
-    ///
-    /// # Errors
-    /// Returns every problem of every file if one of them is refused, or if there is no rule to judge by.
-    pub fn load(paths: &[PathBuf]) -> Result<Self, LoadError> {
-        Self::load_with(paths, &Limits::default())
-    }
-
-    /// Loads all policies under `paths` with other limits.
-    ///
-    /// # Errors
-    /// As [`Self::load`].
-    pub fn load_with(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
-        Self::load_partly(paths, limits)?.whole()
-    }
-
-    /// Loads the policies under `paths` that are in order; [`Self::refused`] tells the others.
-    ///
-    /// # Errors
-    /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
-    pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
-        load::load(paths, limits, EnforcementPoint::Audit)
-    }
-
-    /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
-    /// `gator`.
-    ///
-    /// # Errors
-    /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
-    pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
-        load::load(&[template.to_owned(), constraint.to_owned()], limits, EnforcementPoint::Gator)?.whole()
-    }
-
     /// Returns the set if nothing was refused.
     ///
     /// # Errors
@@ -120,15 +82,16 @@ impl PolicySet {
         self.refused().next().is_some()
     }
 
-    /// Returns what the verdict on an object of this kind depends on beside the object.
+    /// Returns what the verdict on an object of this kind depends on besides the object.
     pub fn dependencies(&self, kind: &Kind) -> Dependencies {
-        let plain = self.reads.of(&kind.kind).dependencies;
+        let plain = self.kinds.of(&kind.kind).dependencies;
         let constraints = self.constraints.candidates(&self.units, kind).into_iter();
-        let constraints = constraints.map(|(unit, number)| {
+        let constraints = constraints.filter_map(|(unit, number)| {
             let unit = &self.units[unit];
-            let depends = unit.depends & unit.reads(&kind.kind).dependencies(Dialect::Gatekeeper);
-            let namespace = depends.namespace || unit.constraints[number].matching.needs_namespace();
-            Dependencies { namespace, ..depends }
+            let template = unit.template.as_ref()?;
+            let depends = template.depends & unit.reads(&kind.kind).dependencies(Dialect::Gatekeeper);
+            let namespace = depends.namespace || template.constraints[number].matching.needs_namespace();
+            Some(Dependencies { namespace, ..depends })
         });
         constraints.fold(plain, BitOr::bitor)
     }
@@ -149,25 +112,18 @@ impl PolicySet {
     }
 
     /// Returns what the policies read of objects of this kind.
+    ///
+    /// Two states of one object in which that is the same have the same verdict as far as it depends on the object alone;
+    /// what else it depends on is in [`Self::dependencies`]. A policy that looks at transitions has to see each of them,
+    /// and what ended in an error, a time limit for example, may end otherwise the next time.
     pub fn projection(&self, kind: &Kind) -> &Projection {
-        &self.reads.of(&kind.kind).projection
-    }
-
-    /// Returns a hash of what the policies read of an object, from its JSON.
-    ///
-    /// Two states of one object with the same hash have the same verdict as far as it depends on the object alone. What
-    /// else it depends on is not in it: [`Self::dependencies`]; a policy that looks at transitions has to see each of
-    /// them, and what ended in an error, a time limit for example, may end otherwise the next time.
-    ///
-    /// `None` if only judging can tell. The hash differs from process to process.
-    pub fn projection_hash(&self, object: &Object) -> Option<u64> {
-        self.projection(&object.key.kind).hash(&object.body.json().ok()?)
+        &self.kinds.of(&kind.kind).projection
     }
 
     /// Returns what the policies read of other objects: which kinds the inventory has to hold, and which changes of its
     /// objects can matter to others.
     pub fn inventory_reads(&self) -> &InventoryReads {
-        &self.reads.inventory
+        &self.kinds.inventory
     }
 
     /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded. Takes about as

@@ -4,13 +4,9 @@ use std::path::PathBuf;
 
 use regorus::unstable::{Module, Ref};
 
-use super::{
-    data, files,
-    gatekeeper::Library,
-    load::{self, Purpose},
-    unit::Unit,
-};
+use super::{compile::compile, data, entrypoints::Purpose, files, gatekeeper::Library};
 use crate::rego::{
+    evaluator::Evaluator,
     file::{File, Form},
     limits::Limits,
     lost::Lost,
@@ -27,8 +23,8 @@ pub(crate) struct Tested {
     pub(crate) modules: Vec<Ref<Module>>,
     /// Everything else that was found; test suites are among it.
     pub(crate) others: Vec<File>,
-    /// All modules together, without a rule that judges.
-    pub(crate) unit: Unit,
+    /// All modules together.
+    pub(crate) evaluator: Evaluator,
     /// What did not stop the load.
     pub(crate) problems: Vec<Problem>,
 }
@@ -53,17 +49,17 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadErr
     }
     let loaded = if sources.is_empty() {
         // Suites bring what they test.
-        Unit::new(parse::engine(limits), parse::engine(limits), Vec::new()).ok()
+        Evaluator::new(parse::engine(limits), parse::engine(limits), "").ok()
     } else {
         let (sources, problems) = (sources.iter().collect(), &mut problems);
-        load::unit(sources, &data, limits, Lost::default(), problems, Purpose::Test).map(|(_, unit)| unit)
+        compile(sources, &data, limits, Lost::default(), problems, Purpose::Test).map(|(_, unit)| unit.evaluator)
     };
     problems.sort();
     problems.dedup();
     match loaded {
-        Some(unit) if !problems.iter().any(Problem::is_refusal) => {
-            let modules = unit.engine().get_modules().iter().take(sources.len()).cloned().collect();
-            Ok(Tested { sources, modules, others, unit, problems })
+        Some(evaluator) if !problems.iter().any(Problem::is_refusal) => {
+            let modules = evaluator.engine().get_modules().iter().take(sources.len()).cloned().collect();
+            Ok(Tested { sources, modules, others, evaluator, problems })
         }
         _ => Err(LoadError::new(problems)),
     }

@@ -1,133 +1,71 @@
-//! A unit: modules that are evaluated together, with one engine, and the rules of them that judge.
+//! A unit: modules that are evaluated together, and the rules of them that judge.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
-    sync::Arc,
 };
 
 use anyhow::Result;
-use regorus::{
-    Engine, Value,
-    unstable::{self, Module, Ref},
-};
+use regorus::{Engine, Value};
 
 use super::{
-    dependencies::{Dependencies, INVENTORIES},
+    dependencies::INVENTORIES,
     dialect::Dialect,
-    gatekeeper::{Block, Constraint},
-    metadata::Metadata,
-    policy::Rule,
-    reads::{Reads, Scopes},
+    gatekeeper::constraint::{BoundTemplate, Constraint},
+    inventory::Inventory,
+    reads::{Queries, Reads},
+    rule::{Entrypoint, Exception, ResultShape},
 };
-use crate::{
-    judge::inventory::Inventory,
-    model::verdict::Source,
-    rego::{
-        evaluator::{Evaluator, Failure, GENERATED},
-        lost::Lost,
-        references::{self, Node, Path},
-    },
+use crate::rego::{
+    evaluator::{Evaluator, GENERATED},
+    lost::Lost,
+    references::{self, Node, Path},
 };
 
-/// How a rule's value says that something is wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// `deny contains x`: each element is a result.
-    Set,
-    /// `deny[key] := x`: each value is a result.
-    Object,
-    /// `deny := x`: the value is the result, or several.
-    Complete,
-}
-
-/// One rule that judges, with all its definitions.
-#[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    /// The package, as results name it.
-    pub(crate) policy: Arc<str>,
-    pub(crate) rule: Rule,
-    pub(crate) shape: Shape,
-    /// Keys from `data` on.
-    pub(crate) path: Path,
-    /// Index of the exceptions that may apply; the name behind `deny_` is what they list.
-    pub(crate) exception: Option<(usize, Value)>,
-    pub(crate) definitions: Vec<Definition>,
-    /// Whether it looks at how the object came to be as it is.
-    pub(crate) transition: bool,
-}
-
-/// One definition of a rule that judges.
-#[derive(Clone)]
-pub(crate) struct Definition {
-    pub(crate) module: Ref<Module>,
-    pub(crate) rule: Ref<unstable::Rule>,
-    pub(crate) source: Source,
-    pub(crate) metadata: Arc<Metadata>,
-}
-
-impl fmt::Debug for Definition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.source.file, self.source.line)
-    }
-}
-
-/// The `exception` rule of one package.
-#[derive(Debug, Clone)]
-pub(crate) struct Exception {
-    pub(crate) policy: Arc<str>,
-    pub(crate) path: Path,
-    pub(crate) source: Source,
-}
-
-/// All rules of a unit that take the same input. They are asked for at once: the engine forgets everything between two
-/// questions, so that rules which share helpers would compute them again and again.
+/// All rules of a unit that take the same input. They are evaluated by one query: the engine keeps nothing from one query
+/// to the next, so rules that share helpers would otherwise compute them again and again.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
     pub(crate) dialect: Dialect,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entrypoints: Vec<Entrypoint>,
     pub(crate) exceptions: Vec<Exception>,
     /// What is asked about which kind.
-    pub(crate) scopes: Scopes,
+    pub(crate) queries: Queries,
 }
 
 impl Group {
-    /// The generated rule that asks for all of one question at once.
-    pub(crate) fn all(&self, question: usize) -> String {
-        format!("data.{GENERATED}.{}_all_{question}", self.dialect)
+    /// The generated rule that evaluates all rules of one query.
+    pub(crate) fn all(&self, query: usize) -> String {
+        format!("data.{GENERATED}.{}_all_{query}", self.dialect)
     }
 
-    /// The generated rule that asks for one; exceptions are counted on behind the entries.
+    /// The generated rule that evaluates one; exceptions are counted on behind the entrypoints.
     pub(crate) fn one(&self, index: usize) -> String {
         format!("data.{GENERATED}.{}_{index}", self.dialect)
     }
 
-    /// How many answers the question for all has.
+    /// The number of rules that can be asked for, exceptions included.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len() + self.exceptions.len()
+        self.entrypoints.len() + self.exceptions.len()
     }
 
     fn paths(&self) -> Vec<&Path> {
         let exceptions = self.exceptions.iter().map(|exception| &exception.path);
-        self.entries.iter().map(|entry| &entry.path).chain(exceptions).collect()
+        self.entrypoints.iter().map(|entrypoint| &entrypoint.path).chain(exceptions).collect()
     }
 }
 
 /// Modules that are evaluated together.
 #[derive(Clone)]
 pub(crate) struct Unit {
-    evaluator: Evaluator,
+    pub(crate) evaluator: Evaluator,
     pub(crate) groups: Vec<Group>,
-    /// Of a Gatekeeper template: the Constraints that ask its one rule.
-    pub(crate) constraints: Vec<Constraint>,
-    /// Of a Gatekeeper template: where its modules stand in the file.
-    pub(crate) blocks: Vec<Block>,
-    /// What its rules depend on.
-    pub(crate) depends: Dependencies,
+    /// The Gatekeeper template that it was compiled from, if any: Constraints decide which objects its rule is asked about.
+    pub(crate) template: Option<BoundTemplate>,
     /// Whether its rules look other objects up.
     looks_up: bool,
-    /// Keys of the inventory's documents where rules stand.
-    taken: BTreeSet<(String, String)>,
+    /// Keys right below the inventory's documents that rules define.
+    defined: BTreeSet<(String, String)>,
 }
 
 impl fmt::Debug for Unit {
@@ -141,16 +79,15 @@ impl Unit {
     /// engine without modules.
     ///
     /// # Errors
-    /// Returns regorus' error about the modules: until here it has parsed them one by one, now it prepares them together.
+    /// Returns regorus' error about the modules: until here it has parsed them one by one, now it analyses them together.
     pub(crate) fn new(engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
         let evaluator = Evaluator::new(engine, bare, &generated(&groups))?;
         let nodes = references::read(evaluator.engine().get_modules(), &Lost::default());
-        let looks_up = groups.iter().any(|group| !group.scopes.inventory().is_empty());
-        let (constraints, blocks, depends) = (Vec::new(), Vec::new(), Dependencies::default());
-        Ok(Self { evaluator, groups, constraints, blocks, depends, looks_up, taken: taken(&nodes) })
+        let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
+        Ok(Self { evaluator, groups, template: None, looks_up, defined: defined(&nodes) })
     }
 
-    /// Returns the unit with these objects to look up. Rules and data files stand before objects, where both would be.
+    /// Returns the unit with these objects to look up. Rules and data files take precedence over objects.
     pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Result<Self> {
         if !self.looks_up {
             return Ok(self.clone());
@@ -163,9 +100,9 @@ impl Unit {
             if !matches!(before, Value::Object(_) | Value::Undefined) {
                 continue;
             }
-            let owned = before.as_object().ok().into_iter().flat_map(|fields| fields.keys().cloned());
-            let ruled = self.taken.iter().filter(|(first, _)| first == name).map(|(_, key)| Value::from(key.as_str()));
-            for key in owned.chain(ruled) {
+            let given = before.as_object().ok().into_iter().flat_map(|fields| fields.keys().cloned());
+            let defined = self.defined.iter().filter(|(first, _)| first == name).map(|(_, key)| key.as_str().into());
+            for key in given.chain(defined) {
                 document.as_object_mut()?.remove(&key);
             }
             data.insert(Value::from(name), document);
@@ -173,55 +110,28 @@ impl Unit {
         Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, ..self.clone() })
     }
 
-    /// Whether its rules are asked about every object; those of a template are by its Constraints.
-    pub(crate) fn asks_everything(&self) -> bool {
-        self.constraints.is_empty() && !self.groups.is_empty()
+    /// Whether its rules are asked about every object, and not about those that Constraints match.
+    pub(crate) fn judges_everything(&self) -> bool {
+        self.template.is_none() && !self.groups.is_empty()
     }
 
-    /// An engine of its own, to be asked what no rule that judges asks.
-    pub(crate) fn engine(&self) -> Engine {
-        self.evaluator.engine()
+    /// The Constraints of its template; none if it is not of Gatekeeper.
+    pub(crate) fn constraints(&self) -> &[Constraint] {
+        self.template.as_ref().map_or(&[], |template| &template.constraints)
     }
 
     /// Returns what its rules read of objects of a kind.
     pub(crate) fn reads(&self, kind: &str) -> Reads {
-        let scopes = self.groups.iter().filter_map(|group| group.scopes.of(kind));
-        scopes.flat_map(|scope| &scope.reads).fold(Reads::default(), |mut all, reads| {
+        let queries = self.groups.iter().filter_map(|group| group.queries.of(kind));
+        queries.flat_map(|query| &query.reads).fold(Reads::default(), |mut all, reads| {
             all.merge(reads);
             all
         })
     }
-
-    /// Asks for one rule's value; after an error once more, so that only what is one to OPA remains.
-    pub(crate) fn ask(&self, input: &Value, rule: &str) -> Result<Value, Failure> {
-        self.evaluator.rule(input, rule)
-    }
-
-    /// Asks for what one definition alone adds to its rule.
-    pub(crate) fn ask_definition(
-        &self,
-        input: &Value,
-        entry: &Entry,
-        definition: &Definition,
-    ) -> Result<Value, Failure> {
-        self.ask_alone(input, (&definition.module, &definition.rule), &entry.path, false).0
-    }
-
-    /// Asks for what one definition of a rule alone gives at a path. Returns also the engine that was asked, which knows
-    /// what was printed and, if `covers`, what was evaluated.
-    pub(crate) fn ask_alone(
-        &self,
-        input: &Value,
-        definition: (&Ref<Module>, &Ref<unstable::Rule>),
-        path: &Path,
-        covers: bool,
-    ) -> (Result<Value, Failure>, Engine) {
-        self.evaluator.definition(input, definition, path, covers)
-    }
 }
 
-/// Returns the keys right below the inventory's documents that rules take: `admission` of `package kubernetes.admission`.
-fn taken(nodes: &[Node]) -> BTreeSet<(String, String)> {
+/// Returns the keys right below the inventory's documents that rules define: `admission` of `package kubernetes.admission`.
+fn defined(nodes: &[Node]) -> BTreeSet<(String, String)> {
     let in_document = |node: &&Node| node.path.first().is_some_and(|first| INVENTORIES.contains(&first.as_str()));
     let key = |node: &Node| Some((node.path.first()?.clone(), node.path.get(1)?.clone()));
     nodes.iter().filter(in_document).filter_map(key).collect()
@@ -235,15 +145,15 @@ fn generated(groups: &[Group]) -> String {
         for (index, path) in paths.iter().enumerate() {
             let _ = writeln!(text, "\n{}_{index} := {path}", group.dialect);
         }
-        for (question, asked) in group.scopes.questions.iter().enumerate() {
+        for (number, rules) in group.queries.distinct.iter().enumerate() {
             let mut all = String::new();
-            for index in asked {
+            for index in rules {
                 let path = &paths[*index];
-                // A rule without a value must not take the others with it: its place stays empty. Sets always have one.
-                let set = group.entries.get(*index).is_some_and(|entry| entry.shape == Shape::Set);
+                // A rule without a value must not make the whole undefined: its place stays empty. Sets always have one.
+                let set = group.entrypoints.get(*index).is_some_and(|entrypoint| entrypoint.shape == ResultShape::Set);
                 let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
             }
-            let _ = writeln!(text, "\n{}_all_{question} := [\n{all}]", group.dialect);
+            let _ = writeln!(text, "\n{}_all_{number} := [\n{all}]", group.dialect);
         }
     }
     text

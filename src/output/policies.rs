@@ -14,11 +14,7 @@ use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
     judge::{
-        dependencies::Dependencies,
-        dialect::Dialect,
-        gatekeeper::Unjudged,
-        policy::{Policy, Rule},
-        reads::Matches,
+        dependencies::Dependencies, dialect::Dialect, gatekeeper::Unjudged, policy::Policy, reads::Matches, rule::Rule,
         set::PolicySet,
     },
     model::verdict::{Outcome, Severity, Source},

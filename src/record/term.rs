@@ -26,15 +26,18 @@ use crate::{
 /// How long pending records may take after a signal.
 const FLUSH: Duration = Duration::from_secs(10);
 
+/// Prints deltas as lines of output.
+pub type Lines = Arc<dyn Fn(&Delta) + Send + Sync>;
+
 /// What every term needs.
 pub struct Terms {
     /// What is recorded, and where.
     pub settings: RecorderSettings,
     /// What the status is made from.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
-    /// Prints deltas as lines of output; never blocks.
-    pub lines: Arc<dyn Fn(&Delta) + Send + Sync>,
-    /// Informs the pipeline.
+    /// Prints deltas as lines of output, if there are any; never blocks.
+    pub lines: Option<Lines>,
+    /// Learns of terms.
     pub pipeline: mpsc::Sender<Command>,
     /// Cancelled when the pipeline has ended.
     pub over: CancellationToken,
@@ -43,13 +46,15 @@ pub struct Terms {
 /// Passes deltas both to the recorders and to the outputs.
 struct Tee {
     record: Box<dyn Record>,
-    lines: Arc<dyn Fn(&Delta) + Send + Sync>,
+    lines: Option<Lines>,
 }
 
 impl Record for Tee {
     fn record(&mut self, delta: &Delta) {
         self.record.record(delta);
-        (self.lines)(delta);
+        if let Some(lines) = &self.lines {
+            lines(delta);
+        }
     }
 
     fn policies_refused(&mut self, note: &str) {
@@ -95,20 +100,26 @@ impl Terms {
         Ok(())
     }
 
-    /// Records for one term.
+    /// Records for one term, until the pipeline has ended and everything is written.
     async fn serve(&self, client: Client) {
+        let recorders = tokio::select! {
+            recorders = self.begin(client) => recorders,
+            () = self.over.cancelled() => return,
+        };
+        self.over.cancelled().await;
+        recorders.flush(Some(FLUSH)).await;
+    }
+
+    /// Begins a term: starts the recorders and lets the pipeline know. What it returns is to be flushed at the end.
+    pub async fn begin(&self, client: Client) -> Recorders {
         let mut overview = self.overview.clone();
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
         let settings = RecorderSettings { client, ..self.settings.clone() };
-        let (recorders, recorded, record) = tokio::select! {
-            started = Recorders::start(&settings, overview) => started,
-            () = self.over.cancelled() => return,
-        };
-        let record = Box::new(Tee { record, lines: Arc::clone(&self.lines) });
+        let (recorders, recorded, record) = Recorders::start(&settings, overview).await;
+        let record = Box::new(Tee { record, lines: self.lines.clone() });
         // An error says that the pipeline has ended.
         let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, record))).await;
-        self.over.cancelled().await;
-        recorders.flush(Some(FLUSH)).await;
+        recorders
     }
 }

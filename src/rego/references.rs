@@ -54,10 +54,20 @@ pub(crate) struct Node {
     pub(crate) whole_input: bool,
 }
 
+/// Prefix of the rules that are tests.
+pub(crate) const TEST_PREFIX: &str = "test_";
+/// Prefix of the rules that are tests which are not to be run yet.
+pub(crate) const TODO_PREFIX: &str = "todo_test_";
+
+/// Whether a rule of this name is a test.
+pub(crate) fn is_test_name(name: &str) -> bool {
+    name.starts_with(TEST_PREFIX) || name.starts_with(TODO_PREFIX)
+}
+
 impl Node {
     /// Whether it belongs to `kaudit test`.
     pub(crate) fn is_test(&self, package: usize) -> bool {
-        self.path.get(package).is_some_and(|name| name.starts_with("test_") || name.starts_with("todo_test_"))
+        self.path.get(package).is_some_and(|name| is_test_name(name))
     }
 }
 

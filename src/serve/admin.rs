@@ -42,7 +42,7 @@ pub struct Admin {
     pub progress: watch::Receiver<Progress>,
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
-    /// Asked for `/status`.
+    /// Answers `/status`.
     pub pipeline: mpsc::Sender<Command>,
     /// What `/policies` shows.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
@@ -206,7 +206,7 @@ mod tests {
     struct Running {
         address: SocketAddr,
         progress: watch::Sender<Progress>,
-        requests: mpsc::Receiver<Command>,
+        commands: mpsc::Receiver<Command>,
         shutdown: CancellationToken,
         task: JoinHandle<anyhow::Result<()>>,
     }
@@ -219,12 +219,12 @@ mod tests {
         let server = bind("127.0.0.1:0").await.unwrap();
         let address = server.address();
         let (progress, receiver) = watch::channel(Progress::default());
-        let (pipeline, requests) = mpsc::channel(1);
+        let (pipeline, commands) = mpsc::channel(1);
         let overview = watch::channel(None).1;
         let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::default()), pipeline, overview };
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(server.serve(admin, pages, shutdown.clone()));
-        Running { address, progress, requests, shutdown, task }
+        Running { address, progress, commands, shutdown, task }
     }
 
     async fn get(address: SocketAddr, path: &'static str) -> String {
@@ -274,7 +274,7 @@ mod tests {
                 not_judged: vec![],
                 results: vec![],
             };
-            let Some(Command::Result(answer)) = running.requests.recv().await else { panic!("no request") };
+            let Some(Command::Result(answer)) = running.commands.recv().await else { panic!("not asked") };
             answer.send(result).unwrap();
         });
         let response = get(running.address, "/status").await;
@@ -288,11 +288,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_silent_pipeline_is_not_waited_for_for_ever() {
-        let (pipeline, requests) = mpsc::channel(1);
+        let (pipeline, commands) = mpsc::channel(1);
         assert_eq!(ask(&pipeline, Duration::from_millis(10)).await, None);
         // Nor one that does not even take the question.
         assert_eq!(ask(&pipeline, Duration::from_millis(10)).await, None);
-        drop(requests);
+        drop(commands);
         assert_eq!(ask(&pipeline, Duration::from_mins(1)).await, None);
     }
 

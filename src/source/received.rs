@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
+use clap::ValueEnum;
 use kube::core::{DynamicResourceScope, ObjectMeta, Resource};
 use serde::{
     Deserialize, Deserializer,
@@ -15,11 +16,12 @@ use crate::model::{
 };
 
 /// What is kept of the values in Secrets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Secrets {
-    /// Only key names: values become empty strings, last-applied annotations go.
+    // Values become empty strings, and last-applied annotations go.
+    /// Only key names remain
     Redact,
-    /// Everything.
+    /// Policies see the values
     Full,
 }
 

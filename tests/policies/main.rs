@@ -11,7 +11,7 @@ use std::{
 };
 
 use insta_cmd::assert_cmd_snapshot;
-use kaudit::judge::{policy::Rule, set::PolicySet};
+use kaudit::judge::{rule::Rule, set::PolicySet};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Value, json};
 

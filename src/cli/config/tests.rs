@@ -1,12 +1,15 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{cli::Secrets, output::FailOn, source::selection::KindPattern};
+use crate::{
+    output::FailOn,
+    source::{received::Secrets, selection::KindPattern},
+};
 
-fn run(arguments: &[&str]) -> Result<Box<Check>, String> {
+fn run(arguments: &[&str]) -> Result<Box<CheckArgs>, String> {
     let argv = ["kaudit", "check"].iter().chain(arguments).map(OsString::from);
     match load(argv) {
-        Ok(Command::Check(check)) => Ok(check),
+        Ok(Subcommand::Check(check)) => Ok(check),
         Ok(other) => panic!("{other:?}"),
         Err(error) => {
             assert_eq!(error.exit_code(), 2);
@@ -16,7 +19,7 @@ fn run(arguments: &[&str]) -> Result<Box<Check>, String> {
 }
 
 /// Runs with a file; its path in messages becomes `kaudit.yaml`.
-fn run_with(yaml: &str, arguments: &[&str]) -> Result<Box<Check>, String> {
+fn run_with(yaml: &str, arguments: &[&str]) -> Result<Box<CheckArgs>, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kaudit.yaml");
     fs::write(&path, yaml).unwrap();
@@ -31,7 +34,7 @@ fn table<'a, T: AsRef<[&'a str]>>(cases: &[T], say: impl Fn(&T) -> String) -> St
     cases.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn first_line(result: Result<Box<Check>, String>) -> String {
+fn first_line(result: Result<Box<CheckArgs>, String>) -> String {
     result.unwrap_err().lines().next().unwrap().to_owned()
 }
 
@@ -39,18 +42,18 @@ fn first_line(result: Result<Box<Check>, String>) -> String {
 fn defaults_depend_on_the_mode() {
     let watch = run(&[]).unwrap();
     assert_eq!(watch.mode(), Mode::Watch);
-    assert!(watch.records(Recorder::Events) && watch.records(Recorder::Status));
+    assert!(watch.records(RecordTarget::Events) && watch.records(RecordTarget::Status));
     assert_eq!(watch.policies.paths, [PathBuf::from("policies")]);
     assert_eq!(watch.output, [Target { format: Format::Text, file: None }]);
-    assert_eq!(watch.sync_timeout, Duration::from_mins(1));
+    assert_eq!(watch.timing.sync_timeout, Duration::from_mins(1));
 
     for arguments in [&["--once"][..], &["-f", "a.yaml"], &["--once", "-f", "a.yaml"]] {
-        assert!(!run(arguments).unwrap().records(Recorder::Events), "{arguments:?}");
+        assert!(!run(arguments).unwrap().records(RecordTarget::Events), "{arguments:?}");
     }
     assert_eq!(run(&["--once", "-f", "-"]).unwrap().mode(), Mode::Files);
     let once = run(&["--once", "--record", "events"]).unwrap();
-    assert!(once.records(Recorder::Events) && !once.records(Recorder::Status));
-    assert!(!run(&["--record", "none"]).unwrap().records(Recorder::Status));
+    assert!(once.records(RecordTarget::Events) && !once.records(RecordTarget::Status));
+    assert!(!run(&["--record", "none"]).unwrap().records(RecordTarget::Status));
 }
 
 #[test]
@@ -95,7 +98,7 @@ fn the_file_is_below_the_command_line() {
     assert_eq!(check.fail_on, FailOn::Warn);
     assert!(check.once);
     assert_eq!(check.scope.namespace, ["c"]);
-    assert_eq!(check.events_per_second, 7);
+    assert_eq!(check.writing.events_per_second, 7);
     assert_eq!(check.secrets, Secrets::Redact);
 }
 
@@ -115,8 +118,9 @@ fn a_file_takes_every_shape_of_value() {
 fn a_file_of_the_long_run_serves_manifests_too() {
     let yaml = "record: [events]\nlisten: :8080\ncontext: prod\ninitial: skip\nsync-timeout: 2m\n";
     let check = run_with(yaml, &["-f", "a.yaml"]).unwrap();
-    assert!(!check.records(Recorder::Events) && check.listen.is_none() && check.cluster.context.is_none());
-    assert_eq!(run_with(yaml, &["--once"]).unwrap().initial, Initial::Judge);
+    assert!(!check.records(RecordTarget::Events));
+    assert_eq!(check.timing.initial, Initial::Judge);
+    assert_eq!(run_with(yaml, &["--once"]).unwrap().timing.initial, Initial::Judge);
     let message = first_line(run_with(&format!("{yaml}filename: a.yaml\n"), &[]));
     assert!(message.contains("makes no sense with --filename"), "{message}");
 }

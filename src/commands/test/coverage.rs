@@ -33,31 +33,31 @@ impl Covered {
     }
 }
 
-/// What of all policies was covered.
+/// Which lines of all policies were covered.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Coverage {
-    /// By file.
+pub struct LineCoverage {
+    /// Files that have lines to cover, by path.
     pub files: BTreeMap<String, FileCoverage>,
-    /// Lines that were evaluated.
+    /// The number of lines that were evaluated.
     pub covered_lines: usize,
-    /// Lines that were not.
+    /// The number of lines that were not.
     pub not_covered_lines: usize,
     /// Percentage of lines that were evaluated.
     pub coverage: f64,
 }
 
-/// What of one file was covered.
+/// Which lines of one file were covered.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FileCoverage {
-    /// Lines that were evaluated, in order.
+    /// Numbers of the lines that were evaluated, in order.
     pub covered: Vec<u32>,
-    /// Lines that were not, in order.
+    /// Numbers of the lines that were not, in order.
     pub not_covered: Vec<u32>,
     /// Percentage of lines that were evaluated.
     pub coverage: f64,
 }
 
-impl Coverage {
+impl LineCoverage {
     pub(super) fn new(tested: &Tested, covered: &Covered) -> Self {
         let mut coverage = Self { files: BTreeMap::new(), covered_lines: 0, not_covered_lines: 0, coverage: 0.0 };
         for (file, module) in tested.sources.iter().zip(&tested.modules) {
@@ -78,10 +78,10 @@ impl Coverage {
     }
 }
 
-/// Returns a percentage to a tenth; where there is nothing, all of it.
+/// Returns a percentage with one decimal; 100 where there are no lines.
 fn percent(covered: usize, not_covered: usize) -> f64 {
     let (covered, all) = (covered as u64, (covered + not_covered) as u64);
-    // Rounded down: what is not covered must never be 100 %.
+    // Rounded down: 100 % must mean that no line is missing.
     let tenths = (covered * 1000).checked_div(all).unwrap_or(1000);
     f64::from(u32::try_from(tenths).unwrap_or(1000)) / 10.0
 }
@@ -91,7 +91,7 @@ fn lines(module: &Module) -> BTreeSet<u32> {
     let mut lines = BTreeSet::new();
     for rule in &module.policy {
         let (path, _) = references::head_path(rule);
-        if path.iter().any(|name| name.starts_with("test_") || name.starts_with("todo_test_")) {
+        if path.iter().any(|name| references::is_test_name(name)) {
             continue;
         }
         match &**rule {

@@ -2,7 +2,7 @@
 //!
 //! The evaluator tells nothing of its way, so it is asked again: a module of the same package with rules that stop behind
 //! the first statement, behind the second, and so on, shows how far the body gets; then the parts of the statement that
-//! ends it are asked for their values. Pieces of the test's own source are put together for that, so what they mean is
+//! ends it are asked for their values. ModuleText of the test's own source are put together for that, so what they mean is
 //! what they mean in the test.
 
 use std::{
@@ -17,9 +17,8 @@ use regorus::{
 };
 
 use super::{
-    Explanation, Named,
-    rego::Argument,
-    show::{self, Pieces},
+    result::{Explanation, Named},
+    show::{self, ModuleText},
 };
 use crate::{
     judge::tested::Tested,
@@ -28,7 +27,7 @@ use crate::{
         file::{File, Form},
         guard,
         limits::Limits,
-        references::{self, Path},
+        references::{self, Path, TEST_PREFIX},
     },
 };
 
@@ -39,12 +38,42 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How many parts of a statement are shown.
 const PARTS: usize = 12;
 
-/// What of a rule is to be explained.
-pub(super) enum Subject<'s> {
-    /// That it is not true.
+/// What is not true, and to be explained.
+pub(super) enum FailedPart<'s> {
     Rule,
-    /// That this case of the table is not true: what is behind the name, and the keys there.
-    Case(&'s [Argument<'s>], &'s [Value]),
+    /// One case of a table: the keys behind its name, and their values.
+    Case(&'s [TableKey<'s>], &'s [Value]),
+}
+
+/// One key behind the name of a table: `[tc.note]`, `.name`.
+pub(super) enum TableKey<'a> {
+    Index(&'a Expr),
+    Field(&'a str),
+}
+
+/// Returns what stands behind the name of a table.
+pub(super) fn table_keys(rule: &Rule) -> Vec<TableKey<'_>> {
+    let mut at: &Expr = references::head(rule).0;
+    let mut keys = Vec::new();
+    loop {
+        match at {
+            Expr::RefDot { refr, field, .. } => {
+                keys.push(TableKey::Field(field.0.text()));
+                at = refr;
+            }
+            Expr::RefBrack { refr, index, .. } => {
+                keys.push(TableKey::Index(index));
+                at = refr;
+            }
+            _ => break,
+        }
+    }
+    keys.reverse();
+    // What leads to the test itself belongs to its name.
+    let (names, _) = references::head_path(rule);
+    let at = names.iter().position(|name| name.starts_with(TEST_PREFIX)).unwrap_or(0);
+    keys.drain(..at.min(keys.len()));
+    keys
 }
 
 /// Asks about one module.
@@ -83,7 +112,7 @@ impl<'a> Explainer<'a> {
     /// Returns the keys of all cases that a table tries, whether they hold or not.
     ///
     /// As in OPA a case is tried once the statements are through that its name is made of.
-    pub(super) fn tried(&self, rule: &Rule, arguments: &[Argument<'_>]) -> Vec<Vec<Value>> {
+    pub(super) fn tried(&self, rule: &Rule, arguments: &[TableKey<'_>]) -> Vec<Vec<Value>> {
         let Rule::Spec { bodies, .. } = rule else { return Vec::new() };
         let pieces = self.pieces();
         let mut tried = Vec::new();
@@ -100,7 +129,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// Finds what did not hold. `None` where that cannot be told.
-    pub(super) fn explain(&self, rule: &Rule, subject: &Subject<'_>) -> Option<Explanation> {
+    pub(super) fn explain(&self, rule: &Rule, failed: &FailedPart<'_>) -> Option<Explanation> {
         let Rule::Spec { head, bodies, .. } = rule else { return None };
         let assigned = match head {
             RuleHead::Compr { assign, .. } | RuleHead::Func { assign, .. } => assign.as_ref(),
@@ -113,7 +142,7 @@ impl<'a> Explainer<'a> {
         let mut first = None;
         for body in bodies {
             let mut way = ways(&pieces, &body.query);
-            if let Subject::Case(arguments, keys) = subject {
+            if let FailedPart::Case(arguments, keys) = failed {
                 let at = Self::bound(&pieces, &body.query, arguments);
                 let keys: Vec<String> = keys.iter().map(show::literal).collect();
                 let this = format!("{} == [{}]", self.keys(arguments), keys.join(", "));
@@ -137,25 +166,25 @@ impl<'a> Explainer<'a> {
         first
     }
 
-    fn pieces(&self) -> Pieces<'_> {
-        Pieces::new(&self.text, &self.tokens)
+    fn pieces(&self) -> ModuleText<'_> {
+        ModuleText::new(&self.text, &self.tokens)
     }
 
     /// Writes the keys of a case as an array.
-    fn keys(&self, arguments: &[Argument<'_>]) -> String {
+    fn keys(&self, arguments: &[TableKey<'_>]) -> String {
         let pieces = self.pieces();
         let keys = arguments.iter().map(|argument| match argument {
-            Argument::Index(expr) => pieces.expr(expr).to_owned(),
-            Argument::Field(name) => show::literal(&Value::from(*name)),
+            TableKey::Index(expr) => pieces.expr(expr).to_owned(),
+            TableKey::Field(name) => show::literal(&Value::from(*name)),
         });
         format!("[{}]", keys.collect::<Vec<_>>().join(", "))
     }
 
     /// Returns how many statements it takes until every variable in the keys is bound.
-    fn bound(pieces: &Pieces<'_>, query: &Query, arguments: &[Argument<'_>]) -> usize {
+    fn bound(pieces: &ModuleText<'_>, query: &Query, arguments: &[TableKey<'_>]) -> usize {
         let mut names = BTreeSet::new();
         for argument in arguments {
-            if let Argument::Index(expr) = argument {
+            if let TableKey::Index(expr) = argument {
                 variables(expr, &mut names);
             }
         }
@@ -365,7 +394,7 @@ fn joined(way: &[String], last: &str) -> String {
 }
 
 /// Returns the statements of a body as source.
-fn ways(pieces: &Pieces<'_>, query: &Query) -> Way {
+fn ways(pieces: &ModuleText<'_>, query: &Query) -> Way {
     query.stmts.iter().map(|statement| pieces.span(&statement.span).to_owned()).collect()
 }
 
@@ -404,7 +433,7 @@ fn variables(expr: &Expr, names: &mut BTreeSet<String>) {
 }
 
 /// Collects an expression that is an operand, and what it is made of.
-fn operand(pieces: &Pieces<'_>, expr: &Expr, parts: &mut Vec<String>) {
+fn operand(pieces: &ModuleText<'_>, expr: &Expr, parts: &mut Vec<String>) {
     let shown = match expr {
         Expr::Call { .. }
         | Expr::ArithExpr { .. }
@@ -424,7 +453,7 @@ fn operand(pieces: &Pieces<'_>, expr: &Expr, parts: &mut Vec<String>) {
 }
 
 /// Collects the operands of an expression.
-fn inner(pieces: &Pieces<'_>, expr: &Expr, parts: &mut Vec<String>) {
+fn inner(pieces: &ModuleText<'_>, expr: &Expr, parts: &mut Vec<String>) {
     match expr {
         Expr::Array { items, .. } | Expr::Set { items, .. } | Expr::Call { params: items, .. } => {
             for item in items {
@@ -455,7 +484,7 @@ fn inner(pieces: &Pieces<'_>, expr: &Expr, parts: &mut Vec<String>) {
 }
 
 /// Collects the variable that a reference begins with, unless it is a whole document.
-fn base(pieces: &Pieces<'_>, expr: &Expr, parts: &mut Vec<String>) {
+fn base(pieces: &ModuleText<'_>, expr: &Expr, parts: &mut Vec<String>) {
     match expr {
         Expr::RefDot { refr, .. } => base(pieces, refr, parts),
         Expr::RefBrack { refr, index, .. } => {

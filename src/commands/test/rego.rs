@@ -4,10 +4,7 @@
 //! of its own, the second of a name is `test_x#01`; rules with a variable in their head are tables, of which each key is
 //! a case.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Instant,
-};
+use std::{collections::HashMap, time::Instant};
 
 use regorus::{
     Engine, Value,
@@ -15,9 +12,10 @@ use regorus::{
 };
 
 use super::{
-    Case, Outcome, TestKind, TestResult,
+    cases::cases,
     coverage::Covered,
-    explain::{Explainer, Subject},
+    explain::{Explainer, FailedPart},
+    result::{TestKind, TestOutcome, TestResult},
     show,
 };
 use crate::{
@@ -27,18 +25,13 @@ use crate::{
         error::EngineError,
         evaluator::Failure,
         limits::Limits,
-        references::{self, Path},
+        references::{self, Path, TODO_PREFIX},
     },
 };
 
-/// Rules of this prefix are tests.
-const TEST: &str = "test_";
-/// Rules of this prefix are tests that are not to be run yet.
-const TODO: &str = "todo_test_";
-
 /// What the value of a test must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum TestShape {
     /// `test_x if …`: true.
     Complete,
     /// `test_x contains …`: no set is true.
@@ -61,7 +54,7 @@ struct RegoTest {
     package: String,
     /// As it is shown and filtered.
     name: String,
-    shape: Shape,
+    shape: TestShape,
     todo: bool,
 }
 
@@ -96,7 +89,7 @@ impl<'a> RegoTests<'a> {
                 }
             }
         }
-        Self { tested, engine: tested.unit.engine(), tests }
+        Self { tested, engine: tested.evaluator.engine(), tests }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -111,7 +104,7 @@ impl<'a> RegoTests<'a> {
             kind: TestKind::Rego,
             group: test.package.clone(),
             name: test.name.clone(),
-            outcome: Outcome::Skip,
+            outcome: TestOutcome::Skip,
             file: self.tested.sources[test.module].shown.to_string(),
             line: test.rule.span().line,
             message: String::new(),
@@ -129,12 +122,12 @@ impl<'a> RegoTests<'a> {
     fn evaluate(&self, test: &RegoTest, limits: &Limits, covered: Option<&mut Covered>, result: &mut TestResult) {
         let began = Instant::now();
         let answer = match (test.shape, &*test.rule) {
-            (Shape::Function, _) => Err("it is a function, and a test takes no arguments".to_owned()),
-            (Shape::Default, Rule::Default { value, .. }) => Ok(constant(value)),
+            (TestShape::Function, _) => Err("it is a function, and a test takes no arguments".to_owned()),
+            (TestShape::Default, Rule::Default { value, .. }) => Ok(constant(value)),
             _ => {
                 let rule = (&self.tested.modules[test.module], &test.rule);
                 let (answer, mut engine) =
-                    self.tested.unit.ask_alone(&Value::Undefined, rule, &test.path, covered.is_some());
+                    self.tested.evaluator.definition(&Value::Undefined, rule, &test.path, covered.is_some());
                 result.output = engine.take_prints().unwrap_or_default().iter().map(|line| printed(line)).collect();
                 if let Some(covered) = covered {
                     covered.add(&engine);
@@ -144,20 +137,20 @@ impl<'a> RegoTests<'a> {
         };
         result.took = began.elapsed();
         match answer {
-            Err(why) => (result.outcome, result.message) = (Outcome::Error, why),
-            Ok(value) if test.shape == Shape::Table => {
+            Err(why) => (result.outcome, result.message) = (TestOutcome::Error, why),
+            Ok(value) if test.shape == TestShape::Table => {
                 let explainer = Explainer::new(self.tested, &self.engine, test.module);
-                result.cases = table(&explainer, test, &value);
-                let failed = result.cases.iter().any(|case| case.outcome == Outcome::Fail);
-                result.outcome = if failed { Outcome::Fail } else { Outcome::Pass };
+                result.cases = cases(&explainer, &test.rule, &value);
+                let failed = result.cases.iter().any(|case| case.outcome == TestOutcome::Fail);
+                result.outcome = if failed { TestOutcome::Fail } else { TestOutcome::Pass };
             }
-            Ok(Value::Bool(true)) => result.outcome = Outcome::Pass,
+            Ok(Value::Bool(true)) => result.outcome = TestOutcome::Pass,
             Ok(value) => {
-                result.outcome = Outcome::Fail;
+                result.outcome = TestOutcome::Fail;
                 result.message = wrong_value(test.shape, &value);
                 if matches!(value, Value::Undefined | Value::Bool(false)) {
                     let explainer = Explainer::new(self.tested, &self.engine, test.module);
-                    result.explanation = explainer.explain(&test.rule, &Subject::Rule);
+                    result.explanation = explainer.explain(&test.rule, &FailedPart::Rule);
                 }
             }
         }
@@ -168,27 +161,27 @@ impl<'a> RegoTests<'a> {
 fn test(index: usize, module: &Ref<Module>, rule: &Ref<Rule>) -> Option<RegoTest> {
     let package = references::package(module);
     let (head, whole) = references::head_path(rule);
-    let at = head.iter().position(|name| name.starts_with(TEST) || name.starts_with(TODO))?;
+    let at = head.iter().position(|name| references::is_test_name(name))?;
     let beyond = !whole || head.len() > at + 1;
     let shape = match &**rule {
-        Rule::Default { .. } => Shape::Default,
-        Rule::Spec { head: RuleHead::Func { args, .. }, .. } if !args.is_empty() => Shape::Function,
-        Rule::Spec { head: RuleHead::Set { key: Some(_), .. }, .. } => Shape::Set,
+        Rule::Default { .. } => TestShape::Default,
+        Rule::Spec { head: RuleHead::Func { args, .. }, .. } if !args.is_empty() => TestShape::Function,
+        Rule::Spec { head: RuleHead::Set { key: Some(_), .. }, .. } => TestShape::Set,
         // In version 0 a constant key makes a table too, in version 1 only without a body.
         Rule::Spec { head: RuleHead::Compr { assign: Some(_), .. }, bodies, .. }
             if beyond && (!module.rego_v1 || bodies.is_empty()) =>
         {
-            Shape::Table
+            TestShape::Table
         }
-        Rule::Spec { .. } if !whole => Shape::Table,
-        Rule::Spec { .. } => Shape::Complete,
+        Rule::Spec { .. } if !whole => TestShape::Table,
+        Rule::Spec { .. } => TestShape::Complete,
     };
     let name = head[..=at].to_vec();
     Some(RegoTest {
         module: index,
         rule: rule.clone(),
         package: dotted("data", &package),
-        todo: name[at].starts_with(TODO),
+        todo: name[at].starts_with(TODO_PREFIX),
         name: name.split_first().map(|(first, rest)| dotted(first, rest)).unwrap_or_default(),
         path: package.into_iter().chain(name).collect(),
         shape,
@@ -228,11 +221,13 @@ fn constant(value: &Expr) -> Value {
 }
 
 /// Returns what there is to say of a value that is none for a test.
-fn wrong_value(shape: Shape, value: &Value) -> String {
+fn wrong_value(shape: TestShape, value: &Value) -> String {
     match (shape, value) {
-        (Shape::Default, _) => "its default is not true, and a default is a test of its own".to_owned(),
+        (TestShape::Default, _) => "its default is not true, and a default is a test of its own".to_owned(),
         (_, Value::Undefined | Value::Bool(false)) => String::new(),
-        (Shape::Set, _) => "it is a set, and a test must be true; cases are written test_x[name] if { … }".to_owned(),
+        (TestShape::Set, _) => {
+            "it is a set, and a test must be true; cases are written test_x[name] if { … }".to_owned()
+        }
         _ => format!("its value must be true, and is {}", show::value(value)),
     }
 }
@@ -255,109 +250,4 @@ fn printed(line: &str) -> String {
             .is_some_and(|(_, line)| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit()))
     });
     place.map_or(line, |(_, text)| text).trim_end().to_owned()
-}
-
-/// Joins the cases that a table has as its value with those that it tried.
-fn table(explainer: &Explainer<'_>, test: &RegoTest, value: &Value) -> Vec<Case> {
-    let mut cases = BTreeMap::new();
-    read(value, &mut cases);
-    let arguments = arguments(&test.rule);
-    for keys in explainer.tried(&test.rule, &arguments) {
-        try_case(&mut cases, &keys);
-    }
-    let mut keys = Vec::new();
-    finish(cases, &mut keys, &mut |keys| explainer.explain(&test.rule, &Subject::Case(&arguments, keys)))
-}
-
-/// What stands behind the name of a table: `[tc.note]`, `.name`.
-pub(super) enum Argument<'a> {
-    Index(&'a Expr),
-    Field(&'a str),
-}
-
-fn arguments(rule: &Rule) -> Vec<Argument<'_>> {
-    let mut at: &Expr = references::head(rule).0;
-    let mut arguments = Vec::new();
-    loop {
-        match at {
-            Expr::RefDot { refr, field, .. } => {
-                arguments.push(Argument::Field(field.0.text()));
-                at = refr;
-            }
-            Expr::RefBrack { refr, index, .. } => {
-                arguments.push(Argument::Index(index));
-                at = refr;
-            }
-            _ => break,
-        }
-    }
-    arguments.reverse();
-    // What leads to the test itself belongs to its name.
-    let (names, _) = references::head_path(rule);
-    let at = names.iter().position(|name| name.starts_with(TEST)).unwrap_or(0);
-    arguments.drain(..at.min(arguments.len()));
-    arguments
-}
-
-/// A case while cases are collected.
-struct Branch {
-    key: Value,
-    failed: bool,
-    below: BTreeMap<String, Self>,
-}
-
-/// Reads the value of a table: true is passed, an object has cases of its own.
-fn read(value: &Value, cases: &mut BTreeMap<String, Branch>) {
-    let Ok(fields) = value.as_object() else { return };
-    for (key, value) in fields {
-        let mut below = BTreeMap::new();
-        read(value, &mut below);
-        let failed = match value {
-            Value::Object(_) => below.values().any(|branch: &Branch| branch.failed),
-            value => *value != Value::from(true),
-        };
-        cases.insert(name(key), Branch { key: key.clone(), failed, below });
-    }
-}
-
-fn name(key: &Value) -> String {
-    match key {
-        Value::String(text) => text.to_string(),
-        key => show::literal(key),
-    }
-}
-
-/// Adds a case that was tried; without a value it failed. Returns whether it did.
-fn try_case(cases: &mut BTreeMap<String, Branch>, keys: &[Value]) -> bool {
-    let Some((key, rest)) = keys.split_first() else { return false };
-    let new = || Branch { key: key.clone(), failed: true, below: BTreeMap::new() };
-    let branch = cases.entry(name(key)).or_insert_with(new);
-    if rest.is_empty() {
-        return branch.failed;
-    }
-    let below = try_case(&mut branch.below, rest);
-    branch.failed |= below;
-    below
-}
-
-fn finish(
-    cases: BTreeMap<String, Branch>,
-    keys: &mut Vec<Value>,
-    explain: &mut dyn FnMut(&[Value]) -> Option<super::Explanation>,
-) -> Vec<Case> {
-    let case = |(name, branch): (String, Branch)| {
-        keys.push(branch.key);
-        let below = finish(branch.below, keys, explain);
-        let explanation = if branch.failed && below.is_empty() { explain(keys) } else { None };
-        keys.pop();
-        Case {
-            name,
-            outcome: if branch.failed { Outcome::Fail } else { Outcome::Pass },
-            message: String::new(),
-            explanation,
-            output: Vec::new(),
-            cases: below,
-        }
-    };
-    cases.into_iter().map(case).collect()
 }

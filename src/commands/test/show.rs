@@ -118,12 +118,12 @@ fn mentions(text: &str, name: &str) -> bool {
 /// The text of one module, piece by piece.
 ///
 /// The spans of the syntax tree leave out quotes and some brackets, so pieces are cut at the bounds of tokens.
-pub(super) struct Pieces<'a> {
+pub(super) struct ModuleText<'a> {
     text: &'a str,
     tokens: &'a [Token],
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> ModuleText<'a> {
     pub(super) fn new(text: &'a str, tokens: &'a [Token]) -> Self {
         Self { text, tokens }
     }

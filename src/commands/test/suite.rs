@@ -10,16 +10,16 @@ mod fixture;
 use std::{path::Path, sync::Arc, time::Instant};
 
 use self::assertion::Assertion;
-use super::{Case, Outcome, TestKind, TestResult};
+use super::result::{Case, TestKind, TestOutcome, TestResult};
 use crate::{
-    cli::filter::Filter,
+    cli::{filter::Filter, values::nearest},
     judge::{
         evaluate::{Job, evaluate, evaluate_review},
-        gatekeeper::document::{At, Node},
+        gatekeeper::node::{At, YamlNode},
         inventory::Inventory,
         set::PolicySet,
     },
-    model::verdict::{Finding, Outcome as Judged},
+    model::verdict::{Finding, Outcome},
     rego::{file::File, limits::Limits, problem::Problem, yaml},
 };
 
@@ -34,7 +34,7 @@ pub(super) struct SuiteTests<'a> {
 /// One test of a suite, not run yet.
 struct SuiteTest<'a> {
     file: &'a File,
-    node: Node,
+    node: YamlNode,
     /// Whether the suite or the test says so.
     skip: bool,
     /// Numbers of its cases that are to be run.
@@ -46,14 +46,14 @@ impl<'a> SuiteTests<'a> {
     pub(super) fn find(files: &'a [File], filter: &Filter, problems: &mut Vec<Problem>) -> Self {
         let mut suites = Self::default();
         for file in files.iter().filter(|file| file.text.contains(GROUP)) {
-            match serde_saphyr::from_multiple_with_options::<Node>(&file.text, yaml::as_opa()) {
+            match serde_saphyr::from_multiple_with_options::<YamlNode>(&file.text, yaml::as_opa()) {
                 Ok(documents) => {
                     documents.iter().filter(|node| is_suite(node)).for_each(|suite| {
                         check(file, suite, problems);
                         suites.add(file, suite, filter);
                     });
                 }
-                Err(_) => problems.extend(Node::read(file).err()),
+                Err(_) => problems.extend(YamlNode::read(file).err()),
             }
         }
         suites
@@ -63,7 +63,7 @@ impl<'a> SuiteTests<'a> {
         self.tests.len()
     }
 
-    fn add(&mut self, file: &'a File, suite: &Node, filter: &Filter) {
+    fn add(&mut self, file: &'a File, suite: &YamlNode, filter: &Filter) {
         for node in suite.get("tests").items() {
             let test = text(node, "name");
             let cases = node.get("cases").items().iter().enumerate();
@@ -98,22 +98,22 @@ impl<'a> SuiteTests<'a> {
 }
 
 impl SuiteTest<'_> {
-    fn run(&self, limits: &Limits) -> (Outcome, String, Vec<Case>) {
+    fn run(&self, limits: &Limits) -> (TestOutcome, String, Vec<Case>) {
         if self.skip {
-            return (Outcome::Skip, String::new(), Vec::new());
+            return (TestOutcome::Skip, String::new(), Vec::new());
         }
         if self.node.get("expansion").text().is_some_and(|path| !path.is_empty()) {
             let message = "UNSUPPORTED: kaudit does not expand workloads into Pods by ExpansionTemplates; set skip: true \
                            to leave this test out";
-            return (Outcome::Error, message.to_owned(), Vec::new());
+            return (TestOutcome::Error, message.to_owned(), Vec::new());
         }
         let invalid = self.node.get("invalid").is_true();
         match self.policies(limits) {
-            Err(Unloaded::Constraint(_)) if invalid => (Outcome::Pass, String::new(), Vec::new()),
-            Err(Unloaded::Constraint(why) | Unloaded::Else(why)) => (Outcome::Error, why, Vec::new()),
+            Err(Unloaded::Constraint(_)) if invalid => (TestOutcome::Pass, String::new(), Vec::new()),
+            Err(Unloaded::Constraint(why) | Unloaded::Else(why)) => (TestOutcome::Error, why, Vec::new()),
             Ok(_) if invalid => {
                 let message = "the Constraint fits the schema of its template, and should not (invalid: true)";
-                (Outcome::Fail, message.to_owned(), Vec::new())
+                (TestOutcome::Fail, message.to_owned(), Vec::new())
             }
             Ok(policies) => {
                 let nodes = self.node.get("cases").items();
@@ -123,8 +123,8 @@ impl SuiteTest<'_> {
                     .filter_map(|index| nodes.get(*index))
                     .map(|case| self.case(case, &policies))
                     .collect();
-                let worst = cases.iter().map(|case| case.outcome).filter(|outcome| *outcome != Outcome::Skip).max();
-                (worst.unwrap_or(Outcome::Pass), String::new(), cases)
+                let worst = cases.iter().map(|case| case.outcome).filter(|outcome| *outcome != TestOutcome::Skip).max();
+                (worst.unwrap_or(TestOutcome::Pass), String::new(), cases)
             }
         }
     }
@@ -144,17 +144,17 @@ impl SuiteTest<'_> {
         let of_constraint = |problem: &&Problem| Path::new(&*problem.file) == constraint;
         let refused: Vec<&Problem> = why.problems.iter().filter(|problem| problem.is_refusal()).collect();
         let schema = !refused.is_empty() && refused.iter().all(of_constraint);
-        let told: Vec<String> = refused.iter().map(ToString::to_string).collect();
-        let told = if told.is_empty() { why.to_string() } else { told.join("\n") };
-        Err(if schema { Unloaded::Constraint(told) } else { Unloaded::Else(told) })
+        let texts: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        let text = if texts.is_empty() { why.to_string() } else { texts.join("\n") };
+        Err(if schema { Unloaded::Constraint(text) } else { Unloaded::Else(text) })
     }
 
-    fn case(&self, node: &Node, policies: &Arc<PolicySet>) -> Case {
+    fn case(&self, node: &YamlNode, policies: &Arc<PolicySet>) -> Case {
         let (outcome, message) = if node.get("skip").is_true() {
-            (Outcome::Skip, String::new())
+            (TestOutcome::Skip, String::new())
         } else {
             match self.judge(node, policies) {
-                Err(why) => (Outcome::Error, why),
+                Err(why) => (TestOutcome::Error, why),
                 Ok(findings) => claimed(node, &findings),
             }
         };
@@ -163,7 +163,7 @@ impl SuiteTest<'_> {
     }
 
     /// Judges the object of a case.
-    fn judge(&self, node: &Node, policies: &Arc<PolicySet>) -> Result<Vec<Finding>, String> {
+    fn judge(&self, node: &YamlNode, policies: &Arc<PolicySet>) -> Result<Vec<Finding>, String> {
         let place = || format!("{}:{}", self.file.shown, node.at.line);
         if node.get("assertions").items().is_empty() {
             return Err(format!("{}: the case asserts nothing", place()));
@@ -209,29 +209,29 @@ enum Unloaded {
 }
 
 /// Compares what is claimed with what was found.
-fn claimed(node: &Node, findings: &[Finding]) -> (Outcome, String) {
-    if let Some(error) = findings.iter().find(|finding| finding.outcome == Judged::Error) {
-        return (Outcome::Error, error.message.to_string());
+fn claimed(node: &YamlNode, findings: &[Finding]) -> (TestOutcome, String) {
+    if let Some(error) = findings.iter().find(|finding| finding.outcome == Outcome::Error) {
+        return (TestOutcome::Error, error.message.to_string());
     }
     let messages: Vec<&str> = findings.iter().map(|finding| &*finding.message).collect();
     for assertion in node.get("assertions").items() {
         match Assertion::read(assertion) {
-            Err(why) => return (Outcome::Error, why),
+            Err(why) => return (TestOutcome::Error, why),
             Ok(assertion) => {
                 if let Some(why) = assertion.broken(&messages) {
-                    return (Outcome::Fail, why);
+                    return (TestOutcome::Fail, why);
                 }
             }
         }
     }
-    (Outcome::Pass, String::new())
+    (TestOutcome::Pass, String::new())
 }
 
-fn text<'n>(node: &'n Node, key: &str) -> &'n str {
+fn text<'n>(node: &'n YamlNode, key: &str) -> &'n str {
     node.get(key).text().unwrap_or_default()
 }
 
-fn is_suite(node: &Node) -> bool {
+fn is_suite(node: &YamlNode) -> bool {
     text(node, "kind") == "Suite" && text(node, "apiVersion").split('/').next() == Some(GROUP)
 }
 
@@ -264,7 +264,7 @@ const CASE: Fields = &[
 const ASSERTION: Fields = &[("violations", &["string", "integer"]), ("message", &["string"])];
 
 /// Tells what a suite says that means nothing, or is of the wrong kind.
-fn check(file: &File, suite: &Node, problems: &mut Vec<Problem>) {
+fn check(file: &File, suite: &YamlNode, problems: &mut Vec<Problem>) {
     level(file, suite, "a suite", SUITE, problems);
     for test in suite.get("tests").items() {
         level(file, test, "a test", TEST, problems);
@@ -277,7 +277,7 @@ fn check(file: &File, suite: &Node, problems: &mut Vec<Problem>) {
     }
 }
 
-fn level(file: &File, node: &Node, what: &str, known: Fields, problems: &mut Vec<Problem>) {
+fn level(file: &File, node: &YamlNode, what: &str, known: Fields, problems: &mut Vec<Problem>) {
     let at = |problem: Problem, At { line, column }: At| problem.at(&file.text, line, column);
     if node.kind() != "object" {
         problems
@@ -292,7 +292,7 @@ fn level(file: &File, node: &Node, what: &str, known: Fields, problems: &mut Vec
             }
             None => {
                 let problem = Problem::warning(&file.shown, format!("{what} has no field {name}; it is not used"));
-                let near = crate::cli::nearest(name, known.iter().map(|(known, _)| *known));
+                let near = nearest(name, known.iter().map(|(known, _)| *known));
                 let problem = near.map_or(problem.clone(), |near| problem.help(format!("did you mean {near}?")));
                 problems.push(at(problem, value.at));
             }

@@ -1,23 +1,22 @@
-//! Judging by Gatekeeper's Constraints: who is asked, with which input, and what the answers mean.
+//! Judging by Gatekeeper's Constraints: which match, their input, and how the template's value is read.
 
 use std::sync::Arc;
 
 use regorus::Value;
 
 use super::{
-    Judge,
     input::{Review, fields},
-    items,
-    results::{attribute, details, json},
+    judge::{Judge, definition_alone},
+    results::{attribute, details, items, json},
 };
 use crate::{
-    judge::{gatekeeper::Constraint, unit::Unit},
+    judge::{gatekeeper::constraint::Constraint, unit::Unit},
     model::verdict::{Finding, Outcome, Source},
     rego::evaluator::Failure,
 };
 
 impl Judge<'_> {
-    /// Asks one Constraint about one review; of an object of a known kind only if it can say anything about that.
+    /// Asks one Constraint about one review; if the kind is given, only if the template can give results for it.
     pub(super) fn constraint(&mut self, unit: &Unit, constraint: &Constraint, review: &Review, kind: Option<&str>) {
         match matches(constraint, review) {
             Ok(true) => {}
@@ -27,10 +26,11 @@ impl Judge<'_> {
                 return self.results.push(finding(constraint, Outcome::Error, message.into()));
             }
         }
-        let Some((group, entry)) = unit.groups.first().and_then(|group| Some((group, group.entries.first()?))) else {
+        let Some((group, entrypoint)) = unit.groups.first().and_then(|group| Some((group, group.entrypoints.first()?)))
+        else {
             return;
         };
-        if kind.is_some_and(|kind| group.scopes.of(kind).is_none_or(|scope| scope.asked.is_empty())) {
+        if kind.is_some_and(|kind| group.queries.of(kind).is_none_or(|query| query.rules.is_empty())) {
             return self.results.pass();
         }
         let input = fields([("review", review.document.clone()), ("parameters", constraint.parameters.clone())]);
@@ -38,8 +38,8 @@ impl Judge<'_> {
         match answer {
             Ok(findings) if findings.is_empty() => self.results.pass(),
             Ok(mut findings) => {
-                attribute(&mut findings, entry, &constraint.rule.metadata, |definition| {
-                    let answer = unit.ask_definition(&input, entry, definition).ok()?;
+                attribute(&mut findings, entrypoint, &constraint.rule.metadata, |definition| {
+                    let answer = definition_alone(unit, &input, entrypoint, definition)?;
                     violations(constraint, &answer).ok()
                 });
                 self.results.extend(findings);
@@ -53,7 +53,7 @@ impl Judge<'_> {
     }
 }
 
-/// Whether one of the states of the object is what a Constraint is about.
+/// Whether a Constraint matches one of the states of the object.
 fn matches(constraint: &Constraint, review: &Review) -> Result<bool, String> {
     for subject in review.subjects() {
         if constraint.matching.matches(&subject)? {
@@ -63,11 +63,11 @@ fn matches(constraint: &Constraint, review: &Review) -> Result<bool, String> {
     Ok(false)
 }
 
-/// Reads the value of `violation` as Gatekeeper's hook does: of each element `msg` and `details`. What has no `msg` is
-/// nothing.
+/// Reads the value of `violation` as Gatekeeper's hook does: of each element `msg` and `details`. An element without
+/// `msg` is no result.
 ///
 /// # Errors
-/// Returns a message that is no text; Gatekeeper fails on it too.
+/// When a message is no string; Gatekeeper fails on it too.
 fn violations(constraint: &Constraint, value: &Value) -> Result<Vec<Finding>, Failure> {
     let elements: Vec<&Value> = match value {
         // `data.template.violation[r]` goes over the keys.
@@ -84,9 +84,9 @@ fn violations(constraint: &Constraint, value: &Value) -> Result<Vec<Finding>, Fa
             Value::String(text) => Arc::clone(text),
             other => return Err(Failure::error(format!("msg must be a string, not {}", json(other)))),
         };
-        let told = details([(&Value::from("details"), &element["details"])].into_iter());
-        let told = told.filter(|_| element["details"] != Value::Undefined);
-        findings.push(Finding { details: told, ..finding(constraint, constraint.rule.outcome, message) });
+        let details = details([(&Value::from("details"), &element["details"])].into_iter());
+        let details = details.filter(|_| element["details"] != Value::Undefined);
+        findings.push(Finding { details, ..finding(constraint, constraint.rule.outcome, message) });
     }
     Ok(findings)
 }

@@ -1,39 +1,37 @@
-//! The object's JSON as the evaluator's value, and the documents that policies expect around it.
+//! The object's JSON as the evaluator's value, and the input documents of each dialect around it.
 
 use std::collections::BTreeMap;
 
 use regorus::Value;
 
-use super::Job;
+use super::job::Job;
 use crate::{
-    judge::gatekeeper::Subject,
+    judge::gatekeeper::matching::Matchable,
     model::object::{Object, ObjectKey},
     rego::value,
 };
 
-/// What is asked about.
+/// What the policies are asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moment {
-    /// The object as it is.
-    Standing,
-    /// How it came to be as it is.
+pub(super) enum Operation {
+    /// The object as it stands: its creation in the admission dialect, no operation at all in that of Gatekeeper.
+    Audit,
     Update,
-    /// Its end.
     Delete,
 }
 
 /// How much of an object becomes a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parts {
+pub(super) enum Extent {
     /// What the policies can read; the verdict is the same.
     Read,
-    /// Everything, to prove that.
+    /// Everything, to prove that in tests.
     #[cfg(test)]
     All,
 }
 
-/// The values of a job, and the documents made of them.
-pub(super) struct Documents<'a> {
+/// The states of a job as the evaluator's values, and the input documents that are made of them.
+pub(super) struct JobValues<'a> {
     key: &'a ObjectKey,
     uid: &'a str,
     pub(super) object: Value,
@@ -41,18 +39,18 @@ pub(super) struct Documents<'a> {
     namespace: Option<Value>,
 }
 
-impl<'a> Documents<'a> {
-    /// Reads the JSON of a job: of the object in its states what `parts` says, of its Namespace everything.
+impl<'a> JobValues<'a> {
+    /// Reads the JSON of a job: the states of its object to this extent, its Namespace whole.
     ///
     /// # Errors
     /// Returns why it cannot be read, e.g. because it is nested deeper than 127 levels.
-    pub(super) fn read(job: &'a Job, parts: Parts) -> Result<Self, String> {
-        let state = |object: &Object| match parts {
-            Parts::Read => with_json(object, |json| job.policies.projection(&job.object.key.kind).read(json)),
+    pub(super) fn read(job: &'a Job, extent: Extent) -> Result<Self, String> {
+        let state = |object: &Object| match extent {
+            Extent::Read => with_json(object, |json| job.policies.projection(&job.object.key.kind).read(json)),
             #[cfg(test)]
-            Parts::All => read(object),
+            Extent::All => read(object),
         };
-        // A deletion is told by the last state alone.
+        // Of a deletion only the last state counts.
         let previous = job.previous.as_ref().filter(|_| !job.deleted);
         Ok(Self {
             key: &job.object.key,
@@ -63,32 +61,32 @@ impl<'a> Documents<'a> {
         })
     }
 
-    /// Returns the change that the job is about, if it says.
-    pub(super) fn change(job: &Job) -> Option<Moment> {
+    /// Returns the change that is the reason for the job; `None` if it is judged for another one.
+    pub(super) fn change(job: &Job) -> Option<Operation> {
         match (job.deleted, &job.previous) {
-            (true, _) => Some(Moment::Delete),
-            (false, Some(_)) => Some(Moment::Update),
+            (true, _) => Some(Operation::Delete),
+            (false, Some(_)) => Some(Operation::Update),
             (false, None) => None,
         }
     }
 
-    /// Returns the states after and before a moment.
-    fn states(&self, moment: Moment) -> (Value, Value) {
-        match moment {
-            Moment::Standing => (self.object.clone(), Value::Null),
-            Moment::Update => (self.object.clone(), self.previous.clone().unwrap_or(Value::Null)),
-            Moment::Delete => (Value::Null, self.object.clone()),
+    /// Returns the states after and before an operation.
+    fn states(&self, operation: Operation) -> (Value, Value) {
+        match operation {
+            Operation::Audit => (self.object.clone(), Value::Null),
+            Operation::Update => (self.object.clone(), self.previous.clone().unwrap_or(Value::Null)),
+            Operation::Delete => (Value::Null, self.object.clone()),
         }
     }
 
     /// Returns the request that the API server would send for review.
-    fn request(&self, moment: Moment) -> Vec<(&'static str, Value)> {
+    fn request(&self, operation: Operation) -> Vec<(&'static str, Value)> {
         let kind = &self.key.kind;
-        let (object, old) = self.states(moment);
-        let operation = match moment {
-            Moment::Standing => "CREATE",
-            Moment::Update => "UPDATE",
-            Moment::Delete => "DELETE",
+        let (object, old) = self.states(operation);
+        let name = match operation {
+            Operation::Audit => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
         };
         let mut request = vec![
             ("uid", text(self.uid)),
@@ -97,7 +95,7 @@ impl<'a> Documents<'a> {
             ("requestKind", self.triple("kind", &kind.kind)),
             ("requestResource", self.triple("resource", &kind.plural)),
             ("name", text(&self.key.name)),
-            ("operation", text(operation)),
+            ("operation", text(name)),
             ("userInfo", Value::new_object()),
             ("object", object),
             ("oldObject", old),
@@ -113,19 +111,19 @@ impl<'a> Documents<'a> {
         fields([("group", text(&kind.group)), ("version", text(&kind.version)), (last, text(name))])
     }
 
-    /// Returns the `AdmissionReview` of the object: of its creation, unless the moment is a change.
-    pub(super) fn admission(&self, moment: Moment) -> Value {
+    /// Returns the `AdmissionReview` of the operation.
+    pub(super) fn admission(&self, operation: Operation) -> Value {
         fields([
             ("apiVersion", text("admission.k8s.io/v1")),
             ("kind", text("AdmissionReview")),
-            ("request", fields(self.request(moment))),
+            ("request", fields(self.request(operation))),
         ])
     }
 
-    /// Returns what Gatekeeper reviews: its audit an object without a request around it, its webhook a change.
-    pub(super) fn review(&self, moment: Moment) -> Review {
-        let (object, old) = self.states(moment);
-        let request = if moment == Moment::Standing {
+    /// Returns what Gatekeeper reviews: in its audit an object without a request around it, in its webhook a change.
+    pub(super) fn review(&self, operation: Operation) -> Review {
+        let (object, old) = self.states(operation);
+        let request = if operation == Operation::Audit {
             let known = |text: &&str| !text.is_empty();
             let metadata =
                 |field: &str| self.object["metadata"][field].as_string().map(|name| &**name).ok().filter(known);
@@ -142,7 +140,7 @@ impl<'a> Documents<'a> {
             request.extend(["name", "namespace"].into_iter().filter_map(|field| Some((field, text(metadata(field)?)))));
             request
         } else {
-            self.request(moment)
+            self.request(operation)
         };
         Review::new(
             request.into_iter().map(|(key, value)| (Value::from(key), value)).collect(),
@@ -171,10 +169,10 @@ impl Review {
         Self { document: Value::from(request), object, old, namespace: namespace.cloned() }
     }
 
-    /// Makes a review of an `AdmissionReview` that someone wrote, with what its request leaves out as Gatekeeper fills it.
+    /// Makes a review of an `AdmissionReview` that someone wrote; what its request leaves out is as Gatekeeper fills it in.
     ///
     /// # Errors
-    /// Returns what the request lacks to be reviewed.
+    /// Returns what the request lacks.
     pub(super) fn given(review: &Value, namespace: Option<&Value>) -> Result<Self, String> {
         let triple = |last: &str| fields([("group", text("")), ("version", text("")), (last, text(""))]);
         let mut request = BTreeMap::from(
@@ -203,11 +201,11 @@ impl Review {
         Ok(Self::new(request, object, old, namespace))
     }
 
-    /// Returns the states of the object, each to be matched by itself; one that matches is enough.
-    pub(super) fn subjects(&self) -> impl Iterator<Item = Subject<'_>> {
+    /// Returns the states of the object; a Constraint matches if it matches one of them.
+    pub(super) fn subjects(&self) -> impl Iterator<Item = Matchable<'_>> {
         [&self.object, &self.old].into_iter().filter(|state| state.as_object().is_ok()).map(|object| {
             let version = object["apiVersion"].as_string().map_or("", |version| &**version);
-            Subject {
+            Matchable {
                 group: version.split_once('/').map_or("", |(group, _)| group),
                 kind: object["kind"].as_string().map_or("", |kind| &**kind),
                 object,

@@ -5,16 +5,15 @@ use std::{cmp::Ordering, sync::Arc};
 use regorus::Value;
 use serde_json::Map;
 
-use super::items;
 use crate::{
     judge::{
         metadata::Metadata,
-        unit::{Definition, Entry, Shape},
+        rule::{Definition, Entrypoint, ResultShape},
     },
     model::verdict::{Finding, Severity, Source},
 };
 
-/// What one object has got so far.
+/// The results of one object so far.
 #[derive(Default)]
 pub(super) struct Results {
     findings: Vec<Finding>,
@@ -34,7 +33,7 @@ impl Results {
         self.passed += 1;
     }
 
-    /// Returns the findings sorted and without doubles, and the number of rules that passed.
+    /// Returns the findings, sorted and without duplicates, and the number of rules that passed.
     pub(super) fn finish(mut self) -> (Vec<Finding>, u32) {
         self.findings.sort_by(order);
         self.findings.dedup();
@@ -42,10 +41,10 @@ impl Results {
     }
 }
 
-/// Whether two findings say the same.
+/// Whether two findings are the same result, whatever their source and severity.
 pub(super) fn same(a: &Finding, b: &Finding) -> bool {
-    let what = |finding: &Finding| (finding.outcome, Arc::clone(&finding.policy), Arc::clone(&finding.rule));
-    what(a) == what(b) && a.message == b.message && a.details == b.details
+    let identity = |finding: &Finding| (finding.outcome, Arc::clone(&finding.policy), Arc::clone(&finding.rule));
+    identity(a) == identity(b) && a.message == b.message && a.details == b.details
 }
 
 fn order(a: &Finding, b: &Finding) -> Ordering {
@@ -58,37 +57,39 @@ fn order(a: &Finding, b: &Finding) -> Ordering {
     key(a).cmp(&key(b)).then_with(|| details(a).cmp(&details(b)))
 }
 
-/// Returns what a rule's value says, the way conftest and OPA's tutorials read it.
-pub(super) fn findings(entry: &Entry, value: &Value) -> Vec<Finding> {
+/// Reads a rule's value as conftest and OPA's tutorials do.
+pub(super) fn findings(entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
-    match (entry.shape, value) {
+    match (entrypoint.shape, value) {
         (_, Value::Undefined | Value::Null | Value::Bool(false)) => {}
-        // `default deny := ""` is how some say that nothing is wrong.
-        (Shape::Complete, Value::String(text)) if text.is_empty() => {}
-        (Shape::Object, Value::Object(fields)) => {
+        // `default deny := ""` is an idiom for no result.
+        (ResultShape::Complete, Value::String(text)) if text.is_empty() => {}
+        (ResultShape::Object, Value::Object(fields)) => {
             for (key, value) in fields.iter_sorted() {
                 match value {
                     Value::Bool(false) => {}
-                    // `deny["message"] if …` is an object in Rego v1, which its author took for a set.
-                    Value::Bool(true) => findings.push(finding(entry, key)),
-                    Value::Set(_) | Value::Array(_) => findings.extend(items(value).map(|item| finding(entry, item))),
-                    value => findings.push(finding(entry, value)),
+                    // `deny["message"] if …` is an object in Rego v1, though its author meant a set.
+                    Value::Bool(true) => findings.push(finding(entrypoint, key)),
+                    Value::Set(_) | Value::Array(_) => {
+                        findings.extend(items(value).map(|item| finding(entrypoint, item)))
+                    }
+                    value => findings.push(finding(entrypoint, value)),
                 }
             }
         }
-        (_, Value::Set(_) | Value::Array(_)) => findings.extend(items(value).map(|item| finding(entry, item))),
-        (_, value) => findings.push(finding(entry, value)),
+        (_, Value::Set(_) | Value::Array(_)) => findings.extend(items(value).map(|item| finding(entrypoint, item))),
+        (_, value) => findings.push(finding(entrypoint, value)),
     }
     findings
 }
 
 /// Makes a finding of one result.
-fn finding(entry: &Entry, value: &Value) -> Finding {
-    let rule = &entry.rule;
+fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
+    let rule = &entrypoint.rule;
     let mut severity = None;
     let mut details = None;
     let message: Arc<str> = match value {
-        // Someone said that something is wrong, even if not what.
+        // A result without a message.
         Value::Bool(true) => Arc::clone(&rule.name),
         Value::String(text) if text.is_empty() => Arc::clone(&rule.name),
         Value::String(text) => Arc::clone(text),
@@ -107,7 +108,7 @@ fn finding(entry: &Entry, value: &Value) -> Finding {
         other => json(other).to_string().into(),
     };
     Finding {
-        policy: Arc::clone(&entry.policy),
+        policy: Arc::clone(&entrypoint.policy),
         rule: Arc::clone(&rule.name),
         outcome: rule.outcome,
         severity,
@@ -118,8 +119,8 @@ fn finding(entry: &Entry, value: &Value) -> Finding {
     }
 }
 
-/// Returns what a result says beside its message. A single key `details` that holds an object is that object, which is
-/// how Gatekeeper's policies write it.
+/// Returns what a result holds besides its message. A single key `details` that holds an object is that object, as
+/// Gatekeeper's policies write it.
 pub(super) fn details<'a>(
     fields: impl Iterator<Item = (&'a Value, &'a Value)>,
 ) -> Option<Arc<Map<String, serde_json::Value>>> {
@@ -134,10 +135,10 @@ pub(super) fn details<'a>(
     (!details.is_empty()).then(|| Arc::new(details))
 }
 
-/// Levels of details that stay what they are: many parsers of JSON read 128, and results stand in a document.
+/// Levels of details that are kept: many JSON parsers read 128 levels, and results are nested in a document.
 const DEEPEST: u32 = 100;
 
-/// Makes text of what is nested deeper than so many levels.
+/// Turns what is nested deeper than `levels` into text.
 fn cut(value: &mut serde_json::Value, levels: u32) {
     match value {
         serde_json::Value::Array(_) | serde_json::Value::Object(_) if levels == 0 => *value = value.to_string().into(),
@@ -152,25 +153,25 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// Gives each finding the place, the severity and the category of the definition that it came from: `ask` returns what
-/// one definition alone says, for rules that have several. What `nearer` says wins over the definition.
+/// Gives each finding the place, the severity and the category of the definition that it came from: for rules with several,
+/// `ask` returns the findings of one definition alone. `nearer` takes precedence over the metadata of the definition.
 pub(super) fn attribute(
     findings: &mut [Finding],
-    entry: &Entry,
+    entrypoint: &Entrypoint,
     nearer: &Metadata,
     ask: impl Fn(&Definition) -> Option<Vec<Finding>>,
 ) {
-    if let [only] = entry.definitions.as_slice() {
+    if let [only] = entrypoint.definitions.as_slice() {
         return findings.iter_mut().for_each(|finding| stamp(finding, &only.source, nearer, &only.metadata));
     }
     let mut open: Vec<&mut Finding> = findings.iter_mut().collect();
-    // A set is all that its definitions give: what none of the others gave is of the last.
-    let mut sure = entry.shape == Shape::Set;
-    for (number, definition) in entry.definitions.iter().enumerate() {
+    // A set is the union of its definitions: what none of the others gave is of the last.
+    let mut sure = entrypoint.shape == ResultShape::Set;
+    for (number, definition) in entrypoint.definitions.iter().enumerate() {
         if open.is_empty() {
             return;
         }
-        if sure && number + 1 == entry.definitions.len() {
+        if sure && number + 1 == entrypoint.definitions.len() {
             return open
                 .into_iter()
                 .for_each(|finding| stamp(finding, &definition.source, nearer, &definition.metadata));
@@ -188,13 +189,23 @@ pub(super) fn attribute(
         });
     }
     for finding in open {
-        stamp(finding, &entry.rule.source, nearer, &entry.rule.metadata);
+        stamp(finding, &entrypoint.rule.source, nearer, &entrypoint.rule.metadata);
     }
 }
 
-/// A result that names its own severity keeps it.
+/// Sets what the definition says; a result that names its own severity keeps it.
 fn stamp(finding: &mut Finding, source: &Source, nearer: &Metadata, wider: &Metadata) {
     finding.severity = finding.severity.or(nearer.severity).or(wider.severity);
     finding.category = nearer.category.as_ref().or(wider.category.as_ref()).cloned();
     finding.source = source.clone();
+}
+
+/// Returns the values of a collection; of anything else none.
+pub(super) fn items(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::Array(items) => Box::new(items.iter()),
+        Value::Set(items) => Box::new(items.iter()),
+        Value::Object(fields) => Box::new(fields.iter_sorted().map(|(_, value)| value)),
+        _ => Box::new(std::iter::empty()),
+    }
 }

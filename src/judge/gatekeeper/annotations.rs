@@ -1,20 +1,23 @@
-//! What templates and Constraints say of themselves: the annotations of Gatekeeper's library, and our own.
+//! Annotations of templates and Constraints as metadata: those of Gatekeeper's library, and our own.
 
 use std::sync::Arc;
 
 use serde_json::Map;
 
-use super::{Document, document::Node};
+use super::{
+    document::{Document, warning},
+    node::YamlNode,
+};
 use crate::{
     judge::metadata::{Metadata, RelatedResource},
     model::verdict::Severity,
-    rego::problem::{Problem, ProblemSeverity},
+    rego::problem::Problem,
 };
 
-/// Begin of the names of our own annotations.
+/// Prefix of our own annotations.
 const OWN: &str = "policy.kaudit.dev/";
 
-/// Reads title, description, severity, id, category and links. A severity that is none is a warning.
+/// Reads title, description, severity, id, category and links. An unknown severity is a warning.
 pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Metadata {
     let metadata = document.node.get("metadata");
     let annotation = |name: &str| metadata.get("annotations").get(name).text();
@@ -23,15 +26,14 @@ pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Meta
     let severity = severity(metadata);
     if let Some(node) = severity.filter(|node| node.text().and_then(Severity::from_word).is_none()) {
         let message = format!("unknown severity {}", node.json());
-        let problem = document.problem(node, message).help("use critical, high, medium, low or info");
-        problems.push(Problem { severity: ProblemSeverity::Warning, ..problem });
+        problems.push(warning(document.problem(node, message)).help("use critical, high, medium, low or info"));
     }
     let links = own("links").unwrap_or_default().split([',', ' ', '\n']).filter(|link| !link.is_empty());
     let version = annotation("metadata.gatekeeper.sh/version");
     Metadata {
         title: own("title").or(annotation("metadata.gatekeeper.sh/title")).map(shared),
         description: own("description").or(annotation("description")).map(shared),
-        severity: severity.and_then(Node::text).and_then(Severity::from_word),
+        severity: severity.and_then(YamlNode::text).and_then(Severity::from_word),
         id: own("id").map(shared),
         category: own("category").map(shared),
         related_resources: links.map(|link| RelatedResource { reference: link.into(), description: None }).collect(),
@@ -40,8 +42,8 @@ pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Meta
     }
 }
 
-/// Finds the severity: our annotation or label before the plain word.
-fn severity(metadata: &Node) -> Option<&Node> {
+/// Finds the severity: our own annotation or label, then a plain `severity`.
+fn severity(metadata: &YamlNode) -> Option<&YamlNode> {
     let own = format!("{OWN}severity");
     [own.as_str(), "severity"]
         .into_iter()

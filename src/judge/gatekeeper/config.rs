@@ -1,33 +1,20 @@
-//! Gatekeeper's own settings: `Config` (what is exempt) and `SyncSet` (what `data.inventory` holds).
+//! Gatekeeper's `Config`: the namespaces that are exempt from its audit.
 
 use regorus::Value;
 
-use super::{document::Node, matching::Wildcard};
+use super::{matching::Wildcard, node::YamlNode};
 use crate::model::object::ObjectKey;
 
-/// A kind as Gatekeeper's settings name it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GroupVersionKind {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// Version, e.g. `v1`.
-    pub version: String,
-    /// The kind's name.
-    pub kind: String,
-}
-
-/// What Gatekeeper's settings among the policies say.
+/// What every `Config` of `config.gatekeeper.sh` among the policies says.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
-    /// Kinds that `data.inventory` must hold, sorted: of each `SyncSet`, and of `syncOnly` of the `Config`.
-    pub sync: Vec<GroupVersionKind>,
-    pub(crate) exempt: Vec<Wildcard>,
+pub(crate) struct Config {
+    exempt: Vec<Wildcard>,
 }
 
-impl Settings {
-    /// Takes in `config.gatekeeper.sh` `Config`.
-    pub(crate) fn config(&mut self, node: &Node) {
-        self.kinds(node.at(&["spec", "sync", "syncOnly"]));
+impl Config {
+    /// Adds the `spec.match` of one `Config`. What it syncs into the inventory is of no account: kaudit's holds
+    /// everything that policies look up.
+    pub(super) fn add(&mut self, node: &YamlNode) {
         for entry in node.at(&["spec", "match"]).items() {
             if entry.get("processes").texts().any(|process| matches!(process, "audit" | "*")) {
                 self.exempt.extend(entry.get("excludedNamespaces").texts().map(Wildcard::new));
@@ -35,22 +22,8 @@ impl Settings {
         }
     }
 
-    /// Takes in `syncset.gatekeeper.sh` `SyncSet`.
-    pub(crate) fn sync_set(&mut self, node: &Node) {
-        self.kinds(node.at(&["spec", "gvks"]));
-    }
-
-    fn kinds(&mut self, nodes: &Node) {
-        for node in nodes.items() {
-            let text = |key| node.get(key).text().unwrap_or_default().to_owned();
-            self.sync.push(GroupVersionKind { group: text("group"), version: text("version"), kind: text("kind") });
-        }
-        self.sync.sort();
-        self.sync.dedup();
-    }
-
-    /// Whether Gatekeeper's audit leaves out what is in the object's namespace. A glob that fits the empty name leaves
-    /// out what is in no namespace at all, as it does there.
+    /// Whether Gatekeeper's audit leaves out objects of this object's namespace. As there, a glob that matches the empty
+    /// name exempts cluster-scoped objects.
     pub(crate) fn exempts(&self, key: &ObjectKey, object: &Value) -> bool {
         if self.exempt.is_empty() {
             return false;

@@ -1,26 +1,28 @@
-//! Constraints: which objects a template judges, with which parameters, and what its violations count as.
+//! Constraints: which objects a template judges, with which parameters, and the outcome of its violations.
 
 use std::sync::Arc;
 
 use regorus::Value;
 
 use super::{
-    Document, annotations,
+    annotations,
+    document::{Document, warning},
     matching::{Match, is_subdomain},
-    template::Template,
+    node::YamlNode,
+    template::{BlockScalar, Template},
 };
 use crate::{
-    judge::{metadata::Metadata, policy::Rule},
+    judge::{dependencies::Dependencies, metadata::Metadata, rule::Rule},
     model::verdict::{Outcome, Source},
-    rego::problem::{Problem, ProblemSeverity},
+    rego::problem::Problem,
 };
 
-/// Where Gatekeeper asks: what `scopedEnforcementActions` name.
+/// Where Gatekeeper enforces: the names that `scopedEnforcementActions` uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EnforcementPoint {
     /// Its audit, whose place kaudit takes.
     Audit,
-    /// Its command `gator`, for tests of policies.
+    /// Its command `gator`, which tests policies.
     Gator,
 }
 
@@ -36,30 +38,40 @@ impl EnforcementPoint {
 /// One Constraint, ready to judge.
 #[derive(Debug, Clone)]
 pub(crate) struct Constraint {
-    /// Its kind, as results name the policy.
+    /// Its kind, which results name as the policy.
     pub(crate) policy: Arc<str>,
-    /// Its name, what its violations count as, and where the template's rule stands.
+    /// Its name and outcome; the source is that of the template's rule once both are joined.
     pub(crate) rule: Rule,
     pub(crate) matching: Match,
     /// `input.parameters`.
     pub(crate) parameters: Value,
 }
 
-/// A Constraint that was read, or why it judges nothing.
-pub(crate) enum Read {
+/// A template with the Constraints that ask its rule.
+#[derive(Debug, Clone)]
+pub(crate) struct BoundTemplate {
+    pub(crate) constraints: Vec<Constraint>,
+    /// Where its modules stand in the file.
+    pub(crate) blocks: Vec<BlockScalar>,
+    /// What its rule depends on besides the object.
+    pub(crate) depends: Dependencies,
+}
+
+/// A Constraint that is in order.
+pub(super) enum ReadConstraint {
     Judges(Box<Constraint>),
-    /// It has nothing to say to an audit.
+    /// It judges nothing at this enforcement point, for this reason.
     Silent(&'static str),
 }
 
-/// Reads a Constraint of a template. `None` if it is refused; all that is wrong goes to `problems`.
-pub(crate) fn read(
+/// Reads a Constraint of a template; `None` if it is refused. What is wrong is added to `problems`.
+pub(super) fn read(
     document: &mut Document<'_>,
     template: &Template,
     of_rule: &Metadata,
     point: EnforcementPoint,
     problems: &mut Vec<Problem>,
-) -> Option<Read> {
+) -> Option<ReadConstraint> {
     let before = problems.len();
     let name = document.name().to_owned();
     let label = document.label();
@@ -73,8 +85,8 @@ pub(crate) fn read(
         let help = "apiVersion: constraints.gatekeeper.sh/v1beta1";
         problems.push(document.problem(document.node.get("apiVersion"), message).help(help));
     }
-    for wrong in template.schema.check(&document.node) {
-        problems.push(document.problem_at(wrong.at, format!("{label}: {}", wrong.message)).help(wrong.help));
+    for error in template.schema.check(&document.node) {
+        problems.push(document.problem_at(error.at, format!("{label}: {}", error.message)).help(error.help));
     }
     if problems.len() > before {
         return None;
@@ -91,14 +103,14 @@ pub(crate) fn read(
         matching.map_err(|(node, why)| problems.push(document.problem(node, format!("{label}: {why}")))).ok()?;
     let outcome = action(document, point).map_err(|problem| problems.push(problem)).ok()?;
     let Some(outcome) = outcome else {
-        return Some(Read::Silent("its scopedEnforcementActions name no action for the audit"));
+        return Some(ReadConstraint::Silent("its scopedEnforcementActions name no action for the audit"));
     };
     if matching.generated_only() {
-        return Some(Read::Silent("source: Generated matches only what Gatekeeper's expansion generates"));
+        return Some(ReadConstraint::Silent("source: Generated matches only what Gatekeeper's expansion generates"));
     }
     let metadata = annotations::read(document, problems).or(&template.metadata).or(of_rule);
     let parameters = spec.get("parameters");
-    Some(Read::Judges(Box::new(Constraint {
+    Some(ReadConstraint::Judges(Box::new(Constraint {
         policy: Arc::clone(&template.kind),
         matching,
         parameters: if parameters.is_null() { Value::new_object() } else { parameters.value() },
@@ -111,7 +123,7 @@ pub(crate) fn read(
     })))
 }
 
-/// Returns what violations count as; `None` if nothing is to be done about them at this point.
+/// Returns what violations count as; `None` if no action is named for this enforcement point.
 fn action(document: &Document<'_>, point: EnforcementPoint) -> Result<Option<Outcome>, Problem> {
     let spec = document.node.get("spec");
     let said = spec.get("enforcementAction");
@@ -143,12 +155,7 @@ fn action(document: &Document<'_>, point: EnforcementPoint) -> Result<Option<Out
     }
 }
 
-fn unknown_action(document: &Document<'_>, node: &super::document::Node) -> Problem {
+fn unknown_action(document: &Document<'_>, node: &YamlNode) -> Problem {
     let message = format!("{}: unknown action {}", document.label(), node.json());
     document.problem(node, message).help("use deny, warn, dryrun or scoped")
-}
-
-/// Makes a warning of a problem.
-pub(crate) fn warning(problem: Problem) -> Problem {
-    Problem { severity: ProblemSeverity::Warning, ..problem }
 }

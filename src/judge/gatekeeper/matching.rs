@@ -1,13 +1,13 @@
-//! `spec.match` of a Constraint: which objects it is about.
+//! `spec.match` of a Constraint: which objects it judges.
 //!
-//! Every field that is given must agree; the order and the odd cases (Namespaces, cluster-scoped objects, an unknown
+//! Every field that is given must match; the order and the odd cases (Namespaces, cluster-scoped objects, an unknown
 //! Namespace) are those of Gatekeeper's `pkg/mutation/match`.
 
 use regorus::Value;
 
-use super::document::Node;
+use super::node::YamlNode;
 
-/// A text with `*` at its begin, its end or both.
+/// A text with `*` at its start, its end or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wildcard(String);
 
@@ -16,7 +16,7 @@ impl Wildcard {
         Self(pattern.to_owned())
     }
 
-    /// Whether it is just this text, or a glob that fits it.
+    /// Whether the text equals it, or its glob matches.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let pattern = self.0.as_str();
         match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
@@ -27,23 +27,23 @@ impl Wildcard {
         }
     }
 
-    /// Whether every name that will be made of a `generateName` fits.
+    /// Whether it matches every name that the API server can make of a `generateName`.
     fn matches_generated(&self, prefix: &str) -> bool {
         self.0.ends_with('*') && self.matches(prefix)
     }
 }
 
-/// What an object is matched by.
-pub(crate) struct Subject<'a> {
+/// An object as Constraints are matched with it.
+pub(crate) struct Matchable<'a> {
     pub(crate) group: &'a str,
     pub(crate) kind: &'a str,
-    /// As the evaluator has it.
+    /// As the evaluator's value.
     pub(crate) object: &'a Value,
-    /// Its Namespace, if it is in one that is known.
+    /// Its Namespace, if it is in one, and that is known.
     pub(crate) namespace: Option<&'a Value>,
 }
 
-impl Subject<'_> {
+impl Matchable<'_> {
     fn is_namespace(&self) -> bool {
         self.group.is_empty() && self.kind == "Namespace"
     }
@@ -52,7 +52,7 @@ impl Subject<'_> {
         text(&self.object["metadata"][field])
     }
 
-    /// The namespace that it counts as being in: a Namespace is in itself. `None` for what is in none.
+    /// Its namespace: a Namespace counts as being in itself. `None` for other cluster-scoped objects.
     fn namespace(&self) -> Option<&str> {
         let known = self.namespace.map(|namespace| text(&namespace["metadata"]["name"]));
         let own = Some(self.metadata("namespace")).filter(|name| !name.is_empty());
@@ -67,7 +67,7 @@ fn text(value: &Value) -> &str {
     }
 }
 
-/// `matchLabels` and `matchExpressions`, all of which must hold.
+/// A label selector: all of `matchLabels` and `matchExpressions` must hold.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selector(Vec<Requirement>);
 
@@ -87,11 +87,11 @@ enum Operator {
 }
 
 impl Selector {
-    /// Reads a selector whose types are as they should be.
+    /// Reads a selector that fits the schema of a Constraint.
     ///
     /// # Errors
     /// Returns the value that is wrong, and why.
-    pub(crate) fn read(node: &Node) -> Result<Self, (&Node, String)> {
+    pub(crate) fn read(node: &YamlNode) -> Result<Self, (&YamlNode, String)> {
         let mut requirements = Vec::new();
         for (key, value) in node.get("matchLabels").fields() {
             let values = vec![value.text().unwrap_or_default().to_owned()];
@@ -140,8 +140,8 @@ impl Selector {
     }
 }
 
-/// Makes sure that there can be a label of this key, with these values.
-fn legal<'n>(node: &'n Node, key: &str, values: &[String]) -> Result<(), (&'n Node, String)> {
+/// Checks that there can be a label of this key, with these values.
+fn legal<'n>(node: &'n YamlNode, key: &str, values: &[String]) -> Result<(), (&'n YamlNode, String)> {
     let word = |text: &str| {
         let edges = text.starts_with(|c: char| c.is_ascii_alphanumeric())
             && text.ends_with(|c: char| c.is_ascii_alphanumeric());
@@ -157,7 +157,7 @@ fn legal<'n>(node: &'n Node, key: &str, values: &[String]) -> Result<(), (&'n No
     }
 }
 
-/// Whether it is a name as the API server wants it (RFC 1123 subdomain).
+/// Whether the API server accepts it as a name (RFC 1123 subdomain).
 pub(crate) fn is_subdomain(name: &str) -> bool {
     let fits = |part: &str| {
         !part.is_empty()
@@ -168,9 +168,9 @@ pub(crate) fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(fits)
 }
 
-/// One of `kinds`; what is not listed does not limit.
+/// One entry of `kinds`; an empty list does not limit.
 #[derive(Debug, Clone)]
-struct Kinds {
+struct GroupKinds {
     groups: Vec<String>,
     kinds: Vec<String>,
 }
@@ -179,11 +179,11 @@ fn lists(list: &[String], word: &str) -> bool {
     list.is_empty() || list.iter().any(|one| one == "*" || one == word)
 }
 
-/// Which objects a Constraint is about; the default is all.
+/// `spec.match`; the default matches all objects.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Match {
-    kinds: Vec<Kinds>,
-    scope: Option<Scope>,
+    kinds: Vec<GroupKinds>,
+    scope: Option<MatchScope>,
     namespaces: Vec<Wildcard>,
     excluded_namespaces: Vec<Wildcard>,
     label_selector: Option<Selector>,
@@ -193,30 +193,30 @@ pub(crate) struct Match {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
+enum MatchScope {
     Cluster,
     Namespaced,
 }
 
 impl Match {
-    /// Reads a `match` whose types are as they should be.
+    /// Reads a `match` that fits the schema of a Constraint.
     ///
     /// # Errors
     /// Returns the value that is wrong, and why.
-    pub(crate) fn read(node: &Node) -> Result<Self, (&Node, String)> {
-        let texts = |node: &Node| node.texts().map(str::to_owned).collect();
-        let wildcards = |node: &Node| node.texts().map(Wildcard::new).collect();
+    pub(crate) fn read(node: &YamlNode) -> Result<Self, (&YamlNode, String)> {
+        let texts = |node: &YamlNode| node.texts().map(str::to_owned).collect();
+        let wildcards = |node: &YamlNode| node.texts().map(Wildcard::new).collect();
         let selector = |key| Some(node.get(key)).filter(|node| !node.is_null()).map(Selector::read).transpose();
         Ok(Self {
             kinds: node
                 .get("kinds")
                 .items()
                 .iter()
-                .map(|kinds| Kinds { groups: texts(kinds.get("apiGroups")), kinds: texts(kinds.get("kinds")) })
+                .map(|kinds| GroupKinds { groups: texts(kinds.get("apiGroups")), kinds: texts(kinds.get("kinds")) })
                 .collect(),
             scope: match node.get("scope").text() {
-                Some("Cluster") => Some(Scope::Cluster),
-                Some("Namespaced") => Some(Scope::Namespaced),
+                Some("Cluster") => Some(MatchScope::Cluster),
+                Some("Namespaced") => Some(MatchScope::Namespaced),
                 _ => None,
             },
             namespaces: wildcards(node.get("namespaces")),
@@ -228,7 +228,7 @@ impl Match {
         })
     }
 
-    /// Whether it asks for the labels of Namespaces.
+    /// Whether it has a `namespaceSelector`.
     pub(crate) fn needs_namespace(&self) -> bool {
         self.namespace_selector.is_some()
     }
@@ -268,12 +268,12 @@ impl Match {
     /// Whether it matches one object.
     ///
     /// # Errors
-    /// Returns why that cannot be said: its Namespace would have to be known.
-    pub(crate) fn matches(&self, subject: &Subject<'_>) -> Result<bool, String> {
+    /// Returns why that cannot be decided: its Namespace would have to be known.
+    pub(crate) fn matches(&self, subject: &Matchable<'_>) -> Result<bool, String> {
         let namespaced = subject.namespace.is_some() || !subject.metadata("namespace").is_empty();
         let in_scope = match self.scope {
-            Some(Scope::Cluster) => subject.is_namespace() || !namespaced,
-            Some(Scope::Namespaced) => !subject.is_namespace() && namespaced,
+            Some(MatchScope::Cluster) => subject.is_namespace() || !namespaced,
+            Some(MatchScope::Namespaced) => !subject.is_namespace() && namespaced,
             None => true,
         };
         let listed = |list: &[Wildcard]| {
@@ -295,7 +295,7 @@ impl Match {
         Ok(named && !self.generated_only)
     }
 
-    fn matches_namespace(&self, subject: &Subject<'_>, namespaced: bool) -> Result<bool, String> {
+    fn matches_namespace(&self, subject: &Matchable<'_>, namespaced: bool) -> Result<bool, String> {
         match (&self.namespace_selector, subject.namespace) {
             (None, _) => Ok(true),
             (Some(selector), _) if subject.is_namespace() => Ok(selector.matches(subject.object)),

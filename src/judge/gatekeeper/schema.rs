@@ -1,25 +1,25 @@
-//! Structural schemas: what a Constraint may say, and what it says when it leaves something out.
+//! Structural schemas: what a Constraint may hold, and the defaults of what it leaves out.
 //!
-//! A schema is read where it stands, as the API server reads those of custom resources (`apiextensions-apiserver`,
-//! packages `schema/defaulting`, `schema/pruning` and `validation`). Formats and CEL rules of schemas are not looked at,
-//! as Gatekeeper does not either.
+//! A schema is interpreted as it is written, as the API server does with those of custom resources (`apiextensions-apiserver`,
+//! packages `schema/defaulting`, `schema/pruning` and `validation`). Formats and CEL rules of schemas are ignored, as
+//! Gatekeeper does.
 
 use std::{fmt::Write as _, sync::LazyLock};
 
 use regex::Regex;
 
-use super::document::{At, Content, Node};
+use super::node::{At, Content, YamlNode};
 
-/// What every Constraint may say; `parameters` come from its template.
-static CONSTRAINT: LazyLock<Node> = LazyLock::new(|| {
-    // What cannot be read would let everything pass; a test reads it.
+/// The schema of every Constraint; that of `parameters` comes from its template.
+static CONSTRAINT: LazyLock<YamlNode> = LazyLock::new(|| {
+    // A schema that cannot be read would accept everything; a test reads it.
     serde_saphyr::from_str(include_str!("constraint.yaml"))
-        .unwrap_or(Node { content: Content::Null, at: At::default() })
+        .unwrap_or(YamlNode { content: Content::Null, at: At::default() })
 });
 
-/// One thing that a value should not be.
+/// One way in which a value does not fit its schema.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct SchemaError {
     pub(crate) at: At,
     pub(crate) message: String,
     pub(crate) help: String,
@@ -28,13 +28,13 @@ pub(crate) struct Wrong {
 /// The schema of the Constraints of one template.
 #[derive(Debug)]
 pub(crate) struct Schema {
-    root: Node,
+    root: YamlNode,
 }
 
 impl Schema {
-    /// Makes the schema out of `spec.crd.spec.validation` of a template. `legacy` is what `legacySchema` is when it says
-    /// nothing: true in templates before v1.
-    pub(crate) fn new(validation: &Node, legacy: bool) -> Self {
+    /// Makes the schema of `spec.crd.spec.validation` of a template. `legacy` is the default of `legacySchema`: true in
+    /// templates before v1.
+    pub(crate) fn new(validation: &YamlNode, legacy: bool) -> Self {
         let legacy = match validation.get("legacySchema").content {
             Content::Bool(legacy) => legacy,
             _ => legacy,
@@ -48,7 +48,7 @@ impl Schema {
             if legacy {
                 preserve(&mut parameters);
             }
-            if let Some(Node { content: Content::Map(properties), .. }) = field(&mut root, "properties")
+            if let Some(YamlNode { content: Content::Map(properties), .. }) = field(&mut root, "properties")
                 .and_then(|node| field(node, "spec"))
                 .and_then(|node| field(node, "properties"))
             {
@@ -58,42 +58,42 @@ impl Schema {
         Self { root }
     }
 
-    /// Returns what is wrong with a Constraint.
-    pub(crate) fn check(&self, constraint: &Node) -> Vec<Wrong> {
-        let mut wrong = Vec::new();
-        Check { wrong: &mut wrong, quiet: false }.value(&self.root, constraint, "");
-        wrong
+    /// Returns every way in which a Constraint does not fit.
+    pub(crate) fn check(&self, constraint: &YamlNode) -> Vec<SchemaError> {
+        let mut errors = Vec::new();
+        Validation { errors: &mut errors, quiet: false }.value(&self.root, constraint, "");
+        errors
     }
 
-    /// Whether a Constraint loses the defaults of its parameters because it has no `parameters` to fill them into.
-    pub(crate) fn loses_defaults(&self, constraint: &Node) -> bool {
+    /// Whether a Constraint gets no defaults for its parameters because it has no `parameters`.
+    pub(crate) fn loses_defaults(&self, constraint: &YamlNode) -> bool {
         let parameters = self.root.at(&["properties", "spec", "properties", "parameters"]);
         let defaults = parameters.get("properties").fields().iter().any(|(_, field)| !field.get("default").is_null());
         constraint.at(&["spec", "parameters"]).is_null() && defaults
     }
 
-    /// Fills in what a Constraint leaves out.
-    pub(crate) fn fill(&self, constraint: &mut Node) {
+    /// Fills the defaults into a Constraint.
+    pub(crate) fn fill(&self, constraint: &mut YamlNode) {
         fill(&self.root, constraint);
     }
 }
 
-fn field<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
+fn field<'a>(node: &'a mut YamlNode, key: &str) -> Option<&'a mut YamlNode> {
     match &mut node.content {
         Content::Map(fields) => fields.iter_mut().find(|(name, _)| name == key).map(|(_, value)| value),
         _ => None,
     }
 }
 
-/// Lets everything pass that a schema does not name, at each level: what `legacySchema: true` means.
-fn preserve(schema: &mut Node) {
+/// Accepts fields that a schema does not name, at each level: the meaning of `legacySchema: true`.
+fn preserve(schema: &mut YamlNode) {
     let kind = schema.get("type").text().unwrap_or_default().to_owned();
     let at = schema.at;
     let Content::Map(fields) = &mut schema.content else { return };
     match kind.as_str() {
-        "" | "object" => fields.push((PRESERVE.to_owned(), Node { content: Content::Bool(true), at })),
+        "" | "object" => fields.push((PRESERVE.to_owned(), YamlNode { content: Content::Bool(true), at })),
         "array" if !fields.iter().any(|(key, _)| key == "items") => {
-            fields.push(("items".to_owned(), Node { content: Content::Map(Vec::new()), at }));
+            fields.push(("items".to_owned(), YamlNode { content: Content::Map(Vec::new()), at }));
         }
         _ => {}
     }
@@ -108,12 +108,12 @@ fn preserve(schema: &mut Node) {
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Whether a null counts as not given, so that the default takes its place.
-fn replaceable(schema: &Node, value: &Node) -> bool {
+/// Whether a null counts as missing, so that the default replaces it.
+fn replaceable(schema: &YamlNode, value: &YamlNode) -> bool {
     value.is_null() && !schema.get("nullable").is_true()
 }
 
-fn fill(schema: &Node, value: &mut Node) {
+fn fill(schema: &YamlNode, value: &mut YamlNode) {
     let at = value.at;
     match &mut value.content {
         Content::Map(fields) => {
@@ -123,7 +123,7 @@ fn fill(schema: &Node, value: &mut Node) {
                 if default.is_null() {
                     continue;
                 }
-                let default = Node { at, ..default.clone() };
+                let default = YamlNode { at, ..default.clone() };
                 match fields.iter_mut().find(|(name, _)| name == key) {
                     Some((_, value)) if replaceable(property, value) => *value = default,
                     Some(_) => {}
@@ -141,27 +141,27 @@ fn fill(schema: &Node, value: &mut Node) {
     }
 }
 
-fn fill_inner(schema: &Node, value: &mut Node) {
+fn fill_inner(schema: &YamlNode, value: &mut YamlNode) {
     let default = schema.get("default");
     if !default.is_null() && replaceable(schema, value) {
-        *value = Node { at: value.at, ..default.clone() };
+        *value = YamlNode { at: value.at, ..default.clone() };
     }
     fill(schema, value);
 }
 
 /// Compares a value with a schema.
-struct Check<'a> {
-    wrong: &'a mut Vec<Wrong>,
-    /// Inside of `anyOf` and the like: unknown fields are the business of the schema around it.
+struct Validation<'a> {
+    errors: &'a mut Vec<SchemaError>,
+    /// Inside of `anyOf` and the like: unknown fields are checked by the schema around it.
     quiet: bool,
 }
 
-impl Check<'_> {
-    fn say(&mut self, value: &Node, path: &str, message: &str) {
-        self.wrong.push(Wrong { at: value.at, message: format!("{path} {message}"), help: String::new() });
+impl Validation<'_> {
+    fn say(&mut self, value: &YamlNode, path: &str, message: &str) {
+        self.errors.push(SchemaError { at: value.at, message: format!("{path} {message}"), help: String::new() });
     }
 
-    fn value(&mut self, schema: &Node, value: &Node, path: &str) {
+    fn value(&mut self, schema: &YamlNode, value: &YamlNode, path: &str) {
         if schema.get("x-kubernetes-int-or-string").is_true() {
             if !matches!(value.kind(), "integer" | "string") {
                 self.say(value, path, &format!("must be an integer or a string, not {}", name(value)));
@@ -188,14 +188,14 @@ impl Check<'_> {
         }
     }
 
-    /// Returns whether a value fits a schema inside of another one.
-    fn fits(schema: &Node, value: &Node) -> bool {
-        let mut wrong = Vec::new();
-        Check { wrong: &mut wrong, quiet: true }.value(schema, value, "");
-        wrong.is_empty()
+    /// Whether a value fits a schema inside of another one.
+    fn fits(schema: &YamlNode, value: &YamlNode) -> bool {
+        let mut errors = Vec::new();
+        Validation { errors: &mut errors, quiet: true }.value(schema, value, "");
+        errors.is_empty()
     }
 
-    fn combined(&mut self, schema: &Node, value: &Node, path: &str) {
+    fn combined(&mut self, schema: &YamlNode, value: &YamlNode, path: &str) {
         let count = |key| {
             let schemas = schema.get(key).items();
             (schemas.len(), schemas.iter().filter(|inner| Self::fits(inner, value)).count())
@@ -218,7 +218,7 @@ impl Check<'_> {
         }
     }
 
-    fn text(&mut self, schema: &Node, value: &Node, text: &str, path: &str) {
+    fn text(&mut self, schema: &YamlNode, value: &YamlNode, text: &str, path: &str) {
         self.count(schema, value, path, text.chars().count(), ["minLength", "maxLength"], "characters");
         if let Some(pattern) = schema.get("pattern").text() {
             match Regex::new(pattern) {
@@ -229,8 +229,8 @@ impl Check<'_> {
         }
     }
 
-    fn number(&mut self, schema: &Node, value: &Node, path: &str) {
-        let number = |node: &Node| node.number().and_then(serde_json::Number::as_f64);
+    fn number(&mut self, schema: &YamlNode, value: &YamlNode, path: &str) {
+        let number = |node: &YamlNode| node.number().and_then(serde_json::Number::as_f64);
         let Some(own) = number(value) else { return };
         let exclusive = |key| schema.get(key).is_true();
         if let Some(least) = number(schema.get("minimum"))
@@ -250,7 +250,7 @@ impl Check<'_> {
         }
     }
 
-    fn list(&mut self, schema: &Node, value: &Node, items: &[Node], path: &str) {
+    fn list(&mut self, schema: &YamlNode, value: &YamlNode, items: &[YamlNode], path: &str) {
         self.count(schema, value, path, items.len(), ["minItems", "maxItems"], "items");
         if schema.get("uniqueItems").is_true()
             && let Some(index) = (1..items.len()).find(|index| items[..*index].contains(&items[*index]))
@@ -263,7 +263,7 @@ impl Check<'_> {
         }
     }
 
-    fn object(&mut self, schema: &Node, value: &Node, fields: &[(String, Node)], path: &str) {
+    fn object(&mut self, schema: &YamlNode, value: &YamlNode, fields: &[(String, YamlNode)], path: &str) {
         self.count(schema, value, path, fields.len(), ["minProperties", "maxProperties"], "fields");
         for required in schema.get("required").texts() {
             if !fields.iter().any(|(key, _)| key == required) {
@@ -281,7 +281,7 @@ impl Check<'_> {
                 self.value(others, field, &path);
             } else if !others.is_true() && !schema.get(PRESERVE).is_true() && !self.quiet {
                 let known = properties.fields().iter().map(|(name, _)| name.as_str());
-                self.wrong.push(Wrong {
+                self.errors.push(SchemaError {
                     at: field.at,
                     message: format!("there is no {path}"),
                     help: nearest(key, known),
@@ -290,7 +290,7 @@ impl Check<'_> {
         }
     }
 
-    fn count(&mut self, schema: &Node, value: &Node, path: &str, count: usize, bounds: [&str; 2], what: &str) {
+    fn count(&mut self, schema: &YamlNode, value: &YamlNode, path: &str, count: usize, bounds: [&str; 2], what: &str) {
         let bound = |key| schema.get(key).number().and_then(serde_json::Number::as_u64);
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         if let Some(least) = bound(bounds[0]).filter(|least| count < *least) {
@@ -313,8 +313,8 @@ fn article(kind: &str) -> String {
     }
 }
 
-/// Returns what a value is, and what it says if that is short.
-fn name(value: &Node) -> String {
+/// Returns the type of a value, and the value if that is short.
+fn name(value: &YamlNode) -> String {
     let mut text = if value.is_null() { "null".to_owned() } else { article(value.kind()) };
     if matches!(value.content, Content::Bool(_) | Content::Number(_) | Content::Text(_)) {
         let json = value.json().to_string();
@@ -325,7 +325,7 @@ fn name(value: &Node) -> String {
     text
 }
 
-/// Names the key that was probably meant, or those that there are.
+/// Names the key that was probably meant, or all that are known.
 fn nearest<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> String {
     let known: Vec<&str> = known.collect();
     let likeness = |name: &&str| strsim::jaro_winkler(&name.to_lowercase(), &key.to_lowercase());

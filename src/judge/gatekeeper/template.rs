@@ -1,10 +1,10 @@
-//! `ConstraintTemplate`s: the Rego inside of the YAML, where it stands, and what Gatekeeper allows in it.
+//! `ConstraintTemplate`s: the Rego inside of the YAML, its lines there, and what Gatekeeper allows in it.
 
 use std::sync::Arc;
 
 use regorus::unstable::{Module, Ref, Source, Token, TokenKind};
 
-use super::{Document, annotations, document::Node, schema::Schema};
+use super::{annotations, document::Document, node::YamlNode, schema::Schema};
 use crate::{
     judge::metadata::Metadata,
     rego::{
@@ -16,9 +16,9 @@ use crate::{
     },
 };
 
-/// The only target that there is.
+/// The only target that Gatekeeper knows.
 const TARGET: &str = "admission.k8s.gatekeeper.sh";
-/// The package that the entry module becomes part of, whatever it calls itself.
+/// The package that the entry module is put into, whatever package it names.
 pub(crate) const PACKAGE: &str = "template";
 /// The rule that judges.
 pub(crate) const ENTRY: &str = "violation";
@@ -29,26 +29,26 @@ pub(crate) struct Template {
     pub(crate) kind: Arc<str>,
     /// The entry module, then the libraries; none if there is no Rego in it.
     pub(crate) modules: Vec<File>,
-    /// Line that the entry module begins at.
+    /// The line at which the entry module begins.
     pub(crate) line: u32,
-    /// Where the modules stand in the file, line by line.
-    pub(crate) blocks: Vec<Block>,
+    /// Where the modules stand in the file.
+    pub(crate) blocks: Vec<BlockScalar>,
     pub(crate) schema: Schema,
     pub(crate) metadata: Metadata,
-    /// It holds CEL too, which Gatekeeper would take.
+    /// It also holds CEL, which Gatekeeper would prefer.
     pub(crate) prefers_cel: bool,
 }
 
-/// Lines of a file that hold the text of one module, with what indents them.
+/// The YAML block scalar that holds one module: its lines in the file, and how far they are indented.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Block {
+pub(crate) struct BlockScalar {
     first: u32,
     last: u32,
     indent: u32,
 }
 
-/// Returns the column in the file of a column in the module that a line belongs to.
-pub(crate) fn column(blocks: &[Block], line: u32, column: u32) -> u32 {
+/// Turns a column of a module into one of the file, by the line.
+pub(crate) fn column(blocks: &[BlockScalar], line: u32, column: u32) -> u32 {
     let block = blocks.iter().find(|block| (block.first..=block.last).contains(&line));
     column + block.filter(|_| column > 0).map_or(0, |block| block.indent)
 }
@@ -81,7 +81,7 @@ pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<
 }
 
 /// Returns the kind of a template's Constraints, and its one target.
-fn identity<'n>(document: &'n Document<'_>) -> Result<(&'n str, &'n Node), Problem> {
+fn identity<'n>(document: &'n Document<'_>) -> Result<(&'n str, &'n YamlNode), Problem> {
     let node = &document.node;
     let name = node.at(&["metadata", "name"]);
     let kind = node.at(&["spec", "crd", "spec", "names", "kind"]).text().unwrap_or_default();
@@ -107,12 +107,16 @@ fn identity<'n>(document: &'n Document<'_>) -> Result<(&'n str, &'n Node), Probl
 }
 
 /// Returns the code that a target holds for an engine.
-fn engine<'n>(target: &'n Node, wanted: &str) -> Option<&'n Node> {
+fn engine<'n>(target: &'n YamlNode, wanted: &str) -> Option<&'n YamlNode> {
     target.get("code").items().iter().find(|code| code.get("engine").text() == Some(wanted))
 }
 
-/// Returns what holds `rego` and `libs`, and their version; `None` if all is in CEL.
-fn source<'n>(document: &Document<'_>, kind: &str, target: &'n Node) -> Result<Option<(&'n Node, Version)>, Problem> {
+/// Returns the node that holds `rego` and `libs`, and their version; `None` if there is only CEL.
+fn source<'n>(
+    document: &Document<'_>,
+    kind: &str,
+    target: &'n YamlNode,
+) -> Result<Option<(&'n YamlNode, Version)>, Problem> {
     // As in Gatekeeper, what stands at the target itself overrides the code beside it.
     if target.get("rego").text().is_some_and(|text| !text.is_empty()) {
         return Ok(Some((target, Version::V0)));
@@ -136,8 +140,8 @@ fn source<'n>(document: &Document<'_>, kind: &str, target: &'n Node) -> Result<O
 }
 
 impl Template {
-    /// Adds a module. Its lines become those of the file, so that whatever is said of it is said of the right place.
-    fn add(&mut self, document: &Document<'_>, node: &Node, part: &str, version: Version, limits: &Limits) {
+    /// Adds a module. Its lines become those of the file, so that every problem and result names the right one.
+    fn add(&mut self, document: &Document<'_>, node: &YamlNode, part: &str, version: Version, limits: &Limits) {
         let text = node.text().unwrap_or_default();
         let entry = self.modules.is_empty();
         let block = block(&document.file.text, node);
@@ -153,8 +157,8 @@ impl Template {
         self.blocks.extend(block);
     }
 
-    /// Turns what is said of a module into what is said of the file around it.
-    pub(crate) fn mend(&self, file: &File, problem: Problem) -> Problem {
+    /// Turns the column and the excerpt of a problem of a module into those of the file around it.
+    pub(crate) fn in_file(&self, file: &File, problem: Problem) -> Problem {
         if problem.file != file.shown || problem.line == 0 {
             return problem;
         }
@@ -166,10 +170,10 @@ impl Template {
 }
 
 /// Finds the lines of a literal block scalar (or a text of one line) in the text of the file.
-fn block(file: &str, node: &Node) -> Option<Block> {
+fn block(file: &str, node: &YamlNode) -> Option<BlockScalar> {
     let text = node.text()?;
     let begin = node.at.line;
-    // Blank lines at its begin belong to the text, but not to what the reader points at.
+    // Blank lines at its start belong to the text, but the parser's position is behind them.
     let blank = text.lines().take_while(|line| line.trim().is_empty()).count();
     let begins = [begin.saturating_sub(number(blank)), begin, begin + 1];
     begins.into_iter().filter(|first| *first > 0).find_map(|first| {
@@ -186,11 +190,11 @@ fn block(file: &str, node: &Node) -> Option<Block> {
             }
             last = number;
         }
-        Some(Block { first, last, indent: u32::try_from(indent?).ok()? })
+        Some(BlockScalar { first, last, indent: u32::try_from(indent?).ok()? })
     })
 }
 
-/// Puts an entry module into [`PACKAGE`], so that no library can be in its way.
+/// Puts an entry module into [`PACKAGE`], so that it cannot collide with a library.
 fn in_package(text: &str, limits: &Limits) -> String {
     let Ok(source) = Source::from_contents("rego".to_owned(), text.to_owned()) else { return text.to_owned() };
     let tokens = guard::tokens(&source, limits);
@@ -203,7 +207,7 @@ fn in_package(text: &str, limits: &Limits) -> String {
     }
 }
 
-/// Returns what Gatekeeper does not allow in modules that parse: other packages, imports and data than those it gives.
+/// Returns what Gatekeeper does not allow in modules that parse: packages, imports and data other than those it gives.
 pub(crate) fn check(
     files: &[&File],
     modules: &[Ref<Module>],
@@ -235,7 +239,7 @@ pub(crate) fn check(
     problems
 }
 
-/// Returns the imports that Gatekeeper refuses, by the text as it was written.
+/// Returns the imports that Gatekeeper refuses, read from the text as it was written.
 fn imports(file: &File, limits: &Limits) -> Vec<Problem> {
     let Ok(source) = Source::from_contents(file.shown.to_string(), file.text.clone()) else { return Vec::new() };
     let tokens = guard::tokens(&source, limits);
@@ -245,7 +249,7 @@ fn imports(file: &File, limits: &Limits) -> Vec<Problem> {
     {
         let path = path(&tokens[index + 1..]);
         let help = match path.iter().map(|token| token.1.text()).filter(|word| *word != ".").collect::<Vec<_>>()[..] {
-            // Something else is called so.
+            // Not an import, but something else of this name.
             [] | ["data", "lib", ..] | ["future", ..] => continue,
             ["rego", "v1"] => "for Rego v1 put it under code with engine: Rego and version: v1",
             _ => "Gatekeeper only allows imports of data.lib and of future.keywords",

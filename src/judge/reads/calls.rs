@@ -3,8 +3,9 @@
 use regorus::unstable::{Expr, Ref};
 
 use super::{
+    frame::Name,
     possible::{Possible, Scalar},
-    walk::{Name, SIZE, Walker},
+    walk::{SIZE, Walker},
 };
 use crate::rego::{
     builtins::{self, Arity},

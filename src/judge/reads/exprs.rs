@@ -11,9 +11,10 @@ use regorus::{
 };
 
 use super::{
+    frame::Name,
     possible::{Place, Possible, Scalar},
-    tree::Key,
-    walk::{KindIs, Name, Outcome, Walker, certain},
+    tree::Segment,
+    walk::{Certainty, KindIs, Walker, certain},
 };
 use crate::{
     judge::{dependencies::INVENTORIES, dialect::Dialect},
@@ -145,7 +146,7 @@ impl<'a> Walker<'a> {
             walker.whole(value)
         });
         // Two values for one key are an error.
-        self.frame.risk |= outcome != Outcome::No && !(values.is_scalar() && values.scalars.len() < 2);
+        self.frame.risk |= outcome != Certainty::No && !(values.is_scalar() && values.scalars.len() < 2);
         let items = (!values.is_nothing()).then(|| Box::new(values));
         Possible { fields: Some(BTreeMap::new()), items, sure: true, ..Possible::default() }
     }
@@ -186,18 +187,18 @@ impl<'a> Walker<'a> {
     fn assign(&mut self, op: &AssignOp, left: &'a Ref<Expr>, right: &'a Ref<Expr>) -> Possible {
         let outcome = if *op == AssignOp::ColEq {
             let value = self.expr(right);
-            if value.is_nothing() { Outcome::No } else { self.destructure(left, value) }
+            if value.is_nothing() { Certainty::No } else { self.destructure(left, value) }
         } else {
             self.unify(left, right)
         };
         match outcome {
-            Outcome::No => Possible::default(),
-            Outcome::Maybe => Possible::truth(&BTreeSet::from([true]), false),
-            Outcome::Yes => Possible::truth(&BTreeSet::from([true]), true),
+            Certainty::No => Possible::default(),
+            Certainty::Maybe => Possible::truth(&BTreeSet::from([true]), false),
+            Certainty::Yes => Possible::truth(&BTreeSet::from([true]), true),
         }
     }
 
-    fn unify(&mut self, left: &'a Expr, right: &'a Expr) -> Outcome {
+    fn unify(&mut self, left: &'a Expr, right: &'a Expr) -> Certainty {
         match (self.is_pattern(left), self.is_pattern(right)) {
             (false, false) => {
                 let (left, right) = (self.expr(left), self.expr(right));
@@ -213,11 +214,11 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn matched(&mut self, pattern: &'a Expr, expr: &'a Expr) -> Outcome {
+    fn matched(&mut self, pattern: &'a Expr, expr: &'a Expr) -> Certainty {
         if let Expr::Var { span, .. } = expr
             && self.is_unbound(span.text())
         {
-            return Outcome::Maybe;
+            return Certainty::Maybe;
         }
         let value = match expr {
             // Its own variables may be what is bound here.
@@ -227,7 +228,7 @@ impl<'a> Walker<'a> {
             }
             _ => self.expr(expr),
         };
-        if value.is_nothing() { Outcome::No } else { self.destructure(pattern, value).min(Outcome::Maybe) }
+        if value.is_nothing() { Certainty::No } else { self.destructure(pattern, value).min(Certainty::Maybe) }
     }
 
     /// Whether an expression can bind variables.
@@ -241,23 +242,23 @@ impl<'a> Walker<'a> {
     }
 
     /// Binds a pattern to what a value may be.
-    pub(super) fn destructure(&mut self, pattern: &'a Expr, value: Possible) -> Outcome {
+    pub(super) fn destructure(&mut self, pattern: &'a Expr, value: Possible) -> Certainty {
         if !self.enter() {
             self.unsure();
         }
         let outcome = match pattern {
-            Expr::Var { span, .. } if span.text() == "_" => Outcome::Yes,
+            Expr::Var { span, .. } if span.text() == "_" => Certainty::Yes,
             Expr::Var { span, .. } if !matches!(self.name(span.text()), Name::Document(_)) => {
                 let sure = value.sure;
                 self.bind(span.text(), value);
-                if sure { Outcome::Yes } else { Outcome::Maybe }
+                if sure { Certainty::Yes } else { Certainty::Maybe }
             }
             Expr::Array { items, .. } => {
                 let (_, element) = self.elements(&value);
                 for item in items {
                     self.destructure(item, element.clone());
                 }
-                Outcome::Maybe
+                Certainty::Maybe
             }
             Expr::Object { fields, .. } => {
                 // Which fields there are is compared too.
@@ -268,7 +269,7 @@ impl<'a> Walker<'a> {
                     self.present(&found);
                     self.destructure(part, found);
                 }
-                Outcome::Maybe
+                Certainty::Maybe
             }
             other => {
                 let other = self.expr(other);
@@ -376,7 +377,7 @@ impl<'a> Walker<'a> {
         };
         let own = path.len();
         if path[0] == "input" {
-            let place = path.iter().map(|key| Key::from(key.as_str())).collect();
+            let place = path.iter().map(|key| Segment::from(key.as_str())).collect();
             return (self.at(place), 0);
         }
         path.extend(steps.iter().map_while(|step| match step {
@@ -396,7 +397,7 @@ impl<'a> Walker<'a> {
 
     /// Returns what stands below `data` at a path of fields, or at its beginning, and how many of the fields that took.
     pub(super) fn data(&mut self, path: &[String]) -> (Possible, usize) {
-        let place: Place = ["data"].into_iter().chain(path.iter().map(String::as_str)).map(Key::from).collect();
+        let place: Place = ["data"].into_iter().chain(path.iter().map(String::as_str)).map(Segment::from).collect();
         let inventory = path.first().is_none_or(|first| INVENTORIES.contains(&first.as_str()));
         let graph = self.rules.graph;
         let is_rule = |path: &[String]| graph.at(path).any(|node| node.parameters.is_none());
@@ -442,9 +443,9 @@ impl<'a> Walker<'a> {
     }
 
     /// Whether the kind's name stands at a place, and whether it always does.
-    fn names_kind(&self, place: &[Key]) -> Option<bool> {
+    fn names_kind(&self, place: &[Segment]) -> Option<bool> {
         let is = |names: &[&str]| {
-            place.len() == names.len() && place.iter().zip(names).all(|(key, name)| *key == Key::from(*name))
+            place.len() == names.len() && place.iter().zip(names).all(|(key, name)| *key == Segment::from(*name))
         };
         let root = match self.dialect {
             Dialect::Conftest => return is(&["input", "kind"]).then_some(true),
@@ -490,10 +491,10 @@ impl<'a> Walker<'a> {
         // The only field whose being there is known is the kind.
         let mut sure = value.places.len() == 1 && names.len() == 1 && all_names;
         for place in &value.places {
-            let keys: Vec<Key> = if all_names {
-                names.iter().map(|name| Key::Field(Arc::clone(name))).collect()
+            let keys: Vec<Segment> = if all_names {
+                names.iter().map(|name| Segment::Field(Arc::clone(name))).collect()
             } else {
-                vec![Key::Any]
+                vec![Segment::Any]
             };
             for key in keys {
                 let part = self.at(place.iter().cloned().chain([key]).collect());

@@ -1,6 +1,6 @@
 //! What the policies read of other objects, through `data.inventory` (Gatekeeper) and `data.kubernetes` (kube-mgmt).
 
-use super::{Projection, tree::Tree};
+use super::{projection::Projection, tree::Tree};
 use crate::model::object::Kind;
 
 /// What is read below `data` of the documents that hold other objects.
@@ -12,7 +12,7 @@ impl InventoryReads {
         Self(data)
     }
 
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.0.merge(&other.0);
     }
 

@@ -7,10 +7,10 @@ use std::{
 
 use regorus::Value;
 
-use super::tree::Key;
+use super::tree::Segment;
 
 /// A place in the documents: keys from `input` or `data` on.
-pub(super) type Place = Vec<Key>;
+pub(super) type Place = Vec<Segment>;
 
 /// A scalar.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

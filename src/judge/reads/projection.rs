@@ -13,7 +13,7 @@ use serde::{
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
-use super::tree::{Key, Tree};
+use super::tree::{Segment, Tree};
 use crate::rego::value::{self, Plain};
 
 /// The parts of an object that policies can read.
@@ -41,12 +41,12 @@ const NAME: [&[&str]; 6] = [
 static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Projection {
-    pub(super) fn new(tree: Tree) -> Self {
+    pub(crate) fn new(tree: Tree) -> Self {
         let mut settled = tree.clone();
         settled.settle();
         let mut named = tree.clone();
         for path in NAME {
-            named.insert(&path.iter().copied().map(Key::from).collect::<Vec<_>>(), true);
+            named.insert(&path.iter().copied().map(Segment::from).collect::<Vec<_>>(), true);
         }
         named.settle();
         Self { tree, settled, named }
@@ -56,7 +56,7 @@ impl Projection {
     pub(crate) fn with(&self, paths: &[[&'static str; 2]]) -> Self {
         let mut tree = self.tree.clone();
         for path in paths {
-            tree.insert(&path.map(Key::from), true);
+            tree.insert(&path.map(Segment::from), true);
         }
         Self::new(tree)
     }
@@ -67,7 +67,7 @@ impl Projection {
     /// `None` if the JSON cannot be read, or holds a key twice in one object: then only judging can tell.
     pub fn hash(&self, json: &[u8]) -> Option<u64> {
         let mut reader = serde_json::Deserializer::from_slice(json);
-        let hash = Node(&self.settled).deserialize(&mut reader).ok()?;
+        let hash = HashedParts(&self.settled).deserialize(&mut reader).ok()?;
         reader.end().ok()?;
         Some(hash)
     }
@@ -79,7 +79,7 @@ impl Projection {
     /// When the whole cannot be read, as for [`value::from_json`].
     pub(crate) fn read(&self, json: &[u8]) -> Result<Value, serde_json::Error> {
         let mut reader = serde_json::Deserializer::from_slice(json);
-        let value = Parts(&self.named).deserialize(&mut reader)?;
+        let value = ReadParts(&self.named).deserialize(&mut reader)?;
         reader.end()?;
         Ok(value)
     }
@@ -113,7 +113,7 @@ enum Tag {
 }
 
 /// Hashes a value of which the parts in a tree are read.
-struct Node<'t>(&'t Tree);
+struct HashedParts<'t>(&'t Tree);
 
 /// Reads over a value as the evaluator would read it: what it could not read must not go unnoticed.
 struct Skipped;
@@ -136,7 +136,7 @@ fn text(text: &str) -> u64 {
     hasher.finish()
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for HashedParts<'_> {
     type Value = u64;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
@@ -144,7 +144,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for HashedParts<'_> {
     type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,7 +181,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         match element {
             Some(element) => {
                 let mut length = 0;
-                while let Some(hash) = items.next_element_seed(Node(element))? {
+                while let Some(hash) = items.next_element_seed(HashedParts(element))? {
                     hasher.write_u64(hash);
                     length += 1;
                 }
@@ -196,7 +196,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let mut entries: Vec<(u64, u64)> = Vec::new();
         while let Some(field) = map.next_key_seed(Field(self.0, text))? {
             match field {
-                Some((key, tree)) => entries.push((key, map.next_value_seed(Node(tree))?)),
+                Some((key, tree)) => entries.push((key, map.next_value_seed(HashedParts(tree))?)),
                 None => {
                     map.next_value::<Skipped>()?;
                 }
@@ -216,9 +216,9 @@ impl<'de> Visitor<'de> for Node<'_> {
 }
 
 /// Makes a value of the parts of one that are read.
-struct Parts<'t>(&'t Tree);
+struct ReadParts<'t>(&'t Tree);
 
-impl<'de> DeserializeSeed<'de> for Parts<'_> {
+impl<'de> DeserializeSeed<'de> for ReadParts<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -230,7 +230,7 @@ impl<'de> DeserializeSeed<'de> for Parts<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Parts<'_> {
+impl<'de> Visitor<'de> for ReadParts<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -265,7 +265,7 @@ impl<'de> Visitor<'de> for Parts<'_> {
         let mut values = Vec::new();
         match self.0.any.as_deref() {
             Some(element) => {
-                while let Some(value) = items.next_element_seed(Parts(element))? {
+                while let Some(value) = items.next_element_seed(ReadParts(element))? {
                     values.push(value);
                 }
             }
@@ -279,7 +279,7 @@ impl<'de> Visitor<'de> for Parts<'_> {
         let mut values = Vec::new();
         while let Some(field) = map.next_key_seed(Field(self.0, value::key))? {
             match field {
-                Some((key, tree)) => values.push((key, map.next_value_seed(Parts(tree))?)),
+                Some((key, tree)) => values.push((key, map.next_value_seed(ReadParts(tree))?)),
                 None => {
                     map.next_value::<Skipped>()?;
                 }

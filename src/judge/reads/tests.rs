@@ -1,9 +1,11 @@
 //! What is found of hand-written rules, one for each trap.
 
-use super::super::set::PolicySet;
+mod property;
+
+use crate::judge::set::PolicySet;
 
 /// Loads one module, of the package `p` unless it says another.
-pub(super) fn load(module: &str) -> PolicySet {
+fn load(module: &str) -> PolicySet {
     let root = tempfile::tempdir().unwrap();
     let package = if module.starts_with("package") { "" } else { "package p\n\n" };
     std::fs::write(root.path().join("p.rego"), format!("{package}{module}\n")).unwrap();
@@ -11,7 +13,7 @@ pub(super) fn load(module: &str) -> PolicySet {
 }
 
 /// What a module reads, and which kinds it can say anything about.
-pub(super) struct Case(pub(super) &'static str, &'static str, &'static str);
+struct Case(&'static str, &'static str, &'static str);
 
 fn check(cases: &[Case]) {
     let mut wrong = Vec::new();
@@ -27,7 +29,7 @@ fn check(cases: &[Case]) {
 }
 
 /// Where values come from and where they go.
-pub(super) const READS: &[Case] = &[
+const READS: &[Case] = &[
     Case("deny if input.a.b == 1", "a.b", "*"),
     Case(r#"deny if input["a"]["x/y"] == 1"#, r#"a["x/y"]"#, "*"),
     Case("deny if { c := input.spec.containers[_]; c.image == \"x\" }", "spec.containers[*].image", "*"),
@@ -128,7 +130,7 @@ pub(super) const READS: &[Case] = &[
 ];
 
 /// What is evident of the kinds.
-pub(super) const KINDS: &[Case] = &[
+const KINDS: &[Case] = &[
     Case("deny if { input.kind == \"Pod\"; input.spec.a == 1 }", "kind spec.a", "Pod"),
     Case("deny if { \"Pod\" == input.kind; input.spec.a == 1 }", "kind spec.a", "Pod"),
     Case("deny if { input.kind = \"Pod\"; input.a == 1 }", "a kind", "Pod"),

@@ -8,14 +8,14 @@ use std::{
 
 /// One step from a value to a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
+pub(crate) enum Segment {
     /// The field of this name.
     Field(Arc<str>),
     /// Every field or element, and how many there are.
     Any,
 }
 
-impl From<&str> for Key {
+impl From<&str> for Segment {
     fn from(name: &str) -> Self {
         Self::Field(name.into())
     }
@@ -41,13 +41,13 @@ impl Tree {
     }
 
     /// Adds one path; with all below its end if `whole`.
-    pub(crate) fn insert(&mut self, path: &[Key], whole: bool) {
+    pub(crate) fn insert(&mut self, path: &[Segment], whole: bool) {
         match path.split_first() {
             _ if self.whole => {}
             None if whole => *self = Self::all(),
             None => self.seen = true,
-            Some((Key::Any, rest)) => self.any.get_or_insert_default().insert(rest, whole),
-            Some((Key::Field(name), rest)) => match self.fields.get_mut(name) {
+            Some((Segment::Any, rest)) => self.any.get_or_insert_default().insert(rest, whole),
+            Some((Segment::Field(name), rest)) => match self.fields.get_mut(name) {
                 Some(child) => child.insert(rest, whole),
                 None => self.fields.entry(Arc::clone(name)).or_default().insert(rest, whole),
             },
@@ -179,7 +179,8 @@ mod tests {
     fn tree(paths: &[(&[&str], bool)]) -> Tree {
         let mut tree = Tree::default();
         for (path, whole) in paths {
-            let keys: Vec<Key> = path.iter().map(|key| if *key == "*" { Key::Any } else { Key::from(*key) }).collect();
+            let keys: Vec<Segment> =
+                path.iter().map(|key| if *key == "*" { Segment::Any } else { Segment::from(*key) }).collect();
             tree.insert(&keys, *whole);
         }
         tree

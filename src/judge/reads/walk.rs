@@ -1,7 +1,5 @@
 //! Rules, bodies and statements: goes through them as the evaluator would, with [`Possible`] values.
 
-mod variables;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -9,18 +7,17 @@ use std::{
 
 use regorus::unstable::{Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleAssign, RuleBody, RuleHead};
 
-pub(super) use self::variables::Name;
-use self::variables::Variable;
 use super::{
-    Reads,
     bindings::{is_multiple, sites},
+    documents::Reads,
+    frame::Frame,
     possible::Possible,
 };
 use crate::{
     judge::dialect::Dialect,
     rego::{
         graph::Graph,
-        references::{Node, Path, aliases, declared, head_path, package},
+        references::{Node, Path, aliases, declared, head_path, package, patterns},
     },
 };
 
@@ -39,9 +36,9 @@ pub(super) const SIZE: usize = 200;
 pub(crate) struct Rules<'a> {
     pub(super) modules: &'a [Ref<Module>],
     pub(super) graph: &'a Graph<'a>,
-    names: BTreeMap<Path, BTreeSet<String>>,
-    aliases: Vec<BTreeMap<String, Path>>,
-    packages: Vec<Path>,
+    pub(super) names: BTreeMap<Path, BTreeSet<String>>,
+    pub(super) aliases: Vec<BTreeMap<String, Path>>,
+    pub(super) packages: Vec<Path>,
 }
 
 impl<'a> Rules<'a> {
@@ -72,7 +69,7 @@ pub(super) enum KindIs {
 
 /// How a statement or body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Outcome {
+pub(super) enum Certainty {
     /// It fails, whatever the object holds.
     No,
     Maybe,
@@ -82,28 +79,13 @@ pub(super) enum Outcome {
 
 /// What came out of a rule or function.
 #[derive(Debug, Default)]
-pub(super) struct Summary {
+pub(super) struct RuleSummary {
     pub(super) value: Possible,
     pub(super) reads: Reads,
     /// It may end in an error.
     pub(super) risk: bool,
     /// It depends on the kind.
     pub(super) sensitive: bool,
-}
-
-/// What is known while one definition is looked at.
-#[derive(Default)]
-pub(super) struct Frame {
-    module: usize,
-    scopes: Vec<BTreeMap<String, Variable>>,
-    sites: BTreeMap<String, usize>,
-    pub(super) reads: Reads,
-    pub(super) risk: bool,
-    pub(super) sensitive: bool,
-    /// The outermost scope in which a variable got more values after someone had looked at it.
-    stale: Option<usize>,
-    /// A variable was looked at that has no value yet.
-    unbound: bool,
 }
 
 /// Looks at rules for one dialect and one kind.
@@ -114,7 +96,7 @@ pub(super) struct Walker<'a> {
     /// Texts that the kind was compared with.
     pub(super) named: BTreeSet<Arc<str>>,
     pub(super) frame: Frame,
-    memo: BTreeMap<(Path, Option<Vec<Possible>>), Arc<Summary>>,
+    memo: BTreeMap<(Path, Option<Vec<Possible>>), Arc<RuleSummary>>,
     contexts: BTreeMap<Path, usize>,
     stack: Vec<Path>,
     steps: usize,
@@ -145,12 +127,12 @@ impl<'a> Walker<'a> {
     }
 
     /// Looks at the rule at a path below `data` and all that is found below it.
-    pub(super) fn entry(&mut self, path: &Path) -> Summary {
+    pub(super) fn entrypoint(&mut self, path: &Path) -> RuleSummary {
         self.frame = Frame { scopes: vec![BTreeMap::new()], ..Frame::default() };
         let value = self.data(path).0;
         let value = self.whole(value);
         let frame = std::mem::take(&mut self.frame);
-        Summary { value, reads: frame.reads, risk: frame.risk, sensitive: frame.sensitive }
+        RuleSummary { value, reads: frame.reads, risk: frame.risk, sensitive: frame.sensitive }
     }
 
     /// Takes everything as read; for what is not understood.
@@ -208,10 +190,10 @@ impl<'a> Walker<'a> {
         summary.value.clone()
     }
 
-    fn summary(&mut self, path: &Path, arguments: Option<&[Possible]>) -> Summary {
+    fn summary(&mut self, path: &Path, arguments: Option<&[Possible]>) -> RuleSummary {
         let graph = self.rules.graph;
-        let mut summary = Summary::default();
-        let mut found = Found::default();
+        let mut summary = RuleSummary::default();
+        let mut found = Definitions::default();
         for node in graph.at(path).filter(|node| node.parameters.is_some() == arguments.is_some()) {
             let rule = self.rules.rule(node);
             self.frame = Frame { module: node.module, sites: sites(rule), ..Frame::default() };
@@ -221,7 +203,7 @@ impl<'a> Walker<'a> {
             summary.risk |= frame.risk;
             summary.sensitive |= frame.sensitive;
         }
-        let Found { mut value, complete, several, sure } = found;
+        let Definitions { mut value, complete, several, sure } = found;
         // Which of several values a rule has is decided by comparing them: two different ones are an error.
         let conflict = (complete > 1 || several) && !(value.is_scalar() && value.scalars.len() < 2);
         value.sure |= sure;
@@ -238,7 +220,7 @@ impl<'a> Walker<'a> {
         summary
     }
 
-    fn definition(&mut self, rule: &'a Rule, arguments: Option<&[Possible]>, found: &mut Found) {
+    fn definition(&mut self, rule: &'a Rule, arguments: Option<&[Possible]>, found: &mut Definitions) {
         match rule {
             Rule::Default { value, .. } => {
                 self.frame.scopes.push(BTreeMap::new());
@@ -255,12 +237,12 @@ impl<'a> Walker<'a> {
                 while let Some((first, others)) = rest.split_first() {
                     // `else` is tried only when what stands before it failed.
                     let length = others.iter().take_while(|body| body.is_else).count();
-                    let mut chain = (Outcome::No, Possible::default());
+                    let mut chain = (Certainty::No, Possible::default());
                     for body in [first].into_iter().chain(&others[..length]) {
                         let (outcome, value) = self.body(head, Some(body), arguments, found);
                         chain.1.join(value);
                         chain.0 = chain.0.max(outcome);
-                        if outcome == Outcome::Yes {
+                        if outcome == Certainty::Yes {
                             break;
                         }
                     }
@@ -277,19 +259,19 @@ impl<'a> Walker<'a> {
         head: &'a RuleHead,
         body: Option<&'a RuleBody>,
         arguments: Option<&[Possible]>,
-        found: &mut Found,
-    ) -> (Outcome, Possible) {
+        found: &mut Definitions,
+    ) -> (Certainty, Possible) {
         self.frame.scopes = vec![BTreeMap::new()];
         self.frame.stale = None;
         self.frame.unbound = false;
-        let mut outcome = Outcome::Yes;
+        let mut outcome = Certainty::Yes;
         let (parameters, assign): (&[Ref<Expr>], Option<&RuleAssign>) = match head {
             RuleHead::Func { args, assign, .. } => (args, assign.as_ref()),
             RuleHead::Compr { assign, .. } => (&[], assign.as_ref()),
             RuleHead::Set { .. } => (&[], None),
         };
         let mut names = BTreeSet::new();
-        crate::rego::references::patterns(parameters, &mut names);
+        patterns(parameters, &mut names);
         self.declare(names);
         for (parameter, argument) in parameters.iter().zip(arguments.unwrap_or_default()) {
             outcome = outcome.min(self.destructure(parameter, argument.clone()));
@@ -300,15 +282,15 @@ impl<'a> Walker<'a> {
         };
         let term = |walker: &mut Self| walker.head(head, assign);
         let (ended, value) = match body {
-            _ if outcome == Outcome::No => (Outcome::No, Possible::default()),
+            _ if outcome == Certainty::No => (Certainty::No, Possible::default()),
             Some(body) => self.query(&body.query, term),
-            None => (Outcome::Yes, term(self)),
+            None => (Certainty::Yes, term(self)),
         };
-        if self.frame.unbound && ended != Outcome::No {
+        if self.frame.unbound && ended != Certainty::No {
             self.unsure();
         }
         let terms: Vec<&Expr> = assign.iter().map(|assign| assign.value.as_ref()).collect();
-        if ended != Outcome::No
+        if ended != Certainty::No
             && is_multiple(body.map(|body| body.query.as_ref()), parameters, &terms)
             && !matches!(head, RuleHead::Set { key: Some(_), .. })
         {
@@ -317,9 +299,9 @@ impl<'a> Walker<'a> {
         let outcome = outcome.min(ended);
         // Without a value there is none of the rule either.
         if value.is_nothing() {
-            (Outcome::No, value)
+            (Certainty::No, value)
         } else {
-            (outcome.min(if value.sure { Outcome::Yes } else { Outcome::Maybe }), value)
+            (outcome.min(if value.sure { Certainty::Yes } else { Certainty::Maybe }), value)
         }
     }
 
@@ -360,7 +342,11 @@ impl<'a> Walker<'a> {
     // Bodies
 
     /// Looks at a body, then at what stands for each of its solutions.
-    pub(super) fn query(&mut self, query: &'a Query, term: impl FnOnce(&mut Self) -> Possible) -> (Outcome, Possible) {
+    pub(super) fn query(
+        &mut self,
+        query: &'a Query,
+        term: impl FnOnce(&mut Self) -> Possible,
+    ) -> (Certainty, Possible) {
         let mut names = BTreeSet::new();
         declared(query, &mut names);
         self.frame.scopes.push(BTreeMap::new());
@@ -370,20 +356,20 @@ impl<'a> Walker<'a> {
         let outer_risk = std::mem::take(&mut self.frame.risk);
         let outer_unbound = self.frame.unbound;
         let mut lowest: Option<usize> = None;
-        let mut outcome = Outcome::Maybe;
+        let mut outcome = Certainty::Maybe;
         for pass in 1..=PASSES {
             self.frame.unbound = outer_unbound;
             outcome = self.statements(query);
             let Some(stale) = self.frame.stale.take() else { break };
             lowest = Some(lowest.map_or(stale, |lowest| lowest.min(stale)));
-            if outcome == Outcome::No && !self.frame.risk {
+            if outcome == Certainty::No && !self.frame.risk {
                 break;
             }
             if pass == PASSES {
                 self.unsure();
             }
         }
-        let value = if outcome == Outcome::No {
+        let value = if outcome == Certainty::No {
             self.frame.unbound = outer_unbound;
             Possible::default()
         } else {
@@ -397,34 +383,34 @@ impl<'a> Walker<'a> {
 
     /// Ends at the first statement that fails for sure, if nothing before it can be an error: nothing behind it matters
     /// then.
-    fn statements(&mut self, query: &'a Query) -> Outcome {
-        let mut outcome = Outcome::Yes;
+    fn statements(&mut self, query: &'a Query) -> Certainty {
+        let mut outcome = Certainty::Yes;
         for statement in &query.stmts {
             outcome = outcome.min(self.statement(statement));
-            if outcome == Outcome::No && !self.frame.risk {
-                return Outcome::No;
+            if outcome == Certainty::No && !self.frame.risk {
+                return Certainty::No;
             }
         }
         outcome
     }
 
-    fn statement(&mut self, statement: &'a LiteralStmt) -> Outcome {
+    fn statement(&mut self, statement: &'a LiteralStmt) -> Certainty {
         if !statement.with_mods.is_empty() {
             return self.with(statement);
         }
         match &statement.literal {
             Literal::SomeVars { vars, .. } => {
                 self.declare(vars.iter().map(|var| var.text().to_owned()).collect());
-                Outcome::Yes
+                Certainty::Yes
             }
             Literal::SomeIn { key, value, collection, .. } => {
                 let collection = self.expr(collection);
                 let (keys, values) = self.elements(&collection);
                 if values.is_nothing() {
-                    return Outcome::No;
+                    return Certainty::No;
                 }
-                let key = key.as_ref().map_or(Outcome::Yes, |key| self.destructure(key, keys));
-                key.min(self.destructure(value, values)).min(Outcome::Maybe)
+                let key = key.as_ref().map_or(Certainty::Yes, |key| self.destructure(key, keys));
+                key.min(self.destructure(value, values)).min(Certainty::Maybe)
             }
             Literal::Expr { expr, .. } => {
                 let value = self.expr(expr);
@@ -435,10 +421,10 @@ impl<'a> Walker<'a> {
                 let value = self.expr(expr);
                 self.present(&value);
                 match certain(&value) {
-                    Outcome::Yes => Outcome::No,
-                    Outcome::No if value.sure && !value.is_nothing() => Outcome::Yes,
+                    Certainty::Yes => Certainty::No,
+                    Certainty::No if value.sure && !value.is_nothing() => Certainty::Yes,
                     // Whether `not` of something undefined holds is not the same everywhere.
-                    _ => Outcome::Maybe,
+                    _ => Certainty::Maybe,
                 }
             }
             Literal::Every { key, value, domain, query, .. } => {
@@ -454,13 +440,13 @@ impl<'a> Walker<'a> {
                 self.bind_in(scope, value.text(), values);
                 self.query(query, |_| Possible::default());
                 self.frame.scopes.pop();
-                Outcome::Maybe
+                Certainty::Maybe
             }
         }
     }
 
     /// A statement under other documents: nothing that is known of them holds there.
-    fn with(&mut self, statement: &'a LiteralStmt) -> Outcome {
+    fn with(&mut self, statement: &'a LiteralStmt) -> Certainty {
         self.unsure();
         match &statement.literal {
             Literal::SomeIn { key, value, .. } => {
@@ -474,24 +460,24 @@ impl<'a> Walker<'a> {
             Literal::Expr { expr, .. } => self.bind_unknown(expr),
             Literal::NotExpr { .. } | Literal::Every { .. } => {}
         }
-        Outcome::Maybe
+        Certainty::Maybe
     }
 }
 
 /// How a statement ends that has this value.
-pub(super) fn certain(value: &Possible) -> Outcome {
+pub(super) fn certain(value: &Possible) -> Certainty {
     if value.is_false() {
-        Outcome::No
+        Certainty::No
     } else if value.is_true() {
-        Outcome::Yes
+        Certainty::Yes
     } else {
-        Outcome::Maybe
+        Certainty::Maybe
     }
 }
 
 /// What the definitions of a rule gave so far.
 #[derive(Default)]
-struct Found {
+struct Definitions {
     value: Possible,
     /// Definitions that may give it a value of which there can be only one.
     complete: usize,
@@ -501,8 +487,8 @@ struct Found {
     sure: bool,
 }
 
-impl Found {
-    fn add(&mut self, head: &RuleHead, (outcome, value): (Outcome, Possible)) {
+impl Definitions {
+    fn add(&mut self, head: &RuleHead, (outcome, value): (Certainty, Possible)) {
         // A set or object of several definitions is there, even if it is empty.
         let empty = match head {
             RuleHead::Set { key: Some(_), .. } => Some(Possible::set(Possible::default(), true)),
@@ -511,9 +497,9 @@ impl Found {
             }
             _ => None,
         };
-        self.sure |= empty.is_some() || outcome == Outcome::Yes;
+        self.sure |= empty.is_some() || outcome == Certainty::Yes;
         self.value.join(empty.unwrap_or_default());
-        if outcome != Outcome::No {
+        if outcome != Certainty::No {
             self.complete += usize::from(!matches!(head, RuleHead::Set { key: Some(_), .. }));
             self.value.join(value);
         }

@@ -6,25 +6,28 @@ use serde::Serialize;
 
 use crate::{
     cluster::identity::API_VERSION,
-    commands::test::{Coverage, Summary, TestResult, TestRun},
+    commands::test::{
+        coverage::LineCoverage,
+        result::{TestResult, TestRun, TestSummary},
+    },
     output::safe::Escaping,
 };
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a> {
+struct TestReport<'a> {
     api_version: &'a str,
     kind: &'a str,
-    summary: Summary,
-    tests: Vec<Test<'a>>,
+    summary: TestSummary,
+    tests: Vec<TimedResult<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    coverage: Option<&'a Coverage>,
+    coverage: Option<&'a LineCoverage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     threshold: Option<f64>,
 }
 
 #[derive(Serialize)]
-struct Test<'a> {
+struct TimedResult<'a> {
     #[serde(flatten)]
     result: &'a TestResult,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,8 +36,8 @@ struct Test<'a> {
 
 /// Writes the run; `times` adds how long each test took.
 pub(super) fn render(run: &TestRun, times: bool, out: &mut dyn io::Write) -> anyhow::Result<()> {
-    let test = |result| Test { result, seconds: times.then_some(result.took.as_secs_f64()) };
-    let document = Document {
+    let test = |result| TimedResult { result, seconds: times.then_some(result.took.as_secs_f64()) };
+    let report = TestReport {
         api_version: API_VERSION,
         kind: "TestResult",
         summary: run.summary(),
@@ -42,7 +45,7 @@ pub(super) fn render(run: &TestRun, times: bool, out: &mut dyn io::Write) -> any
         coverage: run.coverage.as_ref(),
         threshold: run.threshold,
     };
-    serde_json::to_writer_pretty(Escaping::json(&mut *out), &document)?;
+    serde_json::to_writer_pretty(Escaping::json(&mut *out), &report)?;
     writeln!(out)?;
     Ok(())
 }

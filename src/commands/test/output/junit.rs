@@ -4,9 +4,9 @@ use std::{fmt::Write as _, io};
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::{leaves, text};
+use super::text;
 use crate::{
-    commands::test::{Explanation, Outcome, TestResult, TestRun},
+    commands::test::result::{Case, Explanation, TestOutcome, TestResult, TestRun},
     output::safe::Escaping,
 };
 
@@ -48,18 +48,18 @@ fn add(suite: &mut TestSuite, result: &TestResult, times: bool) {
     });
 }
 
-fn status(outcome: Outcome, message: &str, explanation: Option<&Explanation>, place: &str) -> TestCaseStatus {
+fn status(outcome: TestOutcome, message: &str, explanation: Option<&Explanation>, place: &str) -> TestCaseStatus {
     let (kind, word) = match outcome {
-        Outcome::Pass => return TestCaseStatus::success(),
-        Outcome::Skip => {
+        TestOutcome::Pass => return TestCaseStatus::success(),
+        TestOutcome::Skip => {
             let mut status = TestCaseStatus::skipped();
             if !message.is_empty() {
                 status.set_message(message);
             }
             return status;
         }
-        Outcome::Fail => (NonSuccessKind::Failure, "failed"),
-        Outcome::Error => (NonSuccessKind::Error, "error"),
+        TestOutcome::Fail => (NonSuccessKind::Failure, "failed"),
+        TestOutcome::Error => (NonSuccessKind::Error, "error"),
     };
     let mut status = TestCaseStatus::non_success(kind);
     let first = match explanation {
@@ -73,4 +73,17 @@ fn status(outcome: Outcome, message: &str, explanation: Option<&Explanation>, pl
     }
     status.set_message(first.lines().next().unwrap_or_default()).set_description(description);
     status
+}
+
+/// Visits the cases that count, those without cases of their own, each with its name from the top.
+fn leaves<'c>(cases: &'c [Case], names: &mut Vec<&'c str>, visit: &mut dyn FnMut(&[&'c str], &'c Case)) {
+    for case in cases {
+        names.push(&case.name);
+        if case.cases.is_empty() {
+            visit(names, case);
+        } else {
+            leaves(&case.cases, names, visit);
+        }
+        names.pop();
+    }
 }

@@ -1,29 +1,32 @@
-//! For people: Rego tests as `opa test` tells them, suites as `gator verify` does, one summary for both.
+//! For people: Rego tests as `opa test` reports them, suites as `gator verify` does, one summary for both.
 
 use std::{io, time::Duration};
 
-use crate::commands::test::{Case, Coverage, Explanation, FileCoverage, Outcome, TestKind, TestResult, TestRun};
+use crate::commands::test::{
+    coverage::{FileCoverage, LineCoverage},
+    result::{Case, Explanation, TestKind, TestOutcome, TestResult, TestRun},
+};
 
 const LINE: &str = "--------------------------------------------------------------------------------";
 
 /// Writes the run: what did not pass, or everything with all prints and times.
 pub(super) fn render(run: &TestRun, verbose: bool, out: &mut dyn io::Write) -> anyhow::Result<()> {
-    let mut told = false;
+    let mut any = false;
     for group in run.results.chunk_by(|a, b| a.kind == b.kind && a.group == b.group) {
-        for result in group.iter().filter(|result| verbose || result.outcome != Outcome::Pass) {
-            told = true;
+        for result in group.iter().filter(|result| verbose || result.outcome != TestOutcome::Pass) {
+            any = true;
             match result.kind {
                 TestKind::Rego => rego(result, verbose, out)?,
                 TestKind::Suite => suite_test(result, verbose, out)?,
             }
         }
         if group[0].kind == TestKind::Suite {
-            told = true;
-            let bad = group.iter().any(|result| matches!(result.outcome, Outcome::Fail | Outcome::Error));
+            any = true;
+            let bad = group.iter().any(|result| matches!(result.outcome, TestOutcome::Fail | TestOutcome::Error));
             writeln!(out, "{}\t{}", if bad { "FAIL" } else { "ok" }, group[0].group)?;
         }
     }
-    if told {
+    if any {
         writeln!(out, "{LINE}")?;
     }
     let summary = run.summary();
@@ -42,7 +45,7 @@ pub(super) fn render(run: &TestRun, verbose: bool, out: &mut dyn io::Write) -> a
 
 fn rego(result: &TestResult, verbose: bool, out: &mut dyn io::Write) -> io::Result<()> {
     writeln!(out, "{}:{}:", result.file, result.line)?;
-    let time = time(verbose && result.outcome != Outcome::Skip, result.took);
+    let time = time(verbose && result.outcome != TestOutcome::Skip, result.took);
     writeln!(out, "{}.{}: {}{time}", result.group, result.name, word(result.outcome))?;
     reasons(&result.message, result.explanation.as_ref(), "  ", out)?;
     for case in &result.cases {
@@ -52,7 +55,7 @@ fn rego(result: &TestResult, verbose: bool, out: &mut dyn io::Write) -> io::Resu
 }
 
 fn table_case(case: &Case, verbose: bool, indent: &str, out: &mut dyn io::Write) -> io::Result<()> {
-    if case.outcome == Outcome::Pass && !verbose {
+    if case.outcome == TestOutcome::Pass && !verbose {
         return Ok(());
     }
     writeln!(out, "{indent}{}: {}", case.name, word(case.outcome))?;
@@ -63,14 +66,14 @@ fn table_case(case: &Case, verbose: bool, indent: &str, out: &mut dyn io::Write)
 
 /// One test of a suite, in go's words.
 fn suite_test(result: &TestResult, verbose: bool, out: &mut dyn io::Write) -> io::Result<()> {
-    if result.outcome == Outcome::Skip {
+    if result.outcome == TestOutcome::Skip {
         writeln!(out, "--- SKIP: {}", result.name)?;
         return reasons(&result.message, None, "    ", out);
     }
     writeln!(out, "--- {}: {}{}", word(result.outcome), result.name, time(verbose, result.took))?;
     reasons(&result.message, None, "    ", out)?;
-    for case in result.cases.iter().filter(|case| verbose || case.outcome != Outcome::Pass) {
-        let word = if case.outcome == Outcome::Skip { "SKIP" } else { word(case.outcome) };
+    for case in result.cases.iter().filter(|case| verbose || case.outcome != TestOutcome::Pass) {
+        let word = if case.outcome == TestOutcome::Skip { "SKIP" } else { word(case.outcome) };
         writeln!(out, "    --- {word}: {}", case.name)?;
         reasons(&case.message, None, "        ", out)?;
         prints(&case.output, "        ", out)?;
@@ -78,12 +81,12 @@ fn suite_test(result: &TestResult, verbose: bool, out: &mut dyn io::Write) -> io
     Ok(())
 }
 
-fn word(outcome: Outcome) -> &'static str {
+fn word(outcome: TestOutcome) -> &'static str {
     match outcome {
-        Outcome::Pass => "PASS",
-        Outcome::Fail => "FAIL",
-        Outcome::Error => "ERROR",
-        Outcome::Skip => "SKIPPED",
+        TestOutcome::Pass => "PASS",
+        TestOutcome::Fail => "FAIL",
+        TestOutcome::Error => "ERROR",
+        TestOutcome::Skip => "SKIPPED",
     }
 }
 
@@ -123,7 +126,7 @@ fn prints(output: &[String], indent: &str, out: &mut dyn io::Write) -> io::Resul
     writeln!(out)
 }
 
-fn coverage(coverage: &Coverage, out: &mut dyn io::Write) -> io::Result<()> {
+fn coverage(coverage: &LineCoverage, out: &mut dyn io::Write) -> io::Result<()> {
     let lines = coverage.covered_lines + coverage.not_covered_lines;
     writeln!(out, "COVERAGE: {:.1}% ({}/{lines} lines)", coverage.coverage, coverage.covered_lines)?;
     let widest = coverage.files.keys().map(|file| file.chars().count()).max().unwrap_or(0);

@@ -4,7 +4,7 @@ use regex::Regex;
 
 use crate::{
     cli::filter::compile,
-    judge::gatekeeper::document::{Content, Node},
+    judge::gatekeeper::node::{Content, YamlNode},
 };
 
 /// One claim.
@@ -25,7 +25,7 @@ impl Assertion {
     ///
     /// # Errors
     /// Returns what is wrong with it.
-    pub(super) fn read(node: &Node) -> Result<Self, String> {
+    pub(super) fn read(node: &YamlNode) -> Result<Self, String> {
         let count = match &node.get("violations").content {
             Content::Null => Some(Count::Some),
             Content::Text(text) if text == "yes" => Some(Count::Some),

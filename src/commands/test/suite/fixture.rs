@@ -9,7 +9,7 @@ use std::{
 use regorus::Value;
 
 use crate::{
-    judge::gatekeeper::document::Node,
+    judge::gatekeeper::node::YamlNode,
     model::object::Object,
     rego::{
         file::{File, Form},
@@ -58,15 +58,15 @@ pub(super) fn path(suite: &File, path: &str) -> PathBuf {
 }
 
 /// Reads all documents of a file.
-pub(super) fn read(path: &Path) -> Result<Vec<Node>, String> {
+pub(super) fn read(path: &Path) -> Result<Vec<YamlNode>, String> {
     let text = fs::read_to_string(path).map_err(|why| format!("{}: cannot be read: {why}", path.display()))?;
     let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
     let file = File::new(path.to_string_lossy().into(), Form::Yaml, text);
-    Node::read(&file).map_err(|problem| problem.to_string())
+    YamlNode::read(&file).map_err(|problem| problem.to_string())
 }
 
 /// Reads the only document of a file.
-pub(super) fn single(path: &Path) -> Result<Node, String> {
+pub(super) fn single(path: &Path) -> Result<YamlNode, String> {
     let mut documents = read(path)?;
     match (documents.len(), documents.pop()) {
         (1, Some(document)) => Ok(document),
@@ -92,12 +92,12 @@ pub(super) fn check_pair(template: &Path, constraint: &Path) -> Result<(), Strin
     Ok(())
 }
 
-fn group(node: &Node) -> &str {
+fn group(node: &YamlNode) -> &str {
     node.get("apiVersion").text().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group)
 }
 
 /// Makes an object of a document.
-pub(super) fn object(node: &Node) -> Result<(Object, Value), String> {
+pub(super) fn object(node: &YamlNode) -> Result<(Object, Value), String> {
     let received = Received::read(&node.json().to_string());
     let (Some(api_version), Some(kind)) = (&received.api_version, &received.kind) else {
         return Err("not a Kubernetes object: apiVersion or kind is missing".to_owned());
@@ -110,13 +110,13 @@ pub(super) fn object(node: &Node) -> Result<(Object, Value), String> {
 }
 
 /// Whether a document is a review and not an object.
-pub(super) fn is_review(node: &Node) -> bool {
+pub(super) fn is_review(node: &YamlNode) -> bool {
     (group(node), node.get("kind").text()) == ("admission.k8s.io", Some("AdmissionReview"))
 }
 
 /// Checks that a review says nothing that no API server would.
-pub(super) fn check_review(node: &Node) -> Result<(), String> {
-    let unknown = |node: &Node, known: &[&str]| {
+pub(super) fn check_review(node: &YamlNode) -> Result<(), String> {
+    let unknown = |node: &YamlNode, known: &[&str]| {
         node.fields().iter().map(|(name, _)| name.clone()).find(|name| !known.contains(&name.as_str()))
     };
     let request = node.get("request");

@@ -13,12 +13,12 @@ use regorus::{
 use super::{
     dependencies::Dependencies,
     dialect::{self, Dialect},
-    gatekeeper,
-    load::Purpose,
-    metadata::{Metadata, Scope},
-    policy::{Policy, Rule},
-    reads::{Matches, Projection, Scopes},
-    unit::{Definition, Entry, Exception, Group, Shape},
+    gatekeeper::template,
+    metadata::{AnnotationScope, Metadata},
+    policy::Policy,
+    reads::{Matches, Projection, Queries, Reads, Rules},
+    rule::{Definition, Entrypoint, Exception, ResultShape, Rule},
+    unit::Group,
 };
 use crate::{
     model::verdict::{Outcome, Source},
@@ -30,10 +30,21 @@ use crate::{
     },
 };
 
-/// The annotations of one module.
-pub(crate) type Annotations = Vec<(Scope, Metadata)>;
+/// What modules are loaded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// All `.rego` files together; rules judge by their names.
+    Directory,
+    /// The same with their tests, to run these.
+    Test,
+    /// One Gatekeeper template; the first module has the rule that judges.
+    Template,
+}
 
-/// Everything that was read of the modules; all by the index of the module.
+/// The annotations of one module.
+pub(crate) type Annotations = Vec<(AnnotationScope, Metadata)>;
+
+/// Everything that was read of the modules, each list by the index of the module.
 pub(crate) struct Reading<'a> {
     pub(crate) files: &'a [&'a File],
     pub(crate) modules: &'a [Ref<Module>],
@@ -43,7 +54,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) purpose: Purpose,
 }
 
-/// Returns what results of a rule count as, if a rule of this name judges.
+/// Returns the outcome of a rule's results; `None` if no rule of this name judges.
 pub(crate) fn outcome(name: &str) -> Option<Outcome> {
     let (outcome, rest) = [("deny", Outcome::Fail), ("violation", Outcome::Fail), ("warn", Outcome::Warn)]
         .into_iter()
@@ -54,45 +65,45 @@ pub(crate) fn outcome(name: &str) -> Option<Outcome> {
     (rest.is_empty() || rest.strip_prefix('_').is_some_and(parts_are_words)).then_some(outcome)
 }
 
-/// Returns whether the rules of a package judge; libraries and tests only help others.
+/// Whether the rules of a package judge; those of libraries and tests do not.
 pub(crate) fn judges(package: &Path) -> bool {
     !package.iter().any(|part| part == "lib") && !package.last().is_some_and(|name| name.ends_with("_test"))
 }
 
-/// The exceptions of a package are evaluated with each of its rules that judge.
+/// Returns the rule that is evaluated together with a rule that judges: the exceptions of its package.
 pub(crate) fn companion(package: &Path, rule: &str) -> Option<&'static str> {
     (judges(package) && outcome(rule).is_some()).then_some("exception")
 }
 
 impl Reading<'_> {
     /// Returns the paths of all rules that judge, by package.
-    pub(crate) fn entries(&self) -> BTreeMap<Path, BTreeSet<Path>> {
-        let mut entries: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
+    pub(crate) fn entrypoints(&self) -> BTreeMap<Path, BTreeSet<Path>> {
+        let mut entrypoints: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
         for node in self.nodes {
             let package = package(&self.modules[node.module]);
             let Some(name) = node.path.get(package.len()) else { continue };
             let wanted = match self.purpose {
                 Purpose::Directory | Purpose::Test => judges(&package) && outcome(name).is_some(),
-                Purpose::Template => package == [gatekeeper::PACKAGE] && name == gatekeeper::ENTRY,
+                Purpose::Template => package == [template::PACKAGE] && name == template::ENTRY,
             };
             if wanted && node.parameters.is_none() {
                 let path = node.path[..=package.len()].to_vec();
-                entries.entry(package).or_default().insert(path);
+                entrypoints.entry(package).or_default().insert(path);
             }
         }
-        entries
+        entrypoints
     }
 
-    /// Returns the policies, and what to ask the engine for.
+    /// Returns the policies, and the groups of rules that the evaluator is asked for.
     pub(crate) fn policies(&self) -> (Vec<Policy>, Vec<Group>) {
         let mut policies = Vec::new();
         let mut groups: BTreeMap<Dialect, Group> = BTreeMap::new();
-        for (package, paths) in self.entries() {
+        for (package, paths) in self.entrypoints() {
             let dialect = match self.purpose {
                 Purpose::Directory | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
                 Purpose::Template => Dialect::Gatekeeper,
             };
-            let group = Group { dialect, entries: Vec::new(), exceptions: Vec::new(), scopes: Scopes::default() };
+            let group = Group { dialect, entrypoints: Vec::new(), exceptions: Vec::new(), queries: Queries::default() };
             let group = groups.entry(dialect).or_insert(group);
             let policy_name: Arc<str> = package.join(".").into();
             let exception = self.exception(&package, &policy_name);
@@ -101,10 +112,12 @@ impl Reading<'_> {
                 group.exceptions.len() - 1
             });
             let depends = Dependencies::of(self.graph, &paths);
-            let entry = |path| self.entry(&package, path, &policy_name, exception);
-            let entries = paths.iter().filter_map(entry);
-            let entries: Vec<Entry> = entries.map(|entry| Entry { transition: depends.transition, ..entry }).collect();
-            let Some(first) = entries.first() else { continue };
+            let entrypoint = |path| {
+                let entrypoint = self.entrypoint(&package, path, &policy_name, exception)?;
+                Some(Entrypoint { transition: depends.transition, ..entrypoint })
+            };
+            let entrypoints: Vec<Entrypoint> = paths.iter().filter_map(entrypoint).collect();
+            let Some(first) = entrypoints.first() else { continue };
             policies.push(Policy {
                 name: Arc::clone(&policy_name),
                 dialect,
@@ -116,9 +129,9 @@ impl Reading<'_> {
                 matches: Matches::default(),
                 reads: Projection::default(),
                 scans_inventory: false,
-                rules: entries.iter().map(|entry| entry.rule.clone()).collect(),
+                rules: entrypoints.iter().map(|entrypoint| entrypoint.rule.clone()).collect(),
             });
-            group.entries.extend(entries);
+            group.entrypoints.extend(entrypoints);
         }
         (policies, groups.into_values().collect())
     }
@@ -134,7 +147,13 @@ impl Reading<'_> {
         Some(Exception { policy: Arc::clone(policy), source: self.source(node), path })
     }
 
-    fn entry(&self, package: &Path, path: &Path, policy: &Arc<str>, exception: Option<usize>) -> Option<Entry> {
+    fn entrypoint(
+        &self,
+        package: &Path,
+        path: &Path,
+        policy: &Arc<str>,
+        exception: Option<usize>,
+    ) -> Option<Entrypoint> {
         let name = path.last()?;
         let nodes: Vec<&Node> =
             self.nodes.iter().filter(|node| node.path.starts_with(path) && node.parameters.is_none()).collect();
@@ -157,7 +176,7 @@ impl Reading<'_> {
             source: self.source(first),
         };
         let suffix = name.split_once('_').map_or("", |(_, suffix)| suffix);
-        Some(Entry {
+        Some(Entrypoint {
             policy: Arc::clone(policy),
             rule,
             shape: self.shape(&nodes),
@@ -176,26 +195,27 @@ impl Reading<'_> {
         Source { file: Arc::clone(&self.files[node.module].shown), line: node.line }
     }
 
-    fn shape(&self, nodes: &[&Node]) -> Shape {
-        let mut shape = Shape::Set;
+    fn shape(&self, nodes: &[&Node]) -> ResultShape {
+        let mut shape = ResultShape::Set;
         for rule in nodes.iter().map(|node| self.rule(node)) {
             let (path, whole) = head_path(rule);
             match head(rule) {
-                _ if path.len() > 1 || !whole => return Shape::Object,
+                _ if path.len() > 1 || !whole => return ResultShape::Object,
                 (_, true, _) => {}
-                _ => shape = Shape::Complete,
+                _ => shape = ResultShape::Complete,
             }
         }
         shape
     }
 
-    /// Joins what the annotations say, from the nearest to the widest scope.
+    /// Joins the annotations of a rule, from the nearest to the widest scope.
     fn metadata(&self, package: &Path, name: &str, nodes: &[&Node]) -> Metadata {
         let own = nodes.iter().find_map(|node| {
-            let mine = |(scope, _): &&(Scope, Metadata)| *scope == Scope::Rule(node.rule);
+            let mine = |(scope, _): &&(AnnotationScope, Metadata)| *scope == AnnotationScope::Rule(node.rule);
             self.annotations[node.module].iter().find(mine)
         });
-        let of_name = |scope: &Scope| matches!(scope, Scope::Document(document) if document == name);
+        let of_name =
+            |scope: &AnnotationScope| matches!(scope, AnnotationScope::Document(document) if document == name);
         let document = self.in_package(package).find(|(scope, _)| of_name(scope));
         let metadata = [own, document].into_iter().flatten();
         let metadata = metadata.fold(Metadata::default(), |metadata, (_, wider)| Metadata {
@@ -206,16 +226,41 @@ impl Reading<'_> {
     }
 
     fn package_metadata(&self, package: &Path) -> Metadata {
-        let own = self.in_package(package).filter(|(scope, _)| *scope == Scope::Package);
-        let above = (1..=package.len())
-            .rev()
-            .flat_map(|length| self.in_package(&package[..length]).filter(|(scope, _)| *scope == Scope::Subpackages));
+        let own = self.in_package(package).filter(|(scope, _)| *scope == AnnotationScope::Package);
+        let above = (1..=package.len()).rev().flat_map(|length| {
+            self.in_package(&package[..length]).filter(|(scope, _)| *scope == AnnotationScope::Subpackages)
+        });
         own.chain(above).fold(Metadata::default(), |metadata, (_, wider)| metadata.or(wider))
     }
 
-    fn in_package(&self, path: &[String]) -> impl Iterator<Item = &(Scope, Metadata)> {
+    fn in_package(&self, path: &[String]) -> impl Iterator<Item = &(AnnotationScope, Metadata)> {
         let modules = self.modules.iter().zip(self.annotations);
         modules.filter(move |(module, _)| package(module) == path).flat_map(|(_, annotations)| annotations)
+    }
+}
+
+/// Finds what to ask about which kind, and what each policy reads.
+pub(crate) fn find_reads(rules: &Rules<'_>, policies: &mut [Policy], groups: &mut [Group]) {
+    for group in groups.iter_mut() {
+        let exceptions: Vec<&Path> = group.exceptions.iter().map(|exception| &exception.path).collect();
+        group.queries = Queries::find(rules, group.dialect, &group.entrypoints, &exceptions);
+    }
+    for policy in policies {
+        let Some(group) = groups.iter().find(|group| group.dialect == policy.dialect) else { continue };
+        let mut reads = Reads::default();
+        let mut matches = Matches::Kinds(BTreeSet::new());
+        let own = |(_, entrypoint): &(usize, &Entrypoint)| entrypoint.policy == policy.name;
+        for (index, entrypoint) in group.entrypoints.iter().enumerate().filter(own) {
+            reads.merge(&group.queries.reads(index));
+            matches = matches.or(&group.queries.matches(index));
+            if let Some((exception, _)) = entrypoint.exception {
+                reads.merge(&group.queries.reads(group.entrypoints.len() + exception));
+            }
+        }
+        policy.matches = matches;
+        policy.scans_inventory = reads.scans_inventory();
+        policy.depends = policy.depends & reads.dependencies(policy.dialect);
+        policy.reads = Projection::new(reads.object(policy.dialect));
     }
 }
 

@@ -1,30 +1,13 @@
-//! Variables of the definition that is looked at, what they may be, and which reads that makes.
+//! Variables of the definition that is walked: what they may be, and which reads their use makes.
 
 use std::collections::BTreeSet;
 
-use super::{Path, SIZE, Walker};
-use crate::judge::reads::{
+use super::{
+    frame::Name,
     possible::{Place, Possible},
-    tree::Key,
+    tree::Segment,
+    walk::{SIZE, Walker},
 };
-
-/// What a name stands for.
-pub(in super::super) enum Name {
-    /// A variable of this scope.
-    Local(usize),
-    /// `data` or `input` and the keys behind it.
-    Document(Path),
-    /// A variable that nothing declares, or the name of a builtin.
-    Implicit,
-}
-
-/// One variable.
-#[derive(Default)]
-pub(super) struct Variable {
-    value: Option<Possible>,
-    /// Someone looked at it.
-    used: bool,
-}
 
 impl Walker<'_> {
     pub(super) fn declare(&mut self, names: BTreeSet<String>) {
@@ -35,7 +18,7 @@ impl Walker<'_> {
         }
     }
 
-    pub(in super::super) fn name(&self, name: &str) -> Name {
+    pub(super) fn name(&self, name: &str) -> Name {
         let frame = &self.frame;
         if let Some(scope) = frame.scopes.iter().rposition(|scope| scope.contains_key(name)) {
             return Name::Local(scope);
@@ -53,14 +36,14 @@ impl Walker<'_> {
     }
 
     /// Returns what a variable may be; `None` if it has no value yet.
-    pub(in super::super) fn variable(&mut self, scope: usize, name: &str) -> Option<Possible> {
+    pub(super) fn variable(&mut self, scope: usize, name: &str) -> Option<Possible> {
         let variable = self.frame.scopes[scope].get_mut(name)?;
         variable.used = true;
         variable.value.clone()
     }
 
     /// Whether a name is a variable without a value.
-    pub(in super::super) fn is_unbound(&self, name: &str) -> bool {
+    pub(super) fn is_unbound(&self, name: &str) -> bool {
         match self.name(name) {
             Name::Local(scope) => self.frame.scopes[scope].get(name).is_none_or(|variable| variable.value.is_none()),
             Name::Document(_) => false,
@@ -69,7 +52,7 @@ impl Walker<'_> {
     }
 
     /// Looks at a variable that has no value yet: there may be one further on.
-    pub(in super::super) fn unbound(&mut self, name: &str) -> Possible {
+    pub(super) fn unbound(&mut self, name: &str) -> Possible {
         if matches!(self.name(name), Name::Implicit) {
             self.frame.scopes[0].entry(name.to_owned()).or_default().used = true;
         }
@@ -78,7 +61,7 @@ impl Walker<'_> {
     }
 
     /// Gives a variable a value of which nothing is known; what else it may turn out to be is compared with that.
-    pub(in super::super) fn bind_used(&mut self, name: &str, value: Possible) {
+    pub(super) fn bind_used(&mut self, name: &str, value: Possible) {
         self.bind(name, value);
         if let Name::Local(scope) = self.name(name) {
             self.variable(scope, name);
@@ -86,7 +69,7 @@ impl Walker<'_> {
     }
 
     /// Gives a variable a value more.
-    pub(in super::super) fn bind(&mut self, name: &str, value: Possible) {
+    pub(super) fn bind(&mut self, name: &str, value: Possible) {
         let scope = match self.name(name) {
             Name::Local(scope) => scope,
             _ => 0,
@@ -116,14 +99,14 @@ impl Walker<'_> {
     // Reads
 
     /// Whether a value is there was read, and what it is if it is a scalar.
-    pub(in super::super) fn present(&mut self, value: &Possible) {
+    pub(super) fn present(&mut self, value: &Possible) {
         for place in &value.places {
             self.frame.reads.insert(place, false);
         }
     }
 
     /// All of a value was read; returns it without what was not.
-    pub(in super::super) fn whole(&mut self, value: Possible) -> Possible {
+    pub(super) fn whole(&mut self, value: Possible) -> Possible {
         let mut places: Vec<&Place> = Vec::new();
         value.all_places(&mut places);
         for place in places {
@@ -133,14 +116,14 @@ impl Walker<'_> {
     }
 
     /// Which elements there are was read; returns what their keys and values may be.
-    pub(in super::super) fn elements(&mut self, value: &Possible) -> (Possible, Possible) {
+    pub(super) fn elements(&mut self, value: &Possible) -> (Possible, Possible) {
         let (keys, values) = self.iterate(value);
         self.present(&values);
         (keys, values)
     }
 
     /// Returns what the keys and values of elements may be that are looked into further.
-    pub(in super::super) fn iterate(&mut self, value: &Possible) -> (Possible, Possible) {
+    pub(super) fn iterate(&mut self, value: &Possible) -> (Possible, Possible) {
         let (mut keys, mut values) = (Possible::default(), Possible::default());
         let unknown_keys =
             !value.places.is_empty() || value.items.is_some() || value.other || !value.scalars.is_empty();
@@ -148,7 +131,7 @@ impl Walker<'_> {
         // A scalar has no elements, but evaluators do not agree what that means.
         values.other = value.other || !value.scalars.is_empty();
         for place in &value.places {
-            let element: Place = place.iter().cloned().chain([Key::Any]).collect();
+            let element: Place = place.iter().cloned().chain([Segment::Any]).collect();
             self.frame.reads.loop_over(place);
             values.join(Possible::place(element));
         }
