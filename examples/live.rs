@@ -51,9 +51,9 @@ async fn main() -> Result<()> {
     let kubeconfig = account.kubeconfig_path().display().to_string();
     say("kaudit check, as the chart's ServiceAccount; its lines on standard output begin with a time")?;
     let arguments = ["kaudit", "check", "--log-level=error", "--kubeconfig", &kubeconfig].map(OsString::from);
-    let kaudit::cli::Command::Check(check) = kaudit::config::load(arguments)? else { bail!("not a check") };
+    let kaudit::cli::Subcommand::Check(check) = kaudit::cli::config::load(arguments)? else { bail!("not a check") };
     let mut kaudit = tokio::task::JoinSet::new();
-    kaudit.spawn(Box::pin(kaudit::check::run(*check)));
+    kaudit.spawn(Box::pin(kaudit::commands::check::run(*check)));
     plane.kubectl(&["-n", NAMESPACE, "wait", "--for=create", "audit/kaudit", "--timeout=60s"]).await?;
     show(&plane, &["-n", NAMESPACE, "wait", "--for=condition=Synced", "audit/kaudit", "--timeout=60s"]).await?;
     wait_for(|| async {

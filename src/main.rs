@@ -3,11 +3,9 @@
 use std::{io::Write, process::ExitCode};
 
 use kaudit::{
-    check,
-    cli::{Command, Mode},
-    config,
+    cli::{self, Subcommand, check::Mode, config, logging},
+    commands::{check, policies, rbac, test},
     output::shown_lines,
-    telemetry, test,
 };
 
 #[global_allocator]
@@ -17,15 +15,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 fn main() -> ExitCode {
-    let command = match config::load(std::env::args_os()) {
-        Ok(command) => command,
+    let subcommand = match config::load(std::env::args_os()) {
+        Ok(subcommand) => subcommand,
         Err(error) => {
             // Help and version go to standard output, everything else to standard error; a closed one is no news.
             let _closed = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    match run(command) {
+    match run(subcommand) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             // There is nowhere left to say that standard error is closed.
@@ -35,23 +33,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<u8> {
-    match command {
-        Command::Completions { shell } => {
-            kaudit::cli::completions(shell, &mut std::io::stdout())?;
+fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
+    match subcommand {
+        Subcommand::Completions { shell } => {
+            cli::completions(shell, &mut std::io::stdout())?;
             Ok(0)
         }
-        Command::Policies(options) => kaudit::policies::run(&options),
-        Command::Rbac(options) => {
+        Subcommand::Policies(options) => policies::run(&options),
+        Subcommand::Rbac(options) => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(Box::pin(kaudit::rbac::run(&options)))
+            runtime.block_on(Box::pin(rbac::run(&options)))
         }
-        Command::Test(options) => {
-            telemetry::init(&options.log, Mode::Files)?;
+        Subcommand::Test(options) => {
+            logging::init(&options.log, false)?;
             test::run(&options)
         }
-        Command::Check(options) => {
-            telemetry::init(&options.log, options.mode())?;
+        Subcommand::Check(options) => {
+            logging::init(&options.log, options.mode() == Mode::Watch)?;
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
             let outcome = runtime.block_on(Box::pin(check::run(*options)));

@@ -14,8 +14,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::{
-    gate::{Coverage, State},
+use crate::model::{
+    coverage::{Coverage, State},
     verdict::{Outcome, Severity},
 };
 

@@ -12,9 +12,9 @@ use std::{
 
 use clap::CommandFactory;
 use kaudit::{
+    audit::result::Summary,
     cli::Cli,
-    gate::{Coverage, State},
-    output::Summary,
+    model::coverage::{Coverage, State},
 };
 use serde_json::Value;
 

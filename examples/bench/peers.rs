@@ -11,9 +11,12 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use kaudit::{
-    evaluate::{Job, evaluate},
-    object::{Kind, Object, Received, Secrets},
-    policy::PolicySet,
+    judge::{
+        evaluate::{Job, evaluate},
+        set::PolicySet,
+    },
+    model::object::Kind,
+    source::received::{Received, Secrets},
 };
 use kaudit_controlplane::{Tool, tool};
 use serde_json::{Value, json};
@@ -279,7 +282,7 @@ fn job(number: usize, policies: &Arc<PolicySet>) -> Result<Job> {
         namespaced: true,
     });
     let object =
-        Object::new(&kind, Received::read(&object.to_string()), Secrets::Redact, 0).map_err(anyhow::Error::msg)?;
+        Received::read(&object.to_string()).into_object(&kind, Secrets::Redact, 0).map_err(anyhow::Error::msg)?;
     Ok(Job { object, previous: None, deleted: false, namespace: None, policies: policies.clone() })
 }
 

@@ -2,25 +2,13 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::ValueEnum;
+use clap::ValueEnum as _;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
+    model::shard::Shard,
     output::{Format, Target},
-    shard::Shard,
 };
-
-/// What kaudit writes into the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Recorder {
-    /// A Kubernetes Event for each violation that appears or is resolved
-    Events,
-    /// Reports of what violates policies, for each namespace
-    Reports,
-    /// The status of the Audit object
-    Status,
-    /// Nothing
-    None,
-}
 
 /// Parses `FORMAT[=FILE]`; the file `-` is standard output.
 pub(super) fn target(text: &str) -> Result<Target, String> {
@@ -147,9 +135,35 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
+/// Checks a filter as far as it can be without starting to log.
+///
+/// # Errors
+///
+/// What is wrong, for the user.
+pub(crate) fn check_filter(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("expected a level (error, warn, info, debug, trace, off) or a filter such as kaudit=debug".into());
+    }
+    // The library takes a bare word for a target, so a misspelt level would silence everything.
+    let bare =
+        text.split(',').map(str::trim).find(|part| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err());
+    if let Some(word) = bare {
+        return Err(format!("{word:?} is no level (error, warn, info, debug, trace, off)"));
+    }
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filters_are_checked_at_once() {
+        assert!(check_filter("info,kaudit::source=debug").is_ok());
+        assert!(check_filter("kaudit=loud").is_err());
+        assert!(check_filter("inof").is_err());
+        assert!(check_filter(" ").is_err());
+    }
 
     #[test]
     fn durations_need_a_unit() {

@@ -9,10 +9,12 @@ use std::io;
 
 use serde::Serialize;
 
-use super::{AuditResult, Entry, Event, PolicySummary, Summary, safe::Escaping};
+use super::{Event, safe::Escaping};
 use crate::{
-    gate::Coverage,
-    policy::{Problem, gatekeeper::Unjudged},
+    audit::result::{AuditResult, Entry, PolicySummary, Summary},
+    judge::gatekeeper::Unjudged,
+    model::coverage::Coverage,
+    rego::problem::Problem,
 };
 
 /// The last line of `ndjson`.

@@ -6,15 +6,21 @@ use anstyle::Style;
 use serde::Serialize;
 
 use super::{
-    About, RenderOptions,
+    RenderOptions,
     safe::{Escaping, shown_line},
     text::{BOLD, DIM, Paint, columns_of, count, style_of, wrap},
 };
 use crate::{
-    policy::{
-        Dependencies, Dialect, LoadError, Matches, Policy, PolicySet, Problem, Rule, Version, gatekeeper::Unjudged,
+    audit::result::About,
+    judge::{
+        dependencies::Dependencies, dialect::Dialect, gatekeeper::Unjudged, policy::Policy, reads::Matches, rule::Rule,
+        set::PolicySet,
     },
-    verdict::{Outcome, Severity, Source},
+    model::verdict::{Outcome, Severity, Source},
+    rego::{
+        limits::Version,
+        problem::{LoadError, Problem},
+    },
 };
 
 /// Everything that is known of the policies; the contract of `kaudit policies -o json` and `/policies`.

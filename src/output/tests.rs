@@ -1,7 +1,17 @@
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::*;
-use crate::gate::State;
+use crate::{
+    audit::result::{About, PolicySummary, Resource, Summary},
+    model::{
+        coverage::{Coverage, State},
+        object::Location,
+        verdict::{Outcome, Severity, Source},
+    },
+};
 
 fn resource(api_version: &str, kind: &str, namespace: &str, name: &str) -> Resource {
     let (api_version, kind, namespace, name) = (api_version.into(), kind.into(), namespace.into(), name.into());

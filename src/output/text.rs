@@ -13,14 +13,17 @@ use anstyle::{AnsiColor, Style};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::{
-    AuditResult, Entry, Event, PolicySummary, RenderOptions, Resource,
+    Event, RenderOptions,
     safe::{no_command, shown, shown_line},
 };
 use crate::{
-    gate::{Coverage, State},
-    object::Location,
-    policy::Problem,
-    verdict::{Outcome, Severity},
+    audit::result::{AuditResult, Entry, PolicySummary, Resource},
+    model::{
+        coverage::{Coverage, State},
+        object::Location,
+        verdict::{Outcome, Severity},
+    },
+    rego::problem::Problem,
 };
 
 pub(super) const BOLD: Style = Style::new().bold();

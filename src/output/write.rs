@@ -9,7 +9,8 @@ use std::{
 use anyhow::Context as _;
 use clap::ColorChoice;
 
-use super::{AuditResult, Entry, Event, RenderOptions, Target, render, stream_line};
+use super::{Event, RenderOptions, Target, render, stream_line};
+use crate::audit::result::{AuditResult, Entry};
 
 /// Columns that are assumed where nothing tells the width of the terminal.
 const USUAL_WIDTH: usize = 100;

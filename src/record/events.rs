@@ -26,15 +26,19 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-pub use self::memory::{memory, settle};
+pub use self::memory::{recorded, settle};
 use self::{
     bucket::{Bucket, Objects},
     pauses::Pauses,
     queue::{About, Place, Queue, Rank, Telling, Turn, Violated},
     writer::{Failed, Writer},
 };
-use super::{CONTROLLER, Health};
-use crate::{ledger::Delta, metrics::Metrics, queue::Lane};
+use super::Health;
+use crate::{
+    audit::{ledger::Delta, queue::Lane},
+    cluster::identity::CONTROLLER,
+    metrics::Metrics,
+};
 
 /// The violation that an Event is about, on each that is about one.
 pub const VIOLATION: &str = "kaudit.dev/violation";
@@ -96,8 +100,11 @@ impl EventSink {
     pub fn record(&self, delta: &Delta) {
         let (at, queued) = (Timestamp::now(), Instant::now());
         let rank = if delta.lane == Lane::Change { Rank::Change } else { Rank::Backlog };
-        let turns =
-            [(&delta.appeared, Turn::Appeared), (&delta.moments, Turn::Happened), (&delta.resolved, Turn::Resolved)];
+        let turns = [
+            (&delta.appeared, Turn::Appeared),
+            (&delta.transitions, Turn::Happened),
+            (&delta.resolved, Turn::Resolved),
+        ];
         for (violations, turn) in turns {
             for violation in violations {
                 let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());

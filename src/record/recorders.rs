@@ -8,8 +8,13 @@ use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 use tracing::warn;
 
-use super::{Record, Said, events, reports, status};
-use crate::{discovery::OWN_GROUP, ledger::Delta, memory::Memory, metrics::Metrics, pipeline::Overview, shard::Shard};
+use super::{Said, events, reports, status};
+use crate::{
+    audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
+    cluster::identity::OWN_GROUP,
+    metrics::Metrics,
+    model::shard::Shard,
+};
 
 /// What is recorded, and where.
 #[derive(Clone)]
@@ -75,12 +80,12 @@ impl Settings {
     /// Returns what was recorded before, according to reports (none, if they are not written) and Events, which are written
     /// at once and not some seconds later. The sink is told which Events were not written then. Waits until the server
     /// answers.
-    async fn memory(&self, reported: Memory, sink: &events::EventSink) -> Memory {
-        let told = events::memory(&self.client, &self.namespaces, &self.audit()).await;
-        let (memory, owed) = events::settle(reported, told, Timestamp::now());
+    async fn recorded(&self, reported: Recorded, sink: &events::EventSink) -> Recorded {
+        let told = events::recorded(&self.client, &self.namespaces, &self.audit()).await;
+        let (recorded, owed) = events::settle(reported, told, Timestamp::now());
         let own = owed.iter().filter(|delta| self.shard.owns(delta.object.namespace.as_deref()));
         own.for_each(|delta| sink.record(delta));
-        memory
+        recorded
     }
 }
 
@@ -90,16 +95,16 @@ impl Recorders {
     pub async fn start(
         settings: &Settings,
         overview: watch::Receiver<Option<Arc<Overview>>>,
-    ) -> (Self, Memory, Box<dyn Record>) {
+    ) -> (Self, Recorded, Box<dyn Record>) {
         let Settings { client, namespace, audit_name, metrics, .. } = settings;
         let ((health, trouble), (told, reports_said)) =
             (watch::channel(String::new()), watch::channel(Said::default()));
-        let (mut tasks, mut sinks, mut memory) =
-            (JoinSet::new(), Sinks { events: None, reports: None }, Memory::default());
+        let (mut tasks, mut sinks, mut recorded) =
+            (JoinSet::new(), Sinks { events: None, reports: None }, Recorded::default());
         if let Some(reports) = &settings.reports {
             let reports = reports::Settings { client: client.clone(), ..reports.clone() };
             let mut loaded = reports::load(&reports).await;
-            memory = std::mem::take(&mut loaded.memory);
+            recorded = std::mem::take(&mut loaded.recorded);
             let (sink, recorder) = reports::start(reports, loaded, told);
             sinks.reports = Some(sink);
             tasks.spawn(recorder);
@@ -121,7 +126,7 @@ impl Recorders {
                 metrics: metrics.clone(),
                 health,
             });
-            memory = settings.memory(memory, &sink).await;
+            recorded = settings.recorded(recorded, &sink).await;
             sinks.events = Some(sink);
             tasks.spawn(recorder);
         }
@@ -136,7 +141,7 @@ impl Recorders {
             tasks.spawn(join(trouble, reports_said, sender));
             tasks.spawn(status::run(settings, overview, said));
         }
-        (Self { tasks }, memory, Box::new(sinks))
+        (Self { tasks }, recorded, Box::new(sinks))
     }
 
     /// Waits until everything is written, at most as long as `limit`. The sinks and the overviews must have ended.

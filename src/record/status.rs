@@ -18,8 +18,17 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{CONTROLLER, Failure, Said, failure};
-use crate::{client::describe, discovery::OWN_GROUP, gate::State, metrics::Metrics, pipeline::Overview, policy};
+use super::{Failure, Said, failure};
+use crate::{
+    audit::overview::Overview,
+    cluster::{
+        error::describe,
+        identity::{CONTROLLER, OWN_GROUP},
+    },
+    metrics::Metrics,
+    model::coverage::State,
+    rego::problem,
+};
 
 /// API version of the `Audit` kind, below `audits.kaudit.dev`.
 pub const AUDIT_VERSION: &str = "v1alpha1";
@@ -132,12 +141,12 @@ impl Recorder {
             Some(why) => (
                 false,
                 "LoadFailed",
-                format!("the policies loaded before stay in force: {}", policy::summed_up(&why.problems)),
+                format!("the policies loaded before stay in force: {}", problem::summed_up(&why.problems)),
             ),
             None if overview.policies.is_partial() => (
                 false,
                 "PoliciesRefused",
-                format!("the others are in force: {}", policy::summed_up(&overview.policies.problems)),
+                format!("the others are in force: {}", problem::summed_up(&overview.policies.problems)),
             ),
             None if !overview.inventory_error.is_empty() => {
                 (false, "InventoryFailed", overview.inventory_error.clone())

@@ -9,19 +9,24 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{
-    Record,
-    recorders::{Recorders, Settings},
-};
+use super::recorders::{Recorders, Settings};
 use crate::{
-    client::Clients,
-    lease::{Candidate, Store},
-    ledger::Delta,
-    pipeline::{Overview, Term},
+    audit::{
+        command::{Command, Record, Term},
+        ledger::Delta,
+        overview::Overview,
+    },
+    cluster::{
+        client::Clients,
+        lease::{Candidate, Store},
+    },
 };
 
 /// How long pending records may take after a signal.
 const FLUSH: Duration = Duration::from_secs(10);
+
+/// Takes deltas as lines of output.
+pub type Lines = Arc<dyn Fn(&Delta) + Send + Sync>;
 
 /// What terms are made of.
 pub struct Terms {
@@ -29,10 +34,10 @@ pub struct Terms {
     pub settings: Settings,
     /// What the status is drawn from.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
-    /// Takes deltas as lines of output; never blocks.
-    pub lines: Arc<dyn Fn(&Delta) + Send + Sync>,
-    /// Tells the pipeline.
-    pub pipeline: mpsc::Sender<Term>,
+    /// Takes deltas as lines of output, if there are any; never blocks.
+    pub lines: Option<Lines>,
+    /// Learns of terms.
+    pub pipeline: mpsc::Sender<Command>,
     /// The pipeline has ended.
     pub over: CancellationToken,
 }
@@ -40,13 +45,15 @@ pub struct Terms {
 /// Tells of a delta both in the cluster and on the outputs.
 struct Told {
     record: Box<dyn Record>,
-    lines: Arc<dyn Fn(&Delta) + Send + Sync>,
+    lines: Option<Lines>,
 }
 
 impl Record for Told {
     fn record(&mut self, delta: &Delta) {
         self.record.record(delta);
-        (self.lines)(delta);
+        if let Some(lines) = &self.lines {
+            lines(delta);
+        }
     }
 
     fn policies_refused(&mut self, note: &str) {
@@ -86,26 +93,32 @@ impl Terms {
             }
             warn!("The lease is lost: recording ends until this replica leads again");
             // An error says that the pipeline has ended.
-            let _ended = self.pipeline.send(Term::End).await;
+            let _ended = self.pipeline.send(Command::Record(Term::End)).await;
         }
         candidate.release().await;
         Ok(())
     }
 
-    /// Serves one term.
+    /// Serves one term, until the pipeline has ended and everything is written.
     async fn serve(&self, client: Client) {
+        let recorders = tokio::select! {
+            recorders = self.begin(client) => recorders,
+            () = self.over.cancelled() => return,
+        };
+        self.over.cancelled().await;
+        recorders.flush(Some(FLUSH)).await;
+    }
+
+    /// Begins a term: starts the recorders and lets the pipeline know. What it returns is to be flushed at the end.
+    pub async fn begin(&self, client: Client) -> Recorders {
         let mut overview = self.overview.clone();
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
         let settings = Settings { client, ..self.settings.clone() };
-        let (recorders, memory, record) = tokio::select! {
-            started = Recorders::start(&settings, overview) => started,
-            () = self.over.cancelled() => return,
-        };
-        let told = Box::new(Told { record, lines: Arc::clone(&self.lines) });
+        let (recorders, recorded, record) = Recorders::start(&settings, overview).await;
+        let told = Box::new(Told { record, lines: self.lines.clone() });
         // An error says that the pipeline has ended.
-        let _ended = self.pipeline.send(Term::Begin(memory, told)).await;
-        self.over.cancelled().await;
-        recorders.flush(Some(FLUSH)).await;
+        let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, told))).await;
+        recorders
     }
 }

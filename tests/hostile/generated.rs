@@ -7,10 +7,15 @@ use std::{
 };
 
 use kaudit::{
-    body::Body,
-    evaluate::{Job, evaluate},
-    object::{Kind, Object, ObjectKey},
-    policy::{Limits, PolicySet},
+    judge::{
+        evaluate::{Job, evaluate},
+        set::PolicySet,
+    },
+    model::{
+        body::Body,
+        object::{Kind, Object, ObjectKey},
+    },
+    rego::limits::Limits,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -2,8 +2,9 @@
 
 use clap::ValueEnum as _;
 use kaudit::{
-    output::{AuditResult, Entry, Format, PolicySummary, RenderOptions, Resource, Summary, render},
-    verdict::{Outcome, Source},
+    audit::result::{AuditResult, Entry, PolicySummary, Resource, Summary},
+    model::verdict::{Outcome, Source},
+    output::{Format, RenderOptions, render},
 };
 use proptest::prelude::*;
 
@@ -56,7 +57,7 @@ fn result(text: &str) -> AuditResult {
         name: text.to_owned(),
         uid: text.to_owned(),
     };
-    let about = kaudit::output::About {
+    let about = kaudit::audit::result::About {
         title: Some(text.into()),
         description: Some(text.into()),
         id: Some(text.into()),

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use kaudit::policy::question::{Question, Unanswered, ask};
+use kaudit::rego::query::{Question, Unanswered, ask};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::{Engine, Value};
 use serde::Deserialize;

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command, thread};
 
-use kaudit::policy::question::{Question, ask};
+use kaudit::rego::query::{Question, ask};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::Value;
 

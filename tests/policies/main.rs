@@ -11,7 +11,7 @@ use std::{
 };
 
 use insta_cmd::assert_cmd_snapshot;
-use kaudit::policy::{PolicySet, Rule};
+use kaudit::judge::{rule::Rule, set::PolicySet};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn the_readme_lists_every_rule() {
     let set = library();
     let loaded: BTreeSet<[String; 4]> = rules(&set)
         .map(|(policy, rule)| {
-            let severity = rule.metadata.severity.map_or("", kaudit::verdict::Severity::word);
+            let severity = rule.metadata.severity.map_or("", kaudit::model::verdict::Severity::word);
             [policy, rule.metadata.id.as_deref().unwrap_or_default(), &rule.name, severity].map(str::to_owned)
         })
         .collect();

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use kaudit::{policy::PolicySet, verdict::Outcome};
+use kaudit::{judge::set::PolicySet, model::verdict::Outcome};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde::Deserialize;
 use serde_json::Value;

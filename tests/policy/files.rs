@@ -7,7 +7,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use kaudit::policy::{Limits, PolicySet, fingerprint};
+use kaudit::{
+    judge::{files::fingerprint, set::PolicySet},
+    rego::limits::Limits,
+};
 
 use super::write;
 

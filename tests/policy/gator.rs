@@ -12,10 +12,15 @@ use std::{
 };
 
 use kaudit::{
-    evaluate::{Job, evaluate, evaluate_review},
-    object::Object,
-    policy::{Limits, PolicySet},
-    verdict::{Finding, Outcome},
+    judge::{
+        evaluate::{Job, evaluate, evaluate_review},
+        set::PolicySet,
+    },
+    model::{
+        object::Object,
+        verdict::{Finding, Outcome},
+    },
+    rego::limits::Limits,
 };
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde::Deserialize;

@@ -8,9 +8,9 @@ use std::{
 };
 
 use kaudit::{
-    body::Body,
-    policy::{Limits, PolicySet},
-    verdict::Outcome,
+    judge::set::PolicySet,
+    model::{body::Body, verdict::Outcome},
+    rego::limits::Limits,
 };
 
 use super::{judge, object, shown};
@@ -26,7 +26,7 @@ fn load(text: &str) -> Result<Arc<PolicySet>, String> {
     load_with(text, &Limits::default())
 }
 
-fn pod() -> kaudit::object::Object {
+fn pod() -> kaudit::model::object::Object {
     object(&serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}))
 }
 

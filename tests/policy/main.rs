@@ -12,11 +12,16 @@ use std::{
 };
 
 use kaudit::{
-    body::Body,
-    evaluate::{Job, evaluate},
-    object::{Kind, Object, ObjectKey},
-    policy::{Limits, PolicySet},
-    verdict::{Finding, Verdict},
+    judge::{
+        evaluate::{Job, evaluate},
+        set::PolicySet,
+    },
+    model::{
+        body::Body,
+        object::{Kind, Object, ObjectKey},
+        verdict::{Finding, Verdict},
+    },
+    rego::limits::Limits,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -75,7 +80,7 @@ struct Want {
 struct WantVerdict {
     passed: u32,
     results: Vec<String>,
-    moments: Vec<String>,
+    transitions: Vec<String>,
 }
 
 /// Returns an object as a source would deliver it.
@@ -193,8 +198,8 @@ fn run(case: &Case) -> Vec<String> {
         let want = case.want.verdicts.get(index).unwrap_or(&default);
         let results: Vec<String> = verdict.results.iter().map(|finding| here(shown(finding))).collect();
         compare(&format!("results of object {index}"), results.join("\n"), &want.results.join("\n"));
-        let moments: Vec<String> = verdict.moments.iter().map(|finding| here(shown(finding))).collect();
-        compare(&format!("moments of object {index}"), moments.join("\n"), &want.moments.join("\n"));
+        let transitions: Vec<String> = verdict.transitions.iter().map(|finding| here(shown(finding))).collect();
+        compare(&format!("transitions of object {index}"), transitions.join("\n"), &want.transitions.join("\n"));
         compare(&format!("passed of object {index}"), verdict.passed.to_string(), &want.passed.to_string());
     }
     wrong

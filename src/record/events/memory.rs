@@ -17,12 +17,14 @@ use tracing::warn;
 
 use super::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION};
 use crate::{
-    client::describe,
-    ledger::{Delta, Id, Violation},
-    memory::{Memory, Remembered},
-    queue::Lane,
-    record::{CONTROLLER, Failure, failure},
-    verdict::{Finding, Outcome, Source},
+    audit::{
+        ledger::{Delta, Id, Violation},
+        queue::Lane,
+        recorded::{Recorded, RecordedObject},
+    },
+    cluster::{error::describe, identity::CONTROLLER},
+    model::verdict::{Finding, Outcome, Source},
+    record::{Failure, failure},
 };
 
 /// Events of one page.
@@ -34,7 +36,7 @@ const KEPT: SignedDuration = SignedDuration::from_hours(1);
 
 /// Returns what stands according to the Events of the kaudit with this `Audit`, in `namespaces` or, if that is empty,
 /// everywhere. Tries until the server answers; one that refuses leaves nothing to remember.
-pub async fn memory(client: &Client, namespaces: &[String], audit: &str) -> Memory {
+pub async fn recorded(client: &Client, namespaces: &[String], audit: &str) -> Recorded {
     let apis: Vec<Api<Event>> = match namespaces {
         [] => vec![Api::all(client.clone())],
         _ => namespaces.iter().map(|namespace| Api::namespaced(client.clone(), namespace)).collect(),
@@ -56,14 +58,14 @@ pub async fn memory(client: &Client, namespaces: &[String], audit: &str) -> Memo
             wait = (wait * 2).min(AGAIN.1);
         }
     }
-    appearances.memory()
+    appearances.recorded()
 }
 
 /// Joins what reports say with what Events say. Returns what was recorded, and what is owed: violations that are in the
 /// reports and so young that their Event would be there, had the run before come to write it.
 ///
 /// What Events say and reports do not is kept: the report was to be written a moment later.
-pub fn settle(reported: Memory, told: Memory, now: Timestamp) -> (Memory, Vec<Delta>) {
+pub fn settle(reported: Recorded, told: Recorded, now: Timestamp) -> (Recorded, Vec<Delta>) {
     let known: HashSet<Id> = told.objects().flat_map(|object| &object.results).map(|result| result.id).collect();
     let owed = |result: &&Violation| {
         let young = now.duration_since(result.since) < KEPT;
@@ -76,15 +78,15 @@ pub fn settle(reported: Memory, told: Memory, now: Timestamp) -> (Memory, Vec<De
             uid: object.uid.clone(),
             appeared,
             resolved: Vec::new(),
-            moments: Vec::new(),
+            transitions: Vec::new(),
             results: object.results.clone(),
             lane: Lane::Snapshot,
         })
     });
     let deltas = deltas.collect();
-    let mut memory = reported;
-    memory.join(told);
-    (memory, deltas)
+    let mut recorded = reported;
+    recorded.join(told);
+    (recorded, deltas)
 }
 
 /// Each time that a violation appeared.
@@ -131,7 +133,7 @@ impl Appearances {
         }
     }
 
-    fn memory(self) -> Memory {
+    fn recorded(self) -> Recorded {
         // Were two of one violation left open, the newer counts.
         let mut standing: BTreeMap<Id, (Timestamp, Box<ObjectReference>, String)> = BTreeMap::new();
         for ((id, since), appearance) in self.0 {
@@ -141,12 +143,12 @@ impl Appearances {
                 standing.insert(id, (since, regarding, note));
             }
         }
-        let mut objects: BTreeMap<String, Remembered> = BTreeMap::new();
+        let mut objects: BTreeMap<String, RecordedObject> = BTreeMap::new();
         for (id, (since, regarding, note)) in standing {
             let ObjectReference { api_version, kind, namespace, name, uid, .. } = *regarding;
             let uid = uid.unwrap_or_default();
             let finding = finding(id, &uid, &note);
-            let object = objects.entry(uid.clone()).or_insert_with(|| Remembered {
+            let object = objects.entry(uid.clone()).or_insert_with(|| RecordedObject {
                 api_version: api_version.unwrap_or_default(),
                 kind: kind.unwrap_or_default(),
                 namespace: namespace.map(Arc::from),
@@ -156,11 +158,11 @@ impl Appearances {
             });
             object.results.push(Violation { id, finding, since });
         }
-        let mut memory = Memory::default();
+        let mut recorded = Recorded::default();
         for object in objects.into_values() {
-            memory.add(object);
+            recorded.add(object);
         }
-        memory
+        recorded
     }
 }
 
@@ -217,20 +219,20 @@ mod tests {
         event
     }
 
-    fn remembered(events: impl IntoIterator<Item = Event>) -> Vec<Remembered> {
-        memory_of(events).objects().cloned().collect()
+    fn objects(events: impl IntoIterator<Item = Event>) -> Vec<RecordedObject> {
+        recorded(events).objects().cloned().collect()
     }
 
-    fn memory_of(events: impl IntoIterator<Item = Event>) -> Memory {
+    fn recorded(events: impl IntoIterator<Item = Event>) -> Recorded {
         let mut appearances = Appearances::default();
         events.into_iter().for_each(|event| appearances.add(event, "kaudit/kaudit"));
-        appearances.memory()
+        appearances.recorded()
     }
 
     #[test]
     fn what_appeared_and_was_not_resolved_since_stands() {
         let (a, b) = (finding_of("a: b", Outcome::Warn), finding_of("c/d", Outcome::Fail));
-        let [object] = &remembered([event(&a, APPEARED, FIRST), event(&b, APPEARED, SECOND)])[..] else { panic!() };
+        let [object] = &objects([event(&a, APPEARED, FIRST), event(&b, APPEARED, SECOND)])[..] else { panic!() };
         assert_eq!(
             (object.api_version.as_str(), object.kind.as_str(), &*object.name),
             ("apps/v1", "Deployment", "api")
@@ -240,10 +242,10 @@ mod tests {
         assert_eq!(results[0], Violation { id: Id::new("u", &a), finding: a.clone(), since: FIRST.parse().unwrap() });
         assert_eq!(results[1].finding, b);
         // In whatever order they come; and whatever the clock did between.
-        assert!(remembered([event(&a, RESOLVED, FIRST), event(&a, APPEARED, FIRST)]).is_empty());
+        assert!(objects([event(&a, RESOLVED, FIRST), event(&a, APPEARED, FIRST)]).is_empty());
         let again = [event(&a, APPEARED, FIRST), event(&a, RESOLVED, SECOND), event(&a, APPEARED, SECOND)];
-        assert_eq!(remembered(again)[0].results[0].since, FIRST.parse().unwrap());
-        assert!(remembered([event(&a, RESOLVED, FIRST)]).is_empty(), "the server has forgotten that it appeared");
+        assert_eq!(objects(again)[0].results[0].since, FIRST.parse().unwrap());
+        assert!(objects([event(&a, RESOLVED, FIRST)]).is_empty(), "the server has forgotten that it appeared");
     }
 
     #[test]
@@ -254,11 +256,11 @@ mod tests {
             event.metadata.annotations.as_mut().unwrap().remove(name);
             event
         };
-        assert!(remembered([VIOLATION, SINCE, AUDIT].map(without)).is_empty());
+        assert!(objects([VIOLATION, SINCE, AUDIT].map(without)).is_empty());
         let mut other = event(&a, APPEARED, FIRST);
         other.metadata.annotations.as_mut().unwrap().insert(AUDIT.to_owned(), "team/kaudit".to_owned());
-        assert!(remembered([other]).is_empty());
-        assert!(remembered([event(&a, "EventsHeldBack", FIRST)]).is_empty());
+        assert!(objects([other]).is_empty());
+        assert!(objects([event(&a, "EventsHeldBack", FIRST)]).is_empty());
     }
 
     #[test]
@@ -266,7 +268,7 @@ mod tests {
         let whole = finding_of(&"x".repeat(2_000), Outcome::Fail);
         let mut cut = event(&whole, APPEARED, FIRST);
         cut.note.as_mut().unwrap().truncate(1_024);
-        let [object] = &remembered([cut])[..] else { panic!() };
+        let [object] = &objects([cut])[..] else { panic!() };
         assert_eq!((object.results[0].id, object.results[0].finding.message.len()), (Id::new("u", &whole), 1_005));
     }
 
@@ -274,17 +276,17 @@ mod tests {
     fn events_that_the_run_before_owed_are_told_and_none_twice() {
         let (a, b, c) =
             (finding_of("a", Outcome::Fail), finding_of("b", Outcome::Fail), finding_of("c", Outcome::Fail));
-        let reported = || memory_of([event(&a, APPEARED, FIRST), event(&b, APPEARED, FIRST)]);
-        let told = || memory_of([event(&b, APPEARED, FIRST), event(&c, APPEARED, SECOND)]);
+        let reported = || recorded([event(&a, APPEARED, FIRST), event(&b, APPEARED, FIRST)]);
+        let told = || recorded([event(&b, APPEARED, FIRST), event(&c, APPEARED, SECOND)]);
         let now: Timestamp = SECOND.parse().unwrap();
-        let (memory, owed) = settle(reported(), told(), now);
-        let objects: Vec<_> = memory.objects().collect();
+        let (recorded, owed) = settle(reported(), told(), now);
+        let objects: Vec<_> = recorded.objects().collect();
         assert_eq!((objects.len(), objects[0].results.len()), (1, 3), "one object with a, b and c");
         let [delta] = &owed[..] else { panic!("{owed:?}") };
         assert_eq!((delta.appeared.len(), &delta.appeared[0].finding), (1, &a));
         assert_eq!((delta.object.to_string(), &*delta.uid), (delta.object.to_string(), "u"));
-        let (memory, owed) = settle(reported(), Memory::default(), now + KEPT);
-        assert!(owed.is_empty() && memory.objects().count() == 1, "the Events may be gone by now");
-        assert!(settle(Memory::default(), told(), now).1.is_empty());
+        let (recorded, owed) = settle(reported(), Recorded::default(), now + KEPT);
+        assert!(owed.is_empty() && recorded.objects().count() == 1, "the Events may be gone by now");
+        assert!(settle(Recorded::default(), told(), now).1.is_empty());
     }
 }

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 
 use crate::{
-    ledger::{Id, Violation},
-    object::ObjectKey,
+    audit::ledger::{Id, Violation},
+    model::object::ObjectKey,
 };
 
 /// Moments that may wait: nothing else bounds them.
@@ -232,7 +232,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
+    use crate::model::{
         object::Kind,
         verdict::{Finding, Outcome, Source},
     };

@@ -15,9 +15,11 @@ use tower::service_fn;
 
 use super::*;
 use crate::{
-    ledger::{Id, Violation},
-    object::{Kind, ObjectKey},
-    verdict::{Finding, Outcome, Source},
+    audit::ledger::{Id, Violation},
+    model::{
+        object::{Kind, ObjectKey},
+        verdict::{Finding, Outcome, Source},
+    },
 };
 
 /// The Events that a server took.
@@ -113,7 +115,7 @@ fn delta(namespace: &str, name: &str, messages: &[&str], lane: Lane) -> Delta {
         uid: format!("{namespace}/{name}").into(),
         appeared: messages.iter().map(|message| violation(&format!("{namespace}/{name}"), message)).collect(),
         resolved: Vec::new(),
-        moments: Vec::new(),
+        transitions: Vec::new(),
         results: Vec::new(),
         lane,
     }

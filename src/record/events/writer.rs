@@ -17,9 +17,9 @@ use super::{
     queue::{About, CLUSTER_SCOPED, Turn, Violated},
 };
 use crate::{
-    client::describe,
-    object::ObjectKey,
-    record::{CONTROLLER, Failure, failure},
+    cluster::{error::describe, identity::CONTROLLER},
+    model::object::ObjectKey,
+    record::{Failure, failure},
 };
 
 /// Longest note that the API takes, in bytes.

@@ -11,7 +11,7 @@ use super::{
     model::{Api, Form, Layout, Subject, content, is_listed},
     shards::{Entry, Prefix, Shards},
 };
-use crate::ledger::Violation;
+use crate::audit::ledger::Violation;
 
 /// Reports written in one go; what is more follows.
 const WRITES_AT_ONCE: usize = 8;

@@ -21,10 +21,10 @@ use super::{
     model::{Api, Choice, Form, content, read},
 };
 use crate::{
-    client::describe,
-    memory::{Memory, Remembered},
+    audit::recorded::{Recorded, RecordedObject},
+    cluster::error::describe,
+    model::shard::Shard,
     record::{Failure, failure},
-    shard::Shard,
 };
 
 /// Reports in one answer; each may have 64 KiB.
@@ -50,7 +50,7 @@ impl Scope {
 /// What was found.
 pub struct Loaded {
     /// What was recorded before.
-    pub memory: Memory,
+    pub recorded: Recorded,
     pub(super) api: Option<Api>,
     pub(super) book: Book,
     pub(super) leftovers: Leftovers,
@@ -111,13 +111,13 @@ async fn try_load(settings: &Settings) -> kube::Result<Loaded> {
         }
     }
     let Found { book, leftovers } = found.done();
-    let memory = memory(&book);
+    let recorded = recorded(&book);
     if let Some(api) = api {
         let reports: usize = book.pages.values().map(|page| page.known.len()).sum();
         let other: usize = leftovers.values().map(BTreeSet::len).sum();
         info!(api = api.api_version(), reports, other, "Reports read");
     }
-    Ok(Loaded { memory, api, book, leftovers, unread })
+    Ok(Loaded { recorded, api, book, leftovers, unread })
 }
 
 /// Picks the API that is written.
@@ -180,11 +180,11 @@ impl Found {
     }
 }
 
-fn memory(book: &Book) -> Memory {
-    let mut objects: BTreeMap<String, Remembered> = BTreeMap::new();
+fn recorded(book: &Book) -> Recorded {
+    let mut objects: BTreeMap<String, RecordedObject> = BTreeMap::new();
     let shards = book.pages.values().flat_map(|page| page.shards.iter());
     for (subject, violation) in shards.flat_map(|(_, shard)| shard.results()) {
-        let object = objects.entry(subject.identity()).or_insert_with(|| Remembered {
+        let object = objects.entry(subject.identity()).or_insert_with(|| RecordedObject {
             api_version: subject.api_version.clone(),
             kind: subject.kind.clone(),
             namespace: subject.namespace.clone(),
@@ -194,11 +194,11 @@ fn memory(book: &Book) -> Memory {
         });
         object.results.push(violation.clone());
     }
-    let mut memory = Memory::default();
+    let mut recorded = Recorded::default();
     for object in objects.into_values() {
-        memory.add(object);
+        recorded.add(object);
     }
-    memory
+    recorded
 }
 
 /// Where reports are: in the whole cluster and without a namespace, or in some namespaces only.

@@ -13,10 +13,12 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    ledger::{Id, Violation},
-    object::ObjectKey,
-    record::CONTROLLER,
-    verdict::{Finding, Outcome, Severity, Source},
+    audit::ledger::{Id, Violation},
+    cluster::identity::CONTROLLER,
+    model::{
+        object::ObjectKey,
+        verdict::{Finding, Outcome, Severity, Source},
+    },
 };
 
 /// Label of everything that kaudit writes.

@@ -21,7 +21,7 @@ use super::{
     write::{Carried, Unwritten, Writer},
 };
 use crate::{
-    client::describe,
+    cluster::error::describe,
     record::{Failure, Said, failure},
 };
 
@@ -115,7 +115,7 @@ pub(super) struct Recorder {
 
 impl Recorder {
     pub(super) fn new(settings: Settings, loaded: Loaded, said: watch::Sender<Said>, pending: Arc<Pending>) -> Self {
-        let Loaded { api, book, leftovers, unread, memory: _ } = loaded;
+        let Loaded { api, book, leftovers, unread, recorded: _ } = loaded;
         let now = Instant::now();
         let mut recorder = Self {
             settings,

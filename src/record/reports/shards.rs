@@ -12,7 +12,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::model::{Subject, digest};
-use crate::ledger::{Id, Violation};
+use crate::audit::ledger::{Id, Violation};
 
 /// Largest shard, in bytes of its results as JSON. With the rest of the report that stays below 64 KiB, far from the
 /// 1.5 MiB that etcd takes, and a change of one result rewrites no more than this.

@@ -17,9 +17,9 @@ use super::{
     shards::Prefix,
 };
 use crate::{
-    client::describe,
+    cluster::{error::describe, identity::CONTROLLER},
     metrics::Metrics,
-    record::{CONTROLLER, Failure, failure},
+    record::{Failure, failure},
 };
 
 /// How long one request may take.

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::plane::ControlPlane;
-use crate::server::POLL;
+use crate::{plane::ControlPlane, server::POLL};
 
 /// How long etcd may take for an answer.
 const ETCD_TIMEOUT: Duration = Duration::from_secs(10);

@@ -9,10 +9,12 @@ use http::Request;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::plane::ControlPlane;
-use crate::server::random;
-use crate::tools::{Tool, tool};
-use crate::users::User;
+use crate::{
+    plane::ControlPlane,
+    server::random,
+    tools::{Tool, tool},
+    users::User,
+};
 
 impl ControlPlane {
     /// Runs kubectl as the user who may do everything and returns what it printed.

@@ -11,11 +11,13 @@ use kube::{Client, Config};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use crate::audit;
-use crate::certificates::Authority;
-use crate::server::{Home, POLL, Server, free_port};
-use crate::tools::{Tool, tool};
-use crate::users::{Cluster, User};
+use crate::{
+    audit,
+    certificates::Authority,
+    server::{Home, POLL, Server, free_port},
+    tools::{Tool, tool},
+    users::{Cluster, User},
+};
 
 /// How often to try other ports when another process took one of ours.
 const ATTEMPTS: usize = 5;

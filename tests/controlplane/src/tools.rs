@@ -9,8 +9,10 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::go_build::{GATOR, HELM, KUBERNETES, Module, OPA, OPA_CASES, PEERS, go};
-use crate::shared::use_existing_cluster;
+use crate::{
+    go_build::{GATOR, HELM, KUBERNETES, Module, OPA, OPA_CASES, PEERS, go},
+    shared::use_existing_cluster,
+};
 
 /// A program that tests run and that Go can build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::certificates::Identity;
-use crate::plane::ControlPlane;
+use crate::{certificates::Identity, plane::ControlPlane};
 
 /// A user of the API server, with a kubeconfig file.
 #[derive(Clone)]

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    ledger::Id,
+    audit::ledger::Id,
+    model::verdict::{Finding, Outcome, Severity, Source},
     record::reports::{load::Found, model::Instance},
-    verdict::{Finding, Outcome, Severity, Source},
 };
 
 fn form(layout: Layout) -> Form {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::verdict::{Finding, Outcome, Source};
+use crate::model::verdict::{Finding, Outcome, Source};
 
 fn subject(uid: &str) -> Arc<Subject> {
     Arc::new(Subject {

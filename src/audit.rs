@@ -1,0 +1,21 @@
+//! The audit: one task that owns the state, and what it knows and decides by.
+//!
+//! [`pipeline`] is that task. The other files are parts of its state, each with an invariant of its own, and what goes in
+//! ([`command`]) and comes out ([`overview`], [`result`]).
+
+pub(crate) mod baseline;
+pub mod cache;
+pub(crate) mod clock;
+pub mod command;
+pub mod gate;
+pub(crate) mod inventory;
+pub(crate) mod judges;
+pub mod ledger;
+pub mod overview;
+pub mod pipeline;
+pub(crate) mod policies;
+pub mod queue;
+pub mod recorded;
+pub(crate) mod recording;
+pub mod result;
+pub(crate) mod transitions;

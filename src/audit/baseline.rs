@@ -1,0 +1,40 @@
+//! Objects that were there before the audit began and are not judged until they change: `--initial=skip`.
+
+use std::collections::HashSet;
+
+use crate::{model::object::ObjectKey, source::change::WatchScope};
+
+/// The objects of the first lists that have not changed since.
+#[derive(Debug, Default)]
+pub(crate) struct Baseline {
+    /// Scopes of the first discovery. A kind that appears later has no baseline.
+    scopes: HashSet<WatchScope>,
+    objects: HashSet<ObjectKey>,
+}
+
+impl Baseline {
+    /// Makes the first list of `scope` part of the baseline.
+    pub(crate) fn expect(&mut self, scope: WatchScope) {
+        self.scopes.insert(scope);
+    }
+
+    /// Whether the first list of `scope` is part of the baseline.
+    pub(crate) fn covers(&self, scope: &WatchScope) -> bool {
+        self.scopes.contains(scope)
+    }
+
+    /// Adds the objects of a first list.
+    pub(crate) fn extend(&mut self, keys: impl IntoIterator<Item = ObjectKey>) {
+        self.objects.extend(keys);
+    }
+
+    /// Whether an object has not changed since the first list.
+    pub(crate) fn contains(&self, key: &ObjectKey) -> bool {
+        self.objects.contains(key)
+    }
+
+    /// Takes an object out that changed or is gone.
+    pub(crate) fn remove(&mut self, key: &ObjectKey) {
+        self.objects.remove(key);
+    }
+}

@@ -1,0 +1,328 @@
+//! The latest state of each object, as compact bytes.
+//!
+//! In: objects from the sources, and where a list begins and ends. Out: what really changed, and the object of a key when
+//! it is to be judged. Only the pipeline owns a cache; bodies are shared with the judges.
+
+use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
+
+use crate::{
+    model::{
+        body::{Body, Packer},
+        object::{Location, Object, ObjectKey},
+    },
+    source::change::WatchScope,
+};
+
+/// What a change did to the cache.
+#[derive(Debug)]
+pub enum Effect {
+    /// Nothing: the state was known.
+    Same,
+    /// There is a new state of a known object; the one before.
+    Changed(Previous),
+    /// The object was not known.
+    New,
+    /// Another object has taken the name; the old one is gone.
+    Replaced,
+}
+
+/// The state of an object before it changed.
+#[derive(Debug)]
+pub struct Previous(Entry);
+
+impl Previous {
+    /// The JSON of the object.
+    pub fn body(&self) -> &Body {
+        &self.0.body
+    }
+
+    /// The hash of what policies can read of it, if it was kept.
+    pub fn projection(&self) -> Option<NonZeroU64> {
+        self.0.projection
+    }
+
+    /// Makes it an object again.
+    pub fn into_object(self, key: ObjectKey) -> Object {
+        self.0.object(key)
+    }
+}
+
+/// The latest state of each object, by watch scope.
+#[derive(Debug, Default)]
+pub struct Cache {
+    scopes: HashMap<WatchScope, Entries>,
+    packer: Packer,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    objects: HashMap<ObjectKey, Entry>,
+    /// Counts listings; an entry that a complete listing did not name is gone.
+    listing: u32,
+    /// Objects of which only that they were there is known.
+    dropped: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    uid: Arc<str>,
+    resource_version: Box<str>,
+    body: Body,
+    location: Option<Box<Location>>,
+    listing: u32,
+    /// Hash of what policies can read of it, once that was asked for.
+    projection: Option<NonZeroU64>,
+}
+
+impl Entry {
+    /// Whether it is the state that `object` has, too. Manifests have no resourceVersion to compare.
+    fn is(&self, object: &Object) -> bool {
+        self.uid == object.uid && self.resource_version == object.resource_version && !self.resource_version.is_empty()
+    }
+
+    fn object(self, key: ObjectKey) -> Object {
+        let Self { uid, resource_version, body, location, .. } = self;
+        Object { key, uid, resource_version, body, location: location.map(|location| *location) }
+    }
+}
+
+impl Cache {
+    /// Makes a cache that holds bodies as they come, for objects that stay for a moment only.
+    pub fn unpacked() -> Self {
+        Self { packer: Packer::off(), ..Self::default() }
+    }
+
+    /// Begins to hold a scope.
+    pub fn add(&mut self, scope: WatchScope) {
+        self.scopes.entry(scope).or_default();
+    }
+
+    /// Drops a scope; returns the keys of what it held.
+    pub fn drop_scope(&mut self, scope: &WatchScope) -> Vec<ObjectKey> {
+        self.scopes.remove(scope).map(|entries| entries.objects.into_keys().collect()).unwrap_or_default()
+    }
+
+    /// Notes that a new list of `scope` begins.
+    pub fn listing(&mut self, scope: &WatchScope) {
+        if let Some(entries) = self.scopes.get_mut(scope) {
+            entries.listing = entries.listing.wrapping_add(1);
+        }
+    }
+
+    /// Ends a list: forgets what it did not name and returns the keys of that.
+    pub fn listed(&mut self, scope: &WatchScope) -> Vec<ObjectKey> {
+        let Some(entries) = self.scopes.get_mut(scope) else { return Vec::new() };
+        let listing = entries.listing;
+        entries.objects.extract_if(|_, entry| entry.listing != listing).map(|(key, _)| key).collect()
+    }
+
+    /// Takes the present state of an object; returns what is new about it.
+    pub fn apply(&mut self, scope: &WatchScope, object: Object) -> Effect {
+        // An unknown scope was dropped while this change was under way.
+        let Some(entries) = self.scopes.get_mut(scope) else { return Effect::Same };
+        let listing = entries.listing;
+        if let Some(known) = entries.objects.get_mut(&object.key).filter(|known| known.is(&object)) {
+            known.listing = listing;
+            return Effect::Same;
+        }
+        let Object { key, uid, resource_version, body, location } = object;
+        let body = self.packer.pack(body);
+        let entry = Entry { uid, resource_version, body, location: location.map(Box::new), listing, projection: None };
+        let uid = Arc::clone(&entry.uid);
+        let effect = match entries.objects.insert(key, entry) {
+            None => Effect::New,
+            Some(before) if before.uid == uid => Effect::Changed(Previous(before)),
+            Some(_) => Effect::Replaced,
+        };
+        if self.packer.ready_to_train() {
+            self.train();
+        }
+        effect
+    }
+
+    /// Forgets an object. Returns whether it was known under this uid.
+    pub fn remove(&mut self, scope: &WatchScope, key: &ObjectKey, uid: &str) -> bool {
+        let Some(entries) = self.scopes.get_mut(scope) else { return false };
+        let known = entries.objects.get(key).is_some_and(|entry| *entry.uid == *uid);
+        known && entries.objects.remove(key).is_some()
+    }
+
+    /// Returns the present state of an object.
+    pub fn object(&self, key: &ObjectKey) -> Option<Object> {
+        self.entry(key).map(|entry| entry.clone().object(key.clone()))
+    }
+
+    /// Returns the uid of an object that is there.
+    pub fn uid(&self, key: &ObjectKey) -> Option<&Arc<str>> {
+        self.entry(key).map(|entry| &entry.uid)
+    }
+
+    /// Returns where an object was read, for manifests.
+    pub fn location(&self, key: &ObjectKey) -> Option<&Location> {
+        self.entry(key)?.location.as_deref()
+    }
+
+    /// Forgets the JSON of an object that nobody will ask for any more.
+    pub fn drop_body(&mut self, key: &ObjectKey) {
+        let entry = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope)?.objects.get_mut(key));
+        if let Some(entry) = entry {
+            entry.body = Body::default();
+        }
+    }
+
+    /// Forgets an object of which nobody will ask anything any more; it is only counted.
+    pub fn drop_object(&mut self, key: &ObjectKey) {
+        let entries = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope));
+        if let Some(entries) = entries {
+            entries.dropped += usize::from(entries.objects.remove(key).is_some());
+        }
+    }
+
+    /// Returns the hash that was kept for the present state of an object.
+    pub fn projection(&self, key: &ObjectKey) -> Option<NonZeroU64> {
+        self.entry(key)?.projection
+    }
+
+    /// Keeps a hash for the present state of an object.
+    pub fn set_projection(&mut self, key: &ObjectKey, projection: Option<NonZeroU64>) {
+        let entry = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope)?.objects.get_mut(key));
+        if let Some(entry) = entry {
+            entry.projection = projection;
+        }
+    }
+
+    /// Forgets all hashes: policies that read something else are in force.
+    pub fn clear_projections(&mut self) {
+        #[allow(clippy::iter_over_hash_type, reason = "the order makes no difference")]
+        for entry in self.scopes.values_mut().flat_map(|entries| entries.objects.values_mut()) {
+            entry.projection = None;
+        }
+    }
+
+    /// Returns the keys of all objects of a scope, in no order.
+    pub fn keys(&self, scope: &WatchScope) -> impl Iterator<Item = &ObjectKey> {
+        self.scopes.get(scope).into_iter().flat_map(|entries| entries.objects.keys())
+    }
+
+    /// Returns how many objects a scope has.
+    pub fn len(&self, scope: &WatchScope) -> usize {
+        self.scopes.get(scope).map_or(0, |entries| entries.objects.len() + entries.dropped)
+    }
+
+    /// Returns the scope that holds objects like `key`.
+    pub fn scope(&self, key: &ObjectKey) -> Option<WatchScope> {
+        let whole = WatchScope { kind: key.kind.clone(), namespace: None };
+        if self.scopes.contains_key(&whole) {
+            return Some(whole);
+        }
+        let part = WatchScope { namespace: key.namespace.clone(), ..whole };
+        self.scopes.contains_key(&part).then_some(part)
+    }
+
+    fn entry(&self, key: &ObjectKey) -> Option<&Entry> {
+        self.scopes.get(&self.scope(key)?)?.objects.get(key)
+    }
+
+    /// Makes the dictionary out of what came so far, and packs that with it.
+    fn train(&mut self) {
+        let plain =
+            || self.scopes.values().flat_map(|entries| entries.objects.values()).map(|entry| entry.body.bytes());
+        self.packer.train(plain());
+        for entry in self.scopes.values_mut().flat_map(|entries| entries.objects.values_mut()) {
+            entry.body = self.packer.pack(entry.body.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::object::Kind,
+        source::received::{Received, Secrets},
+    };
+
+    fn scope() -> WatchScope {
+        WatchScope { kind: Kind::sample("", "pods", "Pod"), namespace: None }
+    }
+
+    fn pod(name: &str, uid: &str, version: u32) -> Object {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"n","uid":"{uid}","resourceVersion":"{version}"}},"spec":{{"nodeName":"node-{version}","containers":[{{"name":"main","image":"registry.example.com/shop/{name}:1"}}]}}}}"#
+        );
+        Received::read(&json).into_object(&scope().kind, Secrets::Full, 0).unwrap()
+    }
+
+    fn cache() -> Cache {
+        let mut cache = Cache::default();
+        cache.add(scope());
+        cache
+    }
+
+    #[test]
+    fn tells_new_same_changed_and_replaced_apart() {
+        let mut cache = cache();
+        assert!(matches!(cache.apply(&scope(), pod("a", "1", 1)), Effect::New));
+        assert!(matches!(cache.apply(&scope(), pod("a", "1", 1)), Effect::Same));
+        let Effect::Changed(previous) = cache.apply(&scope(), pod("a", "1", 2)) else { panic!("it changed") };
+        let (key, first) = (pod("a", "1", 1).key, pod("a", "1", 1).body);
+        assert_eq!(previous.into_object(key).body.json().unwrap(), first.json().unwrap());
+        assert!(matches!(cache.apply(&scope(), pod("a", "2", 3)), Effect::Replaced));
+        let key = pod("a", "2", 3).key;
+        assert!(!cache.remove(&scope(), &key, "1"), "the delete of the first object must not take the second");
+        assert!(cache.remove(&scope(), &key, "2"));
+    }
+
+    #[test]
+    fn a_relist_finds_what_vanished_and_an_aborted_one_does_not() {
+        let mut cache = cache();
+        cache.listing(&scope());
+        for name in ["a", "b", "c"] {
+            cache.apply(&scope(), pod(name, name, 1));
+        }
+        assert!(cache.listed(&scope()).is_empty());
+        cache.listing(&scope());
+        cache.apply(&scope(), pod("a", "a", 1));
+        cache.listing(&scope());
+        cache.apply(&scope(), pod("b", "b", 1));
+        cache.apply(&scope(), pod("c", "c", 2));
+        let gone: Vec<_> = cache.listed(&scope()).iter().map(ToString::to_string).collect();
+        assert_eq!(gone, ["Pod n/a"]);
+        assert_eq!(cache.len(&scope()), 2);
+    }
+
+    #[test]
+    fn packs_with_a_trained_dictionary_and_gives_back_every_byte() {
+        let mut cache = cache();
+        let objects: Vec<_> = (0..1_500).map(|n| pod(&format!("p{n}"), &n.to_string(), n)).collect();
+        for object in &objects {
+            cache.apply(&scope(), object.clone());
+        }
+        for object in &objects {
+            let held = cache.object(&object.key).unwrap();
+            assert!(held.body.is_packed(), "{:?}", held.body);
+            assert_eq!(held.body.json().unwrap(), object.body.json().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_dropped_object_is_counted_and_no_more() {
+        let mut cache = cache();
+        let (a, b) = (pod("a", "1", 1), pod("b", "2", 1));
+        cache.apply(&scope(), a.clone());
+        cache.apply(&scope(), b.clone());
+        cache.drop_object(&a.key);
+        cache.drop_object(&a.key);
+        assert_eq!((cache.len(&scope()), cache.keys(&scope()).collect::<Vec<_>>()), (2, vec![&b.key]));
+        assert!(cache.object(&a.key).is_none());
+    }
+
+    #[test]
+    fn a_dropped_feed_takes_its_objects_and_ignores_late_changes() {
+        let mut cache = cache();
+        cache.apply(&scope(), pod("a", "1", 1));
+        assert_eq!(cache.drop_scope(&scope()).len(), 1);
+        assert!(matches!(cache.apply(&scope(), pod("a", "1", 2)), Effect::Same));
+        assert_eq!(cache.len(&scope()), 0);
+    }
+}

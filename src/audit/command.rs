@@ -1,0 +1,38 @@
+//! What is asked of a running pipeline.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{ledger::Delta, recorded::Recorded, result::AuditResult};
+use crate::{judge::set::PolicySet, rego::problem::LoadError};
+
+/// What is asked of a running pipeline. Commands are carried out in the order in which they are sent.
+pub enum Command {
+    /// Send the whole result; whoever asked may have gone away.
+    Result(oneshot::Sender<AuditResult>),
+    /// Judge by what the policy directory holds now.
+    Reload(Reload),
+    /// Begin or end to record.
+    Record(Term),
+}
+
+/// A new state of the policy directory.
+pub type Reload = Result<Arc<PolicySet>, LoadError>;
+
+/// A change of who records. Judging goes on in any case; deltas go to a recorder within a term only.
+pub enum Term {
+    /// This process records from now on: what was recorded before, and what takes the deltas.
+    Begin(Recorded, Box<dyn Record>),
+    /// This process no longer records.
+    End,
+}
+
+/// Takes what is to be recorded. Never blocks: an implementation that cannot keep up drops, and counts what it drops.
+pub trait Record: Send {
+    /// Takes what changed in the results of an object.
+    fn record(&mut self, delta: &Delta);
+
+    /// Takes a note that policies are refused.
+    fn policies_refused(&mut self, note: &str);
+}

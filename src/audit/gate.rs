@@ -1,0 +1,286 @@
+//! What keeps judging shut until the initial sync is complete, and what is known of each kind's coverage.
+//!
+//! In: what the sources say of their scopes. Out: whether an object may be judged, and the coverage. Invariant: an
+//! object is never judged before the gate is open and its own scope has delivered one whole list.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    model::{
+        coverage::{Coverage, State},
+        object::{Kind, ObjectKey},
+    },
+    source::change::{Discovered, Unreadable, WatchScope},
+};
+
+#[derive(Debug)]
+struct ScopeState {
+    state: State,
+    message: String,
+    /// It has delivered a whole list at least once.
+    joined: bool,
+    deadline: Instant,
+    /// Objects that could not be read, with the reason.
+    skipped: BTreeMap<String, String>,
+}
+
+/// The gate and the coverage of every scope.
+#[derive(Debug)]
+pub struct Gate {
+    scopes: BTreeMap<WatchScope, ScopeState>,
+    discovered: Option<Discovered>,
+    open: bool,
+    sync_timeout: Duration,
+}
+
+impl Gate {
+    /// Makes a shut gate; a scope whose first list takes longer than `sync_timeout` is given up on (and joins later).
+    pub fn new(sync_timeout: Duration) -> Self {
+        Self { scopes: BTreeMap::new(), discovered: None, open: false, sync_timeout }
+    }
+
+    /// Expects a scope from now on.
+    pub fn appeared(&mut self, scope: WatchScope, now: Instant) {
+        self.scopes.entry(scope).or_insert(ScopeState {
+            state: State::Syncing,
+            message: String::new(),
+            joined: false,
+            deadline: now + self.sync_timeout,
+            skipped: BTreeMap::new(),
+        });
+    }
+
+    /// Expects a scope no more.
+    pub fn vanished(&mut self, scope: &WatchScope) {
+        self.scopes.remove(scope);
+    }
+
+    /// Takes in a pass of discovery. The gate stays shut until there was one.
+    pub fn discovered(&mut self, discovered: Discovered) {
+        self.discovered = Some(discovered);
+    }
+
+    /// Notes that a new list of `scope` begins: what could not be read will be found again.
+    pub fn listing(&mut self, scope: &WatchScope) {
+        if let Some(known) = self.scopes.get_mut(scope) {
+            known.skipped.clear();
+        }
+    }
+
+    /// Notes that `scope` is complete. Returns whether it is so for the first time.
+    pub fn synced(&mut self, scope: &WatchScope) -> bool {
+        let Some(known) = self.scopes.get_mut(scope) else { return false };
+        (known.state, known.message) = (State::Synced, String::new());
+        !std::mem::replace(&mut known.joined, true)
+    }
+
+    /// Notes that `scope` cannot be read now; what is known of it stays. Returns whether that is new.
+    pub fn unreadable(&mut self, scope: &WatchScope, why: Unreadable) -> bool {
+        let Some(known) = self.scopes.get_mut(scope) else { return false };
+        known.message = why.message;
+        std::mem::replace(&mut known.state, why.state) != why.state
+    }
+
+    /// Notes an object that cannot be read.
+    pub fn skipped(&mut self, scope: &WatchScope, name: String, why: String) {
+        if let Some(known) = self.scopes.get_mut(scope) {
+            known.skipped.insert(name, why);
+        }
+    }
+
+    /// Notes that an object can be read (again).
+    pub fn readable(&mut self, scope: &WatchScope, key: &ObjectKey) {
+        if let Some(known) = self.scopes.get_mut(scope).filter(|known| !known.skipped.is_empty()) {
+            let name =
+                key.namespace.as_ref().map_or(key.name.to_string(), |namespace| format!("{namespace}/{}", key.name));
+            known.skipped.remove(&name);
+        }
+    }
+
+    /// Gives up on scopes over their time, and opens the gate when every scope is complete or given up on. Returns
+    /// whether it opened just now.
+    pub fn try_open(&mut self, now: Instant) -> bool {
+        for known in self.scopes.values_mut() {
+            if known.state == State::Syncing && now >= known.deadline {
+                known.state = State::TimedOut;
+                known.message = format!("the first list was not complete after {:?}", self.sync_timeout);
+            }
+        }
+        let ready = self.discovered.is_some() && self.scopes.values().all(|known| known.state != State::Syncing);
+        ready && !std::mem::replace(&mut self.open, true)
+    }
+
+    /// Whether judging has begun.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Whether objects of `scope` may be judged.
+    pub fn lets_through(&self, scope: &WatchScope) -> bool {
+        self.open && self.scopes.get(scope).is_some_and(|known| known.joined)
+    }
+
+    /// WatchScopes whose objects may be judged.
+    pub fn joined(&self) -> impl Iterator<Item = &WatchScope> {
+        self.scopes.iter().filter(|(_, known)| known.joined).map(|(scope, _)| scope)
+    }
+
+    /// Whether objects of a kind are there to be judged, or may be once a server answers.
+    pub fn expects(&self, group: &str, kind: &str) -> bool {
+        let unserved = self.discovered.iter().flat_map(|discovered| &discovered.unserved);
+        self.scopes.keys().any(|scope| scope.kind.is(group, kind))
+            || unserved.into_iter().any(|down| down.group == group)
+    }
+
+    /// WatchScopes of which all is known, and all scopes.
+    pub fn progress(&self) -> (usize, usize) {
+        (self.scopes.values().filter(|known| known.state != State::Syncing).count(), self.scopes.len())
+    }
+
+    /// WatchScopes that the gate waits for.
+    pub fn waiting_for(&self) -> impl Iterator<Item = &WatchScope> {
+        self.scopes.iter().filter(|(_, known)| known.state == State::Syncing).map(|(scope, _)| scope)
+    }
+
+    /// Whether everything in scope is known.
+    pub fn is_complete(&self) -> bool {
+        self.discovered.as_ref().is_some_and(|discovered| discovered.unserved.is_empty())
+            && self.scopes.values().all(|known| known.state == State::Synced && known.skipped.is_empty())
+    }
+
+    /// What is covered, by kind; `objects` says how many a scope holds.
+    pub fn coverage(&self, objects: impl Fn(&WatchScope) -> usize) -> Vec<Coverage> {
+        let mut kinds: BTreeMap<&Kind, Coverage> = BTreeMap::new();
+        for (scope, known) in &self.scopes {
+            let entry = kinds.entry(&scope.kind).or_insert_with(|| coverage(&scope.kind, State::Synced, String::new()));
+            entry.objects += objects(scope);
+            // The worst of its namespaces is what is said of a kind.
+            entry.state = entry.state.max(known.state);
+            let place = scope.namespace.as_ref().map_or(String::new(), |namespace| format!("namespace {namespace}: "));
+            let skipped = known.skipped.iter().map(|(name, why)| format!("{name} could not be read: {why}"));
+            for message in Some(&known.message).filter(|text| !text.is_empty()).cloned().into_iter().chain(skipped) {
+                let separator = if entry.message.is_empty() { "" } else { "; " };
+                entry.message.extend([separator, &place, &message]);
+            }
+        }
+        let mut all: Vec<Coverage> = kinds.into_values().collect();
+        if let Some(discovered) = &self.discovered {
+            all.extend(discovered.excluded.iter().map(|(kind, why)| coverage(kind, State::Excluded, why.clone())));
+            all.extend(discovered.unserved.iter().map(|group| Coverage {
+                group: group.group.clone(),
+                version: group.version.clone(),
+                kind: "*".into(),
+                resource: "*".into(),
+                state: State::Failed,
+                objects: 0,
+                message: group.message.clone(),
+            }));
+        }
+        all.sort_by(|a, b| (&a.group, &a.resource, &a.version).cmp(&(&b.group, &b.resource, &b.version)));
+        all
+    }
+}
+
+fn coverage(kind: &Kind, state: State, message: String) -> Coverage {
+    Coverage {
+        group: kind.group.clone(),
+        version: kind.version.clone(),
+        kind: kind.kind.clone(),
+        resource: kind.plural.clone(),
+        state,
+        objects: 0,
+        message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::change::Unserved;
+
+    fn scope(plural: &str, namespace: Option<&str>) -> WatchScope {
+        let kind = Kind::sample("", plural, plural);
+        WatchScope { kind, namespace: namespace.map(Into::into) }
+    }
+
+    fn forbidden() -> Unreadable {
+        Unreadable { state: State::Forbidden, message: "no".into() }
+    }
+
+    #[test]
+    fn opens_once_when_every_feed_is_synced_or_given_up_on() {
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
+        assert!(!gate.try_open(now), "nothing was discovered yet");
+        for plural in ["pods", "secrets", "nodes"] {
+            gate.appeared(scope(plural, None), now);
+        }
+        gate.discovered(Discovered::default());
+        assert!(gate.synced(&scope("pods", None)));
+        gate.unreadable(&scope("secrets", None), forbidden());
+        assert!(!gate.try_open(now) && !gate.lets_through(&scope("pods", None)));
+        assert!(gate.try_open(now + Duration::from_mins(1)));
+        assert!(!gate.try_open(now + Duration::from_secs(61)), "it opens once");
+        assert!(gate.lets_through(&scope("pods", None)));
+        assert!(!gate.lets_through(&scope("secrets", None)) && !gate.lets_through(&scope("nodes", None)));
+        let states: Vec<_> = gate.coverage(|_| 1).iter().map(|kind| (kind.resource.clone(), kind.state)).collect();
+        assert_eq!(
+            states,
+            [("nodes".into(), State::TimedOut), ("pods".into(), State::Synced), ("secrets".into(), State::Forbidden)]
+        );
+        assert!(!gate.is_complete());
+    }
+
+    #[test]
+    fn what_was_given_up_on_joins_when_it_answers_and_stays_when_it_fails_later() {
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
+        gate.appeared(scope("secrets", None), now);
+        gate.discovered(Discovered::default());
+        gate.unreadable(&scope("secrets", None), forbidden());
+        assert!(gate.try_open(now));
+        assert!(gate.synced(&scope("secrets", None)), "the first whole list");
+        assert!(gate.lets_through(&scope("secrets", None)) && gate.is_complete());
+        gate.unreadable(&scope("secrets", None), forbidden());
+        assert!(gate.lets_through(&scope("secrets", None)), "old verdicts stay and late changes are judged");
+        assert!(!gate.is_complete());
+        assert!(!gate.synced(&scope("secrets", None)), "not for the first time");
+    }
+
+    #[test]
+    fn a_kind_is_as_good_as_its_worst_namespace() {
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
+        for namespace in ["a", "b"] {
+            gate.appeared(scope("pods", Some(namespace)), now);
+        }
+        gate.discovered(Discovered::default());
+        gate.synced(&scope("pods", Some("a")));
+        gate.unreadable(&scope("pods", Some("b")), forbidden());
+        let coverage = gate.coverage(|_| 2);
+        assert_eq!(coverage.len(), 1);
+        assert_eq!((coverage[0].objects, coverage[0].state), (4, State::Forbidden));
+        assert_eq!(coverage[0].message, "namespace b: no");
+    }
+
+    #[test]
+    fn an_unreadable_object_or_group_is_not_complete() {
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
+        gate.appeared(scope("pods", None), now);
+        gate.synced(&scope("pods", None));
+        gate.discovered(Discovered::default());
+        gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
+        assert!(!gate.is_complete());
+        let key = ObjectKey { kind: scope("pods", None).kind, namespace: Some("n".into()), name: "a".into(), copy: 0 };
+        gate.readable(&scope("pods", None), &key);
+        assert!(gate.is_complete(), "it was mended");
+        gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
+        gate.listing(&scope("pods", None));
+        assert!(gate.is_complete(), "a new list will say");
+        let unserved =
+            vec![Unserved { group: "metrics.example.com".into(), version: "v1".into(), message: "down".into() }];
+        gate.discovered(Discovered { unserved, excluded: vec![] });
+        assert!(!gate.is_complete());
+        assert_eq!(gate.coverage(|_| 0).last().map(|group| group.kind.clone()), Some("*".into()));
+    }
+}

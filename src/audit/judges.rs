@@ -1,0 +1,58 @@
+//! The threads that judge: batches of jobs go out, verdicts come back.
+
+use tokio::task::{JoinError, JoinSet};
+
+use crate::{
+    judge::evaluate::{Job, evaluate},
+    model::verdict::Verdict,
+};
+
+/// Objects in one batch: enough that the hand-over costs nothing, few enough that a change does not wait.
+const BATCH: usize = 32;
+
+/// Blocking threads that judge, at most as many as there are cores.
+#[derive(Debug)]
+pub(crate) struct Judges {
+    batches: JoinSet<Vec<Judged>>,
+    most: usize,
+}
+
+/// What a judge says.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) verdict: Verdict,
+    /// The verdict is about the object's deletion and not about its present state.
+    pub(crate) deleted: bool,
+}
+
+impl Default for Judges {
+    fn default() -> Self {
+        Self { batches: JoinSet::new(), most: std::thread::available_parallelism().map_or(2, usize::from) }
+    }
+}
+
+impl Judges {
+    /// Whether a thread is free for another batch.
+    pub(crate) fn are_free(&self) -> bool {
+        self.batches.len() < self.most
+    }
+
+    /// Returns how many of the `waiting` jobs to put into a batch: few while there are few, so that every thread gets some.
+    pub(crate) fn batch(&self, waiting: usize) -> usize {
+        (waiting / self.most).clamp(1, BATCH)
+    }
+
+    /// Judges a batch on a thread of its own.
+    pub(crate) fn judge(&mut self, jobs: Vec<Job>) {
+        let judge = |job: &Job| Judged { verdict: evaluate(job), deleted: job.deleted };
+        self.batches.spawn_blocking(move || jobs.iter().map(judge).collect());
+    }
+
+    /// Waits for the next batch to be judged; `None` if none is under way.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub(crate) async fn next(&mut self) -> Option<Result<Vec<Judged>, JoinError>> {
+        self.batches.join_next().await
+    }
+}

@@ -1,0 +1,42 @@
+//! What a pipeline publishes while it runs.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::result::Summary;
+use crate::{judge::set::PolicySet, model::coverage::Coverage, rego::problem::LoadError};
+
+/// How far the initial sync and the judging are, for readiness and the progress bar.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The gate is open.
+    pub open: bool,
+    /// Watch scopes that are complete or given up on.
+    pub scopes_done: usize,
+    /// Watch scopes known so far.
+    pub scopes: usize,
+    /// The first few of those that the gate still waits for.
+    pub waiting_for: Vec<String>,
+    /// Objects that wait to be judged.
+    pub queue: usize,
+}
+
+/// Counts and coverage, for the `Audit` object; cheap compared to the whole result.
+#[derive(Debug, Clone)]
+pub struct Overview {
+    /// The gate is open.
+    pub synced: bool,
+    /// All that is in scope is known, and every policy ran.
+    pub complete: bool,
+    /// Results by outcome.
+    pub summary: Summary,
+    /// Coverage by kind.
+    pub coverage: Vec<Coverage>,
+    /// The policies in force.
+    pub policies: Arc<PolicySet>,
+    /// Fail, warn and error of each policy.
+    pub by_policy: BTreeMap<Arc<str>, [usize; 3]>,
+    /// Why the newest policies are not in force, if they are not.
+    pub policy_error: Option<LoadError>,
+    /// Why policies cannot look other objects up; empty if they can.
+    pub inventory_error: String,
+}

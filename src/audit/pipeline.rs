@@ -1,0 +1,370 @@
+//! The pipeline: the one owner of cache, gate, queue and ledger.
+//!
+//! In: what the sources say, and commands. Out: deltas for the recorders, an overview for the status, and in the end the
+//! whole result. It waits for nothing but its own inputs: judging happens on blocking threads, recorders take what they
+//! can and count the rest.
+//!
+//! An object is judged when it changed ([`judging`]), or something that its verdict depends on did ([`dependents`]).
+
+mod dependents;
+mod judging;
+mod publishing;
+mod terms;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use super::{
+    baseline::Baseline,
+    cache::{Cache, Effect},
+    clock::Clock,
+    command::Command,
+    gate::Gate,
+    inventory::InventorySync,
+    judges::Judges,
+    ledger::Ledger,
+    overview::{Overview, Progress},
+    policies::Policies,
+    queue::{Lane, Queue},
+    recording::Recording,
+    result::AuditResult,
+    transitions::Transitions,
+};
+use crate::{
+    judge::set::PolicySet,
+    metrics::Metrics,
+    model::{
+        object::{Object, ObjectKey},
+        shard::Shard,
+    },
+    source::change::{Change, WatchScope},
+};
+
+/// What becomes of the objects that are there at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InitialObjects {
+    /// They are judged when the gate opens.
+    Judge,
+    /// They are the baseline: they are judged when they change.
+    Skip,
+    /// Each is judged as it comes and dropped afterwards: for sources that end, under policies that judge each object by
+    /// itself.
+    Stream,
+}
+
+/// What goes into a pipeline.
+pub struct Inputs {
+    /// From the sources.
+    pub changes: mpsc::Receiver<Change>,
+    /// From everybody else.
+    pub commands: mpsc::Receiver<Command>,
+    /// Ends the run.
+    pub stop: CancellationToken,
+}
+
+/// What a pipeline publishes while it runs.
+pub struct Outputs {
+    /// How far it is.
+    pub progress: watch::Sender<Progress>,
+    /// The overview, at most every [`OVERVIEW_EVERY`].
+    pub overview: watch::Sender<Option<Arc<Overview>>>,
+    /// The policies in force, as they were loaded.
+    pub policies: watch::Sender<Arc<PolicySet>>,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+}
+
+/// How often the overview is drawn up, if anything changed.
+const OVERVIEW_EVERY: Duration = Duration::from_millis(500);
+/// Objects that wait to be judged before the source is made to wait; see [`InitialObjects::Stream`].
+const STREAMED: usize = 256;
+/// Changes that are taken in one go.
+const CHANGES: usize = 256;
+
+/// How a pipeline works.
+#[derive(Debug, Clone, Copy)]
+pub struct PipelineSettings {
+    /// What becomes of the objects that are there at the start.
+    pub initial: InitialObjects,
+    /// How long the first list of a scope may take.
+    pub sync_timeout: Duration,
+    /// How often objects are judged again whose verdicts depend on the clock; `None` is never.
+    pub rejudge_every: Option<Duration>,
+    /// Whether changes that no policy can see are left unjudged. Off only to prove that it makes no difference.
+    pub update_filter: bool,
+    /// Which objects are judged and recorded.
+    pub shard: Shard,
+}
+
+/// The state of an audit. One task owns it, so nothing in it is locked.
+pub struct Pipeline {
+    settings: PipelineSettings,
+    cache: Cache,
+    gate: Gate,
+    queue: Queue,
+    ledger: Ledger,
+    policies: Policies,
+    inventory: InventorySync,
+    transitions: Transitions,
+    baseline: Baseline,
+    clock: Clock,
+    judges: Judges,
+    recording: Recording,
+    outputs: Outputs,
+    /// Something changed that the overview shows.
+    dirty: bool,
+}
+
+impl Pipeline {
+    /// Makes a pipeline whose gate is shut.
+    pub fn new(policies: Arc<PolicySet>, settings: PipelineSettings, outputs: Outputs) -> Self {
+        let streams = settings.initial == InitialObjects::Stream;
+        outputs.policies.send_replace(Arc::clone(&policies));
+        Self {
+            settings,
+            cache: if streams { Cache::unpacked() } else { Cache::default() },
+            gate: Gate::new(settings.sync_timeout),
+            queue: Queue::default(),
+            ledger: Ledger::default(),
+            inventory: InventorySync::new(&policies),
+            policies: Policies::new(policies),
+            transitions: Transitions::default(),
+            baseline: Baseline::default(),
+            clock: Clock::new(settings.rejudge_every),
+            judges: Judges::default(),
+            recording: Recording::default(),
+            outputs,
+            dirty: true,
+        }
+    }
+
+    /// Runs until stopped; with `once` until everything that was there has been judged. Returns the whole result.
+    pub async fn run(mut self, mut inputs: Inputs, once: bool) -> AuditResult {
+        let mut changes = Vec::with_capacity(CHANGES);
+        let mut tick = tokio::time::interval(OVERVIEW_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let (mut changes_open, mut commands_open) = (true, true);
+        self.publish_refused();
+        // What was asked before the run is not left to chance.
+        while let Ok(command) = inputs.commands.try_recv() {
+            self.obey(command);
+        }
+        loop {
+            let wake = self.look_after_dependents(Instant::now());
+            self.dispatch();
+            if (once || !changes_open) && self.gate.is_open() && self.is_idle() {
+                break;
+            }
+            tokio::select! {
+                Some(judged) = self.judges.next() => match judged {
+                    Ok(batch) => batch.into_iter().for_each(|judged| self.judged(judged)),
+                    // Evaluation catches its own panics; what comes here is the runtime shutting down.
+                    Err(failed) => error!(%failed, "A judge died"),
+                },
+                Some(updated) = self.inventory.updated() => self.inventory_updated(updated, Instant::now()),
+                count = inputs.changes.recv_many(&mut changes, CHANGES), if changes_open && self.has_room() => {
+                    let now = Instant::now();
+                    changes.drain(..).for_each(|change| self.apply(change, now));
+                    if self.try_open(now) {
+                        self.publish();
+                    }
+                    // The sources are done (files): only the judges are waited for.
+                    changes_open = count > 0;
+                    if count == 0 && !self.gate.is_open() {
+                        error!("The sources ended before everything was read");
+                        break;
+                    }
+                }
+                command = inputs.commands.recv(), if commands_open => match command {
+                    Some(command) => self.obey(command),
+                    None => commands_open = false,
+                },
+                () = until(wake), if wake.is_some() => {}
+                _ = tick.tick() => {
+                    self.try_open(Instant::now());
+                    self.publish();
+                }
+                () = inputs.stop.cancelled() => break,
+            }
+        }
+        self.publish();
+        self.result()
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Result(answer) => {
+                // Whoever asked may have gone away.
+                let _unheard = answer.send(self.result());
+            }
+            Command::Reload(reload) => self.reload(reload),
+            Command::Record(term) => self.turn(term),
+        }
+    }
+
+    /// Whether nothing waits to be judged, or is on its way to make something wait.
+    fn is_idle(&self) -> bool {
+        self.queue.is_idle() && self.transitions.deletions() == 0 && self.inventory.is_current()
+    }
+
+    /// Whether another change may come in.
+    fn has_room(&self) -> bool {
+        self.settings.initial != InitialObjects::Stream || self.queue.waiting() < STREAMED
+    }
+
+    fn apply(&mut self, change: Change, now: Instant) {
+        self.dirty = true;
+        match change {
+            Change::Appeared(scope) => {
+                if !self.gate.is_open() {
+                    self.baseline.expect(scope.clone());
+                }
+                self.cache.add(scope.clone());
+                self.gate.appeared(scope, now);
+            }
+            Change::Vanished(scope) => {
+                self.gate.vanished(&scope);
+                self.transitions.end_list(&scope);
+                for key in self.cache.drop_scope(&scope) {
+                    self.forget(&key, now);
+                }
+                self.outputs.metrics.remove_kind(&scope.kind.group, &scope.kind.plural);
+                self.recall_former_kinds();
+            }
+            Change::Discovered(discovered) => {
+                self.gate.discovered(discovered);
+                self.recall_former_kinds();
+            }
+            Change::Listing(scope) => {
+                self.cache.listing(&scope);
+                self.gate.listing(&scope);
+                self.transitions.begin_list(scope);
+            }
+            Change::Seen(scope, object) => self.seen(&scope, object, now),
+            Change::Gone(scope, object) => {
+                if self.cache.remove(&scope, &object.key, &object.uid) {
+                    self.forget(&object.key, now);
+                    self.deleted(&scope, object);
+                }
+            }
+            Change::Skipped(scope, name, why) => {
+                match &*scope.kind.plural {
+                    "*" => warn!("{name} cannot be read and is not judged: {why}"),
+                    kind => warn!(kind, name, why, "An object cannot be read and is not judged"),
+                }
+                self.outputs.metrics.object_unreadable(&scope.kind.group, &scope.kind.plural);
+                self.gate.skipped(&scope, name, why);
+            }
+            Change::Synced(scope) => self.synced(&scope, now),
+            Change::Unreadable(scope, why) => {
+                // A source says so at each attempt; it is logged when it is new.
+                if self.gate.unreadable(&scope, why.clone()) && !why.message.is_empty() {
+                    let (feed, state, why) = (scope, why.state.as_str(), why.message);
+                    warn!(%feed, state, why, "Cannot be read, and is not judged until it can");
+                }
+            }
+            Change::Restarted(scope, reason) => {
+                self.outputs.metrics.watch_restarted(&scope.kind.group, &scope.kind.plural, reason);
+            }
+        }
+    }
+
+    fn seen(&mut self, scope: &WatchScope, object: Object, now: Instant) {
+        let (key, body) = (object.key.clone(), object.body.clone());
+        let effect = self.cache.apply(scope, object);
+        match effect {
+            Effect::Same => return,
+            Effect::Replaced => self.forget(&key, now),
+            Effect::New | Effect::Changed(_) => {}
+        }
+        self.gate.readable(scope, &key);
+        if self.settings.initial == InitialObjects::Stream {
+            return self.queue.push(key, Lane::Snapshot, now);
+        }
+        if !self.gate.lets_through(scope) {
+            return;
+        }
+        self.rejudge_dependents(&key, now);
+        if let Effect::Changed(previous) = effect {
+            if self.is_invisible(&key, &previous, &body) {
+                return self.outputs.metrics.change_skipped();
+            }
+            self.changed(scope, previous.into_object(key.clone()));
+        }
+        self.baseline.remove(&key);
+        self.queue.push(key, Lane::Change, now);
+    }
+
+    fn synced(&mut self, scope: &WatchScope, now: Instant) {
+        self.transitions.end_list(scope);
+        for key in self.cache.listed(scope) {
+            self.forget(&key, now);
+        }
+        let first = self.gate.synced(scope);
+        debug!(feed = %scope, objects = self.cache.len(scope), "Synced");
+        if first && self.gate.is_open() {
+            self.admit(scope, now);
+        }
+    }
+
+    /// Opens the gate if it is time; returns whether it opened just now.
+    fn try_open(&mut self, now: Instant) -> bool {
+        if !self.gate.try_open(now) {
+            return false;
+        }
+        let scopes: Vec<_> = self.gate.joined().cloned().collect();
+        let objects: usize = scopes.iter().map(|scope| self.cache.len(scope)).sum();
+        info!(feeds = scopes.len(), objects, "Everything is synced; judging begins");
+        for scope in &scopes {
+            self.admit(scope, now);
+        }
+        self.recall_former_kinds();
+        self.outputs.metrics.set_gate_open(true);
+        self.dirty = true;
+        true
+    }
+
+    /// Lets the objects of a scope be judged, which until now were only kept.
+    fn admit(&mut self, scope: &WatchScope, now: Instant) {
+        if self.settings.initial == InitialObjects::Stream {
+            return;
+        }
+        self.recall(scope);
+        let keys: Vec<_> = self.cache.keys(scope).cloned().collect();
+        self.rejudge_dependents_of_all(scope, &keys, now);
+        if self.settings.initial == InitialObjects::Skip && self.baseline.covers(scope) {
+            self.baseline.extend(keys);
+        } else {
+            self.queue.extend(keys, Lane::Snapshot, now);
+        }
+    }
+
+    /// Forgets everything about an object that is gone.
+    fn forget(&mut self, key: &ObjectKey, now: Instant) {
+        self.queue.forget(key);
+        self.baseline.remove(key);
+        self.transitions.take_previous(key);
+        self.rejudge_dependents(key, now);
+        let delta = self.ledger.forget(key);
+        self.recording.record(delta);
+    }
+}
+
+/// Sleeps until an instant, if there is one.
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod histories;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Which other objects are to be judged when something changes: those in a Namespace, those that look others up in the
+//! inventory, those whose verdicts depend on the clock; and whether a change is a reason to judge at all.
+
+use std::{num::NonZeroU64, time::Instant};
+
+use super::Pipeline;
+use crate::{
+    audit::{cache::Previous, inventory::Updated, queue::Lane},
+    judge::dependencies::Dependencies,
+    model::{
+        body::Body,
+        object::{Object, ObjectKey},
+    },
+    source::change::WatchScope,
+};
+
+impl Pipeline {
+    /// Does what is due, and returns when to look again.
+    pub(super) fn look_after_dependents(&mut self, now: Instant) -> Option<Instant> {
+        if !self.gate.is_open() {
+            return None;
+        }
+        if self.inventory.due(now).is_some_and(|due| due <= now) {
+            self.update_inventory(now);
+        }
+        while let Some(slice) = self.clock.strike(now) {
+            self.judge_again(|key, depends| depends.clock && slice.holds(key), now);
+        }
+        self.inventory.due(now).into_iter().chain(self.clock.next()).min()
+    }
+
+    /// Queues what may depend on an object that changed, was created or was deleted.
+    pub(super) fn rejudge_dependents(&mut self, key: &ObjectKey, now: Instant) {
+        self.mark_for_inventory(key, now);
+        if key.kind.is("", "Namespace") {
+            let inside = |other: &ObjectKey| other.namespace.as_ref() == Some(&key.name);
+            self.judge_again(|other, depends| depends.namespace && inside(other), now);
+        }
+    }
+
+    /// The same for all objects of a scope.
+    pub(super) fn rejudge_dependents_of_all(&mut self, scope: &WatchScope, keys: &[ObjectKey], now: Instant) {
+        for key in keys {
+            self.mark_for_inventory(key, now);
+        }
+        if scope.kind.is("", "Namespace") {
+            self.judge_again(|_, depends| depends.namespace, now);
+        }
+    }
+
+    fn mark_for_inventory(&mut self, key: &ObjectKey, now: Instant) {
+        if self.policies.look_up(key) {
+            self.inventory.mark(key, now);
+        }
+    }
+
+    /// Queues all objects that may be judged and are `wanted`.
+    fn judge_again(&mut self, wanted: impl Fn(&ObjectKey, Dependencies) -> bool, now: Instant) {
+        for scope in self.judged_scopes() {
+            let depends = self.policies.dependencies(&scope.kind);
+            if depends == Dependencies::default() {
+                continue;
+            }
+            let keys = self.cache.keys(&scope).filter(|key| wanted(key, depends) && !self.baseline.contains(key));
+            self.queue.extend(keys.cloned(), Lane::Snapshot, now);
+        }
+    }
+
+    /// Returns the scopes whose objects may be judged; none before the gate is open.
+    pub(super) fn judged_scopes(&self) -> Vec<WatchScope> {
+        self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect()
+    }
+
+    /// Begins to bring the inventory up to date.
+    fn update_inventory(&mut self, now: Instant) {
+        let pending = self.inventory.take_pending();
+        let mut states = Vec::with_capacity(pending.len());
+        for key in pending {
+            let scope = self.cache.scope(&key).filter(|scope| self.gate.lets_through(scope));
+            let object = scope.and_then(|_| self.cache.object(&key));
+            states.push((key, object.map(|object| object.body)));
+        }
+        self.inventory.update(&self.policies.set, states, !self.settings.update_filter, now);
+    }
+
+    pub(super) fn inventory_updated(&mut self, updated: Updated, now: Instant) {
+        self.outputs.metrics.inventory_updated(updated.took);
+        self.dirty = true;
+        if self.inventory.accept(updated) {
+            self.judge_again(|_, depends| depends.inventory, now);
+        }
+    }
+
+    /// Whether no policy can see what changed in an object since it was judged.
+    pub(super) fn is_invisible(&mut self, key: &ObjectKey, previous: &Previous, body: &Body) -> bool {
+        // Objects of the baseline were never judged, and a policy that failed may succeed the next time.
+        if !self.settings.update_filter || self.baseline.contains(key) || self.ledger.has_errors(key) {
+            return false;
+        }
+        // Policies about transitions look at the change itself.
+        if self.policies.dependencies(&key.kind).transition {
+            return false;
+        }
+        let projection =
+            |body: &Body| NonZeroU64::new(self.policies.set.projection(&key.kind).hash(&body.json().ok()?)?);
+        let now = projection(body);
+        let same = now.is_some() && previous.projection().or_else(|| projection(previous.body())) == now;
+        self.cache.set_projection(key, now);
+        same
+    }
+
+    /// Keeps the state before a change, for policies about transitions.
+    pub(super) fn changed(&mut self, scope: &WatchScope, previous: Object) {
+        if self.transitions.are_watched(scope) && self.policies.dependencies(&scope.kind).transition {
+            self.transitions.update(previous);
+        }
+    }
+
+    /// Keeps the last state of a deleted object, for policies about transitions.
+    pub(super) fn deleted(&mut self, scope: &WatchScope, last: Object) {
+        let live = self.gate.lets_through(scope) && self.transitions.are_watched(scope);
+        let own = self.settings.shard.owns(last.key.namespace.as_deref());
+        if live && own && self.policies.dependencies(&scope.kind).transition {
+            self.transitions.delete(last);
+        }
+    }
+}

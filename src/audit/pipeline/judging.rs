@@ -1,0 +1,137 @@
+//! From the queue to the judges and back, and what new policies change about it.
+
+use std::{sync::Arc, time::Instant};
+
+use jiff::Timestamp;
+use tracing::{error, info};
+
+use super::{InitialObjects, Pipeline};
+use crate::{
+    audit::{
+        command::Reload,
+        judges::Judged,
+        queue::{Lane, Queued},
+    },
+    judge::{evaluate::Job, set::PolicySet},
+    model::{
+        object::{Object, ObjectKey},
+        verdict::{Outcome, Verdict},
+    },
+};
+
+impl Pipeline {
+    /// Hands waiting objects to the judges.
+    pub(super) fn dispatch(&mut self) {
+        // Without the objects that they look up, policies would be wrong.
+        let Some(policies) = self.inventory.policies() else { return };
+        while self.judges.are_free() {
+            let size = self.judges.batch(self.queue.waiting() + self.transitions.deletions());
+            let jobs: Vec<Job> = std::iter::from_fn(|| self.next_job(&policies)).take(size).collect();
+            if jobs.is_empty() {
+                return;
+            }
+            self.judges.judge(jobs);
+        }
+    }
+
+    /// Takes the next object to judge, deletions first.
+    fn next_job(&mut self, policies: &Arc<PolicySet>) -> Option<Job> {
+        if let Some(object) = self.transitions.next_deleted() {
+            return Some(self.job(object, None, true, policies));
+        }
+        loop {
+            let key = self.queue.pop()?;
+            // What belongs to another shard is judged there; here it is only looked up.
+            if self.settings.shard.owns(key.namespace.as_deref()) {
+                let previous = self.transitions.take_previous(&key);
+                if let Some(object) = self.cache.object(&key) {
+                    return Some(self.job(object, previous, false, policies));
+                }
+            }
+            self.queue.done(&key);
+        }
+    }
+
+    fn job(&mut self, object: Object, previous: Option<Object>, deleted: bool, policies: &Arc<PolicySet>) -> Job {
+        let namespace = self.namespace_of(&object.key);
+        Job { object, previous, deleted, namespace, policies: Arc::clone(policies) }
+    }
+
+    /// Returns the Namespace of an object, if its verdict depends on it.
+    fn namespace_of(&mut self, key: &ObjectKey) -> Option<Object> {
+        let name = key.namespace.clone().filter(|_| self.policies.dependencies(&key.kind).namespace)?;
+        let scope = self.gate.joined().find(|scope| scope.kind.is("", "Namespace"))?;
+        self.cache.object(&ObjectKey { kind: Arc::clone(&scope.kind), namespace: None, name, copy: 0 })
+    }
+
+    /// Enters a verdict into the ledger and records what it changed.
+    pub(super) fn judged(&mut self, Judged { verdict, deleted }: Judged) {
+        let queued = if deleted { None } else { self.queue.done(&verdict.key) };
+        // The object may be gone, replaced, or queued again for newer policies.
+        let stands = !deleted
+            && self.cache.uid(&verdict.key) == Some(&verdict.uid)
+            && verdict.policies == self.policies.set.digest;
+        self.dirty = true;
+        self.count(&verdict, queued.filter(|_| stands));
+        if self.settings.initial == InitialObjects::Stream {
+            if stands && verdict.results.is_empty() {
+                self.cache.drop_object(&verdict.key);
+                return self.ledger.record_clean(verdict.passed);
+            }
+            self.cache.drop_body(&verdict.key);
+        }
+        let (now, lane) = (Timestamp::now(), queued.map_or(Lane::Change, |queued| queued.lane));
+        let delta =
+            if stands { self.ledger.record(verdict, lane, now) } else { self.ledger.transitions(verdict, lane, now) };
+        self.recording.record(delta);
+    }
+
+    /// Counts a verdict, and for one that stands how long its object waited for it.
+    fn count(&self, verdict: &Verdict, queued: Option<Queued>) {
+        let metrics = &self.outputs.metrics;
+        metrics.evaluated(verdict.took);
+        let findings = verdict.results.iter().chain(&verdict.transitions);
+        for finding in findings.filter(|finding| finding.outcome == Outcome::Error) {
+            metrics.policy_failed(&finding.policy);
+        }
+        if let Some(queued) = queued {
+            metrics.verdict_after(queued.since.elapsed());
+        }
+    }
+
+    /// Judges by new policies, or says why not.
+    pub(super) fn reload(&mut self, reload: Reload) {
+        self.dirty = true;
+        self.outputs.metrics.policies_reloaded(reload.is_ok());
+        match reload {
+            Err(why) => {
+                error!("The policies could not be loaded; those loaded before stay in force:\n{why}");
+                self.policies.error = Some(why);
+                self.publish_refused();
+            }
+            Ok(set) => {
+                info!(rules = set.rules(), digest = %set.digest, "Policies loaded");
+                let same = set.digest == self.policies.set.digest;
+                self.outputs.policies.send_replace(Arc::clone(&set));
+                self.policies.replace(set);
+                self.publish_refused();
+                if !same {
+                    self.judge_everything();
+                }
+            }
+        }
+    }
+
+    /// Queues every object, for policies that read and look up something else than those before.
+    fn judge_everything(&mut self) {
+        self.cache.clear_projections();
+        self.inventory.reset(&self.policies.set);
+        let now = Instant::now();
+        for scope in self.judged_scopes() {
+            let keys: Vec<_> = self.cache.keys(&scope).cloned().collect();
+            self.rejudge_dependents_of_all(&scope, &keys, now);
+            let keys = keys.into_iter().filter(|key| !self.baseline.contains(key));
+            self.queue.extend(keys, Lane::Snapshot, now);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What a pipeline publishes about itself: progress, metrics, the overview for the status, the whole result.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{Overview, Pipeline, Progress};
+use crate::{
+    audit::result::{AuditResult, Entry, PolicySummary, Resource, Summary},
+    model::{coverage::Coverage, verdict::Outcome},
+};
+
+/// Scopes that are named to whoever asks what the gate waits for.
+const NAMED: usize = 5;
+
+impl Pipeline {
+    /// Publishes the progress, and what depends on more than it if anything changed.
+    pub(super) fn publish(&mut self) {
+        let (scopes_done, scopes) = self.gate.progress();
+        let waiting_for = self.gate.waiting_for().take(NAMED).map(ToString::to_string).collect();
+        let progress =
+            Progress { open: self.gate.is_open(), scopes_done, scopes, waiting_for, queue: self.queue.waiting() };
+        self.outputs.metrics.set_queue_length(progress.queue);
+        self.outputs.progress.send_if_modified(|known| {
+            let new = *known != progress;
+            *known = progress;
+            new
+        });
+        if !std::mem::take(&mut self.dirty) {
+            return;
+        }
+        let overview = self.overview();
+        self.outputs.metrics.set_coverage(&overview.coverage);
+        for ((policy, severity, outcome), count) in self.ledger.counts() {
+            self.outputs.metrics.set_violations(policy, *severity, *outcome, *count);
+        }
+        self.outputs.overview.send_replace(Some(Arc::new(overview)));
+    }
+
+    fn coverage(&self) -> Vec<Coverage> {
+        self.gate.coverage(|scope| self.cache.len(scope))
+    }
+
+    fn summary(&self) -> Summary {
+        let mut summary = Summary { objects: self.ledger.judged(), pass: self.ledger.passed(), ..Summary::default() };
+        for ((_, _, outcome), count) in self.ledger.counts() {
+            match outcome {
+                Outcome::Fail => summary.fail += count,
+                Outcome::Warn => summary.warn += count,
+                Outcome::Error => summary.error += count,
+                Outcome::Skip => summary.skip += count,
+            }
+        }
+        summary
+    }
+
+    fn overview(&self) -> Overview {
+        let summary = self.summary();
+        let mut by_policy: BTreeMap<Arc<str>, [usize; 3]> = BTreeMap::new();
+        for ((policy, _, outcome), count) in self.ledger.counts() {
+            let slot = match outcome {
+                Outcome::Fail => 0,
+                Outcome::Warn => 1,
+                Outcome::Error => 2,
+                Outcome::Skip => continue,
+            };
+            by_policy.entry(policy.clone()).or_default()[slot] += count;
+        }
+        Overview {
+            synced: self.gate.is_open(),
+            complete: self.is_complete(&summary),
+            summary,
+            coverage: self.coverage(),
+            policies: Arc::clone(&self.policies.set),
+            by_policy,
+            policy_error: self.policies.error.clone(),
+            inventory_error: self.inventory.problem.clone(),
+        }
+    }
+
+    /// Whether every kind in scope was read and every policy ran.
+    fn is_complete(&self, summary: &Summary) -> bool {
+        let judged = summary.error == 0 && self.inventory.problem.is_empty() && !self.policies.set.is_partial();
+        self.gate.is_complete() && judged
+    }
+
+    /// Counts the policy files that are refused, and has a note about them recorded.
+    pub(super) fn publish_refused(&mut self) {
+        let (files, note) = self.policies.refused();
+        self.outputs.metrics.set_policies_refused(files);
+        if files > 0 {
+            self.recording.policies_refused(&note);
+        }
+    }
+
+    /// Returns the whole result, sorted.
+    pub(super) fn result(&self) -> AuditResult {
+        let summary = self.summary();
+        let mut results: Vec<Entry> = Vec::with_capacity(summary.fail + summary.warn + summary.error + summary.skip);
+        for (key, standing) in self.ledger.objects() {
+            let resource = Arc::new(Resource::new(key, &standing.uid));
+            let location = self.cache.location(key);
+            let entries = standing.results.iter().map(|known| Entry::new(&known.finding, &resource, location));
+            results.extend(entries);
+        }
+        results.sort_by(|a, b| {
+            fn order(entry: &Entry) -> impl Ord {
+                let Entry { policy, rule, result, message, resource, location, .. } = entry;
+                (resource, location, policy, rule, *result, message)
+            }
+            order(a).cmp(&order(b))
+        });
+        let mut policies: Vec<_> = self.policies.set.policies.iter().map(PolicySummary::from).collect();
+        policies.sort_by(|a, b| a.name.cmp(&b.name));
+        AuditResult {
+            api_version: "kaudit.dev/v1alpha1",
+            kind: "AuditResult",
+            complete: self.gate.is_open() && self.is_complete(&summary),
+            summary,
+            coverage: self.coverage(),
+            policies,
+            refused: self.policies.set.refused().cloned().collect(),
+            not_judged: self.policies.set.unjudged.clone(),
+            results,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Terms of recording: when deltas are recorded, and how what was recorded before is compared with what is known.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::Pipeline;
+use crate::{
+    audit::{command::Term, ledger::Ledger, queue::Lane, recorded::RecordedObject},
+    model::object::ObjectKey,
+    source::change::WatchScope,
+};
+
+impl Pipeline {
+    pub(super) fn turn(&mut self, term: Term) {
+        let shard = self.settings.shard;
+        self.recording.turn(term, |namespace| shard.owns(namespace));
+        if !self.recording.is_on() {
+            return;
+        }
+        self.publish_refused();
+        if !self.gate.is_open() {
+            return;
+        }
+        let judged = self.ledger.objects().filter(|(_, standing)| !standing.results.is_empty());
+        let mut unrecorded: BTreeMap<ObjectKey, Arc<str>> =
+            judged.map(|(key, standing)| (key.clone(), Arc::clone(&standing.uid))).collect();
+        for scope in self.judged_scopes() {
+            for key in self.recall(&scope) {
+                unrecorded.remove(&key);
+            }
+        }
+        for (key, uid) in unrecorded {
+            let delta = self.ledger.recall(&key, &uid, Vec::new());
+            self.recording.record(delta);
+        }
+        self.recall_former_kinds();
+    }
+
+    /// Compares what was recorded of a scope's objects with what is known of them; returns those that are still there.
+    /// What was recorded of an object does not count for another that took its name.
+    pub(super) fn recall(&mut self, scope: &WatchScope) -> Vec<ObjectKey> {
+        let mut keys = Vec::new();
+        for recorded in self.recording.recorded.take(scope) {
+            let key = recorded.key(&scope.kind);
+            let RecordedObject { uid, results, .. } = recorded;
+            let delta = if self.cache.uid(&key) == Some(&uid) {
+                let delta = self.ledger.recall(&key, &uid, results);
+                keys.push(key);
+                delta
+            } else {
+                Ledger::gone(key, uid, results, Lane::Snapshot)
+            };
+            self.recording.record(delta);
+        }
+        keys
+    }
+
+    /// Resolves what was recorded of kinds that are no longer judged. Kinds of a server that does not answer may come
+    /// back.
+    pub(super) fn recall_former_kinds(&mut self) {
+        if !self.gate.is_open() {
+            return;
+        }
+        for recorded in self.recording.recorded.take_unless(|group, kind| self.gate.expects(group, kind)) {
+            let key = recorded.key(&recorded.former_kind());
+            self.recording.record(Ledger::gone(key, recorded.uid, recorded.results, Lane::Snapshot));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Everything that is known at one moment: the one model of results that every form of output is made of.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Serialize;
+
+use crate::{
+    judge::{
+        gatekeeper::Unjudged,
+        metadata::{Metadata, RelatedResource},
+        policy::Policy,
+    },
+    model::{
+        coverage::Coverage,
+        object::{Location, ObjectKey},
+        verdict::{Finding, Outcome, Severity, Source},
+    },
+    rego::problem::Problem,
+};
+
+/// Everything that is known at one moment; the contract of `-o json` and `/status`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditResult {
+    /// Always `kaudit.dev/v1alpha1`.
+    pub api_version: &'static str,
+    /// Always `AuditResult`.
+    pub kind: &'static str,
+    /// Whether every kind in scope was read and every policy ran.
+    pub complete: bool,
+    /// Counts.
+    pub summary: Summary,
+    /// What was read, by kind; sorted by group, resource.
+    pub coverage: Vec<Coverage>,
+    /// What it was judged by; sorted by name.
+    pub policies: Vec<PolicySummary>,
+    /// Why policy files were not judged by; sorted by file and line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Problem>,
+    /// Templates and Constraints that judge nothing, although they are in order; sorted by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_judged: Vec<Unjudged>,
+    /// Fail, warn, error and skip; sorted by resource, policy, rule, message.
+    pub results: Vec<Entry>,
+}
+
+/// Counts of an audit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names say all")]
+pub struct Summary {
+    /// Objects that were judged.
+    pub objects: usize,
+    /// (object, rule) pairs that were evaluated without a result.
+    pub pass: usize,
+    pub fail: usize,
+    pub warn: usize,
+    pub error: usize,
+    pub skip: usize,
+}
+
+/// One policy that took part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicySummary {
+    /// Package without `data.`, or a Constraint's kind.
+    pub name: String,
+    /// `conftest`, `admission`, `gatekeeper`.
+    pub dialect: String,
+    /// File it comes from.
+    pub source: String,
+    /// Its rules, sorted.
+    pub rules: Vec<String>,
+    /// What it says of itself.
+    #[serde(flatten)]
+    pub about: About,
+    /// What its rules say of themselves, by name, where that is more than what it says of all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub about_rules: BTreeMap<String, About>,
+}
+
+/// What the author of a policy or rule says of it, in METADATA annotations.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// In a few words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<Arc<str>>,
+    /// At length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<Arc<str>>,
+    /// How bad a violation is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    /// `custom.id`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<Arc<str>>,
+    /// Further reading: `related_resources`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<RelatedResource>,
+}
+
+impl From<&Metadata> for About {
+    fn from(metadata: &Metadata) -> Self {
+        let Metadata { title, description, severity, id, related_resources, .. } = metadata.clone();
+        Self { title, description, severity, id, links: related_resources }
+    }
+}
+
+/// One result. There may be very many, so what they have in common is shared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Entry {
+    /// The policy.
+    pub policy: Arc<str>,
+    /// The rule.
+    pub rule: Arc<str>,
+    /// fail, warn, error or skip.
+    pub result: Outcome,
+    /// How bad; `None` if nothing says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    /// What is wrong.
+    pub message: Arc<str>,
+    /// The object.
+    pub resource: Arc<Resource>,
+    /// What else the policy said.
+    pub details: serde_json::Map<String, serde_json::Value>,
+    /// Where the rule stands.
+    pub source: Source,
+    /// Where the manifest stands; only with `-f`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location: Option<Location>,
+}
+
+/// The reference of an object in a result.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "the names say all")]
+pub struct Resource {
+    pub api_version: String,
+    pub kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+impl Resource {
+    /// Names an object.
+    pub fn new(key: &ObjectKey, uid: &str) -> Self {
+        Self {
+            api_version: key.kind.api_version(),
+            kind: key.kind.kind.clone(),
+            namespace: key.namespace.as_deref().unwrap_or_default().to_owned(),
+            name: key.name.to_string(),
+            uid: uid.to_owned(),
+        }
+    }
+}
+
+impl Entry {
+    /// Makes a result of a finding.
+    pub fn new(finding: &Finding, resource: &Arc<Resource>, location: Option<&Location>) -> Self {
+        Self {
+            policy: finding.policy.clone(),
+            rule: finding.rule.clone(),
+            result: finding.outcome,
+            severity: finding.severity,
+            message: finding.message.clone(),
+            resource: resource.clone(),
+            details: finding.details.as_deref().cloned().unwrap_or_default(),
+            source: finding.source.clone(),
+            location: location.cloned(),
+        }
+    }
+}
+
+impl From<&Policy> for PolicySummary {
+    fn from(policy: &Policy) -> Self {
+        let mut rules: Vec<_> = policy.rules.iter().map(|rule| rule.name.to_string()).collect();
+        rules.sort();
+        let about = About::from(&policy.metadata);
+        let about_rules = policy.rules.iter().map(|rule| (rule.name.to_string(), About::from(&*rule.metadata)));
+        Self {
+            about_rules: about_rules.filter(|(_, own)| *own != about).collect(),
+            about,
+            name: policy.name.to_string(),
+            dialect: policy.dialect.to_string(),
+            source: policy.source.to_string(),
+            rules,
+        }
+    }
+}

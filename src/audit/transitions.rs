@@ -1,0 +1,65 @@
+//! Earlier states of objects, for policies that compare the state before a change with the one after it (`oldObject`,
+//! `operation`).
+//!
+//! Only what a watch reports is a transition. What a list brings happened at some time in the past, and several changes
+//! may lie between the two states.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use crate::{
+    model::object::{Object, ObjectKey},
+    source::change::WatchScope,
+};
+
+/// States that are gone from the cache and still to be judged.
+#[derive(Debug, Default)]
+pub(crate) struct Transitions {
+    /// Scopes whose list is under way.
+    listing: HashSet<WatchScope>,
+    /// The state before the oldest change that was not judged yet.
+    previous: HashMap<ObjectKey, Object>,
+    /// The last states of deleted objects.
+    deleted: VecDeque<Object>,
+}
+
+impl Transitions {
+    /// Notes that a list of `scope` begins.
+    pub(crate) fn begin_list(&mut self, scope: WatchScope) {
+        self.listing.insert(scope);
+    }
+
+    /// Notes that the list of `scope` is complete, or that the scope is gone.
+    pub(crate) fn end_list(&mut self, scope: &WatchScope) {
+        self.listing.remove(scope);
+    }
+
+    /// Whether changes of `scope` come from a watch.
+    pub(crate) fn are_watched(&self, scope: &WatchScope) -> bool {
+        !self.listing.contains(scope)
+    }
+
+    /// Keeps the state before a change, unless an older one still waits to be judged.
+    pub(crate) fn update(&mut self, previous: Object) {
+        self.previous.entry(previous.key.clone()).or_insert(previous);
+    }
+
+    /// Keeps the last state of a deleted object.
+    pub(crate) fn delete(&mut self, last: Object) {
+        self.deleted.push_back(last);
+    }
+
+    /// Takes out the state before the changes of an object that is judged now.
+    pub(crate) fn take_previous(&mut self, key: &ObjectKey) -> Option<Object> {
+        self.previous.remove(key)
+    }
+
+    /// Takes out the deleted object that has waited longest.
+    pub(crate) fn next_deleted(&mut self) -> Option<Object> {
+        self.deleted.pop_front()
+    }
+
+    /// How many deletions wait to be judged.
+    pub(crate) fn deletions(&self) -> usize {
+        self.deleted.len()
+    }
+}

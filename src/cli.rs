@@ -1,0 +1,67 @@
+//! The command line: every option once, with its help, its environment variable and its key in `kaudit.yaml`.
+//!
+//! This is the raw shape that clap fills. [`config::load`] is the only way in: it adds the file below the environment and
+//! refuses combinations that make no sense, so whoever holds a [`CheckArgs`] can rely on it.
+
+use std::io;
+
+use clap::{CommandFactory, Parser};
+
+pub mod check;
+pub mod cluster;
+pub mod config;
+pub mod filter;
+pub mod logging;
+pub mod policies;
+pub mod rbac;
+pub mod scope;
+pub mod test;
+pub(crate) mod values;
+
+use self::{check::CheckArgs, policies::PoliciesArgs, rbac::RbacArgs, test::TestArgs};
+
+/// Audit Kubernetes objects of every kind by Rego policies
+#[derive(Debug, Parser)]
+#[command(name = "kaudit", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub subcommand: Subcommand,
+}
+
+/// The commands of `kaudit`, each with its options.
+#[derive(Debug, clap::Subcommand)]
+pub enum Subcommand {
+    /// Judge the objects of a cluster, continuously or once, or those in manifest files
+    #[command(after_help = check::AFTER_HELP)]
+    Check(Box<CheckArgs>),
+    /// List the policies: rules, dialect, what they judge, read and depend on, and what is wrong with them
+    #[command(after_help = policies::AFTER_HELP)]
+    Policies(PoliciesArgs),
+    /// Print the smallest roles that kaudit check needs with the same options, as YAML
+    #[command(after_help = rbac::AFTER_HELP)]
+    Rbac(Box<RbacArgs>),
+    /// Run the unit tests of policies: test_ rules and Gatekeeper suites
+    #[command(after_help = test::AFTER_HELP)]
+    Test(Box<TestArgs>),
+    /// Write a completion script for a shell to standard output
+    Completions {
+        /// The shell to complete for
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Writes the completion script for `shell`.
+pub fn completions(shell: clap_complete::Shell, out: &mut dyn io::Write) -> io::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(), "kaudit", &mut script);
+    out.write_all(&script)
+}
+
+/// Returns the command as clap sees it.
+///
+/// The environment is hidden from the lists of options: one sentence tells the rule, and help does not depend on
+/// what is set.
+pub(crate) fn command() -> clap::Command {
+    Cli::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env(true)))
+}

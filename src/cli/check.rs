@@ -1,0 +1,290 @@
+//! The options of `kaudit check`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum, builder::BoolishValueParser};
+
+use super::{
+    cluster::{ClusterArgs, RecordTarget, RecordingArgs},
+    logging::LogArgs,
+    policies::PolicyArgs,
+    scope::ScopeArgs,
+    values,
+};
+use crate::{
+    model::shard::Shard,
+    output::{FailOn, Target},
+    record::reports,
+    source::received::Secrets,
+};
+
+// Lines are short because clap does not indent what it wraps.
+pub(super) const AFTER_HELP: &str = "\
+KINDS:
+  deployments, Deployment or deploy   A kind by its plural, name or short name
+  deployments.apps, pods.core         The same with its group (core has no name)
+  *.apps                              All kinds of a group
+  *                                   All kinds
+
+SETTINGS:
+  Each option has an environment variable and a key in the --config file:
+    --fail-on warn    KAUDIT_FAIL_ON=warn    fail-on: warn
+    -n a -n b         KAUDIT_NAMESPACE=a,b   namespace: [a, b]
+    --log-level info  KAUDIT_LOG=info        log-level: info
+  The command line wins over the environment, the environment over the file
+
+EXIT CODES:
+  0  Clean
+  1  Violations at or above --fail-on
+  2  Usage, configuration, policy or connection error: nothing was judged
+  3  Incomplete: no violation found, but a kind could not be read,
+     a policy failed while running or was refused, or the sync timed out
+
+EXAMPLES:
+  Watch the cluster and judge every change
+    kaudit check -p policies
+  Judge what is in two namespaces now, for a pipeline
+    kaudit check --once -n shop -n billing -o text -o json=audit.json
+  Judge Deployments and StatefulSets only
+    kaudit check --once --exclude '*' --include deploy,sts
+  Judge rendered manifests, without a cluster
+    helm template chart | kaudit check -f -";
+
+/// Options of `kaudit check`.
+///
+/// The three ways to run are told apart by [`CheckArgs::mode`].
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Judge everything once and exit, instead of watching
+    #[arg(long, env = "KAUDIT_ONCE", value_parser = BoolishValueParser::new(), help_heading = "Source")]
+    pub once: bool,
+
+    /// Judge manifests instead of a cluster: a file, a directory (recursively) or - for standard input; repeatable
+    #[arg(short, long, value_name = "FILE|DIR|-", env = "KAUDIT_FILENAME", help_heading = "Source")]
+    pub filename: Vec<PathBuf>,
+
+    /// Which objects to judge.
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+
+    /// Replace the values of Secrets before anything else sees them, or keep them for the policies
+    #[arg(
+        long,
+        env = "KAUDIT_SECRETS",
+        value_enum,
+        value_name = "HOW",
+        default_value_t = Secrets::Redact,
+        help_heading = "Source"
+    )]
+    pub secrets: Secrets,
+
+    /// Where the policies are.
+    #[command(flatten)]
+    pub policies: PolicyArgs,
+
+    /// Write results as text, json or ndjson to standard output or to a file; repeatable [default: text]
+    #[arg(
+        short,
+        long,
+        env = "KAUDIT_OUTPUT",
+        value_name = "FORMAT[=FILE]",
+        value_delimiter = ',',
+        value_parser = values::target,
+        help_heading = "Output"
+    )]
+    pub output: Vec<Target>,
+
+    /// Exit with 1 on this result or a worse one
+    #[arg(
+        long,
+        env = "KAUDIT_FAIL_ON",
+        value_enum,
+        value_name = "RESULT",
+        default_value_t = FailOn::Fail,
+        help_heading = "Output"
+    )]
+    pub fail_on: FailOn,
+
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// What to write into the cluster.
+    #[command(flatten)]
+    pub recording: RecordingArgs,
+
+    /// How to write it.
+    #[command(flatten)]
+    pub writing: WritingArgs,
+
+    /// When to judge.
+    #[command(flatten)]
+    pub timing: TimingArgs,
+
+    /// Leave changes unjudged that no policy can see; off is for diagnosis, verdicts are the same
+    #[arg(
+        long,
+        env = "KAUDIT_UPDATE_FILTER",
+        value_enum,
+        value_name = "SWITCH",
+        default_value_t = Switch::On,
+        hide = true,
+        help_heading = "Running"
+    )]
+    pub update_filter: Switch,
+
+    /// Where to serve what is known.
+    #[command(flatten)]
+    pub serving: ServingArgs,
+
+    /// Read settings from this YAML file
+    #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
+    pub config: Option<PathBuf>,
+
+    /// What to log, and how.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// How to write into a cluster: what the rights that it takes do not depend on.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct WritingArgs {
+    /// Take over from a replica that has not renewed the Lease for this long, at least 3s
+    #[arg(
+        long,
+        env = "KAUDIT_LEASE_DURATION",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = values::lease_duration
+    )]
+    pub lease_duration: Duration,
+
+    /// Write at most this many Events a second, those about changes first; the others wait
+    #[arg(
+        long,
+        env = "KAUDIT_EVENTS_PER_SECOND",
+        value_name = "N",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub events_per_second: u32,
+
+    /// Write a report for each namespace, in parts where it has many results, or one for each resource
+    #[arg(
+        long,
+        env = "KAUDIT_REPORT_LAYOUT",
+        value_enum,
+        value_name = "LAYOUT",
+        default_value_t = reports::Layout::Namespace
+    )]
+    pub report_layout: reports::Layout,
+}
+
+/// When objects of a cluster are judged.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Running")]
+pub struct TimingArgs {
+    /// Judge what is there at the start, or take it as the base line and judge later changes only
+    #[arg(
+        long,
+        env = "KAUDIT_INITIAL",
+        value_enum,
+        value_name = "HOW",
+        default_value_t = Initial::Judge
+    )]
+    pub initial: Initial,
+
+    /// Wait this long for the first list of every kind, then judge without the missing ones (500ms, 60s, 2m, 1h)
+    #[arg(
+        long,
+        env = "KAUDIT_SYNC_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = values::duration
+    )]
+    pub sync_timeout: Duration,
+
+    /// Judge again this often what depends on the time (policies that call time.now_ns); 0 is never
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[arg(
+        long,
+        env = "KAUDIT_REJUDGE_EVERY",
+        value_name = "DURATION",
+        default_value = "1h",
+        value_parser = values::interval
+    )]
+    pub rejudge_every: Duration,
+}
+
+/// Where to serve health, metrics and results over HTTP.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Running")]
+pub struct ServingArgs {
+    /// Serve /livez, /readyz, /metrics, /status and /policies at this address, such as 127.0.0.1:8080 or :8080 [default: off]
+    #[arg(
+        long,
+        env = "KAUDIT_LISTEN",
+        value_name = "ADDR",
+        value_parser = values::listen
+    )]
+    pub listen: Option<String>,
+
+    /// Serve /status and /policies at this address instead; 127.0.0.1 in a Pod is left to kubectl port-forward
+    #[arg(
+        long,
+        env = "KAUDIT_LISTEN_STATUS",
+        value_name = "ADDR",
+        value_parser = values::listen
+    )]
+    pub listen_status: Option<String>,
+}
+
+/// What happens to the objects that are there at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Initial {
+    /// Judge them
+    Judge,
+    /// Judge only what changes later
+    Skip,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "the names say all")]
+pub enum Switch {
+    On,
+    Off,
+}
+
+/// The three ways to run `check`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Manifests, once, without a cluster.
+    Files,
+    /// A cluster, once.
+    Once,
+    /// A cluster, until it is told to stop.
+    Watch,
+}
+
+impl CheckArgs {
+    /// Returns how to run: `-f` wins over `--once`, which it implies.
+    pub fn mode(&self) -> Mode {
+        match (self.filename.is_empty(), self.once) {
+            (false, _) => Mode::Files,
+            (true, true) => Mode::Once,
+            (true, false) => Mode::Watch,
+        }
+    }
+
+    /// Whether `target` is recorded, by default only when watching.
+    pub fn records(&self, target: RecordTarget) -> bool {
+        self.recording.wants(target, self.mode() == Mode::Watch)
+    }
+
+    /// Returns which part of the objects is judged.
+    pub fn shard(&self) -> Shard {
+        self.scope.part.shard.unwrap_or_default()
+    }
+}

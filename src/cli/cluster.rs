@@ -1,0 +1,104 @@
+//! How to reach a cluster, and what to write into it.
+
+use std::path::PathBuf;
+
+use clap::{
+    Args, ValueEnum,
+    builder::{BoolishValueParser, NonEmptyStringValueParser},
+};
+
+use super::values;
+use crate::record::{events, reports};
+
+/// How to reach the cluster.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    /// Use this kubeconfig [default: as kubectl: KUBECONFIG, ~/.kube/config, or the Pod's service account]
+    #[arg(long, value_name = "FILE", env = "KAUDIT_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Use this context of the kubeconfig [default: its current context]
+    #[arg(long, value_name = "NAME", env = "KAUDIT_CONTEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub context: Option<String>,
+
+    /// Impersonate this user
+    #[arg(long = "as", id = "as", value_name = "USER", env = "KAUDIT_AS", value_parser = NonEmptyStringValueParser::new())]
+    pub user: Option<String>,
+}
+
+/// What to write into the cluster.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct RecordingArgs {
+    /// Write these into the cluster; repeatable [default: events,reports,status when watching, none with --once or -f]
+    #[arg(long, env = "KAUDIT_RECORD", value_enum, value_name = "WHAT", value_delimiter = ',')]
+    pub record: Vec<RecordTarget>,
+
+    /// Write these of the Events, if --record has them
+    #[arg(long, env = "KAUDIT_EVENTS", value_enum, value_name = "WHICH", default_value_t = events::Which::All)]
+    pub events: events::Which,
+
+    /// Write reports by this API
+    #[arg(
+        long,
+        env = "KAUDIT_REPORT_API",
+        value_enum,
+        value_name = "API",
+        default_value_t = reports::Choice::Auto
+    )]
+    pub report_api: reports::Choice,
+
+    /// Write the status to the Audit object of this name, and name the reports after it
+    #[arg(
+        long,
+        env = "KAUDIT_AUDIT_NAME",
+        value_name = "NAME",
+        default_value = "kaudit",
+        value_parser = values::subdomain
+    )]
+    pub audit_name: String,
+
+    /// Record only while this replica holds a Lease, so that of several replicas one does; all of them judge
+    #[arg(long, env = "KAUDIT_LEADER_ELECT", value_parser = BoolishValueParser::new())]
+    pub leader_elect: bool,
+
+    /// The name of that Lease, in kaudit's own namespace [default: that of the Audit object]
+    #[arg(
+        long,
+        env = "KAUDIT_LEASE_NAME",
+        value_name = "NAME",
+        value_parser = values::subdomain
+    )]
+    pub lease_name: Option<String>,
+}
+
+impl RecordingArgs {
+    /// Returns the name that the Leases of all shards begin with.
+    pub fn lease_name(&self) -> &str {
+        self.lease_name.as_ref().unwrap_or(&self.audit_name)
+    }
+
+    /// Whether `target` is recorded; `by_default` says it where `--record` is not given.
+    pub fn wants(&self, target: RecordTarget, by_default: bool) -> bool {
+        let none = match target {
+            RecordTarget::Events => self.events == events::Which::None,
+            RecordTarget::Reports => self.report_api == reports::Choice::None,
+            RecordTarget::Status | RecordTarget::None => false,
+        };
+        !none && if self.record.is_empty() { by_default } else { self.record.contains(&target) }
+    }
+}
+
+/// What kaudit writes into the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RecordTarget {
+    /// A Kubernetes Event for each violation that appears or is resolved
+    Events,
+    /// Reports of what violates policies, for each namespace
+    Reports,
+    /// The status of the Audit object
+    Status,
+    /// Nothing
+    None,
+}

@@ -1,0 +1,396 @@
+//! Settings: from the command line, the environment and `kaudit.yaml` to a [`Subcommand`] that makes sense.
+//!
+//! There is one definition of each option, in [`crate::cli`]. The file is turned into arguments for the options that
+//! neither the command line nor the environment gave, and everything is parsed again, so a value means and is
+//! checked the same wherever it stands.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use clap::{
+    Arg, ArgAction, ArgGroup, ArgMatches, Args, FromArgMatches, Id,
+    error::{ContextKind, ContextValue, ErrorKind},
+    parser::ValueSource,
+};
+use serde_json::Value;
+
+use crate::{
+    cli::{
+        self, Cli, Subcommand,
+        check::{CheckArgs, Initial, Mode, ServingArgs, TimingArgs, WritingArgs},
+        cluster::{ClusterArgs, RecordTarget, RecordingArgs},
+        scope::{KindFilter, PartArgs},
+        values::nearest,
+    },
+    output::{Format, Target},
+    rego::yaml,
+};
+
+/// Parses arguments, the name of the program first, together with the environment and the file of `--config`.
+///
+/// # Errors
+///
+/// Also for `--help` and `--version`; `clap::Error::print` and `clap::Error::exit_code` do what is right for each.
+pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap::Error> {
+    let mut argv: Vec<OsString> = argv.into_iter().collect();
+    let mut command = cli::command();
+    let matches = command.try_get_matches_from_mut(&argv)?;
+    let origins = Origins::new(&matches);
+
+    let mut from_file = Vec::new();
+    if let Some((name, path)) = config_path(&matches) {
+        let file = ConfigFile::read(path).map_err(|message| file_error(ErrorKind::Io, &message))?;
+        let arguments = file
+            .arguments(&command, name, &origins)
+            .map_err(|message| file_error(ErrorKind::ValueValidation, &message))?;
+        // Behind the subcommand, which is always first: the top level has no options with values.
+        argv.splice(2..2, arguments.iter().map(|(_, argument)| argument.into()));
+        from_file = arguments.into_iter().map(|(id, _)| id).collect();
+        let matches = command.try_get_matches_from_mut(&argv).map_err(|error| file.blame(&error))?;
+        return finish(&matches, &origins.with_file(from_file));
+    }
+    finish(&matches, &origins.with_file(from_file))
+}
+
+fn finish(matches: &ArgMatches, origins: &Origins) -> Result<Subcommand, clap::Error> {
+    let mut parsed = Cli::from_arg_matches(matches)?.subcommand;
+    if let Subcommand::Policies(list) = &mut parsed {
+        split_environment([("policies", &mut list.paths)], origins);
+    }
+    if let Subcommand::Rbac(rbac) = &mut parsed {
+        split_environment([("policies", &mut rbac.policies)], origins);
+        settle_record(&rbac.recording).map_err(|message| conflict("rbac", message))?;
+    }
+    if let Subcommand::Check(check) = &mut parsed {
+        split_environment([("filename", &mut check.filename), ("policies", &mut check.policies.paths)], origins);
+        settle(check, matches, origins).map_err(|message| conflict("check", message))?;
+    }
+    Ok(parsed)
+}
+
+/// Makes the error for options of a subcommand that do not go together.
+fn conflict(subcommand: &str, message: String) -> clap::Error {
+    let mut command = cli::command();
+    command.build();
+    match command.find_subcommand_mut(subcommand) {
+        Some(own) => own.error(ErrorKind::ArgumentConflict, message),
+        None => command.error(ErrorKind::ArgumentConflict, message),
+    }
+}
+
+/// Makes an error without the usage of the command line, which is not what is wrong.
+fn file_error(kind: ErrorKind, message: &str) -> clap::Error {
+    clap::Error::raw(kind, format!("{}\n", message.trim_end()))
+}
+
+fn config_path(matches: &ArgMatches) -> Option<(&str, &PathBuf)> {
+    let (name, matches) = matches.subcommand()?;
+    let path = matches.try_get_one::<PathBuf>("config").ok()??;
+    Some((name, path))
+}
+
+/// Where the value of an option comes from; the greater wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Origin {
+    Default,
+    File,
+    Environment,
+    CommandLine,
+}
+
+/// Where all options of the subcommand come from.
+struct Origins(BTreeMap<String, Origin>);
+
+impl Origins {
+    fn new(matches: &ArgMatches) -> Self {
+        let origin = |matches: &ArgMatches, id: &str| match matches.value_source(id) {
+            Some(ValueSource::CommandLine) => Origin::CommandLine,
+            Some(ValueSource::EnvVariable) => Origin::Environment,
+            _ => Origin::Default,
+        };
+        let Some((_, matches)) = matches.subcommand() else { return Self(BTreeMap::new()) };
+        Self(matches.ids().map(|id| (id.to_string(), origin(matches, id.as_str()))).collect())
+    }
+
+    fn with_file(mut self, ids: Vec<String>) -> Self {
+        self.0.extend(ids.into_iter().map(|id| (id, Origin::File)));
+        self
+    }
+
+    fn of(&self, id: &str) -> Origin {
+        self.0.get(id).copied().unwrap_or(Origin::Default)
+    }
+}
+
+/// Splits lists of paths at commas where they come from the environment. On the command line and in the file each
+/// path stands alone and may contain a comma.
+fn split_environment<'a>(lists: impl IntoIterator<Item = (&'a str, &'a mut Vec<PathBuf>)>, origins: &Origins) {
+    for (id, paths) in lists {
+        if origins.of(id) == Origin::Environment {
+            *paths = paths
+                .iter()
+                .flat_map(|path| path.to_string_lossy().split(',').map(PathBuf::from).collect::<Vec<_>>())
+                .filter(|path| !path.as_os_str().is_empty())
+                .collect();
+        }
+    }
+}
+
+/// Refuses what makes no sense together, and fills in what depends on the mode.
+///
+/// A setting that does not fit the mode is an error only where it is given as directly as the mode itself: a file or
+/// an environment made for the long run may also serve a `check -f` on the command line.
+fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+    let mode = check.mode();
+    let too_direct = |id: &str| origins.of(id) >= origins.of("once");
+    if mode == Mode::Files {
+        if let Some(long) = cluster_option(matches, origins) {
+            return Err(format!("--{long} makes no sense with --filename: manifests are judged without a cluster"));
+        }
+        check.recording.record.clear();
+        check.scope.part = PartArgs { shard: None, kinds: KindFilter::All };
+        check.timing.initial = Initial::Judge;
+    }
+    if mode == Mode::Once && check.timing.initial == Initial::Skip {
+        if too_direct("initial") {
+            return Err("--initial skip makes no sense with --once: nothing would be judged".into());
+        }
+        check.timing.initial = Initial::Judge;
+    }
+    if mode == Mode::Once && std::mem::take(&mut check.recording.leader_elect) && too_direct("leader_elect") {
+        return Err("--leader-elect makes no sense with --once: nobody would take over".into());
+    }
+    settle_record(&check.recording)?;
+    settle_output(check, mode)?;
+    if check.filename.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+        return Err("--filename - is given twice: standard input can be read only once".into());
+    }
+    Ok(())
+}
+
+/// Returns an option of `check` that is about a cluster and given as directly as `--filename`: what is about a cluster are
+/// whole groups of options.
+fn cluster_option(matches: &ArgMatches, origins: &Origins) -> Option<String> {
+    let groups = [
+        ClusterArgs::group_id(),
+        PartArgs::group_id(),
+        RecordingArgs::group_id(),
+        WritingArgs::group_id(),
+        TimingArgs::group_id(),
+        ServingArgs::group_id(),
+    ];
+    let (name, matches) = matches.subcommand()?;
+    let command = cli::command();
+    let check = command.find_subcommand(name)?;
+    let options = check.get_groups().filter(|group| groups.contains(&Some(group.get_id().clone())));
+    let given = |id: &&Id| {
+        let (id, origin) = (id.as_str(), origins.of(id.as_str()));
+        origin != Origin::Default && origin >= origins.of("filename") && !is_off(id, matches)
+    };
+    let id = options.flat_map(ArgGroup::get_args).find(given)?;
+    check.get_arguments().find(|arg| arg.get_id() == id)?.get_long().map(str::to_owned)
+}
+
+/// Whether an option says no: a flag that is false, or `--record none`.
+fn is_off(id: &str, matches: &ArgMatches) -> bool {
+    let flag = matches.try_get_one::<bool>(id).ok().flatten();
+    let record = matches.try_get_many::<RecordTarget>(id).ok().flatten();
+    flag == Some(&false) || record.is_some_and(|mut record| record.all(|target| *target == RecordTarget::None))
+}
+
+fn settle_record(RecordingArgs { record, .. }: &RecordingArgs) -> Result<(), String> {
+    if record.contains(&RecordTarget::None) && record.iter().any(|what| *what != RecordTarget::None) {
+        return Err("--record none can't be combined with other values".into());
+    }
+    Ok(())
+}
+
+fn settle_output(check: &mut CheckArgs, mode: Mode) -> Result<(), String> {
+    if check.output.is_empty() {
+        check.output.push(Target { format: Format::Text, file: None });
+    }
+    for (position, target) in check.output.iter().enumerate() {
+        if let Some(other) = check.output[..position].iter().find(|other| other.file == target.file) {
+            let place = target.file.as_ref().map_or("standard output".into(), |file| file.display().to_string());
+            let (first, second) = (other.format.name(), target.format.name());
+            return Err(format!("--output {first} and {second} both go to {place}; write one to a file of its own"));
+        }
+        if mode == Mode::Watch && !target.format.streams() {
+            let name = target.format.name();
+            return Err(format!(
+                "--output {name} is one document, so it needs --once or --filename; ndjson has a line for each change"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The settings of a file, and where each stands.
+struct ConfigFile {
+    path: PathBuf,
+    settings: Vec<Setting>,
+}
+
+/// One key of the file.
+struct Setting {
+    key: String,
+    line: u64,
+    value: Value,
+}
+
+impl ConfigFile {
+    fn read(path: &Path) -> Result<Self, String> {
+        let text = fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, String> {
+        let mapping: Option<Mapping> = serde_saphyr::from_str(text).map_err(|error| {
+            let line = error.location().map_or(String::new(), |place| format!(":{}", place.line()));
+            format!("{}{line}: {}", path.display(), plain_message(&error))
+        })?;
+        Ok(Self { path: path.to_owned(), settings: mapping.map_or(Vec::new(), |mapping| mapping.0) })
+    }
+
+    /// Returns `--key=value` for every setting of this subcommand that nothing more direct gives, with the id of
+    /// its option. Keys of other subcommands are known and left out.
+    fn arguments(
+        &self,
+        command: &clap::Command,
+        subcommand: &str,
+        origins: &Origins,
+    ) -> Result<Vec<(String, String)>, String> {
+        let mut arguments = Vec::new();
+        for setting in &self.settings {
+            let own = command.find_subcommand(subcommand).and_then(|own| option(own, &setting.key));
+            if own.is_none() && !command.get_subcommands().any(|other| option(other, &setting.key).is_some()) {
+                return Err(self.unknown(setting, command));
+            }
+            let Some(arg) = own else { continue };
+            let values =
+                values(arg, &setting.value).map_err(|message| self.at(setting.line, &setting.key, &message))?;
+            let id = arg.get_id().to_string();
+            if origins.of(&id) == Origin::Default {
+                arguments.extend(values.into_iter().map(|value| match value {
+                    Some(value) => (id.clone(), format!("--{}={value}", setting.key)),
+                    None => (id.clone(), format!("--{}", setting.key)),
+                }));
+            }
+        }
+        Ok(arguments)
+    }
+
+    fn unknown(&self, setting: &Setting, command: &clap::Command) -> String {
+        if !settable(&setting.key) {
+            return self.at(setting.line, &setting.key, "can't be set in a file");
+        }
+        let known: Vec<&str> = command
+            .get_subcommands()
+            .flat_map(|sub| sub.get_arguments().filter_map(Arg::get_long))
+            .filter(|long| settable(long))
+            .collect();
+        let hint = nearest(&setting.key, known).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        self.at(setting.line, &setting.key, &format!("unknown setting{hint}"))
+    }
+
+    fn at(&self, line: u64, key: &str, message: &str) -> String {
+        // Line 0 is what the parser says where it does not know.
+        let line = if line == 0 { String::new() } else { format!(":{line}") };
+        format!("{}{line}: {key}: {message}", self.path.display())
+    }
+
+    /// Rewrites an error about an argument that this file stands for, so that it names the file.
+    fn blame(&self, error: &clap::Error) -> clap::Error {
+        let long = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(arg)) => arg.trim_start_matches('-').split([' ', '=']).next().unwrap_or_default(),
+            _ => "",
+        };
+        let line = self.settings.iter().find(|setting| setting.key == long).map_or(0, |setting| setting.line);
+        let text = error.render().to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let text = text.split("\n\nFor more information").next().unwrap_or(text);
+        file_error(error.kind(), &self.at(line, if long.is_empty() { "settings" } else { long }, text))
+    }
+}
+
+/// Returns what is wrong, without what is said elsewhere (the place) or meant for programmers (after the comma).
+fn plain_message(error: &serde_saphyr::Error) -> String {
+    let line = yaml::reason(error);
+    let line = line.split(", set DuplicateKeyPolicy").next().unwrap_or(&line);
+    line.replace("expected mapping start", "expected a mapping of settings, such as fail-on: warn")
+}
+
+/// Whether an option may stand in a file.
+fn settable(long: &str) -> bool {
+    !matches!(long, "config" | "help" | "version")
+}
+
+fn option<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {
+    command.get_arguments().find(|arg| arg.get_long() == Some(key)).filter(|_| settable(key))
+}
+
+/// Returns the values that an option takes from a setting; `None` is a flag that is on.
+fn values(arg: &Arg, value: &Value) -> Result<Vec<Option<String>>, String> {
+    match (arg.get_action(), value) {
+        (ArgAction::SetTrue, Value::Bool(true)) => Ok(vec![None]),
+        (ArgAction::SetTrue, Value::Bool(false)) => Ok(vec![]),
+        (ArgAction::SetTrue, other) => Err(format!("expected true or false, found {}", type_of(other))),
+        (ArgAction::Append, Value::Array(items)) => items.iter().map(|item| scalar(item).map(Some)).collect(),
+        (ArgAction::Append, one) => scalar(one).map(|one| vec![Some(one)]),
+        (_, Value::Array(_)) => Err("expected one value, found a list".into()),
+        (_, one) => scalar(one).map(|one| vec![Some(one)]),
+    }
+}
+
+fn scalar(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        other => Err(format!("expected a string or a number, found {}", type_of(other))),
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}
+
+/// The entries of the file in their order.
+struct Mapping(Vec<Setting>);
+
+impl<'de> serde::Deserialize<'de> for Mapping {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Mapping;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a mapping of settings, such as fail-on: warn")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Mapping, A::Error> {
+                let mut settings = Vec::new();
+                while let Some((key, value)) = map.next_entry::<String, serde_saphyr::Spanned<Value>>()? {
+                    settings.push(Setting { key, line: value.referenced.line(), value: value.value });
+                }
+                Ok(Mapping(settings))
+            }
+        }
+
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Where policies are, and the options of `kaudit policies`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ColorChoice, ValueEnum, builder::BoolishValueParser};
+
+use super::values;
+use crate::rego::limits::Limits;
+
+/// Where the policies are.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Policies")]
+pub struct PolicyArgs {
+    /// Load policies from this file or directory; repeatable
+    #[arg(
+        short = 'p',
+        long = "policies",
+        id = "policies",
+        value_name = "PATH",
+        env = "KAUDIT_POLICIES",
+        default_value = "policies"
+    )]
+    pub paths: Vec<PathBuf>,
+
+    /// Judge by the other policies when files are refused; the result is incomplete then, as it is when watching
+    #[arg(long, env = "KAUDIT_ALLOW_REFUSED", value_parser = BoolishValueParser::new())]
+    pub allow_refused: bool,
+
+    /// Make each builtin that fails a result error, instead of undefined
+    #[arg(long, env = "KAUDIT_STRICT", value_parser = BoolishValueParser::new())]
+    pub strict: bool,
+
+    /// Give each evaluation of an object this long
+    #[arg(
+        long,
+        env = "KAUDIT_EVALUATION_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "1s",
+        value_parser = values::duration
+    )]
+    pub evaluation_timeout: Duration,
+}
+
+impl PolicyArgs {
+    /// Returns what evaluation is bounded by.
+    pub fn limits(&self) -> Limits {
+        let (default, evaluation) = (Limits::default(), self.evaluation_timeout);
+        Limits { evaluation, object: default.object.max(evaluation * 5), strict: self.strict, ..default }
+    }
+}
+
+pub(super) const AFTER_HELP: &str = "\
+EXIT CODES:
+  0  Everything was loaded
+  2  A file was refused, or there is no policy; standard error tells why
+
+EXAMPLES:
+  What kaudit check would judge by
+    kaudit policies
+  The names of all rules and where they stand
+    kaudit policies policies more -o json | jq '.policies[].rules[]'";
+
+/// Options of `kaudit policies`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct PoliciesArgs {
+    /// The files and directories to load
+    #[arg(id = "policies", value_name = "PATH", env = "KAUDIT_POLICIES", default_value = "policies")]
+    pub paths: Vec<PathBuf>,
+
+    /// Write a table for people or a document for programs
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = ListFormat::Text)]
+    pub output: ListFormat,
+
+    /// Colour the text output; auto looks at the terminal and NO_COLOR
+    #[arg(long, value_enum, value_name = "WHEN", env = "KAUDIT_COLOR", default_value_t = ColorChoice::Auto)]
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    pub color: ColorChoice,
+}
+
+/// How a list is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ListFormat {
+    /// For people
+    Text,
+    /// One JSON document
+    Json,
+}

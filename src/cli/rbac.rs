@@ -1,0 +1,82 @@
+//! The options of `kaudit rbac`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{
+    cluster::{ClusterArgs, RecordingArgs},
+    scope::ScopeArgs,
+    values::{self, ServiceAccount},
+};
+
+pub(super) const AFTER_HELP: &str = "\
+A cluster is asked only where kinds are named, by --include or --exclude or,
+with --kinds judged, by the policies: roles need the names of their resources.
+
+EXIT CODES:
+  0  The roles are on standard output
+  2  Usage, configuration, policy or connection error
+
+EXAMPLES:
+  What the chart's defaults need
+    kaudit rbac
+  What a team needs that judges its own namespace
+    kaudit rbac -n shop --service-account shop:kaudit
+  What reading only the kinds that the policies are about needs
+    kaudit rbac -p policies --kinds judged | kubectl apply -f -";
+
+/// Options of `kaudit rbac`: those of `kaudit check` that rights depend on, and whom to give them.
+#[derive(Debug, Args)]
+pub struct RbacArgs {
+    /// Which objects will be judged.
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+
+    /// The files and directories with the policies; looked at with --kinds judged only
+    #[arg(
+        short = 'p',
+        long = "policies",
+        id = "policies",
+        value_name = "PATH",
+        env = "KAUDIT_POLICIES",
+        default_value = "policies",
+        help_heading = "Policies"
+    )]
+    pub policies: Vec<PathBuf>,
+
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// What will be written into the cluster.
+    #[command(flatten)]
+    pub recording: RecordingArgs,
+
+    /// Give the rights to this ServiceAccount; the Audit object is in its namespace
+    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[arg(
+        long,
+        env = "KAUDIT_SERVICE_ACCOUNT",
+        value_name = "NS:NAME",
+        default_value = "kaudit:kaudit",
+        value_parser = values::service_account,
+        help_heading = "Roles"
+    )]
+    pub service_account: ServiceAccount,
+
+    /// Give the roles and bindings this name
+    #[arg(
+        long,
+        env = "KAUDIT_ROLE_NAME",
+        value_name = "NAME",
+        default_value = "kaudit",
+        value_parser = values::subdomain,
+        help_heading = "Roles"
+    )]
+    pub role_name: String,
+
+    /// Read settings from this YAML file
+    #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
+    pub config: Option<PathBuf>,
+}

@@ -1,0 +1,133 @@
+//! Ways to the API server.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Context;
+use hyper_util::client::proxy::matcher::Matcher;
+use kube::{
+    Client, Config,
+    client::{ClientBuilder, retry::RetryPolicy},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tower::{buffer::BufferLayer, retry::RetryLayer, timeout::TimeoutLayer};
+
+use super::{error::reasons, lease::Fence};
+
+/// Which cluster, and as whom.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// A kubeconfig file; otherwise `KUBECONFIG`, `~/.kube/config`, or the Pod's ServiceAccount.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of it; otherwise its current one.
+    pub context: Option<String>,
+    /// A user to impersonate.
+    pub impersonate: Option<String>,
+}
+
+/// Clients for one cluster, by what may be waited for.
+#[derive(Clone)]
+pub struct Clients {
+    /// For lists and watches: repeats what the server was too busy for (429, 503, 504), within seconds.
+    pub reading: Client,
+    /// For discovery and writes, whose callers have their own idea of what to do when there is no answer soon.
+    pub plain: Client,
+    /// The API server, for messages.
+    pub url: String,
+    /// What they were made from.
+    pub config: Config,
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than the minute between the bookmarks of an idle watch; without it a list that falls silent waits for ever.
+const READ_TIMEOUT: Duration = Duration::from_secs(90);
+/// What is no list or watch is answered sooner, or its connection has died without a word: there may be several of those in
+/// the pool, one attempt each.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
+impl Clients {
+    /// Prepares clients; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When there is no usable configuration, with what to check.
+    pub async fn new(access: &Access) -> anyhow::Result<Self> {
+        let mut config = config(access).await?;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = Some(READ_TIMEOUT);
+        config.reset_reader_on_write = true;
+        // kube's own retry goes on for minutes; what is right differs between lists and discovery.
+        config.default_retry = false;
+        if let Some(user) = &access.impersonate {
+            config.auth_info.impersonate = Some(user.clone());
+        }
+        let retry = RetryPolicy::new(Duration::from_millis(200), Duration::from_secs(5), 6, true)
+            .context("preparing the retry policy")?;
+        let builder = || ClientBuilder::try_from(config.clone()).context("preparing the client");
+        let reading = builder()?.with_layer(&BufferLayer::new(1024)).with_layer(&RetryLayer::new(retry)).build();
+        let plain = builder()?.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build();
+        Ok(Self { reading, plain, url: config.cluster_url.to_string(), config })
+    }
+
+    /// Returns a client with connections of its own whose requests pass only while the fence is open.
+    ///
+    /// # Errors
+    /// When there is no usable configuration any more.
+    pub fn fenced(&self, fence: &Fence) -> anyhow::Result<Client> {
+        let builder = ClientBuilder::try_from(self.config.clone()).context("preparing the client")?;
+        Ok(builder.with_layer(fence).with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
+    }
+
+    /// The namespace of the kubeconfig's context, or the one that the Pod runs in.
+    pub fn namespace(&self) -> &str {
+        self.plain.default_namespace()
+    }
+}
+
+async fn config(access: &Access) -> anyhow::Result<Config> {
+    let options = KubeConfigOptions { context: access.context.clone(), ..KubeConfigOptions::default() };
+    let kubeconfig = match &access.kubeconfig {
+        Some(path) => {
+            Some(Kubeconfig::read_from(path).with_context(|| format!("cannot use the kubeconfig {}", path.display()))?)
+        }
+        None if access.context.is_some() => Some(Kubeconfig::read().context("cannot read the kubeconfig")?),
+        None => None,
+    };
+    let Some(kubeconfig) = kubeconfig else {
+        let mut config = Config::infer().await.map_err(|error| {
+            anyhow::anyhow!(
+                "no cluster is configured ({})\nGive --kubeconfig FILE or set KUBECONFIG; or audit files with -f, which \
+                 needs no cluster",
+                reasons(&error)
+            )
+        })?;
+        // In a Pod the API server is reached directly, whatever the proxy variables say.
+        if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+            config.proxy_url = proxy(&config);
+        }
+        return Ok(config);
+    };
+    let contexts: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(|| {
+        let known = if contexts.is_empty() { "none".to_owned() } else { contexts.join(", ") };
+        match &access.context {
+            Some(context) => format!("cannot use the context {context:?} (contexts in the kubeconfig: {known})"),
+            None => format!("cannot use the kubeconfig's current context (contexts in it: {known})"),
+        }
+    })?;
+    config.proxy_url = proxy(&config);
+    Ok(config)
+}
+
+/// Decides whether a proxy from the environment is meant for this cluster.
+///
+/// kube 5.0 holds `NO_PROXY` against the proxy's host instead of the cluster's. A `proxy-url` of the kubeconfig is
+/// kept as it is, as kubectl does.
+fn proxy(config: &Config) -> Option<http::Uri> {
+    let from_environment = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]
+        .iter()
+        .filter_map(|name| std::env::var(name).ok()?.parse::<http::Uri>().ok())
+        .any(|uri| config.proxy_url.as_ref().is_none_or(|url| *url == uri));
+    if !from_environment {
+        return config.proxy_url.clone();
+    }
+    Matcher::from_env().intercept(&config.cluster_url).map(|found| found.uri().clone())
+}

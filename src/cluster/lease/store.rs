@@ -1,0 +1,73 @@
+//! Where Leases are kept.
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api,
+    api::{ListParams, PostParams},
+};
+
+use crate::{cluster::identity::CONTROLLER, model::shard::Shard};
+
+/// Says of a Lease how many shards its holder knows of.
+const SHARDS: &str = "kaudit.dev/shards";
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// One Lease, and those that it is not to be held beside.
+pub trait Store: Send + Sync {
+    /// Reads it; `None` if there is none.
+    fn get(&self) -> impl Future<Output = kube::Result<Option<Lease>>> + Send;
+    /// Creates it; fails if there is one.
+    fn create(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
+    /// Replaces it; fails if it is not in the version that `lease` names.
+    fn replace(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
+    /// Reads those of another number of shards.
+    fn rivals(&self) -> impl Future<Output = kube::Result<Vec<Lease>>> + Send;
+}
+
+/// The Lease of a shard in a cluster.
+pub struct ClusterStore {
+    /// Reads and writes Leases of one namespace.
+    pub api: Api<Lease>,
+    /// The name that the Leases of all shards begin with.
+    pub base: String,
+    /// Which of them it is.
+    pub shard: Shard,
+}
+
+impl ClusterStore {
+    fn marked(&self, lease: &Lease) -> Lease {
+        let mut lease = lease.clone();
+        let meta = &mut lease.metadata;
+        meta.name = Some(self.shard.name(&self.base));
+        meta.labels.get_or_insert_default().insert(MANAGED_BY.to_owned(), CONTROLLER.to_owned());
+        meta.annotations.get_or_insert_default().insert(SHARDS.to_owned(), self.shard.count().to_string());
+        lease
+    }
+
+    fn is_rival(&self, lease: &Lease) -> bool {
+        let rest = lease.metadata.name.as_ref().and_then(|name| name.strip_prefix(&self.base));
+        let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let ours = rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(number));
+        let shards = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(SHARDS));
+        ours && shards.is_some_and(|shards| *shards != self.shard.count().to_string())
+    }
+}
+
+impl Store for ClusterStore {
+    async fn get(&self) -> kube::Result<Option<Lease>> {
+        self.api.get_opt(&self.shard.name(&self.base)).await
+    }
+
+    async fn create(&self, lease: &Lease) -> kube::Result<Lease> {
+        self.api.create(&PostParams::default(), &self.marked(lease)).await
+    }
+
+    async fn replace(&self, lease: &Lease) -> kube::Result<Lease> {
+        self.api.replace(&self.shard.name(&self.base), &PostParams::default(), &self.marked(lease)).await
+    }
+
+    async fn rivals(&self) -> kube::Result<Vec<Lease>> {
+        let all = self.api.list(&ListParams::default().labels(&format!("{MANAGED_BY}={CONTROLLER}"))).await?;
+        Ok(all.items.into_iter().filter(|lease| self.is_rival(lease)).collect())
+    }
+}

@@ -1,0 +1,84 @@
+//! The policy directory: loaded at the start, and again whenever it changed.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
+use tracing::{error, warn};
+
+use crate::{
+    audit::command::Command,
+    cli::policies::PolicyArgs,
+    judge::{
+        files::{self, Fingerprint},
+        set::PolicySet,
+    },
+    model::shard::Shard,
+    rego::problem::LoadError,
+};
+
+/// How often the policy directory is looked at. Polling also sees changes on network and overlay file systems, and of
+/// mounted `ConfigMap`s.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Loads what can be loaded. The outer error is not about the policies.
+pub(super) async fn load(policies: &PolicyArgs) -> anyhow::Result<Result<PolicySet, LoadError>> {
+    let (paths, limits) = (policies.paths.clone(), policies.limits());
+    spawn_blocking(move || PolicySet::load_partly(&paths, &limits)).await.context("loading the policies")
+}
+
+/// Logs what is wrong with the policies, and what they cannot see from a shard.
+pub(super) fn log_problems(policies: &PolicySet, shard: Shard) {
+    for problem in &policies.problems {
+        if problem.is_refusal() { error!("{problem}") } else { warn!("{problem}") }
+    }
+    if !shard.is_whole() && !policies.inventory_reads().is_empty() {
+        warn!(%shard, "Policies look other objects up, and see only those of this shard (and all Namespaces)");
+    }
+}
+
+/// Loads the policies again whenever their files changed and have come to rest, until the pipeline has ended.
+pub(super) async fn follow(
+    policies: PolicyArgs,
+    shard: Shard,
+    mut in_force: Arc<PolicySet>,
+    pipeline: mpsc::Sender<Command>,
+) {
+    let mut failed = false;
+    let mut loaded = fingerprint(&policies.paths).await;
+    let mut before = loaded;
+    while !pipeline.is_closed() {
+        sleep(POLL).await;
+        let now = fingerprint(&policies.paths).await;
+        // Whoever is writing files gets the time to finish.
+        let at_rest = std::mem::replace(&mut before, now) == now;
+        if now == loaded || !at_rest {
+            continue;
+        }
+        loaded = now;
+        let reload = match load(&policies).await {
+            Ok(reload) => reload.and_then(|policies| policies.after(&in_force)).map(Arc::new),
+            Err(error) => {
+                error!("{error:#}");
+                continue;
+            }
+        };
+        // Policies that are the same as before are worth a message only after some that failed.
+        let was_failing = std::mem::replace(&mut failed, reload.is_err());
+        if let Ok(policies) = &reload {
+            let before = std::mem::replace(&mut in_force, policies.clone());
+            if before.digest == policies.digest && !was_failing {
+                continue;
+            }
+            log_problems(policies, shard);
+        }
+        // An error says that the pipeline has ended.
+        let _ended = pipeline.send(Command::Reload(reload)).await;
+    }
+}
+
+/// Returns what changes when the files below `paths` do; `None` if that cannot be found out.
+async fn fingerprint(paths: &[PathBuf]) -> Option<Fingerprint> {
+    let paths = paths.to_vec();
+    spawn_blocking(move || files::fingerprint(&paths)).await.ok()
+}

@@ -1,0 +1,35 @@
+//! What is recorded in the cluster, by the options of the command line.
+
+use std::sync::Arc;
+
+use crate::{
+    cli::{check::CheckArgs, cluster::RecordTarget},
+    cluster::client::Clients,
+    metrics::Metrics,
+    record::{events, recorders, reports},
+};
+
+/// Returns the settings of all recorders that are wanted.
+pub(super) fn settings(check: &CheckArgs, clients: &Clients, metrics: &Arc<Metrics>) -> recorders::Settings {
+    let shard = check.shard();
+    recorders::Settings {
+        client: clients.plain.clone(),
+        namespace: clients.namespace().to_owned(),
+        namespaces: check.scope.namespace.clone(),
+        events: if check.records(RecordTarget::Events) { check.recording.events } else { events::Which::None },
+        events_per_second: f64::from(check.writing.events_per_second),
+        audit_name: shard.name(&check.recording.audit_name),
+        instance: check.recording.audit_name.clone(),
+        reports: check.records(RecordTarget::Reports).then(|| reports::Settings {
+            client: clients.plain.clone(),
+            choice: check.recording.report_api,
+            layout: check.writing.report_layout,
+            instance: reports::Instance::new(&check.recording.audit_name),
+            scope: reports::Scope { namespaces: check.scope.namespace.clone(), shard },
+            metrics: metrics.clone(),
+        }),
+        status: check.records(RecordTarget::Status),
+        shard,
+        metrics: metrics.clone(),
+    }
+}

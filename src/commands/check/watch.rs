@@ -1,0 +1,100 @@
+//! The long run: what a cluster holds, and every change, until a signal comes.
+
+use std::sync::Arc;
+
+use kube::Api;
+use tokio::{sync::mpsc, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    lines, policies, recording,
+    wiring::{CHANGES, Wiring},
+};
+use crate::{
+    audit::command::Command,
+    cli::check::CheckArgs,
+    cluster::{
+        client::Clients,
+        lease::{self, Candidate, ClusterStore, Times},
+    },
+    commands::connect::connect,
+    judge::set::PolicySet,
+    output::Streams,
+    record::term::Terms,
+    serve::admin::{self, Admin, Pages},
+    source::informer::Informer,
+};
+
+/// Judges a cluster until `stop`; returns the exit code.
+pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
+    let streams = Streams::open(&check.output, check.log.color)?;
+    let (wiring, changes, commands) = Wiring::new(CHANGES, &policies, stop.clone());
+    let mut helpers = JoinSet::new();
+    serve(check, &wiring, &commands, &stop, &mut helpers).await?;
+    let (clients, served) = tokio::select! {
+        connected = connect(&check.cluster, &check.scope) => connected?,
+        () = stop.cancelled() => return Ok(0),
+    };
+    info!(server = clients.url, "Connected");
+    let terms = Terms {
+        settings: recording::settings(check, &clients, wiring.metrics()),
+        overview: wiring.overview(),
+        lines: Some(Arc::new(lines::write(streams, &mut helpers))),
+        pipeline: commands.clone(),
+        over: CancellationToken::new(),
+    };
+    let over = terms.over.clone();
+    let candidate = check.recording.leader_elect.then(|| candidate(check, &clients));
+    helpers.spawn(policies::follow(check.policies.clone(), check.shard(), Arc::clone(&policies), commands));
+    let selection = check.scope.selection(Some(&policies));
+    let informer = Informer::new(clients.clone(), selection, check.secrets, false, changes);
+    helpers.spawn(informer.following(wiring.policies()).run(served));
+    let judging = async {
+        wiring.judge(check, policies).await;
+        info!("Stopping: writing what is pending");
+        over.cancel();
+        Ok(())
+    };
+    tokio::try_join!(Box::pin(judging), Box::pin(terms.run(candidate, &clients)))?;
+    Ok(0)
+}
+
+/// Serves each page at the address that was asked for, before the cluster is asked anything: a probe sees a process that
+/// is not ready, not one that is not there.
+async fn serve(
+    check: &CheckArgs,
+    wiring: &Wiring,
+    commands: &mpsc::Sender<Command>,
+    stop: &CancellationToken,
+    helpers: &mut JoinSet<()>,
+) -> anyhow::Result<()> {
+    let admin = Admin {
+        progress: wiring.progress(),
+        metrics: Arc::clone(wiring.metrics()),
+        pipeline: commands.clone(),
+        overview: wiring.overview(),
+    };
+    let health = if check.serving.listen_status.is_some() { Pages::Health } else { Pages::All };
+    let addresses = check.serving.listen.iter().map(|address| (address, health));
+    for (address, pages) in addresses.chain(check.serving.listen_status.iter().map(|address| (address, Pages::Status)))
+    {
+        let serving = admin::bind(address).await?.serve(admin.clone(), pages, stop.clone());
+        helpers.spawn(async move {
+            if let Err(error) = serving.await {
+                warn!("{error:#}");
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Returns this replica's part in the election of a leader, as a follower.
+fn candidate(check: &CheckArgs, clients: &Clients) -> Candidate<ClusterStore> {
+    let store = ClusterStore {
+        api: Api::namespaced(clients.plain.clone(), clients.namespace()),
+        base: check.recording.lease_name().to_owned(),
+        shard: check.shard(),
+    };
+    Candidate::new(store, lease::identity(), Times::lasting(check.writing.lease_duration))
+}

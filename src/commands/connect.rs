@@ -1,0 +1,47 @@
+//! The first contact with a cluster, for every command that asks one.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::{
+    cli::{cluster::ClusterArgs, scope::ScopeArgs},
+    cluster::{
+        client::{Access, Clients},
+        error::describe,
+    },
+    source::discovery::{Served, discover},
+};
+
+/// How long the first answer of the API server may take; connecting alone may take ten of these seconds.
+const FIRST_ANSWER: Duration = Duration::from_secs(12);
+
+/// Connects, and makes sure that the cluster answers and serves the kinds that the user named.
+///
+/// # Errors
+/// Says what to check.
+pub(crate) async fn connect(cluster: &ClusterArgs, scope: &ScopeArgs) -> anyhow::Result<(Clients, Served)> {
+    let access = Access {
+        kubeconfig: cluster.kubeconfig.clone(),
+        context: cluster.context.clone(),
+        impersonate: cluster.user.clone(),
+    };
+    let clients = Clients::new(&access).await?;
+    let served = match timeout(FIRST_ANSWER, discover(&clients.plain)).await {
+        Ok(Ok(served)) => served,
+        Ok(Err(error)) => anyhow::bail!(
+            "the API server at {} does not answer as it should: {}\nCheck that the cluster runs, that the address and \
+             the credentials in the kubeconfig are right, and that a proxy in the environment is meant for it",
+            clients.url,
+            describe(&error)
+        ),
+        Err(_) => anyhow::bail!(
+            "the API server at {} did not answer within {} seconds\nCheck that the cluster runs and that its address \
+             can be reached from here",
+            clients.url,
+            FIRST_ANSWER.as_secs()
+        ),
+    };
+    scope.selection(None).check(&served).map_err(anyhow::Error::msg)?;
+    Ok((clients, served))
+}

@@ -1,0 +1,30 @@
+//! `kaudit policies`: what is loaded, and what is wrong with it.
+
+use std::io::{self, Write as _};
+
+use crate::{
+    cli::policies::{ListFormat, PoliciesArgs},
+    judge::set::PolicySet,
+    output::{PolicyList, RenderOptions, policies, print, shown_lines},
+    rego::limits::Limits,
+};
+
+/// Runs `kaudit policies`: the list goes to standard output, problems to standard error. Returns the exit code.
+///
+/// # Errors
+/// When standard output cannot be written to.
+pub fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
+    let list = match PolicySet::load_partly(&options.paths, &Limits::default()) {
+        Ok(policies) => PolicyList::new(&policies),
+        Err(why) => PolicyList::failed(&why),
+    };
+    for problem in &list.problems {
+        // There is nowhere left to say that standard error is closed.
+        let _closed = writeln!(io::stderr(), "{}", shown_lines(&problem.to_string()));
+    }
+    print(|out| match options.output {
+        ListFormat::Text => policies::render_text(&list, &RenderOptions::for_stdout(options.color), out),
+        ListFormat::Json => policies::render_json(&list, out),
+    })?;
+    Ok(if list.summary.refused > 0 { 2 } else { 0 })
+}

@@ -1,0 +1,236 @@
+//! `kaudit rbac`: the rights that `kaudit check` needs with the same options, and no others.
+//!
+//! In: the kinds that are read and the recorders that write. Out: roles and bindings as YAML. Discovery is not among them:
+//! every authenticated user may ask what a cluster serves (`system:discovery`).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{cluster::RecordTarget, rbac::RbacArgs, scope::KindFilter},
+    cluster::identity::OWN_GROUP,
+    commands::connect::connect,
+    judge::set::PolicySet,
+    model::object::Kind,
+    output::print,
+    record::reports,
+    rego::limits::Limits,
+    source::{discovery::Served, selection::Selection},
+};
+
+/// Runs `kaudit rbac`; returns the exit code.
+///
+/// # Errors
+/// When a cluster is needed and does not answer, a policy is refused, or standard output cannot be written to.
+pub async fn run(options: &RbacArgs) -> anyhow::Result<u8> {
+    let mut documents = Vec::new();
+    for object in objects(options, reading(options).await?) {
+        documents.push(serde_saphyr::to_string(&object)?);
+    }
+    print(|out| out.write_all(documents.join("---\n").as_bytes()))?;
+    Ok(0)
+}
+
+/// What may be done with some resources of one API group.
+struct PolicyRule {
+    group: String,
+    resources: BTreeSet<String>,
+    /// The only objects; empty is any.
+    names: Vec<String>,
+    verbs: &'static [&'static str],
+}
+
+impl PolicyRule {
+    fn new(group: &str, resources: &[&str], verbs: &'static [&'static str]) -> Self {
+        let resources = resources.iter().map(ToString::to_string).collect();
+        Self { group: group.to_owned(), resources, names: Vec::new(), verbs }
+    }
+
+    fn named(self, names: &[String]) -> Self {
+        Self { names: names.to_vec(), ..self }
+    }
+
+    fn json(&self) -> Value {
+        let mut rule = json!({"apiGroups": [self.group], "resources": self.resources, "verbs": self.verbs});
+        if !self.names.is_empty() {
+            rule["resourceNames"] = json!(self.names);
+        }
+        rule
+    }
+}
+
+/// What one recorder does.
+struct Writes {
+    /// Wherever objects are judged.
+    judged: Vec<PolicyRule>,
+    /// In kaudit's own namespace.
+    own: Vec<PolicyRule>,
+}
+
+/// The requests of each recorder, as its module makes them.
+fn writes(target: RecordTarget, options: &RbacArgs) -> Writes {
+    let events = |verbs| vec![PolicyRule::new("events.k8s.io", &["events"], verbs)];
+    match target {
+        // They are listed at the start, to know what was told before. Those about kaudit itself are in its own namespace.
+        RecordTarget::Events => Writes { judged: events(&["create", "list"]), own: events(&["create"]) },
+        // Server-side apply of an object that is not there needs `create`, which cannot be bound to a name.
+        RecordTarget::Status => {
+            let create = PolicyRule::new(OWN_GROUP, &["audits"], &["create"]);
+            let patch = PolicyRule::new(OWN_GROUP, &["audits", "audits/status"], &["patch"])
+                .named(&each_shard(options, &options.recording.audit_name));
+            Writes { judged: vec![], own: vec![create, patch] }
+        }
+        RecordTarget::Reports => {
+            let rule = |api: reports::Api| {
+                let namespaced = [true].into_iter().chain(options.scope.namespace.is_empty().then_some(false));
+                let resources: Vec<&str> = namespaced.map(|namespaced| api.kind(namespaced).1).collect();
+                PolicyRule::new(
+                    api.api_version().split('/').next().unwrap_or_default(),
+                    &resources,
+                    &reports::Api::VERBS,
+                )
+            };
+            Writes { judged: options.recording.report_api.apis().iter().copied().map(rule).collect(), own: vec![] }
+        }
+        RecordTarget::None => Writes { judged: vec![], own: vec![] },
+    }
+}
+
+/// The requests of whoever would lead.
+fn electing(options: &RbacArgs) -> Vec<PolicyRule> {
+    let rule = |verbs| PolicyRule::new("coordination.k8s.io", &["leases"], verbs);
+    let own = each_shard(options, options.recording.lease_name());
+    vec![rule(&["create", "list"]), rule(&["get", "update"]).named(&own)]
+}
+
+/// Returns the names that each shard makes of one: they share a ServiceAccount.
+fn each_shard(options: &RbacArgs, base: &str) -> Vec<String> {
+    options.scope.part.shard.unwrap_or_default().all().map(|shard| shard.name(base)).collect()
+}
+
+/// Returns the rules for reading, one an API group; asks a cluster only if that cannot be told without.
+async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
+    let scope = &options.scope;
+    let policies = match scope.part.kinds {
+        KindFilter::All if scope.include.is_empty() && scope.exclude.is_empty() => return Ok(vec![read("*", ["*"])]),
+        KindFilter::All => None,
+        KindFilter::Judged => Some(Arc::new(PolicySet::load_with(&options.policies, &Limits::default())?)),
+    };
+    let (_, served) = connect(&options.cluster, scope).await?;
+    Ok(readable(&scope.selection(policies.as_ref()), &served))
+}
+
+fn read<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>) -> PolicyRule {
+    let resources = resources.into_iter().map(str::to_owned).collect();
+    PolicyRule { resources, ..PolicyRule::new(group, &[], &["list", "watch"]) }
+}
+
+fn readable(selection: &Selection, served: &Served) -> Vec<PolicyRule> {
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let wanted = served.kinds.iter().filter(|kind| selection.excludes(kind).is_none());
+    for Kind { group, plural, .. } in wanted.map(AsRef::as_ref) {
+        groups.entry(group).or_default().push(plural);
+    }
+    groups.into_iter().map(|(group, resources)| read(group, resources)).collect()
+}
+
+/// Returns roles, each followed by its binding: first where objects are judged, then for kaudit's own namespace.
+fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
+    let own_namespace = options.service_account.namespace.as_str();
+    let namespaces: BTreeSet<&str> = options.scope.namespace.iter().map(String::as_str).collect();
+    let (mut judged, mut own) = (reading, Vec::new());
+    for recorder in [RecordTarget::Events, RecordTarget::Reports, RecordTarget::Status] {
+        if !options.recording.wants(recorder, true) {
+            continue;
+        }
+        let writes = writes(recorder, options);
+        // What holds where objects are judged need not be said again if that is everywhere or here.
+        if writes.judged.is_empty() || !(namespaces.is_empty() || namespaces.contains(own_namespace)) {
+            own.extend(writes.own);
+        }
+        judged.extend(writes.judged);
+    }
+    if options.recording.leader_elect {
+        own.extend(electing(options));
+    }
+    let mut objects = Vec::new();
+    if namespaces.is_empty() {
+        objects.extend(role(options, &options.role_name, None, &judged));
+    }
+    for namespace in namespaces {
+        objects.extend(role(options, &options.role_name, Some(namespace), &judged));
+    }
+    let name = format!("{}-self", options.role_name);
+    objects.extend(role(options, &name, Some(own_namespace), &own));
+    objects
+}
+
+/// Returns a role with its binding, in a namespace or for the whole cluster; nothing without rules.
+fn role(options: &RbacArgs, name: &str, namespace: Option<&str>, rules: &[PolicyRule]) -> Vec<Value> {
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let scope = if namespace.is_some() { "" } else { "Cluster" };
+    let mut metadata = json!({"name": name});
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = namespace.into();
+    }
+    let rules: Vec<Value> = rules.iter().map(PolicyRule::json).collect();
+    let api = "rbac.authorization.k8s.io";
+    let (version, account) = (format!("{api}/v1"), &options.service_account);
+    let subject = json!({"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace});
+    vec![
+        json!({"apiVersion": version, "kind": format!("{scope}Role"), "metadata": metadata, "rules": rules}),
+        json!({
+            "apiVersion": version,
+            "kind": format!("{scope}RoleBinding"),
+            "metadata": metadata,
+            "roleRef": {"apiGroup": api, "kind": format!("{scope}Role"), "name": name},
+            "subjects": [subject],
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policies(text: &str) -> Arc<PolicySet> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("main.rego"), text).unwrap();
+        Arc::new(PolicySet::load(&[folder.path().to_owned()]).unwrap())
+    }
+
+    #[test]
+    fn only_what_a_policy_is_about_or_looks_up_is_read() {
+        let served = [
+            ("", "pods", "Pod"),
+            ("", "secrets", "Secret"),
+            ("", "namespaces", "Namespace"),
+            ("apps", "deployments", "Deployment"),
+            ("kaudit.dev", "audits", "Audit"),
+            ("networking.k8s.io", "ingresses", "Ingress"),
+        ];
+        let kinds = served.into_iter().map(|(group, plural, kind)| Kind::sample(group, plural, kind)).collect();
+        let served = Served { kinds, stale: vec![] };
+        let told = |selection: &Selection| -> Vec<String> {
+            let rules = readable(selection, &served).into_iter();
+            rules.map(|rule| format!("{}: {}", rule.group, Vec::from_iter(rule.resources).join(" "))).collect()
+        };
+        let policies = policies(
+            "package main\n\ndeny contains \"x\" if {\n\tinput.kind == \"Deployment\"\n\tinput.spec.name in \
+             object.keys(data.kubernetes.ingresses[input.metadata.namespace])\n}\n",
+        );
+        let judged = Selection { judged_by: Some(policies), ..Selection::default() };
+        assert_eq!(told(&judged), ["apps: deployments", "networking.k8s.io: ingresses"]);
+        let include = vec!["secrets".parse().unwrap()];
+        assert_eq!(told(&Selection { include, ..judged })[0], ": secrets");
+        let exclude = vec!["*.core".parse().unwrap()];
+        let rest = told(&Selection { exclude, ..Selection::default() });
+        assert_eq!(rest, ["apps: deployments", "networking.k8s.io: ingresses"]);
+    }
+}

@@ -1,0 +1,118 @@
+//! `kaudit test`: the unit tests of policies.
+//!
+//! In: the paths of policies. Out: one [`TestRun`] with a result for each test, whatever its kind, written by
+//! [`output`]. Tests run in parallel, each in an engine of its own, and are reported in the order of their places.
+
+mod cases;
+pub mod coverage;
+mod explain;
+pub mod output;
+mod rego;
+pub mod result;
+mod show;
+mod suite;
+
+use std::{
+    num::NonZero,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use anyhow::{Context as _, bail};
+use tracing::warn;
+
+use self::{
+    coverage::{Covered, LineCoverage},
+    rego::RegoTests,
+    result::{TestResult, TestRun},
+    suite::SuiteTests,
+};
+use crate::{
+    cli::test::TestArgs,
+    judge::tested,
+    rego::{
+        limits::Limits,
+        problem::{LoadError, Problem},
+    },
+};
+
+/// Evaluation walks the syntax tree by recursion; twice what [`Limits::stack`] allows, and room for the rest.
+const STACK_BYTES: usize = 16 << 20;
+
+/// Runs `kaudit test`; returns the exit code.
+///
+/// # Errors
+/// When nothing could be run, with what to do; the exit code is 2 then.
+pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
+    let limits = Limits { evaluation: options.timeout, ..Limits::default() };
+    let tested = tested::load(&options.paths, &limits)?;
+    let filter = options.run.clone().unwrap_or_default();
+    let mut problems = tested.problems.clone();
+    let suites = SuiteTests::find(&tested.others, &filter, &mut problems);
+    if problems.iter().any(Problem::is_refusal) {
+        return Err(LoadError::new(problems).into());
+    }
+    for problem in &problems {
+        warn!("{problem}");
+    }
+    let rego = RegoTests::find(&tested, &filter);
+    let count = rego.len() + suites.len();
+    if count == 0 {
+        bail!(nothing_to_run(options));
+    }
+    let covers = options.coverage || options.threshold.is_some();
+    let (results, covered) = side_by_side(count, |index, covered| match index.checked_sub(rego.len()) {
+        None => rego.run(index, &limits, covers.then_some(covered)),
+        Some(index) => suites.run(index, &limits),
+    })?;
+    let run = TestRun {
+        results,
+        coverage: covers.then(|| LineCoverage::new(&tested, &covered)),
+        threshold: options.threshold,
+    };
+    output::write(&run, options)?;
+    Ok(run.exit_code())
+}
+
+fn nothing_to_run(options: &TestArgs) -> String {
+    let paths: Vec<String> = options.paths.iter().map(|path| path.display().to_string()).collect();
+    let paths = paths.join(", ");
+    match options.run {
+        Some(_) => format!("no test in {paths} has a name that --run matches"),
+        None => format!("no test in {paths}: looked for rules named test_… in .rego files and for Gatekeeper suites"),
+    }
+}
+
+/// Runs `count` tests on all cores; returns the results in order.
+fn side_by_side(
+    count: usize,
+    run: impl Fn(usize, &mut Covered) -> TestResult + Sync,
+) -> anyhow::Result<(Vec<TestResult>, Covered)> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(count);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut covered = Covered::default();
+        let mut results = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return (results, covered);
+            }
+            results.push((index, run(index, &mut covered)));
+        }
+    };
+    thread::scope(|scope| {
+        let start = |_| thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+        let started =
+            (0..threads).map(start).collect::<Result<Vec<_>, _>>().context("starting threads for the tests")?;
+        let mut results = Vec::with_capacity(count);
+        let mut covered = Covered::default();
+        for thread in started {
+            let Ok((some, lines)) = thread.join() else { bail!("a test ended kaudit's thread; please report it") };
+            results.extend(some);
+            covered.merge(lines);
+        }
+        results.sort_by_key(|(index, _)| *index);
+        Ok((results.into_iter().map(|(_, result)| result).collect(), covered))
+    })
+}

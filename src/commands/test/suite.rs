@@ -1,0 +1,301 @@
+//! Gatekeeper's test suites: templates and Constraints against example objects, as `gator verify` runs them (package
+//! `pkg/gator/verify` of Gatekeeper 3.23).
+//!
+//! A test brings a template and a Constraint; each of its cases an object, the objects in the inventory, and what is
+//! claimed of the violations. Paths count from the suite's file.
+
+mod assertion;
+mod fixture;
+
+use std::{path::Path, sync::Arc, time::Instant};
+
+use self::assertion::Assertion;
+use super::result::{Case, TestKind, TestOutcome, TestResult};
+use crate::{
+    cli::{filter::Filter, values::nearest},
+    judge::{
+        evaluate::{Job, evaluate, evaluate_review},
+        gatekeeper::node::{At, YamlNode},
+        inventory::Inventory,
+        set::PolicySet,
+    },
+    model::verdict::{Finding, Outcome},
+    rego::{file::File, limits::Limits, problem::Problem, yaml},
+};
+
+const GROUP: &str = "test.gatekeeper.sh";
+
+/// All tests of the suites that were found.
+#[derive(Default)]
+pub(super) struct SuiteTests<'a> {
+    tests: Vec<SuiteTest<'a>>,
+}
+
+/// One test of a suite, not run yet.
+struct SuiteTest<'a> {
+    file: &'a File,
+    node: YamlNode,
+    /// Whether the suite or the test says so.
+    skip: bool,
+    /// Numbers of its cases that are to be run.
+    cases: Vec<usize>,
+}
+
+impl<'a> SuiteTests<'a> {
+    /// Finds the tests that are to be run; what is wrong with a suite is a problem.
+    pub(super) fn find(files: &'a [File], filter: &Filter, problems: &mut Vec<Problem>) -> Self {
+        let mut suites = Self::default();
+        for file in files.iter().filter(|file| file.text.contains(GROUP)) {
+            match serde_saphyr::from_multiple_with_options::<YamlNode>(&file.text, yaml::as_opa()) {
+                Ok(documents) => {
+                    documents.iter().filter(|node| is_suite(node)).for_each(|suite| {
+                        check(file, suite, problems);
+                        suites.add(file, suite, filter);
+                    });
+                }
+                Err(_) => problems.extend(YamlNode::read(file).err()),
+            }
+        }
+        suites
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.tests.len()
+    }
+
+    fn add(&mut self, file: &'a File, suite: &YamlNode, filter: &Filter) {
+        for node in suite.get("tests").items() {
+            let test = text(node, "name");
+            let cases = node.get("cases").items().iter().enumerate();
+            let wanted = cases.filter(|(_, case)| filter.takes_case(test, text(case, "name")));
+            let cases: Vec<usize> = wanted.map(|(index, _)| index).collect();
+            if filter.takes_test(test) || !cases.is_empty() {
+                let skip = suite.get("skip").is_true() || node.get("skip").is_true();
+                self.tests.push(SuiteTest { file, node: node.clone(), skip, cases });
+            }
+        }
+    }
+
+    /// Runs one test with all its cases.
+    pub(super) fn run(&self, index: usize, limits: &Limits) -> TestResult {
+        let test = &self.tests[index];
+        let began = Instant::now();
+        let (outcome, message, cases) = test.run(limits);
+        TestResult {
+            kind: TestKind::Suite,
+            group: test.file.shown.to_string(),
+            name: text(&test.node, "name").to_owned(),
+            outcome,
+            file: test.file.shown.to_string(),
+            line: test.node.at.line,
+            message,
+            explanation: None,
+            output: Vec::new(),
+            cases,
+            took: began.elapsed(),
+        }
+    }
+}
+
+impl SuiteTest<'_> {
+    fn run(&self, limits: &Limits) -> (TestOutcome, String, Vec<Case>) {
+        if self.skip {
+            return (TestOutcome::Skip, String::new(), Vec::new());
+        }
+        if self.node.get("expansion").text().is_some_and(|path| !path.is_empty()) {
+            let message = "UNSUPPORTED: kaudit does not expand workloads into Pods by ExpansionTemplates; set skip: true \
+                           to leave this test out";
+            return (TestOutcome::Error, message.to_owned(), Vec::new());
+        }
+        let invalid = self.node.get("invalid").is_true();
+        match self.policies(limits) {
+            Err(Unloaded::Constraint(_)) if invalid => (TestOutcome::Pass, String::new(), Vec::new()),
+            Err(Unloaded::Constraint(why) | Unloaded::Else(why)) => (TestOutcome::Error, why, Vec::new()),
+            Ok(_) if invalid => {
+                let message = "the Constraint fits the schema of its template, and should not (invalid: true)";
+                (TestOutcome::Fail, message.to_owned(), Vec::new())
+            }
+            Ok(policies) => {
+                let nodes = self.node.get("cases").items();
+                let cases: Vec<Case> = self
+                    .cases
+                    .iter()
+                    .filter_map(|index| nodes.get(*index))
+                    .map(|case| self.case(case, &policies))
+                    .collect();
+                let worst = cases.iter().map(|case| case.outcome).filter(|outcome| *outcome != TestOutcome::Skip).max();
+                (worst.unwrap_or(TestOutcome::Pass), String::new(), cases)
+            }
+        }
+    }
+
+    /// Loads the template and the Constraint.
+    fn policies(&self, limits: &Limits) -> Result<Arc<PolicySet>, Unloaded> {
+        let path = |key: &str| match text(&self.node, key) {
+            "" => Err(Unloaded::Else(format!("{}:{}: the test names no {key}", self.file.shown, self.node.at.line))),
+            path => Ok(fixture::path(self.file, path)),
+        };
+        let (template, constraint) = (path("template")?, path("constraint")?);
+        fixture::check_pair(&template, &constraint).map_err(Unloaded::Else)?;
+        let why = match PolicySet::from_gatekeeper(&template, &constraint, limits) {
+            Ok(policies) => return Ok(Arc::new(policies)),
+            Err(why) => why,
+        };
+        let of_constraint = |problem: &&Problem| Path::new(&*problem.file) == constraint;
+        let refused: Vec<&Problem> = why.problems.iter().filter(|problem| problem.is_refusal()).collect();
+        let schema = !refused.is_empty() && refused.iter().all(of_constraint);
+        let texts: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        let text = if texts.is_empty() { why.to_string() } else { texts.join("\n") };
+        Err(if schema { Unloaded::Constraint(text) } else { Unloaded::Else(text) })
+    }
+
+    fn case(&self, node: &YamlNode, policies: &Arc<PolicySet>) -> Case {
+        let (outcome, message) = if node.get("skip").is_true() {
+            (TestOutcome::Skip, String::new())
+        } else {
+            match self.judge(node, policies) {
+                Err(why) => (TestOutcome::Error, why),
+                Ok(findings) => claimed(node, &findings),
+            }
+        };
+        let name = text(node, "name").to_owned();
+        Case { name, outcome, message, explanation: None, output: Vec::new(), cases: Vec::new() }
+    }
+
+    /// Judges the object of a case.
+    fn judge(&self, node: &YamlNode, policies: &Arc<PolicySet>) -> Result<Vec<Finding>, String> {
+        let place = || format!("{}:{}", self.file.shown, node.at.line);
+        if node.get("assertions").items().is_empty() {
+            return Err(format!("{}: the case asserts nothing", place()));
+        }
+        let example = match text(node, "object") {
+            "" => return Err(format!("{}: the case names no object", place())),
+            path => fixture::single(&fixture::path(self.file, path))?,
+        };
+        let mut inventory = Inventory::default();
+        let mut namespaces = Vec::new();
+        for path in node.get("inventory").texts() {
+            for found in fixture::read(&fixture::path(self.file, path))? {
+                let (object, value) = fixture::object(&found)?;
+                inventory.put(&object.key, Some(&value));
+                if object.key.kind.is("", "Namespace") {
+                    namespaces.push(object);
+                }
+            }
+        }
+        let policies = if node.get("inventory").items().is_empty() {
+            Arc::clone(policies)
+        } else {
+            Arc::new(policies.with_inventory(&inventory).map_err(|why| format!("the inventory: {why:#}"))?)
+        };
+        let namespace = |name: &str| namespaces.iter().find(|namespace| &*namespace.key.name == name).cloned();
+        if fixture::is_review(&example) {
+            fixture::check_review(&example)?;
+            let namespace = example.at(&["request", "namespace"]).text().and_then(namespace);
+            return evaluate_review(&policies, example.json(), namespace.as_ref());
+        }
+        let (object, _) = fixture::object(&example)?;
+        let namespace = object.key.namespace.as_deref().and_then(namespace);
+        Ok(evaluate(&Job { object, previous: None, deleted: false, namespace, policies }).results)
+    }
+}
+
+/// Why a test has nothing to judge by.
+enum Unloaded {
+    /// The Constraint does not fit its template.
+    Constraint(String),
+    /// Something else.
+    Else(String),
+}
+
+/// Compares what is claimed with what was found.
+fn claimed(node: &YamlNode, findings: &[Finding]) -> (TestOutcome, String) {
+    if let Some(error) = findings.iter().find(|finding| finding.outcome == Outcome::Error) {
+        return (TestOutcome::Error, error.message.to_string());
+    }
+    let messages: Vec<&str> = findings.iter().map(|finding| &*finding.message).collect();
+    for assertion in node.get("assertions").items() {
+        match Assertion::read(assertion) {
+            Err(why) => return (TestOutcome::Error, why),
+            Ok(assertion) => {
+                if let Some(why) = assertion.broken(&messages) {
+                    return (TestOutcome::Fail, why);
+                }
+            }
+        }
+    }
+    (TestOutcome::Pass, String::new())
+}
+
+fn text<'n>(node: &'n YamlNode, key: &str) -> &'n str {
+    node.get(key).text().unwrap_or_default()
+}
+
+fn is_suite(node: &YamlNode) -> bool {
+    text(node, "kind") == "Suite" && text(node, "apiVersion").split('/').next() == Some(GROUP)
+}
+
+/// What a level of a suite may say: names and kinds of values.
+type Fields = &'static [(&'static str, &'static [&'static str])];
+
+const SUITE: Fields = &[
+    ("apiVersion", &["string"]),
+    ("kind", &["string"]),
+    ("metadata", &["object"]),
+    ("skip", &["boolean"]),
+    ("tests", &["array"]),
+];
+const TEST: Fields = &[
+    ("name", &["string"]),
+    ("template", &["string"]),
+    ("constraint", &["string"]),
+    ("expansion", &["string"]),
+    ("cases", &["array"]),
+    ("invalid", &["boolean"]),
+    ("skip", &["boolean"]),
+];
+const CASE: Fields = &[
+    ("name", &["string"]),
+    ("object", &["string"]),
+    ("inventory", &["array"]),
+    ("assertions", &["array"]),
+    ("skip", &["boolean"]),
+];
+const ASSERTION: Fields = &[("violations", &["string", "integer"]), ("message", &["string"])];
+
+/// Tells what a suite says that means nothing, or is of the wrong kind.
+fn check(file: &File, suite: &YamlNode, problems: &mut Vec<Problem>) {
+    level(file, suite, "a suite", SUITE, problems);
+    for test in suite.get("tests").items() {
+        level(file, test, "a test", TEST, problems);
+        for case in test.get("cases").items() {
+            level(file, case, "a case", CASE, problems);
+            for assertion in case.get("assertions").items() {
+                level(file, assertion, "an assertion", ASSERTION, problems);
+            }
+        }
+    }
+}
+
+fn level(file: &File, node: &YamlNode, what: &str, known: Fields, problems: &mut Vec<Problem>) {
+    let at = |problem: Problem, At { line, column }: At| problem.at(&file.text, line, column);
+    if node.kind() != "object" {
+        problems
+            .push(at(Problem::refused(&file.shown, format!("{what} must be an object, not {}", node.kind())), node.at));
+    }
+    for (name, value) in node.fields() {
+        match known.iter().find(|(known, _)| known == name) {
+            Some((_, kinds)) if value.is_null() || kinds.contains(&value.kind()) => {}
+            Some((_, kinds)) => {
+                let message = format!("{name} of {what} must be {}, not {}", kinds.join(" or "), value.kind());
+                problems.push(at(Problem::refused(&file.shown, message), value.at));
+            }
+            None => {
+                let problem = Problem::warning(&file.shown, format!("{what} has no field {name}; it is not used"));
+                let near = nearest(name, known.iter().map(|(known, _)| *known));
+                let problem = near.map_or(problem.clone(), |near| problem.help(format!("did you mean {near}?")));
+                problems.push(at(problem, value.at));
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! From files to a unit: modules are parsed, checked and prepared together, and what is refused is left out.
+//!
+//! A module that is refused takes those with it that use it, so what remains is compiled again, until all of it is in
+//! order or nothing is left.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use regorus::{
+    Engine,
+    unstable::{Module, Ref, Source},
+};
+
+use super::{
+    entrypoints::{Annotations, Purpose, Reading, companion, find_reads},
+    gatekeeper::template,
+    lint, metadata,
+    policy::Policy,
+    reads::Rules,
+    unit::{Group, Unit},
+};
+use crate::rego::{
+    builtins,
+    check::Checked,
+    data::Data,
+    error::EngineError,
+    file::File,
+    graph::Graph,
+    guard,
+    limits::Limits,
+    lost::Lost,
+    parse,
+    problem::Problem,
+    references::{self, Node, Path, package},
+    rewrite::{self, Adapted, Place, Unreadable},
+    value,
+};
+
+/// A file, and its text as the evaluator reads it.
+type Adaptation<'a> = (&'a File, &'a Result<Adapted, Unreadable>);
+
+/// Compiles the files that are in order to one unit; `None` if there are none, or if one of a template's is refused.
+pub(crate) fn compile(
+    files: Vec<&File>,
+    data: &Data,
+    limits: &Limits,
+    lost: Lost,
+    problems: &mut Vec<Problem>,
+    purpose: Purpose,
+) -> Option<(Vec<Policy>, Unit)> {
+    let adapted = rewrite::adapt(files.iter().map(|file| (file.text.as_str(), file.version)));
+    let mut compiler = Compiler {
+        files: files.into_iter().zip(&adapted).collect(),
+        texts: adapted.iter().flatten().map(|adapted| adapted.text.as_str()).collect(),
+        data,
+        limits,
+        lost,
+        purpose,
+        first: true,
+    };
+    while !compiler.files.is_empty() {
+        let parsed = compiler.parse(problems)?;
+        let incomplete = compiler.files.len() < adapted.len();
+        if compiler.files.is_empty() || purpose == Purpose::Template && incomplete {
+            break;
+        }
+        let nodes = references::read(&parsed.modules, &compiler.lost);
+        let refused = match compiler.prepare(parsed, &nodes, problems) {
+            Ok(compiled) => return Some(compiled),
+            Err(refused) => refused,
+        };
+        // Without a file to blame there is none to leave out; and a template needs all of its modules.
+        if refused.is_empty() || purpose == Purpose::Template {
+            break;
+        }
+        compiler.leave_out(&refused, &nodes);
+    }
+    None
+}
+
+/// Modules of one unit on their way to it.
+struct Compiler<'a> {
+    /// The files that were not refused so far.
+    files: Vec<Adaptation<'a>>,
+    /// The texts of all modules, for the builtins that they may call.
+    texts: Vec<&'a str>,
+    data: &'a Data,
+    limits: &'a Limits,
+    /// What the files defined that were refused.
+    lost: Lost,
+    purpose: Purpose,
+    /// Whether no file was left out yet.
+    first: bool,
+}
+
+/// Modules that all parse, in the engine that they will be evaluated by.
+struct Parsed {
+    engine: Engine,
+    /// The same engine without modules.
+    bare: Engine,
+    modules: Vec<Ref<Module>>,
+}
+
+impl<'a> Compiler<'a> {
+    /// Parses the files and leaves out those that are no Rego. `None` if the evaluator does not accept the data.
+    fn parse(&mut self, problems: &mut Vec<Problem>) -> Option<Parsed> {
+        let mut engine = match self.engine() {
+            Ok(engine) => engine,
+            Err(why) => {
+                problems.push(Problem::refused(&"data".into(), format!("{why:#}")));
+                return None;
+            }
+        };
+        let bare = engine.clone();
+        let mut modules = Vec::new();
+        self.files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, self.limits) {
+            Ok(()) => {
+                modules.extend(parse::last_module(&mut engine));
+                true
+            }
+            Err(problem) => {
+                problems.push(problem);
+                self.lost.unparsed(file);
+                false
+            }
+        });
+        Some(Parsed { engine, bare, modules })
+    }
+
+    /// Makes an engine without modules.
+    fn engine(&self) -> anyhow::Result<Engine> {
+        let mut engine = parse::engine(self.limits);
+        builtins::install(&mut engine, self.limits.strict, &self.texts)?;
+        rewrite::support(&mut engine)?;
+        engine.add_data(value::from_tree(serde_json::Value::Object(self.data.document.clone()))?)?;
+        Ok(engine)
+    }
+
+    /// Checks the modules and prepares them together; else returns the files that are refused, none if the evaluator
+    /// blames no file.
+    fn prepare(
+        &mut self,
+        parsed: Parsed,
+        nodes: &[Node],
+        problems: &mut Vec<Problem>,
+    ) -> Result<(Vec<Policy>, Unit), BTreeSet<Arc<str>>> {
+        let (policies, groups, mut found) = self.check(&parsed.modules, nodes);
+        // Warnings are about the files as they were written, not about what is left of them.
+        found.retain(|problem| self.first || problem.is_refusal());
+        self.first = false;
+        let refused: BTreeSet<Arc<str>> =
+            found.iter().filter(|problem| problem.is_refusal()).map(|problem| Arc::clone(&problem.file)).collect();
+        problems.extend(found);
+        if !refused.is_empty() {
+            return Err(refused);
+        }
+        let why = match Unit::new(parsed.engine, parsed.bare, groups) {
+            Ok(unit) => return Ok((policies, unit)),
+            Err(why) => why,
+        };
+        // The evaluator stops at the first module that it cannot prepare; there may be problems in the others too.
+        let named = EngineError::new(&why).place.map(|(file, ..)| file);
+        let mut files = self.files.iter().map(|(file, _)| *file);
+        let blamed = files.clone().find(|file| named.as_deref() == Some(&*file.shown));
+        problems.extend(blamed.or(files.next()).map(|file| parse::problem(file, &why)));
+        Err(blamed.into_iter().map(|file| Arc::clone(&file.shown)).collect())
+    }
+
+    /// Reads and checks modules that all parse.
+    fn check(&self, modules: &[Ref<Module>], nodes: &[Node]) -> (Vec<Policy>, Vec<Group>, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let imports: Vec<&[(Path, Place)]> = self
+            .files
+            .iter()
+            .map(|(_, adapted)| adapted.as_ref().map_or(&[][..], |adapted| &adapted.imports))
+            .collect();
+        let files: &[&File] = &self.files.iter().map(|(file, _)| *file).collect::<Vec<_>>();
+        let annotations: Vec<Annotations> = files
+            .iter()
+            .zip(modules)
+            .map(|(file, module)| {
+                let source = Source::from_contents(file.shown.to_string(), file.text.clone());
+                let tokens = source.map(|source| guard::tokens(&source, self.limits)).unwrap_or_default();
+                metadata::read(file, module, &tokens, &mut problems)
+            })
+            .collect();
+        let graph = &Graph::new(nodes);
+        let reading = Reading { files, modules, annotations: &annotations, nodes, graph, purpose: self.purpose };
+        let mut entrypoints: BTreeSet<_> = reading.entrypoints().into_values().flatten().collect();
+        if self.purpose == Purpose::Test {
+            let is_test = |node: &&Node| node.is_test(package(&modules[node.module]).len());
+            entrypoints.extend(nodes.iter().filter(is_test).map(|node| node.path.clone()));
+        }
+        let checked = Checked {
+            files,
+            modules,
+            imports: &imports,
+            nodes,
+            graph,
+            data: self.data,
+            lost: &self.lost,
+            entries: &entrypoints,
+            tests: self.purpose == Purpose::Test,
+            companion,
+            limits: self.limits,
+        };
+        problems.extend(checked.problems());
+        match self.purpose {
+            Purpose::Directory => problems.extend(lint::warnings(&checked)),
+            Purpose::Test => return (Vec::new(), Vec::new(), problems),
+            Purpose::Template => problems.extend(template::check(files, modules, nodes, self.limits)),
+        }
+        let (mut policies, mut groups) = reading.policies();
+        if !problems.iter().any(Problem::is_refusal) {
+            find_reads(&Rules::new(modules, graph), &mut policies, &mut groups);
+        }
+        (policies, groups, problems)
+    }
+
+    /// Goes on without the refused files; what uses them is refused next.
+    fn leave_out(&mut self, refused: &BTreeSet<Arc<str>>, nodes: &[Node]) {
+        for (index, (file, _)) in self.files.iter().enumerate().filter(|(_, (file, _))| refused.contains(&file.shown)) {
+            self.lost.module(file, nodes.iter().filter(|node| node.module == index));
+        }
+        self.files.retain(|(file, _)| !refused.contains(&file.shown));
+    }
+}

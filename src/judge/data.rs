@@ -1,0 +1,56 @@
+//! Which of the files beside the policies are data, and which are Kubernetes objects that are neither.
+
+use serde_json::{Map, Value};
+
+use super::dependencies::INVENTORIES;
+use crate::rego::{
+    data::{self, Data},
+    file::File,
+    problem::Problem,
+};
+
+/// Makes a document for data files; what the inventory holds is known only when a rule is evaluated.
+pub(crate) fn document() -> Data {
+    Data::new(&INVENTORIES)
+}
+
+/// Adds one file to the data, or says why it is none.
+///
+/// Kubernetes objects are worth a warning, unless they are the examples of a test suite.
+pub(crate) fn add(data: &mut Data, file: &File, example: bool, problems: &mut Vec<Problem>) {
+    // Next to manifests it lists them; nobody means it as data.
+    if matches!(file.relative().rsplit('/').next(), Some("kustomization.yaml" | "kustomization.yml")) {
+        return;
+    }
+    let mut documents = match data::documents(file) {
+        Ok(documents) => documents,
+        Err(problem) => return problems.push(problem),
+    };
+    if !documents.is_empty() && documents.iter().all(is_kubernetes) {
+        if !example {
+            problems.extend(documents.iter().map(|object| kubernetes(file, object)));
+        }
+        return;
+    }
+    match documents.len() {
+        0 => data.insert(file, Value::Object(Map::new()), problems),
+        1 => data.insert(file, documents.remove(0), problems),
+        more => {
+            let message = format!("{more} documents in one data file");
+            problems.push(Problem::refused(&file.shown, message).help("give each a file of its own"));
+        }
+    }
+}
+
+fn is_kubernetes(document: &Value) -> bool {
+    ["apiVersion", "kind"].iter().all(|key| document.get(key).is_some_and(Value::is_string))
+}
+
+/// Returns what to say of a Kubernetes object among the policies.
+fn kubernetes(file: &File, object: &Value) -> Problem {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let kind = text("kind");
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let message = format!("{kind} {name}: a Kubernetes object is neither policy nor data; it is not used");
+    Problem::warning(&file.shown, message).help("move it out of the policy paths")
+}

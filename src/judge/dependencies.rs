@@ -1,0 +1,81 @@
+//! What a verdict depends on beside the object: what else, when it changes, is a reason to judge anew.
+
+use std::{
+    collections::BTreeSet,
+    ops::{BitAnd, BitOr},
+};
+
+use crate::rego::{
+    graph::Graph,
+    references::{Node, Path},
+};
+
+/// What some policies look at beside the object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a question of its own")]
+pub struct Dependencies {
+    /// Other objects: `data.inventory` (Gatekeeper) or `data.kubernetes` (kube-mgmt).
+    pub inventory: bool,
+    /// The object's Namespace: `namespaceSelector` of a Constraint, `input.review.namespaceObject`.
+    pub namespace: bool,
+    /// The time: `time.now_ns`.
+    pub clock: bool,
+    /// How the object came to be as it is: `oldObject` or `operation` of a review.
+    pub transition: bool,
+}
+
+impl BitOr for Dependencies {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self {
+            inventory: self.inventory || other.inventory,
+            namespace: self.namespace || other.namespace,
+            clock: self.clock || other.clock,
+            transition: self.transition || other.transition,
+        }
+    }
+}
+
+impl BitAnd for Dependencies {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self {
+            inventory: self.inventory && other.inventory,
+            namespace: self.namespace && other.namespace,
+            clock: self.clock && other.clock,
+            transition: self.transition && other.transition,
+        }
+    }
+}
+
+/// The documents below `data` that hold other objects.
+pub(crate) const INVENTORIES: [&str; 2] = ["inventory", "kubernetes"];
+
+impl Dependencies {
+    /// Reads what the rules that judge, and all that they use, depend on.
+    pub(crate) fn of(graph: &Graph<'_>, entries: &BTreeSet<Path>) -> Self {
+        let reached = graph.reachable(entries.iter().map(Vec::as_slice));
+        let nodes = reached.into_iter().flat_map(|path| graph.at(path));
+        nodes.fold(Self::default(), |all, node| all | Self::of_node(graph, node))
+    }
+
+    fn of_node(graph: &Graph<'_>, node: &Node) -> Self {
+        let review = |path: &&Path| path.first().is_some_and(|key| key == "request" || key == "review");
+        let fields = || node.inputs.iter().filter(review).map(|path| path.get(1).map(String::as_str));
+        Self {
+            inventory: node.uses.iter().any(|path| match path.as_slice() {
+                // All of `data` is the inventory too.
+                [] => true,
+                // A package may be called like it: `package kubernetes.admission`.
+                [key, below @ ..] => {
+                    INVENTORIES.contains(&key.as_str()) && (below.is_empty() || graph.covered(path).is_empty())
+                }
+            }),
+            namespace: fields().any(|field| field.is_none_or(|field| field == "namespaceObject")),
+            clock: node.calls.iter().any(|call| call.name == "time.now_ns"),
+            transition: fields().flatten().any(|field| field == "oldObject" || field == "operation"),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Which rules judge: found by name, joined over files, with what their annotations say.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use regorus::{
+    Value,
+    unstable::{self, Module, Ref},
+};
+
+use super::{
+    dependencies::Dependencies,
+    dialect::{self, Dialect},
+    gatekeeper::template,
+    metadata::{AnnotationScope, Metadata},
+    policy::Policy,
+    reads::{Matches, Projection, Queries, Reads, Rules},
+    rule::{Definition, Entrypoint, Exception, ResultShape, Rule},
+    unit::Group,
+};
+use crate::{
+    model::verdict::{Outcome, Source},
+    rego::{
+        file::File,
+        graph::Graph,
+        limits::Version,
+        references::{Node, Path, head, head_path, package},
+    },
+};
+
+/// What modules are loaded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// All `.rego` files together; rules judge by their names.
+    Directory,
+    /// The same with their tests, to run these.
+    Test,
+    /// One Gatekeeper template; the first module has the rule that judges.
+    Template,
+}
+
+/// The annotations of one module.
+pub(crate) type Annotations = Vec<(AnnotationScope, Metadata)>;
+
+/// Everything that was read of the modules, each list by the index of the module.
+pub(crate) struct Reading<'a> {
+    pub(crate) files: &'a [&'a File],
+    pub(crate) modules: &'a [Ref<Module>],
+    pub(crate) annotations: &'a [Annotations],
+    pub(crate) nodes: &'a [Node],
+    pub(crate) graph: &'a Graph<'a>,
+    pub(crate) purpose: Purpose,
+}
+
+/// Returns the outcome of a rule's results; `None` if no rule of this name judges.
+pub(crate) fn outcome(name: &str) -> Option<Outcome> {
+    let (outcome, rest) = [("deny", Outcome::Fail), ("violation", Outcome::Fail), ("warn", Outcome::Warn)]
+        .into_iter()
+        .find_map(|(word, outcome)| Some((outcome, name.strip_prefix(word)?)))?;
+    let parts_are_words = |rest: &str| {
+        rest.split('_').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    };
+    (rest.is_empty() || rest.strip_prefix('_').is_some_and(parts_are_words)).then_some(outcome)
+}
+
+/// Whether the rules of a package judge; those of libraries and tests do not.
+pub(crate) fn judges(package: &Path) -> bool {
+    !package.iter().any(|part| part == "lib") && !package.last().is_some_and(|name| name.ends_with("_test"))
+}
+
+/// Returns the rule that is evaluated together with a rule that judges: the exceptions of its package.
+pub(crate) fn companion(package: &Path, rule: &str) -> Option<&'static str> {
+    (judges(package) && outcome(rule).is_some()).then_some("exception")
+}
+
+impl Reading<'_> {
+    /// Returns the paths of all rules that judge, by package.
+    pub(crate) fn entrypoints(&self) -> BTreeMap<Path, BTreeSet<Path>> {
+        let mut entrypoints: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
+        for node in self.nodes {
+            let package = package(&self.modules[node.module]);
+            let Some(name) = node.path.get(package.len()) else { continue };
+            let wanted = match self.purpose {
+                Purpose::Directory | Purpose::Test => judges(&package) && outcome(name).is_some(),
+                Purpose::Template => package == [template::PACKAGE] && name == template::ENTRY,
+            };
+            if wanted && node.parameters.is_none() {
+                let path = node.path[..=package.len()].to_vec();
+                entrypoints.entry(package).or_default().insert(path);
+            }
+        }
+        entrypoints
+    }
+
+    /// Returns the policies, and the groups of rules that the evaluator is asked for.
+    pub(crate) fn policies(&self) -> (Vec<Policy>, Vec<Group>) {
+        let mut policies = Vec::new();
+        let mut groups: BTreeMap<Dialect, Group> = BTreeMap::new();
+        for (package, paths) in self.entrypoints() {
+            let dialect = match self.purpose {
+                Purpose::Directory | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
+                Purpose::Template => Dialect::Gatekeeper,
+            };
+            let group = Group { dialect, entrypoints: Vec::new(), exceptions: Vec::new(), queries: Queries::default() };
+            let group = groups.entry(dialect).or_insert(group);
+            let policy_name: Arc<str> = package.join(".").into();
+            let exception = self.exception(&package, &policy_name);
+            let exception = exception.filter(|_| dialect != Dialect::Gatekeeper).map(|exception| {
+                group.exceptions.push(exception);
+                group.exceptions.len() - 1
+            });
+            let depends = Dependencies::of(self.graph, &paths);
+            let entrypoint = |path| {
+                let entrypoint = self.entrypoint(&package, path, &policy_name, exception)?;
+                Some(Entrypoint { transition: depends.transition, ..entrypoint })
+            };
+            let entrypoints: Vec<Entrypoint> = paths.iter().filter_map(entrypoint).collect();
+            let Some(first) = entrypoints.first() else { continue };
+            policies.push(Policy {
+                name: Arc::clone(&policy_name),
+                dialect,
+                versions: self.versions(&package),
+                source: Arc::clone(&first.rule.source.file),
+                line: first.rule.source.line,
+                metadata: self.package_metadata(&package),
+                depends,
+                matches: Matches::default(),
+                reads: Projection::default(),
+                scans_inventory: false,
+                rules: entrypoints.iter().map(|entrypoint| entrypoint.rule.clone()).collect(),
+            });
+            group.entrypoints.extend(entrypoints);
+        }
+        (policies, groups.into_values().collect())
+    }
+
+    fn versions(&self, path: &Path) -> BTreeSet<Version> {
+        let modules = self.modules.iter().filter(|module| package(module) == *path);
+        modules.map(|module| if module.rego_v1 { Version::V1 } else { Version::V0 }).collect()
+    }
+
+    fn exception(&self, package: &Path, policy: &Arc<str>) -> Option<Exception> {
+        let path: Path = package.iter().cloned().chain(["exception".to_owned()]).collect();
+        let node = self.graph.at(&path).find(|node| node.parameters.is_none())?;
+        Some(Exception { policy: Arc::clone(policy), source: self.source(node), path })
+    }
+
+    fn entrypoint(
+        &self,
+        package: &Path,
+        path: &Path,
+        policy: &Arc<str>,
+        exception: Option<usize>,
+    ) -> Option<Entrypoint> {
+        let name = path.last()?;
+        let nodes: Vec<&Node> =
+            self.nodes.iter().filter(|node| node.path.starts_with(path) && node.parameters.is_none()).collect();
+        let definition = |node: &&&Node| !matches!(**self.rule(node), unstable::Rule::Default { .. });
+        let definitions: Vec<Definition> = nodes
+            .iter()
+            .filter(definition)
+            .map(|node| Definition {
+                module: self.modules[node.module].clone(),
+                rule: self.rule(node).clone(),
+                source: self.source(node),
+                metadata: Arc::new(self.metadata(package, name, &[node])),
+            })
+            .collect();
+        let first = nodes.iter().find(|node| definition(node)).or(nodes.first())?;
+        let rule = Rule {
+            name: name.as_str().into(),
+            outcome: outcome(name)?,
+            metadata: Arc::new(self.metadata(package, name, &nodes)),
+            source: self.source(first),
+        };
+        let suffix = name.split_once('_').map_or("", |(_, suffix)| suffix);
+        Some(Entrypoint {
+            policy: Arc::clone(policy),
+            rule,
+            shape: self.shape(&nodes),
+            path: path.clone(),
+            exception: exception.map(|index| (index, Value::from(suffix))),
+            definitions,
+            transition: false,
+        })
+    }
+
+    fn rule(&self, node: &Node) -> &Ref<unstable::Rule> {
+        &self.modules[node.module].policy[node.rule]
+    }
+
+    fn source(&self, node: &Node) -> Source {
+        Source { file: Arc::clone(&self.files[node.module].shown), line: node.line }
+    }
+
+    fn shape(&self, nodes: &[&Node]) -> ResultShape {
+        let mut shape = ResultShape::Set;
+        for rule in nodes.iter().map(|node| self.rule(node)) {
+            let (path, whole) = head_path(rule);
+            match head(rule) {
+                _ if path.len() > 1 || !whole => return ResultShape::Object,
+                (_, true, _) => {}
+                _ => shape = ResultShape::Complete,
+            }
+        }
+        shape
+    }
+
+    /// Joins the annotations of a rule, from the nearest to the widest scope.
+    fn metadata(&self, package: &Path, name: &str, nodes: &[&Node]) -> Metadata {
+        let own = nodes.iter().find_map(|node| {
+            let mine = |(scope, _): &&(AnnotationScope, Metadata)| *scope == AnnotationScope::Rule(node.rule);
+            self.annotations[node.module].iter().find(mine)
+        });
+        let of_name =
+            |scope: &AnnotationScope| matches!(scope, AnnotationScope::Document(document) if document == name);
+        let document = self.in_package(package).find(|(scope, _)| of_name(scope));
+        let metadata = [own, document].into_iter().flatten();
+        let metadata = metadata.fold(Metadata::default(), |metadata, (_, wider)| Metadata {
+            entrypoint: metadata.entrypoint || wider.entrypoint,
+            ..metadata.or(wider)
+        });
+        metadata.or(&self.package_metadata(package))
+    }
+
+    fn package_metadata(&self, package: &Path) -> Metadata {
+        let own = self.in_package(package).filter(|(scope, _)| *scope == AnnotationScope::Package);
+        let above = (1..=package.len()).rev().flat_map(|length| {
+            self.in_package(&package[..length]).filter(|(scope, _)| *scope == AnnotationScope::Subpackages)
+        });
+        own.chain(above).fold(Metadata::default(), |metadata, (_, wider)| metadata.or(wider))
+    }
+
+    fn in_package(&self, path: &[String]) -> impl Iterator<Item = &(AnnotationScope, Metadata)> {
+        let modules = self.modules.iter().zip(self.annotations);
+        modules.filter(move |(module, _)| package(module) == path).flat_map(|(_, annotations)| annotations)
+    }
+}
+
+/// Finds what to ask about which kind, and what each policy reads.
+pub(crate) fn find_reads(rules: &Rules<'_>, policies: &mut [Policy], groups: &mut [Group]) {
+    for group in groups.iter_mut() {
+        let exceptions: Vec<&Path> = group.exceptions.iter().map(|exception| &exception.path).collect();
+        group.queries = Queries::find(rules, group.dialect, &group.entrypoints, &exceptions);
+    }
+    for policy in policies {
+        let Some(group) = groups.iter().find(|group| group.dialect == policy.dialect) else { continue };
+        let mut reads = Reads::default();
+        let mut matches = Matches::Kinds(BTreeSet::new());
+        let own = |(_, entrypoint): &(usize, &Entrypoint)| entrypoint.policy == policy.name;
+        for (index, entrypoint) in group.entrypoints.iter().enumerate().filter(own) {
+            reads.merge(&group.queries.reads(index));
+            matches = matches.or(&group.queries.matches(index));
+            if let Some((exception, _)) = entrypoint.exception {
+                reads.merge(&group.queries.reads(group.entrypoints.len() + exception));
+            }
+        }
+        policy.matches = matches;
+        policy.scans_inventory = reads.scans_inventory();
+        policy.depends = policy.depends & reads.dependencies(policy.dialect);
+        policy.reads = Projection::new(reads.object(policy.dialect));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_judge_by_name() {
+        for name in ["deny", "violation", "deny_a", "deny_a_B2", "violation_1"] {
+            assert_eq!(outcome(name), Some(Outcome::Fail), "{name}");
+        }
+        assert_eq!(outcome("warn_x"), Some(Outcome::Warn));
+        for name in ["denying", "deny_", "deny__x", "deny_x_", "warn-x", "not_deny", "warning", "DENY", ""] {
+            assert_eq!(outcome(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn libraries_and_tests_do_not_judge() {
+        let judges = |package: &str| judges(&package.split('.').map(str::to_owned).collect());
+        assert!(judges("main") && judges("library.a") && judges("a_test.b"));
+        assert!(!judges("lib") && !judges("lib.a") && !judges("a.lib.b") && !judges("main_test"));
+    }
+}

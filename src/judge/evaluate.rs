@@ -1,0 +1,173 @@
+//! Judging: a pure function of an object and the policies.
+//!
+//! What the policies can read of the object's JSON becomes a value, once; every unit is asked for all its results by one
+//! query. Only if that query fails is each rule evaluated by itself, so that one broken rule costs the others nothing.
+//! Whatever a policy does, it ends as a finding.
+
+mod gatekeeper;
+mod input;
+mod job;
+mod judge;
+mod results;
+
+use std::time::Instant;
+
+pub use self::job::Job;
+use self::{
+    input::{Extent, JobValues, Operation, Review},
+    judge::Judge,
+    results::Results,
+};
+use crate::{
+    judge::{dialect::Dialect, set::PolicySet, unit::Unit},
+    model::{
+        object::Object,
+        verdict::{Finding, Outcome, Source, Verdict},
+    },
+    rego::value,
+};
+
+/// Judges one object.
+///
+/// Standing results are what the policies say of the object as it is: in the admission dialect at its creation, in that
+/// of Gatekeeper at its audit. Where a change is the reason for the job, policies that read transitions are asked once
+/// more, and the results that this adds are the verdict's transitions. A deleted object has no others.
+pub fn evaluate(job: &Job) -> Verdict {
+    evaluate_extent(job, Extent::Read)
+}
+
+/// Judges the whole object, not only what the policies can read of it.
+#[cfg(test)]
+pub(crate) fn evaluate_whole(job: &Job) -> Verdict {
+    evaluate_extent(job, Extent::All)
+}
+
+fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
+    let began = Instant::now();
+    let set = &*job.policies;
+    let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
+    let mut standing = Results::default();
+    let mut transitions = Results::default();
+    // An object that no policy is asked about is not even read.
+    if !constraints.is_empty() || set.units.iter().any(Unit::judges_everything) {
+        match JobValues::read(job, extent) {
+            Err(why) => standing.push(unreadable(&why)),
+            Ok(values) => {
+                let ask = |operation, transitions_only, results: &mut Results| {
+                    let judge = Judge { limits: &set.limits, began, transitions_only, results };
+                    judge_all(judge, job, &constraints, &values, operation);
+                };
+                // Of a deleted object nothing stands; these results only show which its deletion did not add.
+                ask(Operation::Audit, job.deleted, &mut standing);
+                if let Some(change) = JobValues::change(job) {
+                    ask(change, true, &mut transitions);
+                }
+            }
+        }
+    }
+    let (mut results, mut passed) = standing.finish();
+    let (mut transitions, _) = transitions.finish();
+    transitions.retain(|finding| !results.iter().any(|standing| results::same(standing, finding)));
+    if job.deleted {
+        (results, passed) = (Vec::new(), 0);
+    }
+    Verdict {
+        key: job.object.key.clone(),
+        uid: job.object.uid.clone(),
+        results,
+        transitions,
+        passed,
+        policies: set.digest,
+        took: began.elapsed(),
+    }
+}
+
+/// Judges an `AdmissionReview` that someone wrote, by the Gatekeeper Constraints alone.
+///
+/// # Errors
+/// Returns what the review lacks.
+pub fn evaluate_review(
+    policies: &PolicySet,
+    review: serde_json::Value,
+    namespace: Option<&Object>,
+) -> Result<Vec<Finding>, String> {
+    let namespace = namespace.map(input::read).transpose()?;
+    let review = value::from_tree(review).map_err(|why| why.to_string())?;
+    let review = Review::given(&review, namespace.as_ref())?;
+    let mut results = Results::default();
+    let began = Instant::now();
+    let mut judge = Judge { limits: &policies.limits, began, transitions_only: false, results: &mut results };
+    for unit in &policies.units {
+        unit.constraints().iter().for_each(|constraint| judge.constraint(unit, constraint, &review, None));
+    }
+    Ok(results.finish().0)
+}
+
+/// Whether a rule has results for the object, whether or not it is asked about its kind.
+#[cfg(test)]
+pub(crate) fn has_results(
+    job: &Job,
+    unit: &Unit,
+    group: &crate::judge::unit::Group,
+    index: usize,
+) -> Result<bool, crate::rego::evaluator::Failure> {
+    let values = JobValues::read(job, Extent::All).map_err(crate::rego::evaluator::Failure::error)?;
+    let input = match group.dialect {
+        Dialect::Conftest => values.object.clone(),
+        Dialect::Admission => values.admission(Operation::Audit),
+        Dialect::Gatekeeper => {
+            let parameters =
+                unit.constraints().first().map_or(regorus::Value::Undefined, |first| first.parameters.clone());
+            input::fields([("review", values.review(Operation::Audit).document), ("parameters", parameters)])
+        }
+    };
+    Ok(!results::findings(&group.entrypoints[index], &unit.evaluator.rule(&input, &group.one(index))?).is_empty())
+}
+
+/// Returns the finding for an object that no policy can be asked about.
+fn unreadable(why: &str) -> Finding {
+    Finding {
+        policy: "kaudit".into(),
+        rule: "object".into(),
+        outcome: Outcome::Error,
+        severity: None,
+        category: None,
+        message: format!("the object cannot be read: {why}").into(),
+        details: None,
+        source: Source { file: "".into(), line: 0 },
+    }
+}
+
+/// Asks all policies about an operation; `constraints` are those that can match the kind.
+fn judge_all(
+    mut judge: Judge<'_>,
+    job: &Job,
+    constraints: &[(usize, usize)],
+    values: &JobValues<'_>,
+    operation: Operation,
+) {
+    let (set, all) = (&*job.policies, !judge.transitions_only);
+    let kind = &job.object.key.kind.kind;
+    for unit in set.units.iter().filter(|unit| unit.judges_everything()) {
+        for group in &unit.groups {
+            match group.dialect {
+                Dialect::Conftest if all => judge.group(unit, group, kind, &values.object),
+                Dialect::Admission if all || group.entrypoints.iter().any(|rule| rule.transition) => {
+                    judge.group(unit, group, kind, &values.admission(operation));
+                }
+                _ => {}
+            }
+        }
+    }
+    let concerned = |(unit, _): &&(usize, usize)| {
+        all || set.units[*unit].template.as_ref().is_some_and(|template| template.depends.transition)
+    };
+    let mut constraints = constraints.iter().filter(concerned).peekable();
+    if constraints.peek().is_some() && !set.config.exempts(&job.object.key, &values.object) {
+        let review = values.review(operation);
+        for (unit, constraint) in constraints {
+            let unit = &set.units[*unit];
+            judge.constraint(unit, &unit.constraints()[*constraint], &review, Some(kind));
+        }
+    }
+}

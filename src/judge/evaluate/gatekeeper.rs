@@ -1,0 +1,106 @@
+//! Judging by Gatekeeper's Constraints: which match, their input, and how the template's value is read.
+
+use std::sync::Arc;
+
+use regorus::Value;
+
+use super::{
+    input::{Review, fields},
+    judge::{Judge, definition_alone},
+    results::{attribute, details, items, json},
+};
+use crate::{
+    judge::{gatekeeper::constraint::Constraint, unit::Unit},
+    model::verdict::{Finding, Outcome, Source},
+    rego::evaluator::Failure,
+};
+
+impl Judge<'_> {
+    /// Asks one Constraint about one review; if the kind is given, only if the template can give results for it.
+    pub(super) fn constraint(&mut self, unit: &Unit, constraint: &Constraint, review: &Review, kind: Option<&str>) {
+        match matches(constraint, review) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(why) => {
+                let message = format!("cannot be matched: {why}");
+                return self.results.push(finding(constraint, Outcome::Error, message.into()));
+            }
+        }
+        let Some((group, entrypoint)) = unit.groups.first().and_then(|group| Some((group, group.entrypoints.first()?)))
+        else {
+            return;
+        };
+        if kind.is_some_and(|kind| group.queries.of(kind).is_none_or(|query| query.rules.is_empty())) {
+            return self.results.pass();
+        }
+        let input = fields([("review", review.document.clone()), ("parameters", constraint.parameters.clone())]);
+        let answer = self.alone(unit, group, 0, &input).and_then(|answer| violations(constraint, &answer));
+        match answer {
+            Ok(findings) if findings.is_empty() => self.results.pass(),
+            Ok(mut findings) => {
+                attribute(&mut findings, entrypoint, &constraint.rule.metadata, |definition| {
+                    let answer = definition_alone(unit, &input, entrypoint, definition)?;
+                    violations(constraint, &answer).ok()
+                });
+                self.results.extend(findings);
+            }
+            Err(failure) => {
+                let error =
+                    self.failed(unit, &constraint.policy, &constraint.rule.name, &constraint.rule.source, &failure);
+                self.results.push(error);
+            }
+        }
+    }
+}
+
+/// Whether a Constraint matches one of the states of the object.
+fn matches(constraint: &Constraint, review: &Review) -> Result<bool, String> {
+    for subject in review.subjects() {
+        if constraint.matching.matches(&subject)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Reads the value of `violation` as Gatekeeper's hook does: of each element `msg` and `details`. An element without
+/// `msg` is no result.
+///
+/// # Errors
+/// When a message is no string; Gatekeeper fails on it too.
+fn violations(constraint: &Constraint, value: &Value) -> Result<Vec<Finding>, Failure> {
+    let elements: Vec<&Value> = match value {
+        // `data.template.violation[r]` goes over the keys.
+        Value::Object(fields) => {
+            fields.iter_sorted().filter(|(_, value)| **value != Value::Bool(false)).map(|(key, _)| key).collect()
+        }
+        Value::Set(_) => items(value).collect(),
+        _ => Vec::new(),
+    };
+    let mut findings = Vec::new();
+    for element in elements {
+        let message: Arc<str> = match &element["msg"] {
+            Value::Undefined => continue,
+            Value::String(text) => Arc::clone(text),
+            other => return Err(Failure::error(format!("msg must be a string, not {}", json(other)))),
+        };
+        let details = details([(&Value::from("details"), &element["details"])].into_iter());
+        let details = details.filter(|_| element["details"] != Value::Undefined);
+        findings.push(Finding { details, ..finding(constraint, constraint.rule.outcome, message) });
+    }
+    Ok(findings)
+}
+
+fn finding(constraint: &Constraint, outcome: Outcome, message: Arc<str>) -> Finding {
+    let Source { file, line } = constraint.rule.source.clone();
+    Finding {
+        policy: Arc::clone(&constraint.policy),
+        rule: Arc::clone(&constraint.rule.name),
+        outcome,
+        severity: None,
+        category: None,
+        message,
+        details: None,
+        source: Source { file, line },
+    }
+}

@@ -1,0 +1,238 @@
+//! The object's JSON as the evaluator's value, and the input documents of each dialect around it.
+
+use std::collections::BTreeMap;
+
+use regorus::Value;
+
+use super::job::Job;
+use crate::{
+    judge::gatekeeper::matching::Matchable,
+    model::object::{Object, ObjectKey},
+    rego::value,
+};
+
+/// What the policies are asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// The object as it stands: its creation in the admission dialect, no operation at all in that of Gatekeeper.
+    Audit,
+    Update,
+    Delete,
+}
+
+/// How much of an object becomes a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// What the policies can read; the verdict is the same.
+    Read,
+    /// Everything, to prove that in tests.
+    #[cfg(test)]
+    All,
+}
+
+/// The states of a job as the evaluator's values, and the input documents that are made of them.
+pub(super) struct JobValues<'a> {
+    key: &'a ObjectKey,
+    uid: &'a str,
+    pub(super) object: Value,
+    previous: Option<Value>,
+    namespace: Option<Value>,
+}
+
+impl<'a> JobValues<'a> {
+    /// Reads the JSON of a job: the states of its object to this extent, its Namespace whole.
+    ///
+    /// # Errors
+    /// Returns why it cannot be read, e.g. because it is nested deeper than 127 levels.
+    pub(super) fn read(job: &'a Job, extent: Extent) -> Result<Self, String> {
+        let state = |object: &Object| match extent {
+            Extent::Read => with_json(object, |json| job.policies.projection(&job.object.key.kind).read(json)),
+            #[cfg(test)]
+            Extent::All => read(object),
+        };
+        // Of a deletion only the last state counts.
+        let previous = job.previous.as_ref().filter(|_| !job.deleted);
+        Ok(Self {
+            key: &job.object.key,
+            uid: &job.object.uid,
+            object: state(&job.object)?,
+            previous: previous.map(state).transpose()?,
+            namespace: job.namespace.as_ref().map(read).transpose()?,
+        })
+    }
+
+    /// Returns the change that is the reason for the job; `None` if it is judged for another one.
+    pub(super) fn change(job: &Job) -> Option<Operation> {
+        match (job.deleted, &job.previous) {
+            (true, _) => Some(Operation::Delete),
+            (false, Some(_)) => Some(Operation::Update),
+            (false, None) => None,
+        }
+    }
+
+    /// Returns the states after and before an operation.
+    fn states(&self, operation: Operation) -> (Value, Value) {
+        match operation {
+            Operation::Audit => (self.object.clone(), Value::Null),
+            Operation::Update => (self.object.clone(), self.previous.clone().unwrap_or(Value::Null)),
+            Operation::Delete => (Value::Null, self.object.clone()),
+        }
+    }
+
+    /// Returns the request that the API server would send for review.
+    fn request(&self, operation: Operation) -> Vec<(&'static str, Value)> {
+        let kind = &self.key.kind;
+        let (object, old) = self.states(operation);
+        let name = match operation {
+            Operation::Audit => "CREATE",
+            Operation::Update => "UPDATE",
+            Operation::Delete => "DELETE",
+        };
+        let mut request = vec![
+            ("uid", text(self.uid)),
+            ("kind", self.triple("kind", &kind.kind)),
+            ("resource", self.triple("resource", &kind.plural)),
+            ("requestKind", self.triple("kind", &kind.kind)),
+            ("requestResource", self.triple("resource", &kind.plural)),
+            ("name", text(&self.key.name)),
+            ("operation", text(name)),
+            ("userInfo", Value::new_object()),
+            ("object", object),
+            ("oldObject", old),
+            ("dryRun", Value::from(false)),
+            ("options", Value::Null),
+        ];
+        request.extend(self.key.namespace.as_deref().map(|namespace| ("namespace", text(namespace))));
+        request
+    }
+
+    fn triple(&self, last: &str, name: &str) -> Value {
+        let kind = &self.key.kind;
+        fields([("group", text(&kind.group)), ("version", text(&kind.version)), (last, text(name))])
+    }
+
+    /// Returns the `AdmissionReview` of the operation.
+    pub(super) fn admission(&self, operation: Operation) -> Value {
+        fields([
+            ("apiVersion", text("admission.k8s.io/v1")),
+            ("kind", text("AdmissionReview")),
+            ("request", fields(self.request(operation))),
+        ])
+    }
+
+    /// Returns what Gatekeeper reviews: in its audit an object without a request around it, in its webhook a change.
+    pub(super) fn review(&self, operation: Operation) -> Review {
+        let (object, old) = self.states(operation);
+        let request = if operation == Operation::Audit {
+            let known = |text: &&str| !text.is_empty();
+            let metadata =
+                |field: &str| self.object["metadata"][field].as_string().map(|name| &**name).ok().filter(known);
+            let mut request = vec![
+                ("uid", text("")),
+                ("kind", self.triple("kind", &self.key.kind.kind)),
+                ("resource", fields(["group", "version", "resource"].map(|field| (field, text(""))))),
+                ("operation", text("")),
+                ("userInfo", Value::new_object()),
+                ("object", object.clone()),
+                ("oldObject", Value::Null),
+                ("options", Value::Null),
+            ];
+            request.extend(["name", "namespace"].into_iter().filter_map(|field| Some((field, text(metadata(field)?)))));
+            request
+        } else {
+            self.request(operation)
+        };
+        Review::new(
+            request.into_iter().map(|(key, value)| (Value::from(key), value)).collect(),
+            object,
+            old,
+            self.namespace.as_ref(),
+        )
+    }
+}
+
+/// `input.review` of a Gatekeeper template, and what Constraints are matched with.
+pub(super) struct Review {
+    pub(super) document: Value,
+    object: Value,
+    old: Value,
+    namespace: Option<Value>,
+}
+
+impl Review {
+    fn new(mut request: BTreeMap<Value, Value>, object: Value, old: Value, namespace: Option<&Value>) -> Self {
+        // As Gatekeeper does: a deleted object is reviewed as what it was.
+        let deleted = request.get(&text("operation")) == Some(&text("DELETE"));
+        let object = if deleted { old.clone() } else { object };
+        request.insert(text("object"), object.clone());
+        request.insert(text("namespaceObject"), namespace.cloned().unwrap_or(Value::Null));
+        Self { document: Value::from(request), object, old, namespace: namespace.cloned() }
+    }
+
+    /// Makes a review of an `AdmissionReview` that someone wrote; what its request leaves out is as Gatekeeper fills it in.
+    ///
+    /// # Errors
+    /// Returns what the request lacks.
+    pub(super) fn given(review: &Value, namespace: Option<&Value>) -> Result<Self, String> {
+        let triple = |last: &str| fields([("group", text("")), ("version", text("")), (last, text(""))]);
+        let mut request = BTreeMap::from(
+            [
+                ("uid", text("")),
+                ("kind", triple("kind")),
+                ("resource", triple("resource")),
+                ("operation", text("")),
+                ("userInfo", Value::new_object()),
+                ("object", Value::Null),
+                ("oldObject", Value::Null),
+                ("options", Value::Null),
+            ]
+            .map(|(key, value)| (text(key), value)),
+        );
+        let given = review["request"].as_object().map_err(|_| "an AdmissionReview without request".to_owned())?;
+        request.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
+        let state = |name: &str| request.get(&text(name)).cloned().unwrap_or(Value::Null);
+        let (object, old) = (state("object"), state("oldObject"));
+        if old == Value::Null && request.get(&text("operation")) == Some(&text("DELETE")) {
+            return Err("an AdmissionReview of a DELETE needs request.oldObject".to_owned());
+        }
+        if object == Value::Null && old == Value::Null {
+            return Err("an AdmissionReview without request.object and request.oldObject".to_owned());
+        }
+        Ok(Self::new(request, object, old, namespace))
+    }
+
+    /// Returns the states of the object; a Constraint matches if it matches one of them.
+    pub(super) fn subjects(&self) -> impl Iterator<Item = Matchable<'_>> {
+        [&self.object, &self.old].into_iter().filter(|state| state.as_object().is_ok()).map(|object| {
+            let version = object["apiVersion"].as_string().map_or("", |version| &**version);
+            Matchable {
+                group: version.split_once('/').map_or("", |(group, _)| group),
+                kind: object["kind"].as_string().map_or("", |kind| &**kind),
+                object,
+                namespace: self.namespace.as_ref(),
+            }
+        })
+    }
+}
+
+/// Reads an object's JSON.
+///
+/// # Errors
+/// Returns why it cannot be read.
+pub(super) fn read(object: &Object) -> Result<Value, String> {
+    with_json(object, value::from_json)
+}
+
+fn with_json(object: &Object, read: impl FnOnce(&[u8]) -> Result<Value, serde_json::Error>) -> Result<Value, String> {
+    let json = object.body.json().map_err(|why| why.to_string())?;
+    read(&json).map_err(|why| why.to_string())
+}
+
+fn text(text: &str) -> Value {
+    Value::from(text)
+}
+
+/// Makes an object of a few fields.
+pub(super) fn fields<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    Value::from(fields.into_iter().map(|(key, value)| (Value::from(key), value)).collect::<BTreeMap<_, _>>())
+}

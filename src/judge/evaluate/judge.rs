@@ -1,0 +1,156 @@
+//! Evaluation of the rules of a group, and what becomes of their values, exceptions and failures.
+
+use std::{sync::Arc, time::Instant};
+
+use regorus::Value;
+
+use super::results::{self, Results, items};
+use crate::{
+    judge::{
+        gatekeeper::template::column,
+        metadata::Metadata,
+        rule::{Definition, Entrypoint},
+        unit::{Group, Unit},
+    },
+    model::verdict::{Finding, Outcome, Source},
+    rego::{
+        evaluator::{Failure, LARGEST_VALUE},
+        limits::Limits,
+    },
+};
+
+/// Judging of one object, and its results so far.
+pub(super) struct Judge<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) began: Instant,
+    /// Whether only policies that read transitions are asked.
+    pub(super) transitions_only: bool,
+    pub(super) results: &'a mut Results,
+}
+
+impl Judge<'_> {
+    /// Evaluates the rules of a group that can give results for the kind: all by one query, or one by one if that fails or
+    /// not all are asked.
+    pub(super) fn group(&mut self, unit: &Unit, group: &Group, kind: &str, input: &Value) {
+        let Some(query) = group.queries.of(kind).filter(|query| !query.rules.is_empty()) else {
+            return group.entrypoints.iter().for_each(|_| self.results.pass());
+        };
+        let wanted =
+            |index: usize| !self.transitions_only || group.entrypoints.get(index).is_none_or(|rule| rule.transition);
+        let together = query.rules.iter().all(|index| wanted(*index));
+        let all = together.then(|| unit.evaluator.rule(input, &group.all(query.number)).ok()).flatten();
+        let all = all.as_ref().and_then(|all| all.as_array().ok()).filter(|all| all.len() == query.rules.len());
+        let mut answers: Vec<Result<Value, Failure>> = vec![Ok(Value::Undefined); group.len()];
+        for (place, index) in query.rules.iter().enumerate().filter(|(_, index)| wanted(**index)) {
+            answers[*index] = match all {
+                Some(all) => Ok(all[place][0_usize].clone()),
+                None => self.alone(unit, group, *index, input),
+            };
+        }
+        let (answers, exceptions) = answers.split_at(group.entrypoints.len());
+        for (exception, answer) in group.exceptions.iter().zip(exceptions) {
+            if let Err(failure) = answer {
+                let rule: Arc<str> = "exception".into();
+                self.results.push(self.failed(unit, &exception.policy, &rule, &exception.source, failure));
+            }
+        }
+        for (entrypoint, answer) in group.entrypoints.iter().zip(answers) {
+            match answer {
+                Ok(answer) => self.entrypoint(unit, entrypoint, answer, exceptions, input),
+                Err(failure) => {
+                    let Entrypoint { policy, rule, .. } = entrypoint;
+                    self.results.push(self.failed(unit, policy, &rule.name, &rule.source, failure));
+                }
+            }
+        }
+    }
+
+    /// Evaluates one rule, unless the object has used up its time.
+    pub(super) fn alone(&self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Value, Failure> {
+        if self.began.elapsed() > self.limits.object {
+            return Err(Failure::OutOfTime);
+        }
+        unit.evaluator.rule(input, &group.one(index))
+    }
+
+    /// Turns the value of one rule into findings.
+    fn entrypoint(
+        &mut self,
+        unit: &Unit,
+        entrypoint: &Entrypoint,
+        answer: &Value,
+        exceptions: &[Result<Value, Failure>],
+        input: &Value,
+    ) {
+        let mut findings = results::findings(entrypoint, answer);
+        if findings.is_empty() {
+            return self.results.pass();
+        }
+        results::attribute(&mut findings, entrypoint, &Metadata::default(), |definition| {
+            let value = definition_alone(unit, input, entrypoint, definition)?;
+            Some(results::findings(entrypoint, &value))
+        });
+        let excepted = entrypoint.exception.as_ref().is_some_and(|(index, suffix)| {
+            exceptions.get(*index).is_some_and(|answer| answer.as_ref().is_ok_and(|lists| lists_suffix(lists, suffix)))
+        });
+        for mut finding in findings {
+            if excepted {
+                finding.outcome = Outcome::Skip;
+            }
+            self.results.push(finding);
+        }
+    }
+
+    /// Returns the finding for a rule that could not be evaluated.
+    pub(super) fn failed(
+        &self,
+        unit: &Unit,
+        policy: &Arc<str>,
+        rule: &Arc<str>,
+        source: &Source,
+        failure: &Failure,
+    ) -> Finding {
+        let mut source = source.clone();
+        let message = match failure {
+            Failure::Error(error) => match &error.place {
+                Some((file, line, own)) => {
+                    let column = column(unit.template.as_ref().map_or(&[], |template| &template.blocks), *line, *own);
+                    if **file == *source.file {
+                        source.line = *line;
+                    } else {
+                        source = Source { file: file.as_str().into(), line: *line };
+                    }
+                    format!("{file}:{line}:{column}: {}", error.reason)
+                }
+                None => format!("{}:{}: {}", source.file, source.line, error.reason),
+            },
+            Failure::TooLarge => format!("says more than {} MiB about one object", LARGEST_VALUE >> 20),
+            other => other.reason(self.limits),
+        };
+        Finding {
+            policy: Arc::clone(policy),
+            rule: Arc::clone(rule),
+            outcome: Outcome::Error,
+            severity: None,
+            category: None,
+            message: message.into(),
+            details: None,
+            source,
+        }
+    }
+}
+
+/// Evaluates one definition of a rule without the others; `None` if that fails.
+pub(super) fn definition_alone(
+    unit: &Unit,
+    input: &Value,
+    entrypoint: &Entrypoint,
+    definition: &Definition,
+) -> Option<Value> {
+    unit.evaluator.definition(input, (&definition.module, &definition.rule), &entrypoint.path, false).0.ok()
+}
+
+/// Whether one of the lists of an `exception` rule names a rule: `exception[_][_] == suffix`.
+fn lists_suffix(lists: &Value, suffix: &Value) -> bool {
+    items(lists).any(|list| items(list).any(|item| item == suffix))
+}

@@ -1,0 +1,211 @@
+//! From the value of a rule to findings.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use regorus::Value;
+use serde_json::Map;
+
+use crate::{
+    judge::{
+        metadata::Metadata,
+        rule::{Definition, Entrypoint, ResultShape},
+    },
+    model::verdict::{Finding, Severity, Source},
+};
+
+/// The results of one object so far.
+#[derive(Default)]
+pub(super) struct Results {
+    findings: Vec<Finding>,
+    passed: u32,
+}
+
+impl Results {
+    pub(super) fn push(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    pub(super) fn extend(&mut self, findings: Vec<Finding>) {
+        self.findings.extend(findings);
+    }
+
+    pub(super) fn pass(&mut self) {
+        self.passed += 1;
+    }
+
+    /// Returns the findings, sorted and without duplicates, and the number of rules that passed.
+    pub(super) fn finish(mut self) -> (Vec<Finding>, u32) {
+        self.findings.sort_by(order);
+        self.findings.dedup();
+        (self.findings, self.passed)
+    }
+}
+
+/// Whether two findings are the same result, whatever their source and severity.
+pub(super) fn same(a: &Finding, b: &Finding) -> bool {
+    let identity = |finding: &Finding| (finding.outcome, Arc::clone(&finding.policy), Arc::clone(&finding.rule));
+    identity(a) == identity(b) && a.message == b.message && a.details == b.details
+}
+
+fn order(a: &Finding, b: &Finding) -> Ordering {
+    fn key(finding: &Finding) -> impl Ord {
+        let Finding { policy, rule, outcome, message, source, severity, .. } = finding;
+        (policy, rule, *outcome, message, source, *severity)
+    }
+    // Details have no order of their own; their text is only made where everything else is equal.
+    let details = |finding: &Finding| finding.details.as_ref().map(|details| serde_json::to_string(&**details).ok());
+    key(a).cmp(&key(b)).then_with(|| details(a).cmp(&details(b)))
+}
+
+/// Reads a rule's value as conftest and OPA's tutorials do.
+pub(super) fn findings(entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    match (entrypoint.shape, value) {
+        (_, Value::Undefined | Value::Null | Value::Bool(false)) => {}
+        // `default deny := ""` is an idiom for no result.
+        (ResultShape::Complete, Value::String(text)) if text.is_empty() => {}
+        (ResultShape::Object, Value::Object(fields)) => {
+            for (key, value) in fields.iter_sorted() {
+                match value {
+                    Value::Bool(false) => {}
+                    // `deny["message"] if …` is an object in Rego v1, though its author meant a set.
+                    Value::Bool(true) => findings.push(finding(entrypoint, key)),
+                    Value::Set(_) | Value::Array(_) => {
+                        findings.extend(items(value).map(|item| finding(entrypoint, item)))
+                    }
+                    value => findings.push(finding(entrypoint, value)),
+                }
+            }
+        }
+        (_, Value::Set(_) | Value::Array(_)) => findings.extend(items(value).map(|item| finding(entrypoint, item))),
+        (_, value) => findings.push(finding(entrypoint, value)),
+    }
+    findings
+}
+
+/// Makes a finding of one result.
+fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
+    let rule = &entrypoint.rule;
+    let mut severity = None;
+    let mut details = None;
+    let message: Arc<str> = match value {
+        // A result without a message.
+        Value::Bool(true) => Arc::clone(&rule.name),
+        Value::String(text) if text.is_empty() => Arc::clone(&rule.name),
+        Value::String(text) => Arc::clone(text),
+        Value::Object(fields) => {
+            let word = fields.get(&Value::from("severity")).and_then(|word| word.as_string().ok());
+            severity = word.and_then(|word| Severity::from_word(word));
+            let known = |key: &str| key == "msg" || (key == "severity" && severity.is_some());
+            details =
+                self::details(fields.iter_sorted().filter(|(key, _)| !key.as_string().is_ok_and(|key| known(key))));
+            match fields.get(&Value::from("msg")) {
+                Some(Value::String(text)) => Arc::clone(text),
+                Some(other) => json(other).to_string().into(),
+                None => format!("rule missing msg field: {}", json(value)).into(),
+            }
+        }
+        other => json(other).to_string().into(),
+    };
+    Finding {
+        policy: Arc::clone(&entrypoint.policy),
+        rule: Arc::clone(&rule.name),
+        outcome: rule.outcome,
+        severity,
+        category: None,
+        message,
+        details,
+        source: rule.source.clone(),
+    }
+}
+
+/// Returns what a result holds besides its message. A single key `details` that holds an object is that object, as
+/// Gatekeeper's policies write it.
+pub(super) fn details<'a>(
+    fields: impl Iterator<Item = (&'a Value, &'a Value)>,
+) -> Option<Arc<Map<String, serde_json::Value>>> {
+    let name = |key: &Value| key.as_string().map_or_else(|_| json(key).to_string(), ToString::to_string);
+    let mut details: Map<_, _> = fields.map(|(key, value)| (name(key), json(value))).collect();
+    if details.len() == 1
+        && let Some(serde_json::Value::Object(inner)) = details.get_mut("details")
+    {
+        details = std::mem::take(inner);
+    }
+    details.values_mut().for_each(|value| cut(value, DEEPEST));
+    (!details.is_empty()).then(|| Arc::new(details))
+}
+
+/// Levels of details that are kept: many JSON parsers read 128 levels, and results are nested in a document.
+const DEEPEST: u32 = 100;
+
+/// Turns what is nested deeper than `levels` into text.
+fn cut(value: &mut serde_json::Value, levels: u32) {
+    match value {
+        serde_json::Value::Array(_) | serde_json::Value::Object(_) if levels == 0 => *value = value.to_string().into(),
+        serde_json::Value::Array(items) => items.iter_mut().for_each(|item| cut(item, levels - 1)),
+        serde_json::Value::Object(fields) => fields.values_mut().for_each(|field| cut(field, levels - 1)),
+        _ => {}
+    }
+}
+
+/// Returns a value as JSON; sets become arrays.
+pub(super) fn json(value: &Value) -> serde_json::Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+/// Gives each finding the place, the severity and the category of the definition that it came from: for rules with several,
+/// `ask` returns the findings of one definition alone. `nearer` takes precedence over the metadata of the definition.
+pub(super) fn attribute(
+    findings: &mut [Finding],
+    entrypoint: &Entrypoint,
+    nearer: &Metadata,
+    ask: impl Fn(&Definition) -> Option<Vec<Finding>>,
+) {
+    if let [only] = entrypoint.definitions.as_slice() {
+        return findings.iter_mut().for_each(|finding| stamp(finding, &only.source, nearer, &only.metadata));
+    }
+    let mut open: Vec<&mut Finding> = findings.iter_mut().collect();
+    // A set is the union of its definitions: what none of the others gave is of the last.
+    let mut sure = entrypoint.shape == ResultShape::Set;
+    for (number, definition) in entrypoint.definitions.iter().enumerate() {
+        if open.is_empty() {
+            return;
+        }
+        if sure && number + 1 == entrypoint.definitions.len() {
+            return open
+                .into_iter()
+                .for_each(|finding| stamp(finding, &definition.source, nearer, &definition.metadata));
+        }
+        let Some(own) = ask(definition) else {
+            sure = false;
+            continue;
+        };
+        open.retain_mut(|finding| {
+            let mine = own.iter().any(|own| own.message == finding.message && own.details == finding.details);
+            if mine {
+                stamp(finding, &definition.source, nearer, &definition.metadata);
+            }
+            !mine
+        });
+    }
+    for finding in open {
+        stamp(finding, &entrypoint.rule.source, nearer, &entrypoint.rule.metadata);
+    }
+}
+
+/// Sets what the definition says; a result that names its own severity keeps it.
+fn stamp(finding: &mut Finding, source: &Source, nearer: &Metadata, wider: &Metadata) {
+    finding.severity = finding.severity.or(nearer.severity).or(wider.severity);
+    finding.category = nearer.category.as_ref().or(wider.category.as_ref()).cloned();
+    finding.source = source.clone();
+}
+
+/// Returns the values of a collection; of anything else none.
+pub(super) fn items(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::Array(items) => Box::new(items.iter()),
+        Value::Set(items) => Box::new(items.iter()),
+        Value::Object(fields) => Box::new(fields.iter_sorted().map(|(_, value)| value)),
+        _ => Box::new(std::iter::empty()),
+    }
+}

@@ -1,0 +1,193 @@
+//! The files below the policy paths: found, sorted, read, and watched for changes.
+//!
+//! Symbolic links are followed and names that begin with a dot are passed over, so that a mounted `ConfigMap`, where every
+//! file is a link into `..data`, reads like a plain directory.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use crate::rego::{
+    file::{File, Form},
+    limits::Limits,
+    problem::Problem,
+};
+
+/// Directories nested deeper are a mistake (or a loop that links cannot explain).
+const DEEPEST: usize = 32;
+
+/// A file that was found, not read yet.
+struct Found {
+    path: PathBuf,
+    directories: Vec<String>,
+    form: Form,
+}
+
+/// Reads every policy and data file below `paths`, in the order of their names.
+///
+/// What cannot be read becomes a problem; the other files are still read.
+pub(crate) fn read(paths: &[PathBuf], limits: &Limits) -> (Vec<File>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut files = Vec::new();
+    let mut modules = HashSet::new();
+    for root in paths {
+        let mut found = Vec::new();
+        find(root, &mut found, &mut problems);
+        for found in found {
+            // The same module twice (`-p . -p policies`) would judge everything twice.
+            let canonical = fs::canonicalize(&found.path).unwrap_or_else(|_| found.path.clone());
+            if found.form == Form::Rego && !modules.insert(canonical) {
+                continue;
+            }
+            let shown = shown(&found.path);
+            match read_one(&found.path, limits) {
+                Ok(text) => {
+                    files.push(File { directories: found.directories, ..File::new(shown, found.form, text) });
+                }
+                Err(why) => problems.push(Problem::refused(&shown, why)),
+            }
+        }
+    }
+    (files, problems)
+}
+
+/// Returns a path as the user would write it.
+pub(crate) fn shown(path: &Path) -> Arc<str> {
+    let path = path.strip_prefix(".").unwrap_or(path);
+    path.to_string_lossy().into()
+}
+
+/// Finds the files below one path that the user named.
+fn find(root: &Path, found: &mut Vec<Found>, problems: &mut Vec<Problem>) {
+    let metadata = match fs::metadata(root) {
+        Ok(metadata) => metadata,
+        Err(why) => {
+            let message = match why.kind() {
+                io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+                _ => format!("cannot be read: {why}"),
+            };
+            let help = "name a directory or file of policies; the default is ./policies";
+            problems.push(Problem::refused(&shown(root), message).help(help));
+            return;
+        }
+    };
+    if metadata.is_dir() {
+        let mut above = Vec::new();
+        walk(root, &mut Vec::new(), &mut above, &mut |path, directories, outcome| match outcome {
+            Ok(form) => found.push(Found { path: path.to_owned(), directories: directories.to_vec(), form }),
+            Err(why) => problems.push(Problem::refused(&shown(path), format!("cannot be read: {why}"))),
+        });
+    } else if let Some(form) = Form::of(root) {
+        found.push(Found { path: root.to_owned(), directories: Vec::new(), form });
+    } else {
+        let message = "neither policy nor data by its name";
+        let help = "policies end in .rego, data in .json, .yaml or .yml";
+        problems.push(Problem::refused(&shown(root), message).help(help));
+    }
+}
+
+/// Visits the files below a directory, sorted by name; `above` holds where we are, so that links in a circle end.
+fn walk(
+    directory: &Path,
+    directories: &mut Vec<String>,
+    above: &mut Vec<PathBuf>,
+    visit: &mut impl FnMut(&Path, &[String], io::Result<Form>),
+) {
+    let entries = fs::canonicalize(directory).and_then(|canonical| {
+        if above.contains(&canonical) {
+            return Err(io::Error::other("a link that leads back to a directory above it"));
+        }
+        if above.len() >= DEEPEST {
+            return Err(io::Error::other("directories are nested too deep"));
+        }
+        above.push(canonical);
+        fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<BTreeSet<_>>>()
+    });
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(why) => return visit(directory, directories, Err(why)),
+    };
+    for name in entries {
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let path = directory.join(&name);
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => {
+                directories.push(name.to_string_lossy().into_owned());
+                walk(&path, directories, above, visit);
+                directories.pop();
+            }
+            // A pipe named like a policy would block the reader for ever.
+            Ok(metadata) if metadata.is_file() => {
+                if let Some(form) = Form::of(&path) {
+                    visit(&path, directories, Ok(form));
+                }
+            }
+            Ok(_) => {}
+            Err(why) => {
+                if Form::of(&path).is_some() {
+                    visit(&path, directories, Err(why));
+                }
+            }
+        }
+    }
+    above.pop();
+}
+
+fn read_one(path: &Path, limits: &Limits) -> Result<String, String> {
+    let length = fs::metadata(path).map_err(|why| format!("cannot be read: {why}"))?.len();
+    if length > limits.file_bytes {
+        return Err(format!(
+            "has {length} bytes, more than the {} that a policy or data file may have",
+            limits.file_bytes
+        ));
+    }
+    let bytes = fs::read(path).map_err(|why| format!("cannot be read: {why}"))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|why| format!("is not UTF-8 text (byte {})", why.utf8_error().valid_up_to()))?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// What the policy paths looked like at one moment; equal as long as nothing was edited, added, removed or linked anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(u64);
+
+/// Returns the fingerprint of the files below `paths`, from their names, lengths, times and link targets alone: cheap
+/// enough to ask every few seconds. What cannot be read is part of it, so a directory that vanishes is a change too.
+pub fn fingerprint(paths: &[PathBuf]) -> Fingerprint {
+    let mut hasher = DefaultHasher::new();
+    for root in paths {
+        stamp(root, &mut hasher);
+        if root.is_dir() {
+            let mut above = Vec::new();
+            walk(root, &mut Vec::new(), &mut above, &mut |path, _, outcome| match outcome {
+                Ok(_) => stamp(path, &mut hasher),
+                Err(why) => (path, why.kind()).hash(&mut hasher),
+            });
+        }
+    }
+    Fingerprint(hasher.finish())
+}
+
+/// Adds one file. Its real path is what a `ConfigMap` update changes: new contents come as a new directory behind `..data`,
+/// possibly with equal lengths and times.
+fn stamp(path: &Path, hasher: &mut DefaultHasher) {
+    path.hash(hasher);
+    match fs::canonicalize(path).and_then(|real| Ok((fs::metadata(&real)?, real))) {
+        Ok((metadata, real)) => {
+            real.hash(hasher);
+            if metadata.is_file() {
+                metadata.len().hash(hasher);
+                metadata.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok()).hash(hasher);
+            }
+        }
+        Err(why) => why.kind().hash(hasher),
+    }
+}

@@ -1,0 +1,52 @@
+//! Annotations of templates and Constraints as metadata: those of Gatekeeper's library, and our own.
+
+use std::sync::Arc;
+
+use serde_json::Map;
+
+use super::{
+    document::{Document, warning},
+    node::YamlNode,
+};
+use crate::{
+    judge::metadata::{Metadata, RelatedResource},
+    model::verdict::Severity,
+    rego::problem::Problem,
+};
+
+/// Prefix of our own annotations.
+const OWN: &str = "policy.kaudit.dev/";
+
+/// Reads title, description, severity, id, category and links. An unknown severity is a warning.
+pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Metadata {
+    let metadata = document.node.get("metadata");
+    let annotation = |name: &str| metadata.get("annotations").get(name).text();
+    let own = |name: &str| annotation(&format!("{OWN}{name}"));
+    let shared = |text: &str| Arc::<str>::from(text.trim());
+    let severity = severity(metadata);
+    if let Some(node) = severity.filter(|node| node.text().and_then(Severity::from_word).is_none()) {
+        let message = format!("unknown severity {}", node.json());
+        problems.push(warning(document.problem(node, message)).help("use critical, high, medium, low or info"));
+    }
+    let links = own("links").unwrap_or_default().split([',', ' ', '\n']).filter(|link| !link.is_empty());
+    let version = annotation("metadata.gatekeeper.sh/version");
+    Metadata {
+        title: own("title").or(annotation("metadata.gatekeeper.sh/title")).map(shared),
+        description: own("description").or(annotation("description")).map(shared),
+        severity: severity.and_then(YamlNode::text).and_then(Severity::from_word),
+        id: own("id").map(shared),
+        category: own("category").map(shared),
+        related_resources: links.map(|link| RelatedResource { reference: link.into(), description: None }).collect(),
+        entrypoint: false,
+        custom: version.map(|version| ("version".to_owned(), version.into())).into_iter().collect::<Map<_, _>>(),
+    }
+}
+
+/// Finds the severity: our own annotation or label, then a plain `severity`.
+fn severity(metadata: &YamlNode) -> Option<&YamlNode> {
+    let own = format!("{OWN}severity");
+    [own.as_str(), "severity"]
+        .into_iter()
+        .flat_map(|name| ["annotations", "labels"].map(|place| metadata.get(place).get(name)))
+        .find(|node| !node.is_null())
+}

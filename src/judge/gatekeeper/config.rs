@@ -1,0 +1,36 @@
+//! Gatekeeper's `Config`: the namespaces that are exempt from its audit.
+
+use regorus::Value;
+
+use super::{matching::Wildcard, node::YamlNode};
+use crate::model::object::ObjectKey;
+
+/// What every `Config` of `config.gatekeeper.sh` among the policies says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Config {
+    exempt: Vec<Wildcard>,
+}
+
+impl Config {
+    /// Adds the `spec.match` of one `Config`. What it syncs into the inventory is of no account: kaudit's holds
+    /// everything that policies look up.
+    pub(super) fn add(&mut self, node: &YamlNode) {
+        for entry in node.at(&["spec", "match"]).items() {
+            if entry.get("processes").texts().any(|process| matches!(process, "audit" | "*")) {
+                self.exempt.extend(entry.get("excludedNamespaces").texts().map(Wildcard::new));
+            }
+        }
+    }
+
+    /// Whether Gatekeeper's audit leaves out objects of this object's namespace. As there, a glob that matches the empty
+    /// name exempts cluster-scoped objects.
+    pub(crate) fn exempts(&self, key: &ObjectKey, object: &Value) -> bool {
+        if self.exempt.is_empty() {
+            return false;
+        }
+        let field = if key.kind.is("", "Namespace") { "name" } else { "namespace" };
+        let namespace = &object["metadata"][field];
+        let namespace = namespace.as_string().map_or("", |name| name);
+        self.exempt.iter().any(|pattern| pattern.matches(namespace))
+    }
+}

@@ -1,0 +1,161 @@
+//! Constraints: which objects a template judges, with which parameters, and the outcome of its violations.
+
+use std::sync::Arc;
+
+use regorus::Value;
+
+use super::{
+    annotations,
+    document::{Document, warning},
+    matching::{Match, is_subdomain},
+    node::YamlNode,
+    template::{BlockScalar, Template},
+};
+use crate::{
+    judge::{dependencies::Dependencies, metadata::Metadata, rule::Rule},
+    model::verdict::{Outcome, Source},
+    rego::problem::Problem,
+};
+
+/// Where Gatekeeper enforces: the names that `scopedEnforcementActions` uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EnforcementPoint {
+    /// Its audit, whose place kaudit takes.
+    Audit,
+    /// Its command `gator`, which tests policies.
+    Gator,
+}
+
+impl EnforcementPoint {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Audit => "audit.gatekeeper.sh",
+            Self::Gator => "gator.gatekeeper.sh",
+        }
+    }
+}
+
+/// One Constraint, ready to judge.
+#[derive(Debug, Clone)]
+pub(crate) struct Constraint {
+    /// Its kind, which results name as the policy.
+    pub(crate) policy: Arc<str>,
+    /// Its name and outcome; the source is that of the template's rule once both are joined.
+    pub(crate) rule: Rule,
+    pub(crate) matching: Match,
+    /// `input.parameters`.
+    pub(crate) parameters: Value,
+}
+
+/// A template with the Constraints that ask its rule.
+#[derive(Debug, Clone)]
+pub(crate) struct BoundTemplate {
+    pub(crate) constraints: Vec<Constraint>,
+    /// Where its modules stand in the file.
+    pub(crate) blocks: Vec<BlockScalar>,
+    /// What its rule depends on besides the object.
+    pub(crate) depends: Dependencies,
+}
+
+/// A Constraint that is in order.
+pub(super) enum ReadConstraint {
+    Judges(Box<Constraint>),
+    /// It judges nothing at this enforcement point, for this reason.
+    Silent(&'static str),
+}
+
+/// Reads a Constraint of a template; `None` if it is refused. What is wrong is added to `problems`.
+pub(super) fn read(
+    document: &mut Document<'_>,
+    template: &Template,
+    of_rule: &Metadata,
+    point: EnforcementPoint,
+    problems: &mut Vec<Problem>,
+) -> Option<ReadConstraint> {
+    let before = problems.len();
+    let name = document.name().to_owned();
+    let label = document.label();
+    if !is_subdomain(&name) {
+        let message = format!("{} {name:?}: this is no name for an object", template.kind);
+        problems.push(document.whole(message).help("use a-z, 0-9, - and . for metadata.name"));
+    }
+    let version = document.node.get("apiVersion").text().unwrap_or_default();
+    if !matches!(version.rsplit('/').next(), Some("v1beta1" | "v1alpha1")) {
+        let message = format!("{label}: Gatekeeper does not know {version}");
+        let help = "apiVersion: constraints.gatekeeper.sh/v1beta1";
+        problems.push(document.problem(document.node.get("apiVersion"), message).help(help));
+    }
+    for error in template.schema.check(&document.node) {
+        problems.push(document.problem_at(error.at, format!("{label}: {}", error.message)).help(error.help));
+    }
+    if problems.len() > before {
+        return None;
+    }
+    template.schema.fill(&mut document.node);
+    if template.schema.loses_defaults(&document.node) {
+        let message = format!("{label}: without parameters the defaults of its template are not filled in");
+        let problem = warning(document.whole(message));
+        problems.push(problem.help("Gatekeeper does not either; write `parameters: {}` under spec"));
+    }
+    let spec = document.node.get("spec");
+    let matching = Match::read(spec.get("match"));
+    let matching =
+        matching.map_err(|(node, why)| problems.push(document.problem(node, format!("{label}: {why}")))).ok()?;
+    let outcome = action(document, point).map_err(|problem| problems.push(problem)).ok()?;
+    let Some(outcome) = outcome else {
+        return Some(ReadConstraint::Silent("its scopedEnforcementActions name no action for the audit"));
+    };
+    if matching.generated_only() {
+        return Some(ReadConstraint::Silent("source: Generated matches only what Gatekeeper's expansion generates"));
+    }
+    let metadata = annotations::read(document, problems).or(&template.metadata).or(of_rule);
+    let parameters = spec.get("parameters");
+    Some(ReadConstraint::Judges(Box::new(Constraint {
+        policy: Arc::clone(&template.kind),
+        matching,
+        parameters: if parameters.is_null() { Value::new_object() } else { parameters.value() },
+        rule: Rule {
+            name: name.into(),
+            outcome,
+            metadata: Arc::new(metadata),
+            source: Source { file: Arc::clone(&document.file.shown), line: document.node.at.line },
+        },
+    })))
+}
+
+/// Returns what violations count as; `None` if no action is named for this enforcement point.
+fn action(document: &Document<'_>, point: EnforcementPoint) -> Result<Option<Outcome>, Problem> {
+    let spec = document.node.get("spec");
+    let said = spec.get("enforcementAction");
+    match said.text() {
+        None | Some("deny") => Ok(Some(Outcome::Fail)),
+        Some("warn" | "dryrun") => Ok(Some(Outcome::Warn)),
+        Some("scoped") => {
+            let scoped = spec.get("scopedEnforcementActions");
+            if scoped.is_null() {
+                let message = format!("{}: enforcementAction scoped needs scopedEnforcementActions", document.label());
+                return Err(document.problem(said, message));
+            }
+            let mut strongest = None;
+            for action in scoped.items() {
+                let points = action.get("enforcementPoints").items();
+                let mut points = points.iter().filter_map(|point| point.get("name").text());
+                if points.any(|name| name == "*" || name == point.name()) {
+                    let outcome = match action.get("action").text() {
+                        Some("deny") => Outcome::Fail,
+                        Some("warn" | "dryrun") => Outcome::Warn,
+                        _ => return Err(unknown_action(document, action.get("action"))),
+                    };
+                    strongest = Some(strongest.map_or(outcome, |other: Outcome| other.min(outcome)));
+                }
+            }
+            Ok(strongest)
+        }
+        Some(_) => Err(unknown_action(document, said)),
+    }
+}
+
+fn unknown_action(document: &Document<'_>, node: &YamlNode) -> Problem {
+    let message = format!("{}: unknown action {}", document.label(), node.json());
+    document.problem(node, message).help("use deny, warn, dryrun or scoped")
+}

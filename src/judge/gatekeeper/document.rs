@@ -1,0 +1,90 @@
+//! A Kubernetes object of Gatekeeper among the policies, and how problems and places of it are reported.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::node::{At, YamlNode};
+use crate::{
+    model::verdict::Source,
+    rego::{
+        file::File,
+        problem::{Problem, ProblemSeverity},
+    },
+};
+
+/// A template or Constraint that judges nothing, and why. Someone wrote it to be judged by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Unjudged {
+    /// `ConstraintTemplate k8sfoo` or `K8sFoo all-pods`.
+    pub name: String,
+    /// Why it judges nothing.
+    pub reason: String,
+    /// Where it stands.
+    pub source: Source,
+}
+
+/// One document of a file.
+pub(crate) struct Document<'f> {
+    pub(crate) file: &'f File,
+    pub(crate) node: YamlNode,
+    /// Whether it lies beside a test suite.
+    pub(super) example: bool,
+}
+
+impl Document<'_> {
+    pub(super) fn name(&self) -> &str {
+        self.node.at(&["metadata", "name"]).text().unwrap_or_default()
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        self.node.get("kind").text().unwrap_or_default()
+    }
+
+    /// The API group and the kind.
+    pub(super) fn type_of(&self) -> (&str, &str) {
+        let version = self.node.get("apiVersion").text().unwrap_or_default();
+        (version.split_once('/').map_or("", |(group, _)| group), self.kind())
+    }
+
+    pub(super) fn label(&self) -> String {
+        format!("{} {}", self.kind(), self.name()).trim_end().to_owned()
+    }
+
+    pub(super) fn problem(&self, node: &YamlNode, message: impl Into<String>) -> Problem {
+        self.problem_at(node.at, message)
+    }
+
+    pub(super) fn problem_at(&self, at: At, message: impl Into<String>) -> Problem {
+        Problem::refused(&self.file.shown, message).at(&self.file.text, at.line, at.column)
+    }
+
+    /// What to say of a Constraint whose template is refused.
+    pub(super) fn left_out(&self, template: &Self) -> Problem {
+        let message = format!(
+            "left out: {} uses {} of {}, which is not loaded",
+            self.label(),
+            template.label(),
+            template.file.shown
+        );
+        Problem { line: self.node.at.line, ..Problem::left_out(&self.file.shown, message) }
+    }
+
+    /// A problem of the whole document; its first line says nothing that would have to be shown.
+    pub(super) fn whole(&self, message: impl Into<String>) -> Problem {
+        Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
+    }
+
+    pub(super) fn source(&self) -> Source {
+        Source { file: Arc::clone(&self.file.shown), line: self.node.at.line }
+    }
+
+    pub(super) fn unjudged(&self, reason: impl Into<String>) -> Unjudged {
+        Unjudged { name: self.label(), reason: reason.into(), source: self.source() }
+    }
+}
+
+/// Turns a problem into a warning.
+pub(super) fn warning(problem: Problem) -> Problem {
+    Problem { severity: ProblemSeverity::Warning, ..problem }
+}

@@ -1,0 +1,42 @@
+//! Which Constraints can match which kinds, so that objects of other kinds cost nothing.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::{judge::unit::Unit, model::object::Kind};
+
+/// The Constraints of all units, by the kinds that they can match.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ConstraintIndex {
+    /// By name of the kind: unit and Constraint.
+    by_kind: HashMap<String, Vec<(usize, usize)>>,
+    /// Those that are not limited to kinds.
+    any: Vec<(usize, usize)>,
+}
+
+impl ConstraintIndex {
+    pub(crate) fn new(units: &[Unit]) -> Self {
+        let mut index = Self::default();
+        for (unit, constraints) in units.iter().map(Unit::constraints).enumerate() {
+            for (number, constraint) in constraints.iter().enumerate() {
+                match constraint.matching.kind_names() {
+                    Some(names) => names.into_iter().collect::<BTreeSet<_>>().into_iter().for_each(|name| {
+                        index.by_kind.entry(name.to_owned()).or_default().push((unit, number));
+                    }),
+                    None => index.any.push((unit, number)),
+                }
+            }
+        }
+        index
+    }
+
+    /// Returns the unit and number of each Constraint that can match objects of a kind, in order.
+    pub(crate) fn candidates(&self, units: &[Unit], kind: &Kind) -> Vec<(usize, usize)> {
+        let bound = self.by_kind.get(&kind.kind).into_iter().flatten();
+        let allows = |(unit, number): &&(usize, usize)| {
+            units[*unit].constraints()[*number].matching.allows_kind(&kind.group, &kind.kind)
+        };
+        let mut found: Vec<_> = bound.chain(&self.any).filter(allows).copied().collect();
+        found.sort_unstable();
+        found
+    }
+}

@@ -1,0 +1,338 @@
+//! Structural schemas: what a Constraint may hold, and the defaults of what it leaves out.
+//!
+//! A schema is interpreted as it is written, as the API server does with those of custom resources (`apiextensions-apiserver`,
+//! packages `schema/defaulting`, `schema/pruning` and `validation`). Formats and CEL rules of schemas are ignored, as
+//! Gatekeeper does.
+
+use std::{fmt::Write as _, sync::LazyLock};
+
+use regex::Regex;
+
+use super::node::{At, Content, YamlNode};
+
+/// The schema of every Constraint; that of `parameters` comes from its template.
+static CONSTRAINT: LazyLock<YamlNode> = LazyLock::new(|| {
+    // A schema that cannot be read would accept everything; a test reads it.
+    serde_saphyr::from_str(include_str!("constraint.yaml"))
+        .unwrap_or(YamlNode { content: Content::Null, at: At::default() })
+});
+
+/// One way in which a value does not fit its schema.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SchemaError {
+    pub(crate) at: At,
+    pub(crate) message: String,
+    pub(crate) help: String,
+}
+
+/// The schema of the Constraints of one template.
+#[derive(Debug)]
+pub(crate) struct Schema {
+    root: YamlNode,
+}
+
+impl Schema {
+    /// Makes the schema of `spec.crd.spec.validation` of a template. `legacy` is the default of `legacySchema`: true in
+    /// templates before v1.
+    pub(crate) fn new(validation: &YamlNode, legacy: bool) -> Self {
+        let legacy = match validation.get("legacySchema").content {
+            Content::Bool(legacy) => legacy,
+            _ => legacy,
+        };
+        let mut root = CONSTRAINT.clone();
+        let mut parameters = validation.get("openAPIV3Schema").clone();
+        if parameters.is_null() && legacy {
+            parameters.content = Content::Map(Vec::new());
+        }
+        if !parameters.is_null() {
+            if legacy {
+                preserve(&mut parameters);
+            }
+            if let Some(YamlNode { content: Content::Map(properties), .. }) = field(&mut root, "properties")
+                .and_then(|node| field(node, "spec"))
+                .and_then(|node| field(node, "properties"))
+            {
+                properties.push(("parameters".to_owned(), parameters));
+            }
+        }
+        Self { root }
+    }
+
+    /// Returns every way in which a Constraint does not fit.
+    pub(crate) fn check(&self, constraint: &YamlNode) -> Vec<SchemaError> {
+        let mut errors = Vec::new();
+        Validation { errors: &mut errors, quiet: false }.value(&self.root, constraint, "");
+        errors
+    }
+
+    /// Whether a Constraint gets no defaults for its parameters because it has no `parameters`.
+    pub(crate) fn loses_defaults(&self, constraint: &YamlNode) -> bool {
+        let parameters = self.root.at(&["properties", "spec", "properties", "parameters"]);
+        let defaults = parameters.get("properties").fields().iter().any(|(_, field)| !field.get("default").is_null());
+        constraint.at(&["spec", "parameters"]).is_null() && defaults
+    }
+
+    /// Fills the defaults into a Constraint.
+    pub(crate) fn fill(&self, constraint: &mut YamlNode) {
+        fill(&self.root, constraint);
+    }
+}
+
+fn field<'a>(node: &'a mut YamlNode, key: &str) -> Option<&'a mut YamlNode> {
+    match &mut node.content {
+        Content::Map(fields) => fields.iter_mut().find(|(name, _)| name == key).map(|(_, value)| value),
+        _ => None,
+    }
+}
+
+/// Accepts fields that a schema does not name, at each level: the meaning of `legacySchema: true`.
+fn preserve(schema: &mut YamlNode) {
+    let kind = schema.get("type").text().unwrap_or_default().to_owned();
+    let at = schema.at;
+    let Content::Map(fields) = &mut schema.content else { return };
+    match kind.as_str() {
+        "" | "object" => fields.push((PRESERVE.to_owned(), YamlNode { content: Content::Bool(true), at })),
+        "array" if !fields.iter().any(|(key, _)| key == "items") => {
+            fields.push(("items".to_owned(), YamlNode { content: Content::Map(Vec::new()), at }));
+        }
+        _ => {}
+    }
+    for (key, value) in fields {
+        match (key.as_str(), &mut value.content) {
+            ("properties", Content::Map(properties)) => properties.iter_mut().for_each(|(_, inner)| preserve(inner)),
+            ("items" | "additionalProperties", _) => preserve(value),
+            _ => {}
+        }
+    }
+}
+
+const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
+
+/// Whether a null counts as missing, so that the default replaces it.
+fn replaceable(schema: &YamlNode, value: &YamlNode) -> bool {
+    value.is_null() && !schema.get("nullable").is_true()
+}
+
+fn fill(schema: &YamlNode, value: &mut YamlNode) {
+    let at = value.at;
+    match &mut value.content {
+        Content::Map(fields) => {
+            let properties = schema.get("properties");
+            for (key, property) in properties.fields() {
+                let default = property.get("default");
+                if default.is_null() {
+                    continue;
+                }
+                let default = YamlNode { at, ..default.clone() };
+                match fields.iter_mut().find(|(name, _)| name == key) {
+                    Some((_, value)) if replaceable(property, value) => *value = default,
+                    Some(_) => {}
+                    None => fields.push((key.clone(), default)),
+                }
+            }
+            let others = schema.get("additionalProperties");
+            for (key, value) in fields {
+                let inner = properties.get(key);
+                fill_inner(if inner.is_null() { others } else { inner }, value);
+            }
+        }
+        Content::List(items) => items.iter_mut().for_each(|item| fill_inner(schema.get("items"), item)),
+        _ => {}
+    }
+}
+
+fn fill_inner(schema: &YamlNode, value: &mut YamlNode) {
+    let default = schema.get("default");
+    if !default.is_null() && replaceable(schema, value) {
+        *value = YamlNode { at: value.at, ..default.clone() };
+    }
+    fill(schema, value);
+}
+
+/// Compares a value with a schema.
+struct Validation<'a> {
+    errors: &'a mut Vec<SchemaError>,
+    /// Inside of `anyOf` and the like: unknown fields are checked by the schema around it.
+    quiet: bool,
+}
+
+impl Validation<'_> {
+    fn say(&mut self, value: &YamlNode, path: &str, message: &str) {
+        self.errors.push(SchemaError { at: value.at, message: format!("{path} {message}"), help: String::new() });
+    }
+
+    fn value(&mut self, schema: &YamlNode, value: &YamlNode, path: &str) {
+        if schema.get("x-kubernetes-int-or-string").is_true() {
+            if !matches!(value.kind(), "integer" | "string") {
+                self.say(value, path, &format!("must be an integer or a string, not {}", name(value)));
+            }
+        } else if let Some(kind) = schema.get("type").text() {
+            let same = value.kind() == kind || (kind == "number" && value.kind() == "integer");
+            let absent = value.is_null() && schema.get("nullable").is_true();
+            if !same && !absent {
+                return self.say(value, path, &format!("must be {}, not {}", article(kind), name(value)));
+            }
+        }
+        let allowed = schema.get("enum").items();
+        if !allowed.is_empty() && !allowed.contains(value) {
+            let allowed: Vec<String> = allowed.iter().map(|one| one.json().to_string()).collect();
+            self.say(value, path, &format!("must be one of {}, not {}", allowed.join(", "), value.json()));
+        }
+        self.combined(schema, value, path);
+        match &value.content {
+            Content::Text(text) => self.text(schema, value, text, path),
+            Content::Number(_) => self.number(schema, value, path),
+            Content::List(items) => self.list(schema, value, items, path),
+            Content::Map(fields) => self.object(schema, value, fields, path),
+            Content::Null | Content::Bool(_) => {}
+        }
+    }
+
+    /// Whether a value fits a schema inside of another one.
+    fn fits(schema: &YamlNode, value: &YamlNode) -> bool {
+        let mut errors = Vec::new();
+        Validation { errors: &mut errors, quiet: true }.value(schema, value, "");
+        errors.is_empty()
+    }
+
+    fn combined(&mut self, schema: &YamlNode, value: &YamlNode, path: &str) {
+        let count = |key| {
+            let schemas = schema.get(key).items();
+            (schemas.len(), schemas.iter().filter(|inner| Self::fits(inner, value)).count())
+        };
+        let quiet = std::mem::replace(&mut self.quiet, true);
+        for inner in schema.get("allOf").items() {
+            self.value(inner, value, path);
+        }
+        self.quiet = quiet;
+        if let (1.., 0) = count("anyOf") {
+            self.say(value, path, "fits none of the schemas of anyOf");
+        }
+        match count("oneOf") {
+            (0, _) | (_, 1) => {}
+            (_, fits) => self.say(value, path, &format!("must fit one of the schemas of oneOf, but fits {fits}")),
+        }
+        let not = schema.get("not");
+        if !not.is_null() && Self::fits(not, value) {
+            self.say(value, path, "is what the schema's `not` rules out");
+        }
+    }
+
+    fn text(&mut self, schema: &YamlNode, value: &YamlNode, text: &str, path: &str) {
+        self.count(schema, value, path, text.chars().count(), ["minLength", "maxLength"], "characters");
+        if let Some(pattern) = schema.get("pattern").text() {
+            match Regex::new(pattern) {
+                Ok(regex) if regex.is_match(text) => {}
+                Ok(_) => self.say(value, path, &format!("is {text:?}, which does not match {pattern}")),
+                Err(_) => self.say(value, path, &format!("cannot be compared with the pattern {pattern}")),
+            }
+        }
+    }
+
+    fn number(&mut self, schema: &YamlNode, value: &YamlNode, path: &str) {
+        let number = |node: &YamlNode| node.number().and_then(serde_json::Number::as_f64);
+        let Some(own) = number(value) else { return };
+        let exclusive = |key| schema.get(key).is_true();
+        if let Some(least) = number(schema.get("minimum"))
+            && (own < least || (own <= least && exclusive("exclusiveMinimum")))
+        {
+            self.say(value, path, &format!("is {own}, but must be at least {least}"));
+        }
+        if let Some(most) = number(schema.get("maximum"))
+            && (own > most || (own >= most && exclusive("exclusiveMaximum")))
+        {
+            self.say(value, path, &format!("is {own}, but must be at most {most}"));
+        }
+        if let Some(step) = number(schema.get("multipleOf")).filter(|step| *step != 0.0)
+            && (own / step).fract().abs() > 1e-9
+        {
+            self.say(value, path, &format!("is {own}, but must be a multiple of {step}"));
+        }
+    }
+
+    fn list(&mut self, schema: &YamlNode, value: &YamlNode, items: &[YamlNode], path: &str) {
+        self.count(schema, value, path, items.len(), ["minItems", "maxItems"], "items");
+        if schema.get("uniqueItems").is_true()
+            && let Some(index) = (1..items.len()).find(|index| items[..*index].contains(&items[*index]))
+        {
+            self.say(&items[index], &format!("{path}[{index}]"), "is there already");
+        }
+        let inner = schema.get("items");
+        for (index, item) in items.iter().enumerate() {
+            self.value(inner, item, &format!("{path}[{index}]"));
+        }
+    }
+
+    fn object(&mut self, schema: &YamlNode, value: &YamlNode, fields: &[(String, YamlNode)], path: &str) {
+        self.count(schema, value, path, fields.len(), ["minProperties", "maxProperties"], "fields");
+        for required in schema.get("required").texts() {
+            if !fields.iter().any(|(key, _)| key == required) {
+                self.say(value, &join(path, required), "is missing");
+            }
+        }
+        let properties = schema.get("properties");
+        let others = schema.get("additionalProperties");
+        for (key, field) in fields {
+            let inner = properties.get(key);
+            let path = join(path, key);
+            if !inner.is_null() {
+                self.value(inner, field, &path);
+            } else if matches!(others.content, Content::Map(_)) {
+                self.value(others, field, &path);
+            } else if !others.is_true() && !schema.get(PRESERVE).is_true() && !self.quiet {
+                let known = properties.fields().iter().map(|(name, _)| name.as_str());
+                self.errors.push(SchemaError {
+                    at: field.at,
+                    message: format!("there is no {path}"),
+                    help: nearest(key, known),
+                });
+            }
+        }
+    }
+
+    fn count(&mut self, schema: &YamlNode, value: &YamlNode, path: &str, count: usize, bounds: [&str; 2], what: &str) {
+        let bound = |key| schema.get(key).number().and_then(serde_json::Number::as_u64);
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        if let Some(least) = bound(bounds[0]).filter(|least| count < *least) {
+            self.say(value, path, &format!("has {count} {what}, but must have at least {least}"));
+        }
+        if let Some(most) = bound(bounds[1]).filter(|most| count > *most) {
+            self.say(value, path, &format!("has {count} {what}, but must have at most {most}"));
+        }
+    }
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+fn article(kind: &str) -> String {
+    match kind {
+        "integer" | "array" | "object" => format!("an {kind}"),
+        _ => format!("a {kind}"),
+    }
+}
+
+/// Returns the type of a value, and the value if that is short.
+fn name(value: &YamlNode) -> String {
+    let mut text = if value.is_null() { "null".to_owned() } else { article(value.kind()) };
+    if matches!(value.content, Content::Bool(_) | Content::Number(_) | Content::Text(_)) {
+        let json = value.json().to_string();
+        if json.len() <= 40 {
+            let _ = write!(text, " ({json})");
+        }
+    }
+    text
+}
+
+/// Names the key that was probably meant, or all that are known.
+fn nearest<'k>(key: &str, known: impl Iterator<Item = &'k str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let likeness = |name: &&str| strsim::jaro_winkler(&name.to_lowercase(), &key.to_lowercase());
+    let near = known.iter().copied().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    match near.filter(|near| likeness(near) > 0.85) {
+        Some(near) => format!("did you mean {near}?"),
+        None if known.is_empty() => "the schema of the template names no fields here".to_owned(),
+        None => format!("the fields here are {}", known.join(", ")),
+    }
+}

@@ -1,0 +1,279 @@
+//! `ConstraintTemplate`s: the Rego inside of the YAML, its lines there, and what Gatekeeper allows in it.
+
+use std::sync::Arc;
+
+use regorus::unstable::{Module, Ref, Source, Token, TokenKind};
+
+use super::{annotations, document::Document, node::YamlNode, schema::Schema};
+use crate::{
+    judge::metadata::Metadata,
+    rego::{
+        file::{File, Form},
+        guard,
+        limits::{Limits, Version},
+        problem::{Problem, number},
+        references::{self, Path},
+    },
+};
+
+/// The only target that Gatekeeper knows.
+const TARGET: &str = "admission.k8s.gatekeeper.sh";
+/// The package that the entry module is put into, whatever package it names.
+pub(crate) const PACKAGE: &str = "template";
+/// The rule that judges.
+pub(crate) const ENTRY: &str = "violation";
+
+/// One template, read but not compiled.
+pub(crate) struct Template {
+    /// The kind of its Constraints.
+    pub(crate) kind: Arc<str>,
+    /// The entry module, then the libraries; none if there is no Rego in it.
+    pub(crate) modules: Vec<File>,
+    /// The line at which the entry module begins.
+    pub(crate) line: u32,
+    /// Where the modules stand in the file.
+    pub(crate) blocks: Vec<BlockScalar>,
+    pub(crate) schema: Schema,
+    pub(crate) metadata: Metadata,
+    /// It also holds CEL, which Gatekeeper would prefer.
+    pub(crate) prefers_cel: bool,
+}
+
+/// The YAML block scalar that holds one module: its lines in the file, and how far they are indented.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockScalar {
+    first: u32,
+    last: u32,
+    indent: u32,
+}
+
+/// Turns a column of a module into one of the file, by the line.
+pub(crate) fn column(blocks: &[BlockScalar], line: u32, column: u32) -> u32 {
+    let block = blocks.iter().find(|block| (block.first..=block.last).contains(&line));
+    column + block.filter(|_| column > 0).map_or(0, |block| block.indent)
+}
+
+/// Reads a template.
+///
+/// # Errors
+/// Returns what is wrong with it; Gatekeeper would refuse it too.
+pub(crate) fn read(document: &Document<'_>, limits: &Limits, problems: &mut Vec<Problem>) -> Result<Template, Problem> {
+    let node = &document.node;
+    let (kind, target) = identity(document)?;
+    let legacy = !node.get("apiVersion").text().is_some_and(|version| version.ends_with("/v1"));
+    let mut template = Template {
+        kind: kind.into(),
+        modules: Vec::new(),
+        line: node.at.line,
+        blocks: Vec::new(),
+        schema: Schema::new(node.at(&["spec", "crd", "spec", "validation"]), legacy),
+        metadata: annotations::read(document, problems),
+        prefers_cel: engine(target, "K8sNativeValidation").is_some(),
+    };
+    if let Some((source, version)) = source(document, kind, target)? {
+        template.line = source.get("rego").at.line;
+        template.add(document, source.get("rego"), "rego", version, limits);
+        for (index, library) in source.get("libs").items().iter().enumerate() {
+            template.add(document, library, &format!("libs[{index}]"), version, limits);
+        }
+    }
+    Ok(template)
+}
+
+/// Returns the kind of a template's Constraints, and its one target.
+fn identity<'n>(document: &'n Document<'_>) -> Result<(&'n str, &'n YamlNode), Problem> {
+    let node = &document.node;
+    let name = node.at(&["metadata", "name"]);
+    let kind = node.at(&["spec", "crd", "spec", "names", "kind"]).text().unwrap_or_default();
+    if kind.is_empty() {
+        return Err(document.whole("a ConstraintTemplate without spec.crd.spec.names.kind"));
+    }
+    if !name.text().is_some_and(|name| name.eq_ignore_ascii_case(kind)) {
+        let name_said = name.text().unwrap_or_default();
+        let message = format!("ConstraintTemplate {name_said:?} must be named like its kind {kind}");
+        let help = format!("metadata.name: {}", kind.to_lowercase());
+        return Err(document.problem(if name.is_null() { node } else { name }, message).help(help));
+    }
+    let targets = node.at(&["spec", "targets"]);
+    let [target] = targets.items() else {
+        let message = format!("ConstraintTemplate {kind} has {} targets, but must have one", targets.items().len());
+        return Err(document.problem(if targets.is_null() { node } else { targets }, message));
+    };
+    if target.get("target").text() != Some(TARGET) {
+        let message = format!("ConstraintTemplate {kind} is for another target than {TARGET}");
+        return Err(document.problem(target, message).help(format!("target: {TARGET}")));
+    }
+    Ok((kind, target))
+}
+
+/// Returns the code that a target holds for an engine.
+fn engine<'n>(target: &'n YamlNode, wanted: &str) -> Option<&'n YamlNode> {
+    target.get("code").items().iter().find(|code| code.get("engine").text() == Some(wanted))
+}
+
+/// Returns the node that holds `rego` and `libs`, and their version; `None` if there is only CEL.
+fn source<'n>(
+    document: &Document<'_>,
+    kind: &str,
+    target: &'n YamlNode,
+) -> Result<Option<(&'n YamlNode, Version)>, Problem> {
+    // As in Gatekeeper, what stands at the target itself overrides the code beside it.
+    if target.get("rego").text().is_some_and(|text| !text.is_empty()) {
+        return Ok(Some((target, Version::V0)));
+    }
+    match engine(target, "Rego") {
+        Some(code) if code.at(&["source", "rego"]).text().is_none() => {
+            let message = format!("ConstraintTemplate {kind}: engine Rego without source.rego");
+            Err(document.problem(code, message))
+        }
+        Some(code) => {
+            let source = code.get("source");
+            let v1 = source.get("version").text() == Some("v1");
+            Ok(Some((source, if v1 { Version::V1 } else { Version::V0 })))
+        }
+        None if engine(target, "K8sNativeValidation").is_some() => Ok(None),
+        None => {
+            let help = "write it under rego, or under code with engine: Rego";
+            Err(document.problem(target, format!("ConstraintTemplate {kind} has no Rego")).help(help))
+        }
+    }
+}
+
+impl Template {
+    /// Adds a module. Its lines become those of the file, so that every problem and result names the right one.
+    fn add(&mut self, document: &Document<'_>, node: &YamlNode, part: &str, version: Version, limits: &Limits) {
+        let text = node.text().unwrap_or_default();
+        let entry = self.modules.is_empty();
+        let block = block(&document.file.text, node);
+        let shown: Arc<str> = match &block {
+            Some(_) => Arc::clone(&document.file.shown),
+            // The text is folded or quoted: lines of the file are not lines of the module.
+            None => format!("{} ({part} of {})", document.file.shown, self.kind).into(),
+        };
+        let text = if entry { in_package(text, limits) } else { text.to_owned() };
+        let above = block.as_ref().map_or(0, |block| block.first as usize - 1);
+        let file = File::new(shown, Form::Rego, "\n".repeat(above) + &text);
+        self.modules.push(File { version: Some(version), ..file });
+        self.blocks.extend(block);
+    }
+
+    /// Turns the column and the excerpt of a problem of a module into those of the file around it.
+    pub(crate) fn in_file(&self, file: &File, problem: Problem) -> Problem {
+        if problem.file != file.shown || problem.line == 0 {
+            return problem;
+        }
+        let column = column(&self.blocks, problem.line, problem.column);
+        let excerpt = file.text.lines().nth(problem.line as usize - 1).unwrap_or_default().trim_end();
+        let excerpt = if problem.excerpt.is_empty() { String::new() } else { excerpt.to_owned() };
+        Problem { column, excerpt, ..problem }
+    }
+}
+
+/// Finds the lines of a literal block scalar (or a text of one line) in the text of the file.
+fn block(file: &str, node: &YamlNode) -> Option<BlockScalar> {
+    let text = node.text()?;
+    let begin = node.at.line;
+    // Blank lines at its start belong to the text, but the parser's position is behind them.
+    let blank = text.lines().take_while(|line| line.trim().is_empty()).count();
+    let begins = [begin.saturating_sub(number(blank)), begin, begin + 1];
+    begins.into_iter().filter(|first| *first > 0).find_map(|first| {
+        let mut lines = file.lines().skip(first as usize - 1);
+        let mut indent = None;
+        let mut last = first;
+        for (number, line) in (first..).zip(text.lines()) {
+            let around = lines.next()?;
+            if !line.trim().is_empty() {
+                let before = around.strip_suffix(line).or_else(|| around.trim_end().strip_suffix(line))?;
+                if !before.bytes().all(|byte| byte == b' ') || *indent.get_or_insert(before.len()) != before.len() {
+                    return None;
+                }
+            }
+            last = number;
+        }
+        Some(BlockScalar { first, last, indent: u32::try_from(indent?).ok()? })
+    })
+}
+
+/// Puts an entry module into [`PACKAGE`], so that it cannot collide with a library.
+fn in_package(text: &str, limits: &Limits) -> String {
+    let Ok(source) = Source::from_contents("rego".to_owned(), text.to_owned()) else { return text.to_owned() };
+    let tokens = guard::tokens(&source, limits);
+    let Some(begin) = tokens.iter().position(|token| token.1.text() == "package") else { return text.to_owned() };
+    let path = path(&tokens[begin + 1..]);
+    let (Some(first), Some(last)) = (path.first(), path.last()) else { return text.to_owned() };
+    match (text.get(..first.1.start as usize), text.get(last.1.end as usize..)) {
+        (Some(before), Some(after)) => format!("{before}{PACKAGE}{after}"),
+        _ => text.to_owned(),
+    }
+}
+
+/// Returns what Gatekeeper does not allow in modules that parse: packages, imports and data other than those it gives.
+pub(crate) fn check(
+    files: &[&File],
+    modules: &[Ref<Module>],
+    nodes: &[references::Node],
+    limits: &Limits,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (index, (file, module)) in files.iter().zip(modules).enumerate() {
+        let package = references::package(module);
+        let library = package.len() > 1 && package[0] == "lib";
+        if index > 0 && !library {
+            let span = &module.package.span;
+            let message = format!("package {} is no library", package.join("."));
+            let help = "the packages of libs begin with lib, e.g. `package lib.images`";
+            problems.push(Problem::refused(&file.shown, message).at(&file.text, span.line, span.col).help(help));
+        }
+        problems.extend(imports(file, limits));
+    }
+    let allowed = |path: &&Path| path.first().is_some_and(|key| matches!(key.as_str(), PACKAGE | "lib" | "inventory"));
+    for node in nodes {
+        for path in node.uses.iter().filter(|path| !allowed(path)) {
+            let name = std::iter::once("data").chain(path.iter().map(String::as_str)).collect::<Vec<_>>().join(".");
+            let file = files[node.module];
+            let problem = Problem::refused(&file.shown, format!("{name} cannot be used in a template"));
+            let help = "Gatekeeper only gives it data.inventory and data.lib";
+            problems.push(problem.at(&file.text, node.line, node.column).help(help));
+        }
+    }
+    problems
+}
+
+/// Returns the imports that Gatekeeper refuses, read from the text as it was written.
+fn imports(file: &File, limits: &Limits) -> Vec<Problem> {
+    let Ok(source) = Source::from_contents(file.shown.to_string(), file.text.clone()) else { return Vec::new() };
+    let tokens = guard::tokens(&source, limits);
+    let mut problems = Vec::new();
+    for (index, import) in
+        tokens.iter().enumerate().filter(|(_, token)| token.0 == TokenKind::Ident && token.1.text() == "import")
+    {
+        let path = path(&tokens[index + 1..]);
+        let help = match path.iter().map(|token| token.1.text()).filter(|word| *word != ".").collect::<Vec<_>>()[..] {
+            // Not an import, but something else of this name.
+            [] | ["data", "lib", ..] | ["future", ..] => continue,
+            ["rego", "v1"] => "for Rego v1 put it under code with engine: Rego and version: v1",
+            _ => "Gatekeeper only allows imports of data.lib and of future.keywords",
+        };
+        let name: String = path.iter().map(|token| token.1.text()).collect();
+        let problem = Problem::refused(&file.shown, format!("import {name} is not allowed in a template"));
+        problems.push(problem.at(&file.text, import.1.line, import.1.col).help(help));
+    }
+    problems
+}
+
+/// Returns the tokens of the reference that a list of tokens begins with: `a.b["c"]`.
+fn path(tokens: &[Token]) -> &[Token] {
+    let mut length = usize::from(tokens.first().is_some_and(|token| token.0 == TokenKind::Ident));
+    while let Some(token) = tokens.get(length).filter(|_| length > 0) {
+        // A part belongs to what stands before it without a gap.
+        if token.1.start != tokens[length - 1].1.end {
+            break;
+        }
+        length += match token.1.text() {
+            "." => 2,
+            "[" => 3,
+            _ => break,
+        };
+    }
+    &tokens[..length.min(tokens.len())]
+}

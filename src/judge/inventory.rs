@@ -1,0 +1,232 @@
+//! The inventory: objects as the evaluator's values, where policies look others up.
+//!
+//! In: objects that some policy can look up. Out: two documents, as Gatekeeper and kube-mgmt lay them out.
+//! A document that was handed out never changes: what changes afterwards is copied along its path, the rest is shared.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use regorus::Value;
+
+use crate::model::object::{Kind, ObjectKey};
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Inventory {
+    gatekeeper: Value,
+    kube_mgmt: Value,
+    /// Which kind each plural name below `data.kubernetes` means.
+    plurals: BTreeMap<String, Arc<Kind>>,
+    /// Hashes of what can be seen of the objects in it.
+    seen: HashMap<ObjectKey, u64>,
+}
+
+impl Default for Inventory {
+    fn default() -> Self {
+        Self {
+            gatekeeper: Value::new_object(),
+            kube_mgmt: Value::new_object(),
+            plurals: BTreeMap::new(),
+            seen: HashMap::new(),
+        }
+    }
+}
+
+impl Inventory {
+    /// Whether policies see of an object what they saw when this hash was noted.
+    pub fn is_seen_as(&self, key: &ObjectKey, hash: u64) -> bool {
+        self.seen.get(key) == Some(&hash)
+    }
+
+    /// Notes what policies see of an object.
+    pub fn note_seen(&mut self, key: &ObjectKey, hash: Option<u64>) {
+        match hash {
+            Some(hash) => self.seen.insert(key.clone(), hash),
+            None => self.seen.remove(key),
+        };
+    }
+
+    /// Puts the present state of an object, or `None` when it is gone. Returns whether that changed anything.
+    pub fn put(&mut self, key: &ObjectKey, object: Option<&Value>) -> bool {
+        let (kind, name) = (&key.kind, &*key.name);
+        let version = kind.api_version();
+        let path = match key.namespace.as_deref() {
+            Some(namespace) => &["namespace", namespace, &version, &kind.kind, name][..],
+            None => &["cluster", &version, &kind.kind, name],
+        };
+        let mut changed = put(&mut self.gatekeeper, path, object);
+        if self.owns_plural(kind) {
+            let path = match key.namespace.as_deref() {
+                Some(namespace) => &[&kind.plural, namespace, name][..],
+                None => &[&*kind.plural, name],
+            };
+            changed |= put(&mut self.kube_mgmt, path, object);
+        }
+        changed
+    }
+
+    /// Returns the document `data.inventory` or `data.kubernetes`.
+    pub(crate) fn document(&self, name: &str) -> &Value {
+        if name == "kubernetes" { &self.kube_mgmt } else { &self.gatekeeper }
+    }
+
+    /// Whether a plural name means this kind: the layout has no place for the group, so of two kinds the one of
+    /// Kubernetes itself has the name.
+    fn owns_plural(&mut self, kind: &Arc<Kind>) -> bool {
+        let rank = |kind: &Kind| {
+            let group = kind.group.as_str();
+            (group.contains('.') && !group.ends_with(".k8s.io"), group.to_owned())
+        };
+        match self.plurals.get(&kind.plural) {
+            Some(owner) if owner.group == kind.group => return true,
+            Some(owner) if rank(owner) < rank(kind) => return false,
+            Some(_) => {
+                if let Ok(document) = self.kube_mgmt.as_object_mut() {
+                    document.remove(&Value::from(kind.plural.as_str()));
+                }
+            }
+            None => {}
+        }
+        self.plurals.insert(kind.plural.clone(), Arc::clone(kind));
+        true
+    }
+}
+
+/// Puts a value at a path, or takes it away and with it what is empty then. Returns whether that changed anything;
+/// nothing is copied if not.
+fn put(document: &mut Value, path: &[&str], value: Option<&Value>) -> bool {
+    let known = path.iter().fold(&*document, |value, key| &value[*key]);
+    if *known == *value.unwrap_or(&Value::Undefined) {
+        return false;
+    }
+    replace(document, path, value);
+    true
+}
+
+fn replace(document: &mut Value, path: &[&str], value: Option<&Value>) {
+    let ([first, rest @ ..], Ok(fields)) = (path, document.as_object_mut()) else { return };
+    let key = Value::from(*first);
+    // Taken out and put back: a map that is shared is copied, one that is not stays where it is.
+    let mut below = fields.remove(&key).unwrap_or_else(Value::new_object);
+    if rest.is_empty() {
+        below = value.cloned().unwrap_or(Value::Undefined);
+    } else {
+        replace(&mut below, rest, value);
+    }
+    let empty = !rest.is_empty() && below == Value::new_object();
+    if !empty && below != Value::Undefined {
+        fields.insert(key, below);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        judge::{
+            evaluate::{Job, evaluate},
+            set::PolicySet,
+        },
+        model::{body::Body, object::Object},
+        rego::value,
+    };
+
+    fn key(kind: &Arc<Kind>, namespace: Option<&str>, name: &str) -> ObjectKey {
+        ObjectKey { kind: Arc::clone(kind), namespace: namespace.map(Into::into), name: name.into(), copy: 0 }
+    }
+
+    fn json(text: &str) -> Value {
+        value::from_json(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn lays_objects_out_as_gatekeeper_and_kube_mgmt_do() {
+        let mut inventory = Inventory::default();
+        let (pods, ingresses) =
+            (Kind::sample("", "pods", "Pod"), Kind::sample("networking.k8s.io", "ingresses", "Ingress"));
+        let nodes = Kind::sample("", "nodes", "Node");
+        for key in [key(&pods, Some("n"), "a"), key(&ingresses, Some("n"), "b"), key(&nodes, None, "c")] {
+            let object = json(&format!(r#"{{"is": "{}"}}"#, key.name));
+            assert!(inventory.put(&key, Some(&object)));
+            assert!(!inventory.put(&key, Some(&object)), "nothing new");
+        }
+        let gatekeeper = r#"{"namespace": {"n": {"v1": {"Pod": {"a": {"is": "a"}}}, "networking.k8s.io/v1": {"Ingress": {"b": {"is": "b"}}}}},
+            "cluster": {"v1": {"Node": {"c": {"is": "c"}}}}}"#;
+        assert_eq!(*inventory.document("inventory"), json(gatekeeper));
+        let kube_mgmt = r#"{"pods": {"n": {"a": {"is": "a"}}}, "ingresses": {"n": {"b": {"is": "b"}}}, "nodes": {"c": {"is": "c"}}}"#;
+        assert_eq!(*inventory.document("kubernetes"), json(kube_mgmt));
+    }
+
+    #[test]
+    fn what_was_handed_out_stays_and_the_rest_is_shared() {
+        let mut inventory = Inventory::default();
+        let pods = Kind::sample("", "pods", "Pod");
+        for name in ["a", "b"] {
+            inventory.put(&key(&pods, Some(name), name), Some(&json(r#"{"v": 1}"#)));
+        }
+        let before = inventory.clone();
+        assert!(inventory.put(&key(&pods, Some("a"), "a"), Some(&json(r#"{"v": 2}"#))));
+        let at = |inventory: &Inventory, namespace: &str| inventory.document("kubernetes")["pods"][namespace].clone();
+        assert_eq!((at(&before, "a"), at(&inventory, "a")), (json(r#"{"a": {"v": 1}}"#), json(r#"{"a": {"v": 2}}"#)));
+        let (Value::Object(old), Value::Object(new)) = (at(&before, "b"), at(&inventory, "b")) else { unreachable!() };
+        assert!(Arc::ptr_eq(&old, &new));
+    }
+
+    #[test]
+    fn what_is_gone_leaves_nothing_behind() {
+        let mut inventory = Inventory::default();
+        let pods = Kind::sample("", "pods", "Pod");
+        let key = key(&pods, Some("n"), "a");
+        assert!(!inventory.put(&key, None));
+        inventory.put(&key, Some(&json("{}")));
+        assert!(inventory.put(&key, None));
+        for document in ["inventory", "kubernetes"] {
+            assert_eq!(*inventory.document(document), Value::new_object());
+        }
+    }
+
+    #[test]
+    fn a_plural_of_two_groups_is_that_of_kubernetes() {
+        let (own, other) =
+            (Kind::sample("", "services", "Service"), Kind::sample("serving.example.com", "services", "Service"));
+        let (own, other) = (key(&own, Some("n"), "own"), key(&other, Some("n"), "other"));
+        for order in [[&own, &other], [&other, &own]] {
+            let mut inventory = Inventory::default();
+            for key in order {
+                inventory.put(key, Some(&json("1")));
+            }
+            assert_eq!(inventory.document("kubernetes")["services"]["n"], json(r#"{"own": 1}"#));
+            assert_eq!(inventory.document("inventory")["namespace"]["n"].as_object().unwrap().len(), 2);
+        }
+    }
+
+    #[test]
+    fn rules_and_data_files_stand_before_objects() {
+        let directory = tempfile::tempdir().unwrap();
+        let admission = "package kubernetes.pods\nlimit := 3\nwarn contains input.request.namespace if false\n";
+        let main = "package main\ndeny contains data.kubernetes.pods.limit\n\
+            deny contains data.kubernetes.nodes\ndeny contains name if data.kubernetes.services[_][name]\n";
+        for (name, text) in [("a.rego", admission), ("b.rego", main), ("c.json", r#"{"kubernetes": {"nodes": "own"}}"#)]
+        {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
+        let mut inventory = Inventory::default();
+        let kinds = [("pods", "Pod"), ("nodes", "Node"), ("services", "Service")];
+        for (plural, kind) in kinds {
+            inventory.put(&key(&Kind::sample("", plural, kind), Some("n"), "a"), Some(&json("{}")));
+        }
+        let policies = PolicySet::load(&[directory.path().to_owned()]).unwrap().with_inventory(&inventory).unwrap();
+        let object = Object {
+            key: key(&Kind::sample("", "pods", "Pod"), None, "a"),
+            uid: "".into(),
+            resource_version: "".into(),
+            body: Body::plain(br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#),
+            location: None,
+        };
+        let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(policies) };
+        let messages: Vec<_> = evaluate(&job).results.iter().map(|finding| finding.message.to_string()).collect();
+        assert_eq!(messages, ["3", "a", "own"]);
+    }
+}

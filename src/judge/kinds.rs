@@ -1,0 +1,79 @@
+//! All units of a policy set together, by kind: what verdicts on its objects depend on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    dependencies::Dependencies,
+    gatekeeper::matching::Match,
+    reads::{InventoryReads, Projection, Segment, Tree},
+    unit::Unit,
+};
+
+/// What a verdict on objects of one kind depends on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KindDependencies {
+    pub(crate) projection: Projection,
+    /// Of the rules that are asked about every object; Constraints, which also choose by group, are left out.
+    pub(crate) dependencies: Dependencies,
+}
+
+/// What verdicts depend on, by kind.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KindIndex {
+    named: BTreeMap<Arc<str>, KindDependencies>,
+    other: KindDependencies,
+    pub(crate) inventory: InventoryReads,
+}
+
+impl KindIndex {
+    pub(crate) fn new(units: &[Unit]) -> Self {
+        let mut kinds: BTreeSet<&str> = BTreeSet::new();
+        for unit in units {
+            kinds.extend(unit.groups.iter().flat_map(|group| group.queries.kinds()).map(|kind| &**kind));
+            kinds.extend(unit.constraints().iter().filter_map(|constraint| constraint.matching.kind_names()).flatten());
+        }
+        let mut index = Self::default();
+        for kind in kinds {
+            let dependencies = index.add(units, kind);
+            index.named.insert(kind.into(), dependencies);
+        }
+        // No kind has this name.
+        index.other = index.add(units, "");
+        index
+    }
+
+    /// Joins what is read of objects of a kind, of any group.
+    fn add(&mut self, units: &[Unit], kind: &str) -> KindDependencies {
+        let mut object = Tree::default();
+        let mut dependencies = Dependencies::default();
+        for unit in units {
+            let matching = unit.constraints().iter().map(|constraint| &constraint.matching);
+            let mut matching =
+                matching.filter(|one| one.kind_names().is_none_or(|names| names.contains(&kind))).peekable();
+            if !unit.judges_everything() && matching.peek().is_none() {
+                continue;
+            }
+            for path in matching.flat_map(Match::reads) {
+                object.insert(&path.map(Segment::from), true);
+            }
+            for group in &unit.groups {
+                for reads in group.queries.of(kind).into_iter().flat_map(|query| &query.reads) {
+                    object.merge(&reads.object(group.dialect));
+                    self.inventory.merge(&reads.inventory());
+                    if unit.judges_everything() {
+                        dependencies = dependencies | reads.dependencies(group.dialect);
+                    }
+                }
+            }
+        }
+        KindDependencies { projection: Projection::new(object), dependencies }
+    }
+
+    /// Returns what verdicts on objects of a kind depend on, also of kinds that no policy names.
+    pub(crate) fn of(&self, kind: &str) -> &KindDependencies {
+        self.named.get(kind).unwrap_or(&self.other)
+    }
+}

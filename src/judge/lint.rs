@@ -1,0 +1,201 @@
+//! What is probably not meant: rules and packages that nothing asks, and imports of nothing. All of it is allowed, so
+//! these are warnings; where a policy judges nothing, silence would pass for a clean result.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use regorus::unstable::{Module, Ref};
+
+use super::{
+    entrypoints::{judges, outcome},
+    policy::Policy,
+    reads::Matches,
+};
+use crate::rego::{
+    check::Checked,
+    file::File,
+    lost,
+    problem::Problem,
+    references::{Node, Path, package},
+    rewrite::Place,
+};
+
+/// What rules that judge are called.
+const WORDS: [&str; 3] = ["deny", "violation", "warn"];
+/// What they are called by mistake.
+const FORMS: [(&str, &str); 9] = [
+    ("denies", "deny"),
+    ("denied", "deny"),
+    ("violations", "violation"),
+    ("violate", "violation"),
+    ("violates", "violation"),
+    ("violated", "violation"),
+    ("warning", "warn"),
+    ("warnings", "warn"),
+    ("warned", "warn"),
+];
+
+/// Returns what is probably not meant in modules that are in order.
+pub(crate) fn warnings(checked: &Checked<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    names(checked, &mut problems);
+    // Who would use a package or give what is imported may be among the files that were refused.
+    if checked.lost.is_empty() {
+        packages(checked, &mut problems);
+        imports(checked, &mut problems);
+    }
+    problems
+}
+
+/// Returns a warning for a file of tests that has rules that judge instead.
+pub(crate) fn test_file(file: &File) -> Option<Problem> {
+    let names = lost::names(&file.text);
+    if names.iter().any(|name| name.contains("test_")) {
+        return None;
+    }
+    let judge = names.into_iter().find(|name| outcome(name).is_some())?;
+    let line = file.text.lines().position(|line| line.strip_prefix("default ").unwrap_or(line).starts_with(judge))?;
+    let message = format!("{judge} is not judged by: files named *_test.rego are for tests, and this one has none");
+    let problem = Problem::warning(&file.shown, message).help("rename the file");
+    Some(problem.at(&file.text, u32::try_from(line + 1).ok()?, 1))
+}
+
+/// Returns a warning for each policy that can say nothing about any kind.
+pub(crate) fn speechless(policies: &[Policy], files: &[File]) -> Vec<Problem> {
+    let nothing = |policy: &&Policy| matches!(&policy.matches, Matches::Kinds(kinds) if kinds.is_empty());
+    let problem = |policy: &Policy| {
+        let text = files.iter().find(|file| file.shown == policy.source).map_or("", |file| &file.text);
+        let message = format!("{} can say nothing about any kind", policy.name);
+        let help = "its rules ask for two kinds at once, or for none of those that it is meant for";
+        Problem::warning(&policy.source, message).at(text, policy.line, 1).help(help)
+    };
+    policies.iter().filter(nothing).map(problem).collect()
+}
+
+/// Rules that look like such that judge, and do not.
+fn names(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
+    let mut told: BTreeSet<&Path> = BTreeSet::new();
+    for node in checked.nodes {
+        let package = package(&checked.modules[node.module]);
+        let Some(name) = node.path.get(package.len()) else { continue };
+        let Some((message, help)) = wrong_name(name, &package, node) else { continue };
+        if told.contains(&node.path) || is_used(checked, &node.path, |other| other.path != node.path) {
+            continue;
+        }
+        told.insert(&node.path);
+        let file = checked.files[node.module];
+        problems.push(Problem::warning(&file.shown, message).help(help).at(&file.text, node.line, node.column));
+    }
+}
+
+/// Returns why a rule that nothing uses does not judge, and how to mend it, if its name says that it should.
+fn wrong_name(name: &str, package: &Path, node: &Node) -> Option<(String, String)> {
+    let shown = package.join(".");
+    if outcome(name).is_none() {
+        let word = meant(name).filter(|_| judges(package))?;
+        let message = format!("{name} is not judged by: rules that judge are called {word} or {word}_x");
+        return Some((message, format!("rename it to {}", renamed(name, word))));
+    }
+    if !judges(package) {
+        let message = format!("{name} is not judged by: {shown} is a package of {}", kind(package));
+        return Some((message, "put it into a package of its own".to_owned()));
+    }
+    node.parameters.map(|_| {
+        let message = format!("{name} is not judged by: it is a function, and nothing calls it");
+        (message, "take its parameters away, or give it another name".to_owned())
+    })
+}
+
+fn kind(package: &Path) -> &'static str {
+    if package.iter().any(|part| part == "lib") { "helpers (lib)" } else { "tests (*_test)" }
+}
+
+/// Returns the word that a name was probably meant to begin with.
+fn meant(name: &str) -> Option<&'static str> {
+    let first = name.split('_').next().unwrap_or(name);
+    let lower = first.to_lowercase();
+    let form = FORMS.iter().find(|(form, _)| *form == lower).map(|(_, word)| *word);
+    let near = |word: &&&str| lower.len() >= word.len() && strsim::damerau_levenshtein(&lower, word) <= 1;
+    form.or_else(|| WORDS.iter().find(near).copied())
+}
+
+/// Returns a name as it should be: `Deny__x_` becomes `deny_x`.
+fn renamed(name: &str, word: &str) -> String {
+    let rest = name.split('_').skip(1).filter(|part| !part.is_empty());
+    [word].into_iter().chain(rest).collect::<Vec<_>>().join("_")
+}
+
+/// Packages that neither judge nor help.
+fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
+    let mut modules: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
+    for (index, module) in checked.modules.iter().enumerate() {
+        modules.entry(package(module)).or_default().push(index);
+    }
+    for (package, modules) in modules {
+        let own = |node: &&Node| modules.contains(&node.module);
+        let rules: Vec<&Node> = checked.nodes.iter().filter(own).filter(|node| !node.is_test(package.len())).collect();
+        let judge = checked.entries.iter().any(|path| path.starts_with(&package) && path.len() == package.len() + 1);
+        let looks = |node: &&Node| node.path.get(package.len()).is_some_and(|name| meant(name).is_some());
+        let tells = judge || rules.is_empty() || rules.iter().any(looks) || checked.entries.is_empty();
+        if tells || !judges(&package) || is_used(checked, &package, |other| !modules.contains(&other.module)) {
+            continue;
+        }
+        let (file, module) = (checked.files[modules[0]], &checked.modules[modules[0]]);
+        let shown = package.join(".");
+        let message =
+            format!("package {shown} is not judged by: it has no rule deny, violation or warn, and nothing uses it");
+        let span = &module.package.span;
+        problems.push(Problem::warning(&file.shown, message).at(&file.text, span.line, span.col));
+    }
+}
+
+/// Whether a rule that `counts` refers to something at a path, or a module of another package imports it.
+fn is_used(checked: &Checked<'_>, path: &Path, counts: impl Fn(&Node) -> bool) -> bool {
+    let meets = |used: &[String]| used.starts_with(path) || path.starts_with(used);
+    let by_rule = checked.nodes.iter().any(|node| counts(node) && node.uses.iter().any(|used| meets(used)));
+    let by_import = |(module, imports): (&Ref<Module>, &&[(Path, Place)])| {
+        !path.starts_with(&package(module)) && imports.iter().any(|(imported, _)| meets(imported))
+    };
+    by_rule || checked.modules.iter().zip(checked.imports).any(by_import)
+}
+
+/// Imports that stand for nothing: undefined wherever they are used, which OPA takes without a word too.
+fn imports(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
+    for (file, imports) in checked.files.iter().zip(checked.imports) {
+        for (path, at) in *imports {
+            let given = !checked.graph.covered(path).is_empty() || checked.data.has(path);
+            let package = checked.modules.iter().any(|module| self::package(module).starts_with(path));
+            if given || package || checked.data.is_external(path) {
+                continue;
+            }
+            let message = format!("data.{} is imported, and no file gives it", path.join("."));
+            let problem = Problem::warning(&file.shown, message).at(&file.text, at.line, at.column);
+            problems.push(problem.help("it is undefined wherever it is used; add its file to the policy paths"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_of_names_are_seen() {
+        for (name, want) in [
+            ("deny_", "deny"),
+            ("deny__x", "deny_x"),
+            ("Deny_latest", "deny_latest"),
+            ("denies", "deny"),
+            ("dney_x", "deny_x"),
+            ("denny", "deny"),
+            ("violations", "violation"),
+            ("voilation", "violation"),
+            ("warning_x", "warn_x"),
+            ("warnn", "warn"),
+        ] {
+            assert_eq!(meant(name).map(|word| renamed(name, word)).as_deref(), Some(want), "{name}");
+        }
+        for name in ["allow", "msg", "den", "denylist", "warrant", "violating_pods", "is_denied", "want"] {
+            assert_eq!(meant(name), None, "{name}");
+        }
+    }
+}

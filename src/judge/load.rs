@@ -1,0 +1,175 @@
+//! From paths to a [`PolicySet`], with every problem on the way.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    compile::compile,
+    data,
+    dialect::Dialect,
+    entrypoints::Purpose,
+    files,
+    gatekeeper::{self, ConstraintIndex, EnforcementPoint, Library, LoadedLibrary},
+    kinds::KindIndex,
+    lint,
+    policy::Policy,
+    set::PolicySet,
+    unit::Unit,
+};
+use crate::{
+    model::verdict::Digest,
+    rego::{
+        file::{File, Form},
+        limits::Limits,
+        lost::Lost,
+        problem::{LoadError, Problem},
+    },
+};
+
+impl PolicySet {
+    /// Loads all policies under `paths`, files or directories. Blocks.
+    ///
+    /// # Errors
+    /// Returns every problem of every file if one of them is refused, or if there is no rule to judge by.
+    pub fn load(paths: &[PathBuf]) -> Result<Self, LoadError> {
+        Self::load_with(paths, &Limits::default())
+    }
+
+    /// Loads all policies under `paths` with other limits.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_with(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
+        Self::load_partly(paths, limits)?.whole()
+    }
+
+    /// Loads the policies under `paths` that are in order; [`Self::refused`] returns why others are not.
+    ///
+    /// # Errors
+    /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
+    pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
+        load(paths, limits, EnforcementPoint::Audit)
+    }
+
+    /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
+    /// `gator`.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
+    pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
+        load(&[template.to_owned(), constraint.to_owned()], limits, EnforcementPoint::Gator)?.whole()
+    }
+}
+
+/// Loads what can be loaded; the set's problems say what was refused.
+fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
+    let (files, mut problems) = files::read(paths, limits);
+    if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
+        return Err(LoadError { problems });
+    }
+    let mut lost = Lost::default();
+    for unread in &problems {
+        lost.unread(&unread.file);
+    }
+    let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
+    problems.extend(tests.iter().filter_map(lint::test_file));
+    let suites = gatekeeper::suites(&files);
+    let mut data = data::document();
+    let mut library = Library::default();
+    for file in files.iter().filter(|file| file.form != Form::Rego) {
+        let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
+        let before = problems.len();
+        if !library.add(file, example, &mut problems) {
+            data::add(&mut data, file, example, &mut problems);
+            if problems[before..].iter().any(Problem::is_refusal) {
+                lost.unparsed(file);
+            }
+        }
+    }
+    let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
+    let mut found = Vec::new();
+    let plain = compile(modules, &data, limits, lost, &mut found, Purpose::Directory);
+    let (plain, found) = without_sources(plain, found, &files, library.has_templates());
+    problems.extend(found);
+    let LoadedLibrary { mut units, mut policies, unjudged, config } = library.load(limits, point, &mut problems);
+    if let Some((own, unit)) = plain {
+        policies.extend(own);
+        units.insert(0, unit);
+    }
+    // Stable: the Constraints of one kind stay in order.
+    policies.sort_by(|a, b| a.name.cmp(&b.name));
+    let refused = problems.iter().any(Problem::is_refusal);
+    // A test may be about a Constraint that has nothing to say there.
+    let nothing = policies.is_empty() && (refused || point == EnforcementPoint::Audit);
+    if nothing && !refused {
+        problems.push(nothing_to_judge_by(paths, &files));
+    }
+    problems.extend(lint::speechless(&policies, &files));
+    problems.sort();
+    problems.dedup();
+    if nothing {
+        return Err(LoadError::new(problems));
+    }
+    let constraints = Arc::new(ConstraintIndex::new(&units));
+    let kinds = Arc::new(KindIndex::new(&units));
+    let digest = digest(&files);
+    let files = files.into_iter().map(|file| file.shown).collect();
+    Ok(PolicySet { digest, files, policies, problems, limits: *limits, unjudged, config, units, constraints, kinds })
+}
+
+/// Takes out the packages that are the source of a template: they only judge from inside of one.
+fn without_sources(
+    plain: Option<(Vec<Policy>, Unit)>,
+    mut problems: Vec<Problem>,
+    files: &[File],
+    templates: bool,
+) -> (Option<(Vec<Policy>, Unit)>, Vec<Problem>) {
+    let Some((mut policies, mut unit)) = plain else { return (None, problems) };
+    policies.retain(|policy| {
+        let (Dialect::Gatekeeper, Some(rule)) = (policy.dialect, policy.rules.first()) else { return true };
+        let text = files.iter().find(|file| file.shown == rule.source.file).map_or("", |file| &file.text);
+        let reads = format!("package {} reads input.review or input.parameters", policy.name);
+        let problem = if templates {
+            let message = format!("{reads}: it is the source of a template and not judged by itself");
+            Problem::warning(&rule.source.file, message)
+        } else {
+            let message = format!("{reads}, as a Gatekeeper template does");
+            let help = "add its ConstraintTemplate and Constraints to the policy paths, or read the object as input \
+                        (conftest) or input.request.object";
+            Problem::refused(&rule.source.file, message).help(help)
+        };
+        problems.push(problem.at(text, rule.source.line, 1));
+        false
+    });
+    unit.groups.retain(|group| group.dialect != Dialect::Gatekeeper);
+    (Some((policies, unit)), problems)
+}
+
+/// Returns the problem of paths without a rule that judges.
+fn nothing_to_judge_by(paths: &[PathBuf], files: &[File]) -> Problem {
+    let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let modules = files.iter().filter(|file| file.form == Form::Rego).count();
+    let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };
+    let message = format!("no rule to judge by in {modules} .rego files");
+    let help = "looked for rules named deny, violation or warn (also deny_x, violation_x, warn_x) in every package that is \
+                no library (lib) and no test (*_test)";
+    Problem::refused(&shown, message).help(help)
+}
+
+fn digest(files: &[File]) -> Digest {
+    let mut names: Vec<(String, &str)> = files.iter().map(|file| (file.relative(), file.text.as_str())).collect();
+    names.sort();
+    let mut digest = Sha256::new();
+    for (name, text) in names {
+        // Lengths keep apart what would otherwise run together.
+        for part in [name.as_str(), text] {
+            digest.update((part.len() as u64).to_le_bytes());
+            digest.update(part);
+        }
+    }
+    Digest(digest.finalize().into())
+}

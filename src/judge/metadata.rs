@@ -1,0 +1,220 @@
+//! METADATA annotations: the comment blocks above packages and rules that describe them.
+//!
+//! regorus drops comments, so they are read from the text and matched by line with what follows them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use regorus::unstable::{Module, Token, TokenKind};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    model::verdict::Severity,
+    rego::{file::File, problem::Problem, references::head_path, yaml},
+};
+
+/// The METADATA of one policy or rule.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metadata {
+    /// `title`.
+    pub title: Option<Arc<str>>,
+    /// `description`.
+    pub description: Option<Arc<str>>,
+    /// `custom.severity`.
+    pub severity: Option<Severity>,
+    /// `custom.id`.
+    pub id: Option<Arc<str>>,
+    /// `custom.category`.
+    pub category: Option<Arc<str>>,
+    /// `related_resources`.
+    pub related_resources: Vec<RelatedResource>,
+    /// `entrypoint`; kaudit goes by the rules' names, so it only shows it.
+    pub entrypoint: bool,
+    /// `custom` with all its keys, also those above.
+    pub custom: Map<String, Value>,
+}
+
+/// An entry of `related_resources`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RelatedResource {
+    /// `ref`, a URL.
+    #[serde(rename = "url")]
+    pub reference: Arc<str>,
+    /// `description`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<Arc<str>>,
+}
+
+impl Metadata {
+    /// Returns the same with what is missing filled in from a wider scope.
+    pub(crate) fn or(&self, wider: &Self) -> Self {
+        let mut custom = wider.custom.clone();
+        custom.extend(self.custom.clone());
+        Self {
+            title: self.title.clone().or_else(|| wider.title.clone()),
+            description: self.description.clone().or_else(|| wider.description.clone()),
+            severity: self.severity.or(wider.severity),
+            id: self.id.clone().or_else(|| wider.id.clone()),
+            category: self.category.clone().or_else(|| wider.category.clone()),
+            related_resources: if self.related_resources.is_empty() {
+                wider.related_resources.clone()
+            } else {
+                self.related_resources.clone()
+            },
+            entrypoint: self.entrypoint,
+            custom,
+        }
+    }
+}
+
+/// What an annotation applies to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AnnotationScope {
+    /// One definition, by its index in the module.
+    Rule(usize),
+    /// All definitions of one name in the package.
+    Document(String),
+    Package,
+    /// The package and those below it.
+    Subpackages,
+}
+
+/// Reads the annotations of one module; mistakes in them are warnings, since judging does not depend on them.
+pub(crate) fn read(
+    file: &File,
+    module: &Module,
+    tokens: &[Token],
+    problems: &mut Vec<Problem>,
+) -> Vec<(AnnotationScope, Metadata)> {
+    let mut annotations = Vec::new();
+    for block in blocks(&file.text, &inside_strings(tokens)) {
+        let value = match serde_saphyr::from_str_with_options::<Value>(&block.yaml, yaml::as_opa_short()) {
+            Ok(Value::Object(value)) => value,
+            Ok(_) => {
+                problems.push(Problem::warning(&file.shown, "METADATA is no mapping").at(&file.text, block.first, 1));
+                continue;
+            }
+            Err(why) => {
+                let line = why.location().and_then(|place| u32::try_from(place.line()).ok()).unwrap_or(0);
+                let message = format!("METADATA is not valid YAML: {}", yaml::reason(&why));
+                problems.push(Problem::warning(&file.shown, message).at(&file.text, block.first + line, 1));
+                continue;
+            }
+        };
+        let scope = match scope(&value, module, block.last) {
+            Ok(scope) => scope,
+            Err((message, help)) => {
+                let problem = Problem::warning(&file.shown, message).help(help);
+                problems.push(problem.at(&file.text, block.first, 1));
+                continue;
+            }
+        };
+        let (metadata, unknown) = metadata(&value);
+        if let Some(word) = unknown {
+            let problem = Problem::warning(&file.shown, format!("unknown severity {word:?}"));
+            problems.push(problem.at(&file.text, block.first, 1).help("use critical, high, medium, low or info"));
+        }
+        annotations.push((scope, metadata));
+    }
+    annotations
+}
+
+/// A comment block that begins with `# METADATA`.
+struct CommentBlock {
+    /// The line of the word METADATA.
+    first: u32,
+    /// The block's last line.
+    last: u32,
+    yaml: String,
+}
+
+/// Returns the lines that belong to a raw string begun on an earlier line.
+fn inside_strings(tokens: &[Token]) -> BTreeSet<u32> {
+    let raw = tokens.iter().filter(|token| token.0 == TokenKind::RawString);
+    raw.flat_map(|token| {
+        (1..=token.1.text().matches('\n').count()).filter_map(|n| Some(token.1.line + u32::try_from(n).ok()?))
+    })
+    .collect()
+}
+
+fn blocks(text: &str, inside_strings: &BTreeSet<u32>) -> Vec<CommentBlock> {
+    let mut blocks = Vec::new();
+    let mut open: Option<CommentBlock> = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        // Only at the beginning of a line, as in OPA: what stands inside a body belongs to nothing.
+        let comment = line.strip_prefix('#').filter(|_| !inside_strings.contains(&number));
+        match (comment, &mut open) {
+            (Some(comment), _) if comment.trim() == "METADATA" => {
+                blocks.extend(open.replace(CommentBlock { first: number, last: number, yaml: String::new() }));
+            }
+            (Some(comment), Some(block)) => {
+                block.last = number;
+                block.yaml.push_str(comment);
+                block.yaml.push('\n');
+            }
+            (Some(_), None) => {}
+            (None, _) => blocks.extend(open.take()),
+        }
+    }
+    blocks.extend(open);
+    blocks
+}
+
+/// Finds what an annotation that ends on a line applies to; else returns what is wrong with it, and how to fix it.
+fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Result<AnnotationScope, (String, &'static str)> {
+    let scope = value.get("scope").and_then(Value::as_str);
+    let package = match scope {
+        Some("subpackages") => return Ok(AnnotationScope::Subpackages),
+        Some("package") => true,
+        Some("rule" | "document") => false,
+        Some(other) => {
+            return Err((format!("unknown scope {other:?}"), "use rule, document, package or subpackages"));
+        }
+        None => module.package.span.line > last,
+    };
+    if package {
+        return Ok(AnnotationScope::Package);
+    }
+    let mut rules = module.policy.iter().enumerate();
+    let nothing = || ("METADATA is about nothing: no rule comes after it".to_owned(), "put it above its rule");
+    let (index, rule) = rules.find(|(_, rule)| rule.span().line > last).ok_or_else(nothing)?;
+    let entrypoint = value.get("entrypoint").and_then(Value::as_bool) == Some(true);
+    if scope == Some("document") || (scope.is_none() && entrypoint) {
+        Ok(AnnotationScope::Document(head_path(rule).0.into_iter().next().unwrap_or_default()))
+    } else {
+        Ok(AnnotationScope::Rule(index))
+    }
+}
+
+/// Reads the keys; also returns the severity if it is unknown.
+fn metadata(value: &Map<String, Value>) -> (Metadata, Option<Arc<str>>) {
+    let text = |value: Option<&Value>| match value? {
+        Value::String(text) => Some(Arc::<str>::from(text.trim())),
+        other => Some(other.to_string().into()),
+    };
+    let custom = value.get("custom").and_then(Value::as_object).cloned().unwrap_or_default();
+    let word = text(custom.get("severity").or_else(|| custom.get("Severity")));
+    let severity = word.as_deref().and_then(Severity::from_word);
+    let related = value.get("related_resources").and_then(Value::as_array).into_iter().flatten();
+    let metadata = Metadata {
+        title: text(value.get("title")),
+        description: text(value.get("description")),
+        severity,
+        id: text(custom.get("id")),
+        category: text(custom.get("category")),
+        related_resources: related
+            .filter_map(|item| match item {
+                Value::String(reference) => {
+                    Some(RelatedResource { reference: reference.as_str().into(), description: None })
+                }
+                item => Some(RelatedResource {
+                    reference: text(item.get("ref"))?,
+                    description: text(item.get("description")),
+                }),
+            })
+            .collect(),
+        entrypoint: value.get("entrypoint").and_then(Value::as_bool).unwrap_or(false),
+        custom,
+    };
+    (metadata, word.filter(|_| severity.is_none()))
+}

@@ -1,0 +1,34 @@
+//! What the policies can read of an object, and which kinds they can say anything about.
+//!
+//! A verdict is a function of the parts of the object that the rules can read. They are found at load by going through the
+//! rules as the evaluator would, with what each expression may be instead of values: where a place of the input is only
+//! handed around it is not read, where it is compared, printed or given to a builtin it is, and what is not understood
+//! counts as reading everything. The walk is done once for every kind that the policies compare the object's kind with,
+//! and once for all other kinds; a rule that fails for sure on a kind is not asked about it.
+//!
+//! In: the syntax trees of a unit. Out: the [`Queries`] of each group, with what each rule reads.
+
+mod bindings;
+mod calls;
+mod documents;
+mod exprs;
+mod frame;
+mod inventory;
+mod matches;
+mod possible;
+mod projection;
+mod queries;
+mod tree;
+mod variables;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::{
+    documents::Reads,
+    queries::Queries,
+    tree::{Segment, Tree},
+    walk::Rules,
+};
+pub use self::{inventory::InventoryReads, matches::Matches, projection::Projection};

@@ -1,0 +1,190 @@
+//! Calls: functions of the policies by what they do with their arguments, builtins by what is known of them.
+
+use regorus::unstable::{Expr, Ref};
+
+use super::{
+    frame::Name,
+    possible::{Possible, Scalar},
+    walk::{SIZE, Walker},
+};
+use crate::rego::{
+    builtins::{self, Arity},
+    references::constant_path,
+    rewrite,
+};
+
+impl<'a> Walker<'a> {
+    pub(super) fn function(&mut self, function: &'a Expr, arguments: &'a [Ref<Expr>]) -> Possible {
+        let (name, whole) = constant_path(function);
+        if let (Some((first, rest)), true) = (name.split_first(), whole)
+            && let Name::Document(mut path) = self.name(first)
+        {
+            path.extend_from_slice(rest);
+            if path[0] == "data" {
+                return self.user_function(&path[1..], arguments);
+            }
+        }
+        self.builtin(&name.join("."), arguments)
+    }
+
+    fn user_function(&mut self, path: &[String], arguments: &'a [Ref<Expr>]) -> Possible {
+        let Some(arity) = self.rules.graph.at(path).find_map(|node| node.parameters) else {
+            for argument in arguments {
+                self.read_whole(argument);
+            }
+            return self.unsure();
+        };
+        let (inputs, output) = arguments.split_at(arity.min(arguments.len()));
+        let mut values = Vec::with_capacity(arity);
+        for argument in inputs {
+            let mut value = self.expr(argument);
+            if value.is_nothing() {
+                return value;
+            }
+            if value.size(SIZE) > SIZE {
+                self.whole(value);
+                value = Possible::other();
+            }
+            values.push(value);
+        }
+        let sure = values.iter().all(|value| value.sure);
+        let mut value = self.call(path, Some(values));
+        value.sure &= sure;
+        let [output] = output else { return value };
+        // `f(x, y)` where f takes one argument: `y = f(x)`.
+        let value = self.whole(value);
+        self.bind_unknown(output);
+        self.read_whole(output);
+        if value.is_nothing() { value } else { Possible::other() }
+    }
+
+    fn read_whole(&mut self, expr: &'a Expr) -> bool {
+        let value = self.expr(expr);
+        let nothing = value.is_nothing();
+        self.whole(value);
+        nothing
+    }
+
+    fn builtin(&mut self, name: &str, arguments: &'a [Ref<Expr>]) -> Possible {
+        match (name, arguments) {
+            ("object.get", [object, key, default]) => self.object_get(object, key, default),
+            ("count", [collection]) => {
+                let value = self.expr(collection);
+                self.frame.risk |= !value.is_nothing();
+                self.present(&value);
+                self.elements(&value);
+                defined(&[&value])
+            }
+            ("object.keys", [object]) => {
+                let value = self.expr(object);
+                self.frame.risk |= !value.is_nothing();
+                let (keys, _) = self.elements(&value);
+                if value.is_nothing() { value } else { Possible::set(self.whole(keys), false) }
+            }
+            ("array.concat", [left, right]) => {
+                let (left, right) = (self.expr(left), self.expr(right));
+                let mut all = self.elements(&left).1;
+                all.join(self.elements(&right).1);
+                self.listed(&[&left, &right], all)
+            }
+            ("array.slice", [array, from, to]) => {
+                let array = self.expr(array);
+                let nothing = self.read_whole(from) | self.read_whole(to);
+                let (_, all) = self.elements(&array);
+                if nothing { Possible::default() } else { self.listed(&[&array], all) }
+            }
+            ("array.reverse", [array]) => {
+                let array = self.expr(array);
+                let (_, all) = self.elements(&array);
+                self.listed(&[&array], all)
+            }
+            (
+                "is_array" | "is_boolean" | "is_null" | "is_number" | "is_object" | "is_set" | "is_string"
+                | "type_name",
+                [value],
+            ) => {
+                let value = self.expr(value);
+                self.present(&value);
+                defined(&[&value])
+            }
+            (rewrite::BOUNDED, [value]) => self.expr(value),
+            // What it prints is seen by nobody.
+            ("print", _) => {
+                for argument in arguments {
+                    let value = self.expr(argument);
+                    self.present(&value);
+                }
+                Possible::other()
+            }
+            _ => self.any_builtin(name, arguments),
+        }
+    }
+
+    /// An array made of these elements of others.
+    fn listed(&mut self, from: &[&Possible], elements: Possible) -> Possible {
+        if from.iter().any(|array| array.is_nothing()) {
+            return Possible::default();
+        }
+        // Of what is no array for sure it is an error in strict evaluation.
+        let array = |value: &&Possible| value.items.is_some() && value.fields.is_none() && value.places.is_empty();
+        self.frame.risk |= !from.iter().all(|value| array(value) && !value.other && value.members.is_none());
+        Possible::array(elements, false)
+    }
+
+    fn any_builtin(&mut self, name: &str, arguments: &'a [Ref<Expr>]) -> Possible {
+        self.frame.reads.clock |= name == "time.now_ns";
+        // One argument more than it takes is where its result goes.
+        if builtins::find(name) == u8::try_from(arguments.len()).ok().and_then(|n| n.checked_sub(1)).map(Arity::Exactly)
+        {
+            arguments.last().into_iter().for_each(|output| self.bind_unknown(output));
+        }
+        let mut nothing = false;
+        for argument in arguments {
+            nothing |= self.read_whole(argument);
+        }
+        if nothing {
+            return Possible::default();
+        }
+        // An error in strict evaluation.
+        self.frame.risk = true;
+        Possible::other()
+    }
+
+    /// `object.get` with a key or an array of keys reads no more than what it finds.
+    fn object_get(&mut self, object: &'a Expr, key: &'a Expr, default: &'a Expr) -> Possible {
+        let (object, default) = (self.expr(object), self.expr(default));
+        if object.is_nothing() || default.is_nothing() {
+            return Possible::default();
+        }
+        self.present(&object);
+        let keys: Vec<Possible> = match key {
+            Expr::Array { items, .. } => items.iter().map(|item| self.expr(item)).collect(),
+            _ => vec![self.expr(key)],
+        };
+        // Of what is no object it is an error in strict evaluation.
+        self.frame.risk = true;
+        let one = |key: &Possible| {
+            key.is_scalar() && key.scalars.iter().all(|key| matches!(key, Scalar::Value(_) | Scalar::OtherKind))
+        };
+        if !keys.iter().all(one) {
+            // It may be a path of any length.
+            for key in keys {
+                self.whole(key);
+            }
+            self.whole(object);
+            self.whole(default);
+            return Possible::other();
+        }
+        let mut found = object;
+        for key in keys {
+            found = self.step(&found, key);
+            self.present(&found);
+        }
+        found.join(default);
+        found
+    }
+}
+
+fn defined(arguments: &[&Possible]) -> Possible {
+    if arguments.iter().any(|argument| argument.is_nothing()) { Possible::default() } else { Possible::other() }
+}

@@ -1,0 +1,99 @@
+//! What rules read of `input` and `data`, as it is collected rule by rule.
+
+use super::{
+    inventory::{self, InventoryReads},
+    tree::{Segment, Tree},
+};
+use crate::judge::{dependencies::Dependencies, dialect::Dialect};
+
+/// What some rules read of the documents.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Reads {
+    /// From `input` and `data` on; of `data` only what holds other objects.
+    documents: Tree,
+    /// Places below `data` whose elements are iterated over.
+    loops: Tree,
+    /// They call `time.now_ns`.
+    pub(super) clock: bool,
+}
+
+impl Reads {
+    pub(super) fn insert(&mut self, place: &[Segment], whole: bool) {
+        self.documents.insert(place, whole);
+    }
+
+    pub(super) fn loop_over(&mut self, place: &[Segment]) {
+        if place.first() == Some(&Segment::from("data")) {
+            self.loops.insert(place, false);
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.documents.merge(&other.documents);
+        self.loops.merge(&other.loops);
+        self.clock |= other.clock;
+    }
+
+    pub(super) fn unsure(&mut self) {
+        for root in ["input", "data"] {
+            self.insert(&[Segment::from(root)], true);
+        }
+        self.clock = true;
+    }
+
+    /// Returns what is read of the object.
+    pub(crate) fn object(&self, dialect: Dialect) -> Tree {
+        let Some(input) = self.documents.field("input") else { return Tree::default() };
+        let review = match dialect {
+            Dialect::Conftest => return input,
+            Dialect::Admission => input.field("request"),
+            Dialect::Gatekeeper => input.field("review"),
+        };
+        let Some(review) = review else { return Tree::default() };
+        let mut object = Tree::default();
+        for part in ["object", "oldObject"] {
+            object.merge(&review.field(part).unwrap_or_default());
+        }
+        // Copies of the object's fields in the review around it.
+        let beside = [
+            ("uid", ["metadata", "uid"]),
+            ("name", ["metadata", "name"]),
+            ("name", ["metadata", "generateName"]),
+            ("namespace", ["metadata", "namespace"]),
+        ];
+        for (field, place) in beside {
+            if review.field(field).is_some() {
+                object.insert(&place.map(Segment::from), true);
+            }
+        }
+        object
+    }
+
+    /// Returns what they depend on besides the object.
+    pub(crate) fn dependencies(&self, dialect: Dialect) -> Dependencies {
+        let input = self.documents.field("input").unwrap_or_default();
+        let review = match dialect {
+            Dialect::Conftest => None,
+            Dialect::Admission => input.field("request"),
+            Dialect::Gatekeeper => input.field("review"),
+        };
+        let reads = |field| review.as_ref().is_some_and(|review| review.field(field).is_some());
+        // What takes the review as a whole does not ask how the object changed.
+        let transition = |field| reads(field) && review.as_ref().is_some_and(|review| !review.is_whole());
+        Dependencies {
+            inventory: self.documents.field("data").is_some(),
+            namespace: reads("namespaceObject"),
+            clock: self.clock,
+            transition: transition("oldObject") || transition("operation"),
+        }
+    }
+
+    pub(crate) fn inventory(&self) -> InventoryReads {
+        InventoryReads::new(self.documents.field("data").unwrap_or_default())
+    }
+
+    /// Whether they iterate over all objects of a kind, in all namespaces.
+    pub(crate) fn scans_inventory(&self) -> bool {
+        inventory::scans(&self.loops)
+    }
+}

@@ -1,0 +1,188 @@
+//! What an expression may be, as far as it can be told without an object.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use regorus::Value;
+
+use super::tree::Segment;
+
+/// A place in the documents: keys from `input` or `data` on.
+pub(super) type Place = Vec<Segment>;
+
+/// A scalar.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Scalar {
+    /// The name of the object's kind, where it is none that the policies name.
+    OtherKind,
+    /// A value that is written in the policy.
+    Value(Value),
+}
+
+impl Scalar {
+    pub(super) fn text(text: &str) -> Self {
+        Self::Value(Value::from(text))
+    }
+
+    pub(super) fn as_text(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Value(Value::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Every value that an expression may have: one of any of the fields. Nothing at all means that it is undefined for sure.
+///
+/// `places` are read lazily: as long as a value is only handed around, nothing but its being there was read. Everything
+/// else holds nothing that was not read yet, except in its parts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Possible {
+    /// One of these.
+    pub(super) scalars: BTreeSet<Scalar>,
+    /// What stands in the documents at one of these.
+    pub(super) places: BTreeSet<Place>,
+    /// An object with some of these fields, and those of `items`.
+    pub(super) fields: Option<BTreeMap<Arc<str>, Self>>,
+    /// An array, or an object whose keys are not known, with such elements.
+    pub(super) items: Option<Box<Self>>,
+    /// A set of such elements.
+    pub(super) members: Option<Box<Self>>,
+    /// Anything else.
+    pub(super) other: bool,
+    /// It is defined for sure.
+    pub(super) sure: bool,
+}
+
+impl Possible {
+    pub(super) fn other() -> Self {
+        Self { other: true, ..Self::default() }
+    }
+
+    pub(super) fn scalar(value: Value) -> Self {
+        Self { scalars: BTreeSet::from([Scalar::Value(value)]), sure: true, ..Self::default() }
+    }
+
+    pub(super) fn place(place: Place) -> Self {
+        Self { places: BTreeSet::from([place]), ..Self::default() }
+    }
+
+    pub(super) fn array(items: Self, sure: bool) -> Self {
+        Self { items: Some(Box::new(items)), sure, ..Self::default() }
+    }
+
+    pub(super) fn set(members: Self, sure: bool) -> Self {
+        Self { members: Some(Box::new(members)), sure, ..Self::default() }
+    }
+
+    /// One of two truth values, or either.
+    pub(super) fn truth(may: &BTreeSet<bool>, sure: bool) -> Self {
+        let scalars = may.iter().map(|truth| Scalar::Value(Value::from(*truth))).collect();
+        Self { scalars, sure, ..Self::default() }
+    }
+
+    /// Whether it is undefined for sure.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.scalars.is_empty() && self.is_scalar()
+    }
+
+    /// Whether it can be nothing but one of its scalars.
+    pub(super) fn is_scalar(&self) -> bool {
+        let collection = self.fields.is_some() || self.items.is_some() || self.members.is_some();
+        self.places.is_empty() && !collection && !self.other
+    }
+
+    /// Returns its only value, if there is one.
+    pub(super) fn only(&self) -> Option<&Scalar> {
+        (self.is_scalar() && self.scalars.len() == 1).then(|| self.scalars.first()).flatten()
+    }
+
+    fn may_be_false(&self) -> bool {
+        self.other || !self.places.is_empty() || self.scalars.contains(&Scalar::Value(Value::from(false)))
+    }
+
+    /// Whether a statement of it fails for sure.
+    pub(super) fn is_false(&self) -> bool {
+        let no = Scalar::Value(Value::from(false));
+        self.is_scalar() && self.scalars.iter().all(|scalar| *scalar == no)
+    }
+
+    /// Whether a statement of it succeeds for sure.
+    pub(super) fn is_true(&self) -> bool {
+        self.sure && !self.is_nothing() && !self.may_be_false()
+    }
+
+    /// Adds what another expression may be; both for the same.
+    pub(super) fn join(&mut self, other: Self) {
+        if other.is_nothing() {
+            self.sure &= self.is_nothing();
+            return;
+        }
+        if self.is_nothing() {
+            *self = Self { sure: false, ..other };
+            return;
+        }
+        self.scalars.extend(other.scalars);
+        self.places.extend(other.places);
+        if let Some(fields) = other.fields {
+            let own = self.fields.get_or_insert_default();
+            for (name, field) in fields {
+                own.entry(name).or_default().join(field);
+            }
+        }
+        for (own, more) in [(&mut self.items, other.items), (&mut self.members, other.members)] {
+            match (own.as_mut(), more) {
+                (Some(own), Some(more)) => own.join(*more),
+                (None, Some(more)) => *own = Some(more),
+                (_, None) => {}
+            }
+            // What one of two collections holds, the other may not.
+            if let Some(own) = own {
+                own.sure = false;
+            }
+        }
+        self.other |= other.other;
+        self.sure = false;
+    }
+
+    /// Returns how many values it is made of, itself included; stops counting at `limit`.
+    pub(super) fn size(&self, limit: usize) -> usize {
+        let mut size = 1 + self.scalars.len() + self.places.iter().map(|place| 1 + place.len() / 4).sum::<usize>();
+        let fields = self.fields.iter().flat_map(BTreeMap::values);
+        for part in fields.chain(self.items.as_deref()).chain(self.members.as_deref()) {
+            if size > limit {
+                break;
+            }
+            size += part.size(limit);
+        }
+        size
+    }
+
+    /// Returns every place in it, parts included.
+    pub(super) fn all_places<'a>(&'a self, out: &mut Vec<&'a Place>) {
+        out.extend(&self.places);
+        let fields = self.fields.iter().flat_map(BTreeMap::values);
+        for part in fields.chain(self.items.as_deref()).chain(self.members.as_deref()) {
+            part.all_places(out);
+        }
+    }
+
+    /// Returns it after everything in it was read.
+    pub(super) fn without_places(mut self) -> Self {
+        if !self.places.is_empty() {
+            self.places.clear();
+            self.other = true;
+        }
+        if let Some(fields) = &mut self.fields {
+            for field in fields.values_mut() {
+                *field = std::mem::take(field).without_places();
+            }
+        }
+        for part in [&mut self.items, &mut self.members].into_iter().flatten() {
+            **part = std::mem::take(&mut **part).without_places();
+        }
+        self
+    }
+}

@@ -1,0 +1,363 @@
+//! The read parts of an object, straight from its JSON: as a hash, and as a value to evaluate.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::LazyLock,
+};
+
+use regorus::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+};
+
+use super::tree::{Segment, Tree};
+use crate::rego::value::{self, Plain};
+
+/// The parts of an object that policies can read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Projection {
+    /// As it is shown.
+    tree: Tree,
+    /// With what is read of any field added to the named ones.
+    settled: Tree,
+    /// The same and what names an object, which is the same in all its states.
+    named: Tree,
+}
+
+/// What names an object.
+const NAME: [&[&str]; 6] = [
+    &["apiVersion"],
+    &["kind"],
+    &["metadata", "name"],
+    &["metadata", "generateName"],
+    &["metadata", "namespace"],
+    &["metadata", "uid"],
+];
+
+/// `SipHash` with a key of this process: nobody can make two objects whose hashes are the same, and no hash outlives it.
+static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+impl Projection {
+    pub(crate) fn new(tree: Tree) -> Self {
+        let mut settled = tree.clone();
+        settled.settle();
+        let mut named = tree.clone();
+        for path in NAME {
+            named.insert(&path.iter().copied().map(Segment::from).collect::<Vec<_>>(), true);
+        }
+        named.settle();
+        Self { tree, settled, named }
+    }
+
+    /// Adds paths that are read whole.
+    pub(crate) fn with(&self, paths: &[[&'static str; 2]]) -> Self {
+        let mut tree = self.tree.clone();
+        for path in paths {
+            tree.insert(&path.map(Segment::from), true);
+        }
+        Self::new(tree)
+    }
+
+    /// Returns a hash of the parts that are read, from the JSON of an object: different parts, different hashes, and the
+    /// order of keys is no part. It differs from process to process.
+    ///
+    /// `None` if the JSON cannot be read, or holds a key twice in one object: then only judging can tell.
+    pub fn hash(&self, json: &[u8]) -> Option<u64> {
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        let hash = HashedParts(&self.settled).deserialize(&mut reader).ok()?;
+        reader.end().ok()?;
+        Some(hash)
+    }
+
+    /// Reads the parts of an object that are read, and what names it. Its hash is that of the whole, so that verdicts are
+    /// the same; and what is left out is most of many objects.
+    ///
+    /// # Errors
+    /// When the whole cannot be read, as for [`value::from_json`].
+    pub(crate) fn read(&self, json: &[u8]) -> Result<Value, serde_json::Error> {
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        let value = ReadParts(&self.named).deserialize(&mut reader)?;
+        reader.end()?;
+        Ok(value)
+    }
+
+    /// Returns the paths that are read, sorted; `path?` where only whether it is there is read (and its value if it is a
+    /// scalar), `*` for the whole object.
+    pub fn paths(&self) -> Vec<String> {
+        self.tree.paths()
+    }
+}
+
+/// Shows the paths.
+impl fmt::Display for Projection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tree.fmt(f)
+    }
+}
+
+/// What a value is, first in its hash.
+#[derive(Clone, Copy)]
+enum Tag {
+    Null,
+    False,
+    True,
+    Unsigned,
+    Signed,
+    Float,
+    Text,
+    Array,
+    Object,
+}
+
+/// Hashes a value of which the parts in a tree are read.
+struct HashedParts<'t>(&'t Tree);
+
+/// Reads over a value as the evaluator would read it: what it could not read must not go unnoticed.
+struct Skipped;
+
+fn hasher(tag: Tag) -> impl Hasher {
+    let mut hasher = KEY.build_hasher();
+    hasher.write_u8(tag as u8);
+    hasher
+}
+
+fn scalar(tag: Tag, bits: u64) -> u64 {
+    let mut hasher = hasher(tag);
+    hasher.write_u64(bits);
+    hasher.finish()
+}
+
+fn text(text: &str) -> u64 {
+    let mut hasher = hasher(Tag::Text);
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+impl<'de> DeserializeSeed<'de> for HashedParts<'_> {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for HashedParts<'_> {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<u64, E> {
+        Ok(scalar(Tag::Null, 0))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<u64, E> {
+        Ok(scalar(if value { Tag::True } else { Tag::False }, 0))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
+        Ok(scalar(Tag::Unsigned, value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<u64, E> {
+        Ok(scalar(Tag::Signed, value.cast_unsigned()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<u64, E> {
+        Ok(scalar(Tag::Float, value.to_bits()))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
+        Ok(text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<u64, A::Error> {
+        let mut hasher = hasher(Tag::Array);
+        let element = if self.0.whole { Some(self.0) } else { self.0.any.as_deref() };
+        match element {
+            Some(element) => {
+                let mut length = 0;
+                while let Some(hash) = items.next_element_seed(HashedParts(element))? {
+                    hasher.write_u64(hash);
+                    length += 1;
+                }
+                hasher.write_u64(length);
+            }
+            None => while items.next_element::<Skipped>()?.is_some() {},
+        }
+        Ok(hasher.finish())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<u64, A::Error> {
+        let mut entries: Vec<(u64, u64)> = Vec::new();
+        while let Some(field) = map.next_key_seed(Field(self.0, text))? {
+            match field {
+                Some((key, tree)) => entries.push((key, map.next_value_seed(HashedParts(tree))?)),
+                None => {
+                    map.next_value::<Skipped>()?;
+                }
+            }
+        }
+        entries.sort_unstable();
+        if entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err(A::Error::custom("a key stands twice"));
+        }
+        let mut hasher = hasher(Tag::Object);
+        for (key, value) in entries {
+            hasher.write_u64(key);
+            hasher.write_u64(value);
+        }
+        Ok(hasher.finish())
+    }
+}
+
+/// Makes a value of the parts of one that are read.
+struct ReadParts<'t>(&'t Tree);
+
+impl<'de> DeserializeSeed<'de> for ReadParts<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        if self.0.whole {
+            Plain::deserialize(deserializer).map(|plain| plain.0)
+        } else {
+            deserializer.deserialize_any(self)
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for ReadParts<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        match self.0.any.as_deref() {
+            Some(element) => {
+                while let Some(value) = items.next_element_seed(ReadParts(element))? {
+                    values.push(value);
+                }
+            }
+            // Not even how many there are is read.
+            None => while items.next_element::<Skipped>()?.is_some() {},
+        }
+        Ok(Value::from(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(field) = map.next_key_seed(Field(self.0, value::key))? {
+            match field {
+                Some((key, tree)) => values.push((key, map.next_value_seed(ReadParts(tree))?)),
+                None => {
+                    map.next_value::<Skipped>()?;
+                }
+            }
+        }
+        Ok(Value::from(values.into_iter().collect::<BTreeMap<_, _>>()))
+    }
+}
+
+/// The key of a field: what a function makes of it, and what is read of the field's value, if anything.
+struct Field<'t, K>(&'t Tree, fn(&str) -> K);
+
+impl<'de, 't, K> DeserializeSeed<'de> for Field<'t, K> {
+    type Value = Option<(K, &'t Tree)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'t, K> Visitor<'_> for Field<'t, K> {
+    type Value = Option<(K, &'t Tree)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
+        let child = if self.0.whole { Some(self.0) } else { self.0.fields.get(key).or(self.0.any.as_deref()) };
+        Ok(child.map(|child| ((self.1)(key), child)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Skipped {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Skipped {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        // What is a key and what a value does not matter here.
+        while map.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+}

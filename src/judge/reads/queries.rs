@@ -1,0 +1,144 @@
+//! Which rules are asked about which kind, and what they read then.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    documents::Reads,
+    inventory::InventoryReads,
+    matches::Matches,
+    possible::Possible,
+    walk::{KindIs, Rules, Walker},
+};
+use crate::{
+    judge::{
+        dialect::Dialect,
+        rule::{Entrypoint, ResultShape},
+    },
+    rego::references::Path,
+};
+
+/// Kinds that a unit's rules may name before all count as one.
+const KINDS: usize = 64;
+
+/// What is asked about objects of one kind.
+#[derive(Debug, Clone)]
+pub(crate) struct KindQuery {
+    /// The rules that can give a result, and the exceptions that can matter, by their index in the group.
+    pub(crate) rules: Vec<usize>,
+    /// The index of the query for exactly these rules in [`Queries::distinct`].
+    pub(crate) number: usize,
+    /// What each of them reads.
+    pub(crate) reads: Vec<Reads>,
+}
+
+/// What is asked about each kind.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Queries {
+    /// The first is for kinds that none of the rules name.
+    all: Vec<KindQuery>,
+    /// Index in `all`, by name of the kind.
+    named: BTreeMap<Arc<str>, usize>,
+    /// The distinct lists of rules that are asked together.
+    pub(crate) distinct: Vec<Vec<usize>>,
+}
+
+impl Queries {
+    /// Finds what can be asked: the rules that judge, and behind them the exceptions by their paths.
+    pub(crate) fn find(rules: &Rules<'_>, dialect: Dialect, entrypoints: &[Entrypoint], exceptions: &[&Path]) -> Self {
+        let mut walker = Walker::new(rules, dialect);
+        let mut found = Self::default();
+        let mut add = |walker: &mut Walker<'_>| {
+            let query = query(walker, entrypoints, exceptions, &mut found.distinct);
+            found.all.push(query);
+            found.all.len() - 1
+        };
+        add(&mut walker);
+        let named = std::mem::take(&mut walker.named);
+        if named.len() > KINDS {
+            walker.set_kind(KindIs::Unknown);
+            add(&mut walker);
+            found.all.swap_remove(0);
+            return found;
+        }
+        for kind in named {
+            walker.set_kind(KindIs::Named(Arc::clone(&kind)));
+            let index = add(&mut walker);
+            found.named.insert(kind, index);
+        }
+        found
+    }
+
+    /// Returns what is asked about a kind.
+    pub(crate) fn of(&self, kind: &str) -> Option<&KindQuery> {
+        self.all.get(self.named.get(kind).copied().unwrap_or(0))
+    }
+
+    /// Returns what is read of other objects, whatever the kind.
+    pub(crate) fn inventory(&self) -> InventoryReads {
+        let mut all = InventoryReads::default();
+        for reads in self.all.iter().flat_map(|query| &query.reads) {
+            all.merge(&reads.inventory());
+        }
+        all
+    }
+
+    /// Returns the names of the kinds that the rules distinguish.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.named.keys()
+    }
+
+    /// Returns the kinds that one of the rules can say anything about.
+    pub(crate) fn matches(&self, index: usize) -> Matches {
+        let asks = |query: &KindQuery| query.rules.contains(&index);
+        if self.all.first().is_none_or(asks) {
+            return Matches::All;
+        }
+        let named = self.named.iter().filter(|(_, query)| asks(&self.all[**query]));
+        Matches::Kinds(named.map(|(kind, _)| Arc::clone(kind)).collect())
+    }
+
+    /// Returns what one of the rules reads of objects of any kind.
+    pub(crate) fn reads(&self, index: usize) -> Reads {
+        let mut all = Reads::default();
+        for query in &self.all {
+            let own = query.rules.iter().zip(&query.reads).filter(|(rule, _)| **rule == index);
+            own.for_each(|(_, reads)| all.merge(reads));
+        }
+        all
+    }
+}
+
+/// Finds what is asked about the kind that the walker is set to.
+fn query(
+    walker: &mut Walker<'_>,
+    entrypoints: &[Entrypoint],
+    exceptions: &[&Path],
+    distinct: &mut Vec<Vec<usize>>,
+) -> KindQuery {
+    let shapes = entrypoints.iter().map(|entrypoint| (&entrypoint.path, Some(entrypoint.shape)));
+    let shapes = shapes.chain(exceptions.iter().map(|path| (*path, None)));
+    let mut rules = Vec::new();
+    let mut reads = Vec::new();
+    for (index, (path, shape)) in shapes.enumerate() {
+        let summary = walker.entrypoint(path);
+        if summary.risk || may_have_results(&summary.value, shape) {
+            rules.push(index);
+            reads.push(summary.reads);
+        }
+    }
+    let number = distinct.iter().position(|query| *query == rules).unwrap_or_else(|| {
+        distinct.push(rules.clone());
+        distinct.len() - 1
+    });
+    KindQuery { rules, number, reads }
+}
+
+/// Whether a value can hold a result, as `findings` reads values; an exception (without a shape) has none if it has no
+/// value.
+fn may_have_results(value: &Possible, shape: Option<ResultShape>) -> bool {
+    let empty = |part: &Option<Box<Possible>>| part.as_ref().is_none_or(|part| part.is_nothing());
+    let no_fields =
+        value.fields.as_ref().is_none_or(|fields| fields.is_empty() && shape != Some(ResultShape::Complete));
+    let silent = value.is_false() || (!value.other && value.scalars.is_empty() && empty(&value.items) && no_fields);
+    !(silent && empty(&value.members) && value.places.is_empty())
+}

@@ -1,0 +1,261 @@
+//! What is found of hand-written rules, one for each trap.
+
+mod property;
+
+use crate::judge::set::PolicySet;
+
+/// Loads one module, of the package `p` unless it says another.
+fn load(module: &str) -> PolicySet {
+    let root = tempfile::tempdir().unwrap();
+    let package = if module.starts_with("package") { "" } else { "package p\n\n" };
+    std::fs::write(root.path().join("p.rego"), format!("{package}{module}\n")).unwrap();
+    PolicySet::load(&[root.path().to_owned()]).unwrap_or_else(|why| panic!("{why}\n{module}"))
+}
+
+/// What a module reads, and which kinds it can say anything about.
+struct Case(&'static str, &'static str, &'static str);
+
+fn check(cases: &[Case]) {
+    let mut wrong = Vec::new();
+    for Case(module, reads, kinds) in cases {
+        let set = load(module);
+        let policy = &set.policies[0];
+        let got = (policy.reads.to_string(), policy.matches.to_string());
+        if got != ((*reads).to_owned(), (*kinds).to_owned()) {
+            wrong.push(format!("{module}\n  got  {} | {}\n  want {reads} | {kinds}", got.0, got.1));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// Where values come from and where they go.
+const READS: &[Case] = &[
+    Case("deny if input.a.b == 1", "a.b", "*"),
+    Case(r#"deny if input["a"]["x/y"] == 1"#, r#"a["x/y"]"#, "*"),
+    Case("deny if { c := input.spec.containers[_]; c.image == \"x\" }", "spec.containers[*].image", "*"),
+    Case(
+        "deny if { some c in input.spec.containers; f(c) }\nf(x) if g(x)\ng(x) if x.image == 1",
+        "spec.containers[*].image",
+        "*",
+    ),
+    Case("deny if f(input)\nf(x) if x.spec.a == 1", "spec.a", "*"),
+    Case("import input.spec as s\ndeny if s.a == 1", "spec.a", "*"),
+    Case("deny if { o := {\"a\": input.x, \"b\": input.y}; o.a.z == 1 }", "x.z y?", "*"),
+    Case("deny if { o := [input.x, input.y]; o[0].z == 1 }", "x.z y.z", "*"),
+    Case("deny if { [a, b] := [input.x, input.y]; a.z == 1; b }", "x.z y.z", "*"),
+    Case("deny if { [a, b] = input.x; a.z == 1; b.y == 1 }", "x[*].y x[*].z", "*"),
+    Case("deny if { {\"k\": a} = input.x; a.z == 1 }", "x.k.z x[*]?", "*"),
+    // A name may be used before it is bound.
+    Case("deny if { c.image == 1; c = input.spec.containers[_] }", "spec.containers[*].image", "*"),
+    Case(
+        "deny if { c.image == i; c = input.spec.containers[j]; i = input.xs[j] }",
+        "spec.containers[*].image xs[*]",
+        "*",
+    ),
+    // Only whether something is there, or null.
+    Case("deny if not input.a", "a?", "*"),
+    Case("deny if input.a", "a?", "*"),
+    Case("deny if input.a == null", "a?", "*"),
+    Case("deny if object.get(input, \"a\", null) == null", "a?", "*"),
+    Case("deny if object.get(input.s, [\"a\", \"b\"], 1) == 1", "s.a.b", "*"),
+    Case("deny if object.get(input.s, input.k, 1) == 1", "k s", "*"),
+    Case("deny if is_string(input.a)", "a?", "*"),
+    Case("deny if count(input.a) > 0", "a[*]?", "*"),
+    // Lists of names.
+    Case("deny if { some l in [\"a\", \"b\"]; input.spec[l].x == 1 }", "spec.a.x spec.b.x", "*"),
+    Case("deny if { l := [\"a\", \"b\"][_]; input.spec[l][_].x == 1 }", "spec.a[*].x spec.b[*].x", "*"),
+    Case("deny if f(\"a\")\nf(l) if input.spec[l] == 1", "spec.a", "*"),
+    // Keys that are not known.
+    Case("deny if { some k; input[k] == 1 }", "[*]", "*"),
+    Case("deny if input.m[input.k] == 1", "k m[*]", "*"),
+    Case("deny contains k if some k, v in input.m", "m[*]?", "*"),
+    Case("deny contains sprintf(\"%v %v\", [k, v]) if some k, v in input.m", "m[*]", "*"),
+    // Comprehensions and every.
+    Case("deny if { xs := [c | some c in input.cs]; xs[_].a == 1 }", "cs[*].a", "*"),
+    Case("deny if { xs := [c | c := input.cs[_]; c.b == 2]; count(xs) > 1 }", "cs[*].b", "*"),
+    Case("deny if every c in input.cs { c.a == 1 }", "cs[*].a", "*"),
+    Case("deny if { m := {k: v | some k, v in input.m}; m.x.y == 1 }", "m[*]", "*"),
+    Case("deny if { x := [x | x := input.a.b; x > 1]; y := [x | x := input.c; x.d == 1]; x; y }", "a.b c.d", "*"),
+    // Sets compare their elements whole.
+    Case("deny if { xs := {c | c := input.cs[_]}; count(xs) > 1 }", "cs[*]", "*"),
+    Case("deny if cs[_].a == 1\ncs contains c if some c in input.cs", "cs[*]", "*"),
+    Case("deny if \"x\" in input.a", "a[*]", "*"),
+    Case("deny if input.a in [\"x\"]", "a", "*"),
+    // What is bound twice is a comparison.
+    Case("deny if { v = input.a; v = input.b }", "a b", "*"),
+    Case("deny if { v := input.a; v = input.b }", "a b", "*"),
+    Case("deny if { v = input.a; v.b == 1 }", "a.b", "*"),
+    Case("deny if { input.a = input.b }", "a b", "*"),
+    Case("deny if every c in input.cs { c = input.d }", "cs[*] d", "*"),
+    Case("deny if { some i; input.m[i].x == 1; i = input.k }", "k m[*].x", "*"),
+    Case("deny if { p[[a, _]]; a = input.a }\np contains [x, 1] if x := input.x", "a x", "*"),
+    Case("deny if { split(\"a\", \"b\", out); out = input.a }", "a", "*"),
+    Case("deny if f(input.a, input.b)\nf(x, x) if true", "a b", "*"),
+    Case("deny if [x, x] = input.a", "a[*]", "*"),
+    // Values of complete rules are compared if there may be two.
+    Case("deny if x.y == 1\nx := input.a", "a.y", "*"),
+    Case("deny if x.y == 1\nx := input.a if input.c\nx := input.b if input.d", "a b c? d?", "*"),
+    Case("deny if x.y == 1\nx := input.a if input.c else := input.b", "a.y b.y c?", "*"),
+    Case("deny if x.y == 1\nx := v if v := input.a[_]", "a[*]", "*"),
+    Case("deny if x.y == 1\nx := input.a[_]", "a[*]", "*"),
+    Case("deny if x.y == 1\ndefault x := {}\nx := input.a if input.c", "a.y c?", "*"),
+    Case("deny if f(input.a).y == 1\nf(x) := x.p if x.q\nf(x) := x.r if x.s", "a.p a.q? a.r a.s?", "*"),
+    Case("deny if o.k.y == 1\no[k] := v if some k, v in input.a", "a[*]", "*"),
+    Case("default deny := false\ndeny if input.a == 1", "a", "*"),
+    // Builtins take their arguments whole.
+    Case("deny if { walk(input.a, [p, v]); v == 1; p }", "a", "*"),
+    Case("deny if object.union(input.a, {}).b == 1", "a", "*"),
+    Case("deny if { split(input.a, \".\", parts); parts[0] == \"x\" }", "a", "*"),
+    Case("deny if { x := array.concat(input.a, [input.b]); x[_].c == 1 }", "a[*].c b.c", "*"),
+    Case("deny if input.a < input.b", "a b", "*"),
+    Case("deny if { print(input.status); input.a }", "a? status?", "*"),
+    // Other documents in place of the input, and rules by names that are not known.
+    Case("deny if r with input as {\"a\": input.b}\nr if input.a == 1", "*", "*"),
+    Case("deny if { some n; data.p.rules[n].a == 1 }\nrules.x := input.x\nrules.y := input.y", "x y", "*"),
+    // What a result says.
+    Case("deny contains {\"msg\": \"m\", \"details\": {\"x\": input.a}}", "a", "*"),
+    Case("exception contains [input.a]\ndeny_x if input.b == 1", "a b", "*"),
+    // Admission.
+    Case("deny if input.request.object.spec.a == 1", "spec.a", "*"),
+    Case(
+        "deny contains input.request.name if input.request.uid",
+        "metadata.generateName metadata.name metadata.uid",
+        "*",
+    ),
+    Case("deny if { r := input.request; r.object.a == 1; r.oldObject.b == 1 }", "a b", "*"),
+    Case("deny if json.marshal(input.request) == \"\"", "*", "*"),
+    Case("deny contains json.marshal(object.remove(input.request, [\"object\"]))", "*", "*"),
+    Case("deny contains json.marshal(input.a)", "a", "*"),
+    Case("deny contains input.a", "a", "*"),
+];
+
+/// What is evident of the kinds.
+const KINDS: &[Case] = &[
+    Case("deny if { input.kind == \"Pod\"; input.spec.a == 1 }", "kind spec.a", "Pod"),
+    Case("deny if { \"Pod\" == input.kind; input.spec.a == 1 }", "kind spec.a", "Pod"),
+    Case("deny if { input.kind = \"Pod\"; input.a == 1 }", "a kind", "Pod"),
+    Case("deny if { k := input.kind; k == \"Pod\"; input.a == 1 }", "a kind", "Pod"),
+    Case("deny if { input.kind in {\"Pod\", \"Job\"}; input.a == 1 }", "a kind", "Job, Pod"),
+    Case("deny if { ks[input.kind]; input.a == 1 }\nks := {\"Pod\", \"Job\"}", "a kind", "Job, Pod"),
+    Case("deny if { ks[input.kind] == 1; input.a == 1 }\nks := {\"Pod\": 1, \"Job\": 2}", "a kind", "Pod"),
+    Case("deny if { ks[_] == input.kind; input.a == 1 }\nks := [\"Pod\", \"Job\"]", "a kind", "Job, Pod"),
+    Case(
+        "deny if { is_pod; input.a == 1 }\nis_pod if input.kind == \"Pod\"\nis_pod if input.kind == \"Job\"",
+        "a kind",
+        "Job, Pod",
+    ),
+    Case("deny if { is(\"Pod\"); input.a == 1 }\nis(k) if input.kind == k", "a kind", "Pod"),
+    Case("deny if { is(input); input.a == 1 }\nis(o) if o.kind == \"Pod\"", "a kind", "Pod"),
+    Case("deny if { k; input.a == 1 }\nk if input.kind == \"Pod\"\nelse := false", "a kind", "Pod"),
+    Case("deny if { c := cs[_]; c.a == 1 }\ncs := input.x if input.kind == \"Pod\"", "kind x[*].a", "Pod"),
+    Case("deny contains 1 if input.kind == \"Pod\"\ndeny contains 2 if input.kind == \"Job\"", "kind", "Job, Pod"),
+    Case("deny contains 1 if input.kind == \"Pod\"\ndeny contains 2 if input.a", "a? kind", "*"),
+    Case("default deny := false\ndeny if input.kind == \"Pod\"", "kind", "Pod"),
+    // Another kind for each: what is read is of that kind alone.
+    Case(
+        "deny if spec.a == 1\nspec := input.x if input.kind == \"Pod\" else := input.y if input.kind == \"Job\"",
+        "kind x.a y.a",
+        "Job, Pod",
+    ),
+    // All but some are as good as all.
+    Case("deny if { input.kind != \"Pod\"; input.a == 1 }", "a kind", "*"),
+    Case("deny if { not input.kind == \"Pod\"; input.a == 1 }", "a kind", "*"),
+    Case("deny if { not is_pod; input.a == 1 }\nis_pod if input.kind == \"Pod\"", "a kind", "*"),
+    Case("deny if { not input.kind == \"Pod\"; input.kind in {\"Pod\", \"Job\"} }", "kind", "Job"),
+    // Not if what it is asked for may be missing.
+    Case("deny if not f(input.a)\nf(_) := true", "a?", "*"),
+    Case("deny if { not f(input.kind); input.a }\nf(_) := true", "a? kind", "*"),
+    // No such thing is evident.
+    Case("deny if { startswith(input.kind, \"Po\"); input.a == 1 }", "a kind", "*"),
+    Case("deny if { k := input[\"kind\"]; lower(k) == \"pod\" }", "kind", "*"),
+    Case("deny if { k := input[input.x]; k == \"Pod\" }", "[*] x", "*"),
+    // What stands before the guard may be an error.
+    Case("deny if { x == 1; input.kind == \"Pod\" }\nx := 1 if input.a\nx := 2 if input.b", "a? b? kind", "*"),
+    Case("deny if { input.kind == \"Pod\"; x == 1 }\nx := 1 if input.a\nx := 2 if input.b", "a? b? kind", "Pod"),
+    Case("deny if r with input as {\"kind\": \"Pod\"}\nr if input.kind == \"Pod\"", "*", "*"),
+    // An object may be missing in a review, its kind never.
+    Case("deny if { input.request.kind.kind == \"Pod\"; input.request.object.a == 1 }", "a", "Pod"),
+    Case("deny if { input.request.object.kind == \"Pod\"; input.request.object.a == 1 }", "a kind", "Pod"),
+];
+
+#[test]
+fn reads_of_rules() {
+    check(READS);
+}
+
+#[test]
+fn kinds_of_rules() {
+    check(KINDS);
+}
+
+/// A rule, what it reads of each kind, and whether it goes through all objects.
+type Row = (&'static str, [Option<&'static str>; 3], bool);
+
+#[test]
+fn what_the_inventory_is_read_for() {
+    let kind = |version: &str, kind: &str, namespaced| crate::model::object::Kind {
+        group: version.split_once('/').map(|(group, _)| group).unwrap_or_default().to_owned(),
+        version: version.rsplit('/').next().unwrap_or_default().to_owned(),
+        plural: format!("{}s", kind.to_lowercase()),
+        kind: kind.to_owned(),
+        singular: String::new(),
+        short_names: Vec::new(),
+        namespaced,
+    };
+    let (pod, ingress, node) =
+        (kind("v1", "Pod", true), kind("networking.k8s.io/v1", "Ingress", true), kind("v1", "Node", false));
+    // What is read of Pods, Ingresses and Nodes, and whether all are gone through.
+    let rows: &[Row] = &[
+        ("deny if input.a", [None, None, None], false),
+        (
+            "deny if data.inventory.namespace[_][_].Ingress[_].spec.host == input.a",
+            [None, Some("spec.host"), None],
+            true,
+        ),
+        ("deny if data.inventory.namespace[input.n][\"v1\"].Pod[_].a == 1", [Some("a"), None, None], false),
+        ("deny if data.inventory.cluster[\"v1\"].Node[input.n].spec == 1", [None, None, Some("spec")], false),
+        ("deny if data.inventory.cluster[\"v1\"].Node[_].spec == 1", [None, None, Some("spec")], true),
+        ("deny if not data.inventory.cluster[\"v1\"].Node[input.n]", [None, None, Some("")], false),
+        ("deny if count(data.inventory.namespace) > 1", [Some(""), Some(""), None], false),
+        ("deny if count(data.inventory) > 1", [Some(""), Some(""), Some("")], false),
+        ("deny if data.kubernetes.pods[_][_].a == 1", [Some("a"), None, None], true),
+        ("deny if data.kubernetes.pods[input.n].x.a == 1", [Some("a"), None, None], false),
+        ("deny if json.marshal(data.inventory) == 1", [Some("*"), Some("*"), Some("*")], false),
+        // A package may have the name.
+        ("package kubernetes.p\ndeny if data.kubernetes.p.mine.x == 1\nmine := input.a", [None, None, None], false),
+        (
+            "deny if { is_pod; data.inventory.namespace.a[\"v1\"].Pod.b }\nis_pod if input.kind == \"Pod\"",
+            [Some(""), None, None],
+            false,
+        ),
+    ];
+    for (module, want, scans) in rows {
+        let set = load(module);
+        let reads = |kind| set.inventory_reads().of(kind).map(|projection| projection.to_string());
+        assert_eq!([&pod, &ingress, &node].map(reads), want.map(|want| want.map(str::to_owned)), "{module}");
+        assert_eq!(set.policies[0].scans_inventory, *scans, "{module}");
+        assert_eq!(set.policies[0].depends.inventory, want.iter().any(Option::is_some), "{module}");
+    }
+    let set = load(rows[12].0);
+    assert!(set.dependencies(&pod).inventory && !set.dependencies(&node).inventory);
+}
+
+#[test]
+fn what_is_too_deep_or_too_much_counts_as_reading_everything() {
+    // As deep as loading allows.
+    let chain = |length: usize| {
+        let functions = (0..length).map(|n| format!("f{n}(x) := y if {{ y := [z | z := f{}(x)][_] }}\n", n + 1));
+        format!("deny if f0(input.a).b == 1\n{}f{length}(x) := x\n", functions.collect::<String>())
+    };
+    assert_eq!(load(&chain(5)).policies[0].reads.to_string(), "a");
+    assert_eq!(load(&chain(45)).policies[0].reads.to_string(), "*");
+    let plain: Vec<String> = (0..90).map(|n| format!("f{n}(x) if f{}(x)", n + 1)).collect();
+    let plain = plain.join("\n");
+    assert_eq!(load(&format!("deny if f0(input.a)\n{plain}\nf90(x) if x.b == 1")).policies[0].reads.to_string(), "a.b");
+    // Each function is called twice by the one before, with arguments of its own.
+    let calls = |n: usize| format!("f{n}(x) if {{ f{m}([x, \"a\"]); f{m}([x, {n}]); input.a }}\n", m = n + 1);
+    let many = format!("deny if f0(1)\n{}f20(x) if x\n", (0..20).map(calls).collect::<String>());
+    let began = std::time::Instant::now();
+    assert!(load(&many).policies[0].reads.to_string().starts_with(['a', '*']));
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+}

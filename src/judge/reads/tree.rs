@@ -1,0 +1,219 @@
+//! Paths of documents as a tree, and how they are shown.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
+
+/// One step from a value to a part of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Segment {
+    /// The field of this name.
+    Field(Arc<str>),
+    /// Every field or element, and how many there are.
+    Any,
+}
+
+impl From<&str> for Segment {
+    fn from(name: &str) -> Self {
+        Self::Field(name.into())
+    }
+}
+
+/// The parts of a value that are read.
+///
+/// A node alone stands for what kind of value there is, and for the value itself if it is a scalar; its children stand for
+/// parts of it, and `whole` for everything below.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tree {
+    pub(super) whole: bool,
+    /// Whether it is there matters by itself, not only for its parts.
+    pub(super) seen: bool,
+    pub(super) fields: BTreeMap<Arc<str>, Self>,
+    pub(super) any: Option<Box<Self>>,
+}
+
+impl Tree {
+    /// The tree of a value that is read with all its parts.
+    pub(crate) fn all() -> Self {
+        Self { whole: true, seen: true, ..Self::default() }
+    }
+
+    /// Adds one path; with all below its end if `whole`.
+    pub(crate) fn insert(&mut self, path: &[Segment], whole: bool) {
+        match path.split_first() {
+            _ if self.whole => {}
+            None if whole => *self = Self::all(),
+            None => self.seen = true,
+            Some((Segment::Any, rest)) => self.any.get_or_insert_default().insert(rest, whole),
+            Some((Segment::Field(name), rest)) => match self.fields.get_mut(name) {
+                Some(child) => child.insert(rest, whole),
+                None => self.fields.entry(Arc::clone(name)).or_default().insert(rest, whole),
+            },
+        }
+    }
+
+    /// Adds all paths of another tree.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if self.whole {
+            return;
+        }
+        if other.whole {
+            *self = Self::all();
+            return;
+        }
+        self.seen |= other.seen;
+        for (name, child) in &other.fields {
+            match self.fields.get_mut(name) {
+                Some(own) => own.merge(child),
+                None => drop(self.fields.insert(Arc::clone(name), child.clone())),
+            }
+        }
+        if let Some(any) = &other.any {
+            self.any.get_or_insert_default().merge(any);
+        }
+    }
+
+    /// Returns what is read of one field; `None` if not even whether it is there.
+    pub(crate) fn field(&self, name: &str) -> Option<Self> {
+        if self.whole {
+            return Some(Self::all());
+        }
+        match (self.fields.get(name), self.any.as_deref()) {
+            (Some(named), Some(any)) => {
+                let mut both = named.clone();
+                both.merge(any);
+                Some(both)
+            }
+            (one, other) => one.or(other).cloned(),
+        }
+    }
+
+    /// Returns what is read of the fields and elements, taken together; `None` if not even which there are.
+    pub(crate) fn parts(&self) -> Option<Self> {
+        if self.whole {
+            return Some(Self::all());
+        }
+        self.fields.values().chain(self.any.as_deref()).fold(None, |all: Option<Self>, child| {
+            let mut all = all.unwrap_or_default();
+            all.merge(child);
+            Some(all)
+        })
+    }
+
+    /// Whether everything is read.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Makes each named field say all that is read of it, so that a reader needs to look at one child only.
+    pub(super) fn settle(&mut self) {
+        if let Some(any) = &mut self.any {
+            any.settle();
+            for child in self.fields.values_mut() {
+                child.merge(any);
+            }
+        }
+        self.fields.values_mut().for_each(Self::settle);
+    }
+
+    /// Lists the paths that end here, each with whether all below is read.
+    fn list(&self, path: &mut String, out: &mut Vec<String>) {
+        if self.whole {
+            return out.push(if path.is_empty() { "*".to_owned() } else { path.clone() });
+        }
+        if self.fields.is_empty() && self.any.is_none() {
+            if !path.is_empty() {
+                out.push(format!("{path}?"));
+            }
+            return;
+        }
+        let length = path.len();
+        for (name, child) in &self.fields {
+            push_field(path, name);
+            child.list(path, out);
+            path.truncate(length);
+        }
+        if let Some(any) = &self.any {
+            path.push_str("[*]");
+            any.list(path, out);
+            path.truncate(length);
+        }
+    }
+
+    /// Returns the paths, sorted: `spec.containers[*].image`, `metadata.labels["a/b"]`; `path?` where only whether it is
+    /// there is read (and its value if it is a scalar); `*` for everything.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        self.list(&mut String::new(), &mut paths);
+        paths.sort();
+        paths
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.paths().join(" "))
+    }
+}
+
+/// Adds a field to a path as Rego writes it.
+fn push_field(path: &mut String, name: &str) {
+    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if plain {
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(name);
+    } else {
+        let _ = write!(path, "[{}]", serde_json::Value::from(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(paths: &[(&[&str], bool)]) -> Tree {
+        let mut tree = Tree::default();
+        for (path, whole) in paths {
+            let keys: Vec<Segment> =
+                path.iter().map(|key| if *key == "*" { Segment::Any } else { Segment::from(*key) }).collect();
+            tree.insert(&keys, *whole);
+        }
+        tree
+    }
+
+    #[test]
+    fn shows_paths() {
+        let read = tree(&[
+            (&["spec", "containers", "*", "image"], true),
+            (&["metadata", "labels", "a/b"], true),
+            (&["spec", "nodeName"], false),
+        ]);
+        assert_eq!(read.to_string(), r#"metadata.labels["a/b"] spec.containers[*].image spec.nodeName?"#);
+        assert_eq!(Tree::all().to_string(), "*");
+        assert_eq!(Tree::default().to_string(), "");
+    }
+
+    #[test]
+    fn the_whole_takes_its_parts_in() {
+        let mut read = tree(&[(&["spec", "a"], true), (&["spec"], true), (&["spec", "b"], false)]);
+        assert_eq!(read.to_string(), "spec");
+        read.merge(&tree(&[(&["spec", "c"], false), (&["kind"], true)]));
+        assert_eq!(read.to_string(), "kind spec");
+        assert!(read.field("spec").and_then(|spec| spec.field("x")).is_some_and(|tree| tree.is_whole()));
+        assert_eq!(read.field("status"), None);
+    }
+
+    #[test]
+    fn a_field_is_one_of_any() {
+        let mut read = tree(&[(&["*", "a"], true), (&["x", "b"], true)]);
+        assert_eq!(read.field("x").map(|tree| tree.to_string()).as_deref(), Some("a b"));
+        assert_eq!(read.field("y").map(|tree| tree.to_string()).as_deref(), Some("a"));
+        read.settle();
+        assert_eq!(read.to_string(), "[*].a x.a x.b");
+    }
+}

@@ -1,0 +1,523 @@
+//! Rules, bodies and statements: goes through them as the evaluator would, with [`Possible`] values.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use regorus::unstable::{Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleAssign, RuleBody, RuleHead};
+
+use super::{
+    bindings::{is_multiple, sites},
+    documents::Reads,
+    frame::Frame,
+    possible::Possible,
+};
+use crate::{
+    judge::dialect::Dialect,
+    rego::{
+        graph::Graph,
+        references::{Node, Path, aliases, declared, head_path, package, patterns},
+    },
+};
+
+/// Expressions that are looked at, over all kinds, before the rest counts as reading everything.
+const STEPS: usize = 1_000_000;
+/// Expressions in expressions, over rules and functions.
+const DEPTH: usize = 120;
+/// How often a body is looked at until its variables hold all they can.
+const PASSES: usize = 8;
+/// Arguments that one function is looked at with; further ones count as read whole.
+const CONTEXTS: usize = 100;
+/// Values that one variable may stand for before it counts as read whole.
+pub(super) const SIZE: usize = 200;
+
+/// The modules of a unit and what their names mean.
+pub(crate) struct Rules<'a> {
+    pub(super) modules: &'a [Ref<Module>],
+    pub(super) graph: &'a Graph<'a>,
+    pub(super) names: BTreeMap<Path, BTreeSet<String>>,
+    pub(super) aliases: Vec<BTreeMap<String, Path>>,
+    pub(super) packages: Vec<Path>,
+}
+
+impl<'a> Rules<'a> {
+    pub(crate) fn new(modules: &'a [Ref<Module>], graph: &'a Graph<'a>) -> Self {
+        let packages: Vec<Path> = modules.iter().map(|module| package(module)).collect();
+        let mut names: BTreeMap<Path, BTreeSet<String>> = BTreeMap::new();
+        for (module, package) in modules.iter().zip(&packages) {
+            let names = names.entry(package.clone()).or_default();
+            names.extend(module.policy.iter().filter_map(|rule| head_path(rule).0.into_iter().next()));
+        }
+        Self { modules, graph, names, aliases: modules.iter().map(|module| aliases(module)).collect(), packages }
+    }
+
+    pub(super) fn rule(&self, node: &Node) -> &'a Rule {
+        &self.modules[node.module].policy[node.rule]
+    }
+}
+
+/// What the object's kind is taken for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum KindIs {
+    /// None that the policies name.
+    Other,
+    Named(Arc<str>),
+    /// Any.
+    Unknown,
+}
+
+/// How a statement or body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Certainty {
+    /// It fails, whatever the object holds.
+    No,
+    Maybe,
+    /// It succeeds, whatever the object holds.
+    Yes,
+}
+
+/// What came out of a rule or function.
+#[derive(Debug, Default)]
+pub(super) struct RuleSummary {
+    pub(super) value: Possible,
+    pub(super) reads: Reads,
+    /// It may end in an error.
+    pub(super) risk: bool,
+    /// It depends on the kind.
+    pub(super) sensitive: bool,
+}
+
+/// Looks at rules for one dialect and one kind.
+pub(super) struct Walker<'a> {
+    pub(super) rules: &'a Rules<'a>,
+    pub(super) dialect: Dialect,
+    pub(super) kind: KindIs,
+    /// Texts that the kind was compared with.
+    pub(super) named: BTreeSet<Arc<str>>,
+    pub(super) frame: Frame,
+    memo: BTreeMap<(Path, Option<Vec<Possible>>), Arc<RuleSummary>>,
+    contexts: BTreeMap<Path, usize>,
+    stack: Vec<Path>,
+    steps: usize,
+    depth: usize,
+}
+
+impl<'a> Walker<'a> {
+    pub(super) fn new(rules: &'a Rules<'a>, dialect: Dialect) -> Self {
+        Self {
+            rules,
+            dialect,
+            kind: KindIs::Other,
+            named: BTreeSet::new(),
+            frame: Frame::default(),
+            memo: BTreeMap::new(),
+            contexts: BTreeMap::new(),
+            stack: Vec::new(),
+            steps: 0,
+            depth: 0,
+        }
+    }
+
+    /// Goes on with another kind; what does not depend on it is kept.
+    pub(super) fn set_kind(&mut self, kind: KindIs) {
+        self.kind = kind;
+        self.memo.retain(|_, summary| !summary.sensitive);
+        self.contexts.clear();
+    }
+
+    /// Looks at the rule at a path below `data` and all that is found below it.
+    pub(super) fn entrypoint(&mut self, path: &Path) -> RuleSummary {
+        self.frame = Frame { scopes: vec![BTreeMap::new()], ..Frame::default() };
+        let value = self.data(path).0;
+        let value = self.whole(value);
+        let frame = std::mem::take(&mut self.frame);
+        RuleSummary { value, reads: frame.reads, risk: frame.risk, sensitive: frame.sensitive }
+    }
+
+    /// Takes everything as read; for what is not understood.
+    pub(super) fn unsure(&mut self) -> Possible {
+        self.frame.reads.unsure();
+        self.frame.risk = true;
+        Possible::other()
+    }
+
+    /// Counts an expression; `false` if it is one too many.
+    pub(super) fn enter(&mut self) -> bool {
+        self.steps += 1;
+        self.depth += 1;
+        self.steps < STEPS && self.depth < DEPTH
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    // Rules
+
+    /// Returns what came out of the rule (`None`) or function at a path, and counts its reads as the caller's.
+    pub(super) fn call(&mut self, path: &[String], arguments: Option<Vec<Possible>>) -> Possible {
+        let mut key = (path.to_vec(), arguments);
+        if let Some(arguments) = &mut key.1
+            && !self.memo.contains_key(&(path.to_vec(), Some(arguments.clone())))
+        {
+            let contexts = self.contexts.entry(path.to_vec()).or_default();
+            *contexts += 1;
+            if *contexts > CONTEXTS {
+                for argument in arguments.iter_mut() {
+                    drop(self.whole(std::mem::take(argument)));
+                    *argument = Possible::other();
+                }
+            }
+        }
+        let summary = match self.memo.get(&key) {
+            Some(summary) => Arc::clone(summary),
+            // Refused at load, but this must end here too.
+            None if self.stack.contains(&key.0) => return self.unsure(),
+            None => {
+                self.stack.push(key.0.clone());
+                let caller = std::mem::take(&mut self.frame);
+                let summary = Arc::new(self.summary(&key.0, key.1.as_deref()));
+                self.frame = caller;
+                self.stack.pop();
+                self.memo.insert(key, Arc::clone(&summary));
+                summary
+            }
+        };
+        self.frame.reads.merge(&summary.reads);
+        self.frame.risk |= summary.risk;
+        self.frame.sensitive |= summary.sensitive;
+        summary.value.clone()
+    }
+
+    fn summary(&mut self, path: &Path, arguments: Option<&[Possible]>) -> RuleSummary {
+        let graph = self.rules.graph;
+        let mut summary = RuleSummary::default();
+        let mut found = Definitions::default();
+        for node in graph.at(path).filter(|node| node.parameters.is_some() == arguments.is_some()) {
+            let rule = self.rules.rule(node);
+            self.frame = Frame { module: node.module, sites: sites(rule), ..Frame::default() };
+            self.definition(rule, arguments, &mut found);
+            let frame = std::mem::take(&mut self.frame);
+            summary.reads.merge(&frame.reads);
+            summary.risk |= frame.risk;
+            summary.sensitive |= frame.sensitive;
+        }
+        let Definitions { mut value, complete, several, sure } = found;
+        // Which of several values a rule has is decided by comparing them: two different ones are an error.
+        let conflict = (complete > 1 || several) && !(value.is_scalar() && value.scalars.len() < 2);
+        value.sure |= sure;
+        if conflict || value.size(SIZE) > SIZE {
+            let mut places = Vec::new();
+            value.all_places(&mut places);
+            for place in places {
+                summary.reads.insert(place, true);
+            }
+            value = value.without_places();
+        }
+        summary.value = if value.size(SIZE) > SIZE { Possible::other() } else { value };
+        summary.risk |= conflict;
+        summary
+    }
+
+    fn definition(&mut self, rule: &'a Rule, arguments: Option<&[Possible]>, found: &mut Definitions) {
+        match rule {
+            Rule::Default { value, .. } => {
+                self.frame.scopes.push(BTreeMap::new());
+                let value = self.expr(value);
+                found.value.join(value);
+                found.sure = true;
+            }
+            Rule::Spec { head, bodies, .. } if bodies.is_empty() => {
+                let one = self.body(head, None, arguments, found);
+                found.add(head, one);
+            }
+            Rule::Spec { head, bodies, .. } => {
+                let mut rest = bodies.as_slice();
+                while let Some((first, others)) = rest.split_first() {
+                    // `else` is tried only when what stands before it failed.
+                    let length = others.iter().take_while(|body| body.is_else).count();
+                    let mut chain = (Certainty::No, Possible::default());
+                    for body in [first].into_iter().chain(&others[..length]) {
+                        let (outcome, value) = self.body(head, Some(body), arguments, found);
+                        chain.1.join(value);
+                        chain.0 = chain.0.max(outcome);
+                        if outcome == Certainty::Yes {
+                            break;
+                        }
+                    }
+                    found.add(head, chain);
+                    rest = &others[length..];
+                }
+            }
+        }
+    }
+
+    /// Looks at one body and the value that it gives its rule.
+    fn body(
+        &mut self,
+        head: &'a RuleHead,
+        body: Option<&'a RuleBody>,
+        arguments: Option<&[Possible]>,
+        found: &mut Definitions,
+    ) -> (Certainty, Possible) {
+        self.frame.scopes = vec![BTreeMap::new()];
+        self.frame.stale = None;
+        self.frame.unbound = false;
+        let mut outcome = Certainty::Yes;
+        let (parameters, assign): (&[Ref<Expr>], Option<&RuleAssign>) = match head {
+            RuleHead::Func { args, assign, .. } => (args, assign.as_ref()),
+            RuleHead::Compr { assign, .. } => (&[], assign.as_ref()),
+            RuleHead::Set { .. } => (&[], None),
+        };
+        let mut names = BTreeSet::new();
+        patterns(parameters, &mut names);
+        self.declare(names);
+        for (parameter, argument) in parameters.iter().zip(arguments.unwrap_or_default()) {
+            outcome = outcome.min(self.destructure(parameter, argument.clone()));
+        }
+        let assign = match body {
+            Some(body) if body.is_else || body.assign.is_some() => body.assign.as_ref(),
+            _ => assign,
+        };
+        let term = |walker: &mut Self| walker.head(head, assign);
+        let (ended, value) = match body {
+            _ if outcome == Certainty::No => (Certainty::No, Possible::default()),
+            Some(body) => self.query(&body.query, term),
+            None => (Certainty::Yes, term(self)),
+        };
+        if self.frame.unbound && ended != Certainty::No {
+            self.unsure();
+        }
+        let terms: Vec<&Expr> = assign.iter().map(|assign| assign.value.as_ref()).collect();
+        if ended != Certainty::No
+            && is_multiple(body.map(|body| body.query.as_ref()), parameters, &terms)
+            && !matches!(head, RuleHead::Set { key: Some(_), .. })
+        {
+            found.several = true;
+        }
+        let outcome = outcome.min(ended);
+        // Without a value there is none of the rule either.
+        if value.is_nothing() {
+            (Certainty::No, value)
+        } else {
+            (outcome.min(if value.sure { Certainty::Yes } else { Certainty::Maybe }), value)
+        }
+    }
+
+    /// Returns what one body makes of its rule: a value, a set of one element, an object of one field.
+    fn head(&mut self, head: &'a RuleHead, assign: Option<&'a RuleAssign>) -> Possible {
+        match head {
+            RuleHead::Set { key: Some(key), .. } => {
+                let element = self.expr(key);
+                if element.is_nothing() {
+                    return Possible::default();
+                }
+                Possible::set(self.whole(element), true)
+            }
+            RuleHead::Compr { refr, .. } | RuleHead::Set { refr, key: None, .. } if is_partial(refr) => {
+                self.keys(refr);
+                let value = assign.map_or_else(|| Possible::scalar(true.into()), |assign| self.expr(&assign.value));
+                if value.is_nothing() {
+                    return Possible::default();
+                }
+                let items = Some(Box::new(self.whole(value)));
+                Possible { fields: Some(BTreeMap::new()), items, other: true, ..Possible::default() }
+            }
+            _ => assign.map_or_else(|| Possible::scalar(true.into()), |assign| self.expr(&assign.value)),
+        }
+    }
+
+    /// Reads the computed keys of a head.
+    fn keys(&mut self, mut refr: &'a Expr) {
+        while let Expr::RefDot { refr: inner, .. } | Expr::RefBrack { refr: inner, .. } = refr {
+            if let Expr::RefBrack { index, .. } = refr {
+                let key = self.expr(index);
+                self.whole(key);
+            }
+            refr = inner;
+        }
+    }
+
+    // Bodies
+
+    /// Looks at a body, then at what stands for each of its solutions.
+    pub(super) fn query(
+        &mut self,
+        query: &'a Query,
+        term: impl FnOnce(&mut Self) -> Possible,
+    ) -> (Certainty, Possible) {
+        let mut names = BTreeSet::new();
+        declared(query, &mut names);
+        self.frame.scopes.push(BTreeMap::new());
+        self.declare(names);
+        let base = self.frame.scopes.len() - 1;
+        let outer_stale = self.frame.stale.take();
+        let outer_risk = std::mem::take(&mut self.frame.risk);
+        let outer_unbound = self.frame.unbound;
+        let mut lowest: Option<usize> = None;
+        let mut outcome = Certainty::Maybe;
+        for pass in 1..=PASSES {
+            self.frame.unbound = outer_unbound;
+            outcome = self.statements(query);
+            let Some(stale) = self.frame.stale.take() else { break };
+            lowest = Some(lowest.map_or(stale, |lowest| lowest.min(stale)));
+            if outcome == Certainty::No && !self.frame.risk {
+                break;
+            }
+            if pass == PASSES {
+                self.unsure();
+            }
+        }
+        let value = if outcome == Certainty::No {
+            self.frame.unbound = outer_unbound;
+            Possible::default()
+        } else {
+            term(self)
+        };
+        self.frame.scopes.pop();
+        self.frame.risk |= outer_risk;
+        self.frame.stale = [outer_stale, lowest.filter(|lowest| *lowest < base)].into_iter().flatten().min();
+        (outcome, value)
+    }
+
+    /// Ends at the first statement that fails for sure, if nothing before it can be an error: nothing behind it matters
+    /// then.
+    fn statements(&mut self, query: &'a Query) -> Certainty {
+        let mut outcome = Certainty::Yes;
+        for statement in &query.stmts {
+            outcome = outcome.min(self.statement(statement));
+            if outcome == Certainty::No && !self.frame.risk {
+                return Certainty::No;
+            }
+        }
+        outcome
+    }
+
+    fn statement(&mut self, statement: &'a LiteralStmt) -> Certainty {
+        if !statement.with_mods.is_empty() {
+            return self.with(statement);
+        }
+        match &statement.literal {
+            Literal::SomeVars { vars, .. } => {
+                self.declare(vars.iter().map(|var| var.text().to_owned()).collect());
+                Certainty::Yes
+            }
+            Literal::SomeIn { key, value, collection, .. } => {
+                let collection = self.expr(collection);
+                let (keys, values) = self.elements(&collection);
+                if values.is_nothing() {
+                    return Certainty::No;
+                }
+                let key = key.as_ref().map_or(Certainty::Yes, |key| self.destructure(key, keys));
+                key.min(self.destructure(value, values)).min(Certainty::Maybe)
+            }
+            Literal::Expr { expr, .. } => {
+                let value = self.expr(expr);
+                self.present(&value);
+                certain(&value)
+            }
+            Literal::NotExpr { expr, .. } => {
+                let value = self.expr(expr);
+                self.present(&value);
+                match certain(&value) {
+                    Certainty::Yes => Certainty::No,
+                    Certainty::No if value.sure && !value.is_nothing() => Certainty::Yes,
+                    // Whether `not` of something undefined holds is not the same everywhere.
+                    _ => Certainty::Maybe,
+                }
+            }
+            Literal::Every { key, value, domain, query, .. } => {
+                let domain = self.expr(domain);
+                let (keys, values) = self.elements(&domain);
+                let scope = self.frame.scopes.len();
+                self.frame.scopes.push(BTreeMap::new());
+                let names = key.iter().chain([value]).map(|name| name.text().to_owned());
+                self.declare(names.collect());
+                if let Some(key) = key {
+                    self.bind_in(scope, key.text(), keys);
+                }
+                self.bind_in(scope, value.text(), values);
+                self.query(query, |_| Possible::default());
+                self.frame.scopes.pop();
+                Certainty::Maybe
+            }
+        }
+    }
+
+    /// A statement under other documents: nothing that is known of them holds there.
+    fn with(&mut self, statement: &'a LiteralStmt) -> Certainty {
+        self.unsure();
+        match &statement.literal {
+            Literal::SomeIn { key, value, .. } => {
+                for pattern in key.iter().chain([value]) {
+                    self.destructure(pattern, Possible::other());
+                }
+            }
+            Literal::SomeVars { vars, .. } => {
+                self.declare(vars.iter().map(|var| var.text().to_owned()).collect());
+            }
+            Literal::Expr { expr, .. } => self.bind_unknown(expr),
+            Literal::NotExpr { .. } | Literal::Every { .. } => {}
+        }
+        Certainty::Maybe
+    }
+}
+
+/// How a statement ends that has this value.
+pub(super) fn certain(value: &Possible) -> Certainty {
+    if value.is_false() {
+        Certainty::No
+    } else if value.is_true() {
+        Certainty::Yes
+    } else {
+        Certainty::Maybe
+    }
+}
+
+/// What the definitions of a rule gave so far.
+#[derive(Default)]
+struct Definitions {
+    value: Possible,
+    /// Definitions that may give it a value of which there can be only one.
+    complete: usize,
+    /// One of them may give several.
+    several: bool,
+    /// There is a value for sure.
+    sure: bool,
+}
+
+impl Definitions {
+    fn add(&mut self, head: &RuleHead, (outcome, value): (Certainty, Possible)) {
+        // A set or object of several definitions is there, even if it is empty.
+        let empty = match head {
+            RuleHead::Set { key: Some(_), .. } => Some(Possible::set(Possible::default(), true)),
+            RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } if is_partial(refr) => {
+                Some(Possible { fields: Some(BTreeMap::new()), ..Possible::default() })
+            }
+            _ => None,
+        };
+        self.sure |= empty.is_some() || outcome == Certainty::Yes;
+        self.value.join(empty.unwrap_or_default());
+        if outcome != Certainty::No {
+            self.complete += usize::from(!matches!(head, RuleHead::Set { key: Some(_), .. }));
+            self.value.join(value);
+        }
+    }
+}
+
+/// Whether a head has keys that are computed.
+fn is_partial(mut refr: &Expr) -> bool {
+    loop {
+        match refr {
+            Expr::RefDot { refr: inner, .. } => refr = inner,
+            Expr::RefBrack { refr: inner, index, .. } => {
+                if !matches!(index.as_ref(), Expr::String { .. } | Expr::RawString { .. }) {
+                    return true;
+                }
+                refr = inner;
+            }
+            _ => return false,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The rules that judge: how they are described to users, and what is needed to evaluate them.
+
+use std::{fmt, sync::Arc};
+
+use regorus::{
+    Value,
+    unstable::{self, Module, Ref},
+};
+
+use super::metadata::Metadata;
+use crate::{
+    model::verdict::{Outcome, Source},
+    rego::references::Path,
+};
+
+/// One rule that judges, or one Constraint.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// The head's name, e.g. `deny_latest`, or that of the Constraint.
+    pub name: Arc<str>,
+    /// What its results count as.
+    pub outcome: Outcome,
+    /// The annotations of its first definition, filled up from document and package.
+    pub metadata: Arc<Metadata>,
+    /// Where its first definition begins.
+    pub source: Source,
+}
+
+/// How the results stand in a rule's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResultShape {
+    /// `deny contains x`: each element is a result.
+    Set,
+    /// `deny[key] := x`: each value is a result.
+    Object,
+    /// `deny := x`: the value is the result, or several.
+    Complete,
+}
+
+/// One rule that the evaluator is asked for, with all its definitions.
+#[derive(Debug, Clone)]
+pub(crate) struct Entrypoint {
+    /// The package, as results name it.
+    pub(crate) policy: Arc<str>,
+    pub(crate) rule: Rule,
+    pub(crate) shape: ResultShape,
+    /// Keys from `data` on.
+    pub(crate) path: Path,
+    /// Index of the exceptions that may apply, and what they list it by: the name behind `deny_`.
+    pub(crate) exception: Option<(usize, Value)>,
+    pub(crate) definitions: Vec<Definition>,
+    /// Whether it reads `oldObject` or `operation`.
+    pub(crate) transition: bool,
+}
+
+/// One of the definitions that a rule is made of, each with its own place and annotations.
+#[derive(Clone)]
+pub(crate) struct Definition {
+    pub(crate) module: Ref<Module>,
+    pub(crate) rule: Ref<unstable::Rule>,
+    pub(crate) source: Source,
+    pub(crate) metadata: Arc<Metadata>,
+}
+
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.source.file, self.source.line)
+    }
+}
+
+/// The `exception` rule of one package.
+#[derive(Debug, Clone)]
+pub(crate) struct Exception {
+    pub(crate) policy: Arc<str>,
+    pub(crate) path: Path,
+    pub(crate) source: Source,
+}

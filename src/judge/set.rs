@@ -1,0 +1,143 @@
+//! The policies that objects are judged by, all together.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::BitOr,
+    sync::Arc,
+};
+
+use super::{
+    dependencies::Dependencies,
+    dialect::Dialect,
+    gatekeeper::{Config, ConstraintIndex, Unjudged},
+    inventory::Inventory,
+    kinds::KindIndex,
+    policy::Policy,
+    reads::{InventoryReads, Projection},
+    unit::Unit,
+};
+use crate::{
+    model::{object::Kind, verdict::Digest},
+    rego::{
+        limits::Limits,
+        problem::{LoadError, Problem},
+    },
+};
+
+/// Everything that was loaded from the policy paths, ready to judge. It never changes.
+#[derive(Debug, Clone)]
+pub struct PolicySet {
+    /// What it was loaded from.
+    pub digest: Digest,
+    /// All files that were read for it, refused ones included.
+    pub(crate) files: BTreeSet<Arc<str>>,
+    /// The policies, sorted by name.
+    pub policies: Vec<Policy>,
+    /// Warnings, and why files were refused.
+    pub problems: Vec<Problem>,
+    /// The bounds of evaluation.
+    pub limits: Limits,
+    /// Templates and Constraints that judge nothing.
+    pub unjudged: Vec<Unjudged>,
+    /// Gatekeeper's `Config`s among the policies.
+    pub(crate) config: Config,
+    pub(crate) units: Vec<Unit>,
+    pub(crate) kinds: Arc<KindIndex>,
+    pub(crate) constraints: Arc<ConstraintIndex>,
+}
+
+impl PolicySet {
+    /// Returns the set if nothing was refused.
+    ///
+    /// # Errors
+    /// Returns every problem otherwise, without those that only follow from others.
+    pub fn whole(self) -> Result<Self, LoadError> {
+        if self.is_partial() { Err(LoadError::new(self.problems)) } else { Ok(self) }
+    }
+
+    /// Returns the set if it may take the place of `before`: that it refuses no file that is judged by there, since a
+    /// policy that worked a moment ago must not be lost to a slip of the pen. A new file that is refused takes nothing
+    /// away.
+    ///
+    /// # Errors
+    /// As [`Self::whole`].
+    pub fn after(self, before: &Self) -> Result<Self, LoadError> {
+        let known = before.refused_files();
+        let worse = self.refused_files().keys().any(|file| before.files.contains(*file) && !known.contains_key(*file));
+        if worse { Err(LoadError::new(self.problems)) } else { Ok(self) }
+    }
+
+    /// Returns why files are not judged by.
+    pub fn refused(&self) -> impl DoubleEndedIterator<Item = &Problem> {
+        self.problems.iter().filter(|problem| problem.is_refusal())
+    }
+
+    /// Returns the files that are not judged by, each with its first problem.
+    pub fn refused_files(&self) -> BTreeMap<&Arc<str>, &Problem> {
+        self.refused().map(|problem| (&problem.file, problem)).rev().collect()
+    }
+
+    /// Whether a file is not judged by.
+    pub fn is_partial(&self) -> bool {
+        self.refused().next().is_some()
+    }
+
+    /// Returns what the verdict on an object of this kind depends on besides the object.
+    pub fn dependencies(&self, kind: &Kind) -> Dependencies {
+        let plain = self.kinds.of(&kind.kind).dependencies;
+        let constraints = self.constraints.candidates(&self.units, kind).into_iter();
+        let constraints = constraints.filter_map(|(unit, number)| {
+            let unit = &self.units[unit];
+            let template = unit.template.as_ref()?;
+            let depends = template.depends & unit.reads(&kind.kind).dependencies(Dialect::Gatekeeper);
+            let namespace = depends.namespace || template.constraints[number].matching.needs_namespace();
+            Some(Dependencies { namespace, ..depends })
+        });
+        constraints.fold(plain, BitOr::bitor)
+    }
+
+    /// Whether no verdict depends on another object.
+    pub fn judge_objects_alone(&self) -> bool {
+        !self.policies.iter().any(|policy| policy.depends.inventory || policy.depends.namespace)
+    }
+
+    /// Whether a policy can say anything about objects of this kind, or looks at them when it judges others.
+    pub fn concern(&self, kind: &Kind) -> bool {
+        // Constraints also choose by group.
+        let plain = self.policies.iter().filter(|policy| policy.dialect != Dialect::Gatekeeper);
+        plain.map(|policy| &policy.matches).any(|matches| matches.matches(&kind.kind))
+            || !self.constraints.candidates(&self.units, kind).is_empty()
+            || self.inventory_reads().touches(kind)
+            || kind.is("", "Namespace") && self.policies.iter().any(|policy| policy.depends.namespace)
+    }
+
+    /// Returns what the policies read of objects of this kind.
+    ///
+    /// Two states of one object in which that is the same have the same verdict as far as it depends on the object alone;
+    /// what else it depends on is in [`Self::dependencies`]. A policy that looks at transitions has to see each of them,
+    /// and what ended in an error, a time limit for example, may end otherwise the next time.
+    pub fn projection(&self, kind: &Kind) -> &Projection {
+        &self.kinds.of(&kind.kind).projection
+    }
+
+    /// Returns what the policies read of other objects: which kinds the inventory has to hold, and which changes of its
+    /// objects can matter to others.
+    pub fn inventory_reads(&self) -> &InventoryReads {
+        &self.kinds.inventory
+    }
+
+    /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded. Takes about as
+    /// long as the load of those that do look something up.
+    ///
+    /// # Errors
+    /// When the evaluator cannot take the objects.
+    pub fn with_inventory(&self, inventory: &Inventory) -> anyhow::Result<Self> {
+        let units = self.units.iter().map(|unit| unit.with_inventory(inventory)).collect::<anyhow::Result<_>>()?;
+        Ok(Self { units, ..self.clone() })
+    }
+
+    /// Returns how many rules judge each object.
+    pub fn rules(&self) -> usize {
+        self.policies.iter().map(|policy| policy.rules.len()).sum()
+    }
+}

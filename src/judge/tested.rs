@@ -1,0 +1,66 @@
+//! What `kaudit test` needs of the policy paths: all modules with their tests, prepared, and the text of every file.
+
+use std::path::PathBuf;
+
+use regorus::unstable::{Module, Ref};
+
+use super::{compile::compile, data, entrypoints::Purpose, files, gatekeeper::Library};
+use crate::rego::{
+    evaluator::Evaluator,
+    file::{File, Form},
+    limits::Limits,
+    lost::Lost,
+    parse,
+    problem::{LoadError, Problem},
+};
+
+/// The modules below some paths, tests included.
+#[derive(Debug)]
+pub(crate) struct Tested {
+    /// The file of each module.
+    pub(crate) sources: Vec<File>,
+    /// The modules, as the evaluator has them.
+    pub(crate) modules: Vec<Ref<Module>>,
+    /// Everything else that was found; test suites are among it.
+    pub(crate) others: Vec<File>,
+    /// All modules together.
+    pub(crate) evaluator: Evaluator,
+    /// What did not stop the load.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Loads everything below `paths` for its tests. The same is refused as for judging, in tests too.
+///
+/// # Errors
+/// Returns every problem of every file if one of them is refused.
+pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadError> {
+    let (files, mut problems) = files::read(paths, limits);
+    let (sources, others): (Vec<File>, Vec<File>) = files.into_iter().partition(|file| file.form == Form::Rego);
+    let mut data = data::document();
+    // Without modules nobody reads data, and there may be thousands of examples.
+    if !sources.is_empty() {
+        let mut library = Library::default();
+        for file in &others {
+            // What is wrong with templates is said by the suites that name them.
+            if !library.add(file, true, &mut Vec::new()) {
+                data::add(&mut data, file, true, &mut problems);
+            }
+        }
+    }
+    let loaded = if sources.is_empty() {
+        // Suites bring what they test.
+        Evaluator::new(parse::engine(limits), parse::engine(limits), "").ok()
+    } else {
+        let (sources, problems) = (sources.iter().collect(), &mut problems);
+        compile(sources, &data, limits, Lost::default(), problems, Purpose::Test).map(|(_, unit)| unit.evaluator)
+    };
+    problems.sort();
+    problems.dedup();
+    match loaded {
+        Some(evaluator) if !problems.iter().any(Problem::is_refusal) => {
+            let modules = evaluator.engine().get_modules().iter().take(sources.len()).cloned().collect();
+            Ok(Tested { sources, modules, others, evaluator, problems })
+        }
+        _ => Err(LoadError::new(problems)),
+    }
+}

@@ -1,0 +1,172 @@
+//! A unit: modules that are evaluated together, and the rules of them that judge.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::{self, Write as _},
+};
+
+use anyhow::Result;
+use regorus::{Engine, Value};
+
+use super::{
+    dependencies::INVENTORIES,
+    dialect::Dialect,
+    gatekeeper::constraint::{BoundTemplate, Constraint},
+    inventory::Inventory,
+    reads::{Queries, Reads},
+    rule::{Entrypoint, Exception, ResultShape},
+};
+use crate::rego::{
+    evaluator::{Evaluator, GENERATED},
+    lost::Lost,
+    references::{self, Node, Path},
+};
+
+/// All rules of a unit that take the same input. They are evaluated by one query: the engine keeps nothing from one query
+/// to the next, so rules that share helpers would otherwise compute them again and again.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    pub(crate) dialect: Dialect,
+    pub(crate) entrypoints: Vec<Entrypoint>,
+    pub(crate) exceptions: Vec<Exception>,
+    /// What is asked about which kind.
+    pub(crate) queries: Queries,
+}
+
+impl Group {
+    /// The generated rule that evaluates all rules of one query.
+    pub(crate) fn all(&self, query: usize) -> String {
+        format!("data.{GENERATED}.{}_all_{query}", self.dialect)
+    }
+
+    /// The generated rule that evaluates one; exceptions are counted on behind the entrypoints.
+    pub(crate) fn one(&self, index: usize) -> String {
+        format!("data.{GENERATED}.{}_{index}", self.dialect)
+    }
+
+    /// The number of rules that can be asked for, exceptions included.
+    pub(crate) fn len(&self) -> usize {
+        self.entrypoints.len() + self.exceptions.len()
+    }
+
+    fn paths(&self) -> Vec<&Path> {
+        let exceptions = self.exceptions.iter().map(|exception| &exception.path);
+        self.entrypoints.iter().map(|entrypoint| &entrypoint.path).chain(exceptions).collect()
+    }
+}
+
+/// Modules that are evaluated together.
+#[derive(Clone)]
+pub(crate) struct Unit {
+    pub(crate) evaluator: Evaluator,
+    pub(crate) groups: Vec<Group>,
+    /// The Gatekeeper template that it was compiled from, if any: Constraints decide which objects its rule is asked about.
+    pub(crate) template: Option<BoundTemplate>,
+    /// Whether its rules look other objects up.
+    looks_up: bool,
+    /// Keys right below the inventory's documents that rules define.
+    defined: BTreeSet<(String, String)>,
+}
+
+impl fmt::Debug for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unit").field("groups", &self.groups).finish_non_exhaustive()
+    }
+}
+
+impl Unit {
+    /// Completes an engine that holds all modules and data with the rules that ask for the results; `bare` is the same
+    /// engine without modules.
+    ///
+    /// # Errors
+    /// Returns regorus' error about the modules: until here it has parsed them one by one, now it analyses them together.
+    pub(crate) fn new(engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
+        let evaluator = Evaluator::new(engine, bare, &generated(&groups))?;
+        let nodes = references::read(evaluator.engine().get_modules(), &Lost::default());
+        let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
+        Ok(Self { evaluator, groups, template: None, looks_up, defined: defined(&nodes) })
+    }
+
+    /// Returns the unit with these objects to look up. Rules and data files take precedence over objects.
+    pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Result<Self> {
+        if !self.looks_up {
+            return Ok(self.clone());
+        }
+        let own = self.evaluator.data();
+        let mut data = BTreeMap::new();
+        for name in INVENTORIES {
+            let mut document = inventory.document(name).clone();
+            let before = &own[name];
+            if !matches!(before, Value::Object(_) | Value::Undefined) {
+                continue;
+            }
+            let given = before.as_object().ok().into_iter().flat_map(|fields| fields.keys().cloned());
+            let defined = self.defined.iter().filter(|(first, _)| first == name).map(|(_, key)| key.as_str().into());
+            for key in given.chain(defined) {
+                document.as_object_mut()?.remove(&key);
+            }
+            data.insert(Value::from(name), document);
+        }
+        Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, ..self.clone() })
+    }
+
+    /// Whether its rules are asked about every object, and not about those that Constraints match.
+    pub(crate) fn judges_everything(&self) -> bool {
+        self.template.is_none() && !self.groups.is_empty()
+    }
+
+    /// The Constraints of its template; none if it is not of Gatekeeper.
+    pub(crate) fn constraints(&self) -> &[Constraint] {
+        self.template.as_ref().map_or(&[], |template| &template.constraints)
+    }
+
+    /// Returns what its rules read of objects of a kind.
+    pub(crate) fn reads(&self, kind: &str) -> Reads {
+        let queries = self.groups.iter().filter_map(|group| group.queries.of(kind));
+        queries.flat_map(|query| &query.reads).fold(Reads::default(), |mut all, reads| {
+            all.merge(reads);
+            all
+        })
+    }
+}
+
+/// Returns the keys right below the inventory's documents that rules define: `admission` of `package kubernetes.admission`.
+fn defined(nodes: &[Node]) -> BTreeSet<(String, String)> {
+    let in_document = |node: &&Node| node.path.first().is_some_and(|first| INVENTORIES.contains(&first.as_str()));
+    let key = |node: &Node| Some((node.path.first()?.clone(), node.path.get(1)?.clone()));
+    nodes.iter().filter(in_document).filter_map(key).collect()
+}
+
+/// Returns the rules that ask for the results of all groups.
+fn generated(groups: &[Group]) -> String {
+    let mut text = String::new();
+    for group in groups {
+        let paths: Vec<String> = group.paths().into_iter().map(reference).collect();
+        for (index, path) in paths.iter().enumerate() {
+            let _ = writeln!(text, "\n{}_{index} := {path}", group.dialect);
+        }
+        for (number, rules) in group.queries.distinct.iter().enumerate() {
+            let mut all = String::new();
+            for index in rules {
+                let path = &paths[*index];
+                // A rule without a value must not make the whole undefined: its place stays empty. Sets always have one.
+                let set = group.entrypoints.get(*index).is_some_and(|entrypoint| entrypoint.shape == ResultShape::Set);
+                let _ = if set { writeln!(all, "\t[{path}],") } else { writeln!(all, "\t[value | value := {path}],") };
+            }
+            let _ = writeln!(text, "\n{}_all_{number} := [\n{all}]", group.dialect);
+        }
+    }
+    text
+}
+
+/// Writes a path below `data` as Rego.
+fn reference(path: &Path) -> String {
+    let mut text = String::from("data");
+    for key in path {
+        let plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let _ =
+            if plain { write!(text, ".{key}") } else { write!(text, "[{}]", serde_json::Value::from(key.as_str())) };
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! How far each kind is covered: "not judged" must never read as "clean".
+
+use serde::Serialize;
+
+/// How far a kind is covered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum State {
+    /// Everything of it is known.
+    Synced,
+    /// It is not in scope, by default or by request.
+    Excluded,
+    /// Its first list is under way.
+    Syncing,
+    /// Its first list was not complete at `--sync-timeout`.
+    TimedOut,
+    /// It could not be read for another reason.
+    Failed,
+    /// The server refuses to let kaudit read it.
+    Forbidden,
+}
+
+impl State {
+    /// The word that stands for it in JSON, metrics and the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Synced => "synced",
+            Self::Excluded => "excluded",
+            Self::Syncing => "syncing",
+            Self::TimedOut => "timedOut",
+            Self::Failed => "failed",
+            Self::Forbidden => "forbidden",
+        }
+    }
+}
+
+/// How far one kind was covered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Kind; `*` where a whole group could not be read.
+    pub kind: String,
+    /// Plural name; `*` where a whole group could not be read.
+    pub resource: String,
+    /// How far it was covered.
+    pub state: State,
+    /// Objects of it that are known.
+    pub objects: usize,
+    /// Why it is not covered; empty if it is.
+    pub message: String,
+}
+
+impl Coverage {
+    /// Whether objects of the kind may have gone unjudged. A kind that was left out on purpose is no gap.
+    pub fn is_gap(&self) -> bool {
+        // A kind that was read has a message when some of its objects could not be.
+        self.state != State::Excluded && (self.state != State::Synced || !self.message.is_empty())
+    }
+
+    /// Whether it stands for documents that could not be read, instead of for a kind.
+    pub fn is_documents(&self) -> bool {
+        self.resource == "*" && self.version.is_empty()
+    }
+
+    /// Returns `plural` or `plural.group`, the way kubectl names a resource and `--exclude` takes it.
+    pub fn name(&self) -> String {
+        if self.group.is_empty() { self.resource.clone() } else { format!("{}.{}", self.resource, self.group) }
+    }
+}

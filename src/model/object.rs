@@ -1,0 +1,153 @@
+//! Kinds and objects: what a source delivers and everything after it speaks of.
+//!
+//! An [`Object`] holds its JSON as compact bytes, never as a parsed tree: most objects are looked at once, so a
+//! value exists only while it is judged.
+
+use std::{cmp::Ordering, fmt, hash, sync::Arc};
+
+use serde::Serialize;
+
+use super::body::Body;
+
+/// One (group, version, plural) that is served with list and watch, or met in a manifest.
+///
+/// Two are equal when group, plural, version and scope are: a CRD that only gets another short name stays the same
+/// kind, and nothing is listed again.
+#[derive(Debug, Clone)]
+pub struct Kind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// The version that kaudit reads, e.g. `v1`.
+    pub version: String,
+    /// Plural resource name, as in the URL: `deployments`.
+    pub plural: String,
+    /// The kind's name: `Deployment`.
+    pub kind: String,
+    /// Singular resource name; may be empty.
+    pub singular: String,
+    /// Short names, e.g. `deploy`.
+    pub short_names: Vec<String>,
+    /// Whether its objects live in a namespace.
+    pub namespaced: bool,
+}
+
+impl Kind {
+    /// Returns `group/version`, or `version` for the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// Whether this is the kind `kind` of `group`, in any version.
+    pub fn is(&self, group: &str, kind: &str) -> bool {
+        self.group == group && self.kind == kind
+    }
+
+    /// A namespaced kind `v1`, for tests.
+    #[cfg(test)]
+    pub(crate) fn sample(group: &str, plural: &str, kind: &str) -> Arc<Self> {
+        Arc::new(Self {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            plural: plural.to_owned(),
+            kind: kind.to_owned(),
+            singular: kind.to_lowercase(),
+            short_names: Vec::new(),
+            namespaced: true,
+        })
+    }
+
+    fn identity(&self) -> (&str, &str, &str, bool) {
+        (&self.group, &self.plural, &self.version, self.namespaced)
+    }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Kind {}
+
+impl hash::Hash for Kind {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.plural.hash(state);
+        self.group.hash(state);
+    }
+}
+
+impl Ord for Kind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.identity().cmp(&other.identity())
+    }
+}
+
+impl PartialOrd for Kind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Shows `plural` or `plural.group`, the way kubectl names a resource.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.plural)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
+/// Names one object for as long as kaudit runs. The uid is not part of it: delete and create under one name is seen
+/// as a change of the uid below one key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// What the object is.
+    pub kind: Arc<Kind>,
+    /// Its namespace; `None` for cluster-scoped objects (and manifests that name none).
+    pub namespace: Option<Arc<str>>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Tells manifests apart that repeat one name (overlays, generated names); always 0 for objects of a cluster.
+    pub copy: u32,
+}
+
+impl ObjectKey {
+    /// Returns its kind with the scope that the object is in, which manifests do not say of a kind.
+    pub fn as_placed(&self) -> Kind {
+        Kind { namespaced: self.namespace.is_some(), ..Kind::clone(&self.kind) }
+    }
+}
+
+/// Shows `Kind namespace/name`.
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.kind.kind)?;
+        if let Some(namespace) = &self.namespace {
+            write!(f, "{namespace}/")?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// Where a manifest stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Location {
+    /// The file as the user named it; `-` for standard input.
+    pub file: Arc<str>,
+    /// First line of the object, from 1.
+    pub line: usize,
+}
+
+/// One object in one state.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// Its name.
+    pub key: ObjectKey,
+    /// `metadata.uid`; empty for manifests without one.
+    pub uid: Arc<str>,
+    /// `metadata.resourceVersion`; empty for manifests.
+    pub resource_version: Box<str>,
+    /// The JSON of the object with `apiVersion` and `kind`, without `managedFields`, Secret values taken out.
+    pub body: Body,
+    /// Where it was read, for manifests.
+    pub location: Option<Location>,
+}

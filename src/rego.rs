@@ -1,0 +1,21 @@
+//! Rego with OPA's meaning on regorus: reading, rewriting and checking modules, builtins, values. Knows nothing of Kubernetes.
+
+pub(crate) mod builtins;
+pub(crate) mod check;
+pub(crate) mod data;
+pub(crate) mod error;
+pub(crate) mod evaluator;
+pub(crate) mod file;
+pub(crate) mod graph;
+pub(crate) mod guard;
+pub mod limits;
+pub(crate) mod lost;
+pub(crate) mod parse;
+pub mod problem;
+#[doc(hidden)]
+pub mod query;
+pub(crate) mod references;
+pub(crate) mod rewrite;
+pub(crate) mod stack;
+pub(crate) mod value;
+pub(crate) mod yaml;

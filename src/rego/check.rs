@@ -1,0 +1,187 @@
+//! What is wrong with modules that parse: recursion, functions that do not exist, imports that mean nothing here, rules
+//! where data is.
+
+use std::collections::BTreeSet;
+
+use regorus::unstable::{Expr, Module, Ref};
+
+use super::{
+    builtins::{self, Arity},
+    data::Data,
+    file::File,
+    graph::{Depth, Graph},
+    limits::Limits,
+    lost::{Companion, Lost},
+    problem::{Problem, ProblemSeverity},
+    references::{Call, Node, Path, package},
+    rewrite::{self, Place},
+};
+
+/// Everything that the checks look at; modules and files go together by index.
+pub(crate) struct Checked<'a> {
+    pub(crate) files: &'a [&'a File],
+    pub(crate) modules: &'a [Ref<Module>],
+    /// What each module imports of `data`.
+    pub(crate) imports: &'a [&'a [(Path, Place)]],
+    pub(crate) nodes: &'a [Node],
+    pub(crate) graph: &'a Graph<'a>,
+    pub(crate) data: &'a Data,
+    /// What refused files would have given.
+    pub(crate) lost: &'a Lost,
+    /// The rules that judge.
+    pub(crate) entries: &'a BTreeSet<Path>,
+    /// Whether tests are evaluated, too.
+    pub(crate) tests: bool,
+    pub(crate) companion: Companion,
+    pub(crate) limits: &'a Limits,
+}
+
+impl Checked<'_> {
+    /// Returns all that is wrong.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        self.imports(&mut problems);
+        self.calls(&mut problems);
+        self.recursion(&mut problems);
+        self.data(&mut problems);
+        problems.extend(self.lost.users(self.files, self.modules, self.nodes, self.graph, self.data, self.companion));
+        problems
+    }
+
+    fn at(&self, node: &Node, message: String) -> Problem {
+        let file = self.files[node.module];
+        Problem::refused(&file.shown, message).at(&file.text, node.line, node.column)
+    }
+
+    /// regorus takes every import below `rego` and `future.keywords` and gives it no meaning.
+    fn imports(&self, problems: &mut Vec<Problem>) {
+        for (file, module) in self.files.iter().zip(self.modules) {
+            for import in &module.imports {
+                let span = &import.span;
+                let path = path_text(&import.refr);
+                let known = ["contains", "every", "if", "in", "not"];
+                let wrong = match path.split_once('.') {
+                    Some(("rego", rest)) => rest != "v1",
+                    Some(("future", rest)) => {
+                        rest.strip_prefix("keywords.").is_some_and(|keyword| !known.contains(&keyword))
+                    }
+                    _ => path == "rego" || path == "data",
+                };
+                if wrong {
+                    let problem = Problem::refused(&file.shown, format!("import {path} is not supported"));
+                    let help = match path.as_str() {
+                        "future.keywords.and" => "write what must both hold on two lines",
+                        "future.keywords.or" => "write a rule for each of the two, or test a set: `x in {a, b}`",
+                        _ => "Rego v1 needs no import; `import rego.v1` and `future.keywords` are understood",
+                    };
+                    problems.push(problem.at(&file.text, span.line, span.col).help(help));
+                }
+            }
+        }
+    }
+
+    fn calls(&self, problems: &mut Vec<Problem>) {
+        let reachable = self.graph.reachable(self.entries.iter().map(Vec::as_slice));
+        for node in self.nodes {
+            if !self.tests && node.is_test(package(&self.modules[node.module]).len()) {
+                continue;
+            }
+            for call in &node.calls {
+                if let Some((message, help, exists)) = self.wrong_call(call) {
+                    let file = self.files[node.module];
+                    let mut problem = Problem::refused(&file.shown, message);
+                    // A library may hold more than what is used of it.
+                    if exists && !reachable.contains(node.path.as_slice()) {
+                        problem.severity = ProblemSeverity::Warning;
+                    }
+                    problems.push(problem.at(&file.text, call.line, call.column).help(help));
+                }
+            }
+        }
+    }
+
+    /// Returns what is wrong with a call, how to mend it, and whether OPA would know the function.
+    fn wrong_call(&self, call: &Call) -> Option<(String, String, bool)> {
+        // Whoever calls what is refused is told so as a whole.
+        if call.rule.as_ref().is_some_and(|path| self.lost.at(path, self.graph, self.data).is_some()) {
+            return None;
+        }
+        let functions = call.rule.iter().flat_map(|path| self.graph.at(path));
+        let parameters = functions.filter_map(|node| node.parameters).min();
+        let arity = match (parameters, builtins::find(&call.name)) {
+            (Some(arity), _) => arity,
+            (None, Some(Arity::Exactly(arity))) => usize::from(arity),
+            (None, Some(Arity::Any)) => return None,
+            (None, None) if rewrite::introduces(&call.name) => return None,
+            (None, None) => return Some(missing(call)),
+        };
+        // One more than it takes is where its result goes: `count(xs, n)`.
+        if call.arguments == arity || call.arguments == arity + 1 {
+            return None;
+        }
+        let message = format!("{} takes {arity} arguments, not {}", call.name, call.arguments);
+        Some((message, String::new(), false))
+    }
+
+    fn recursion(&self, problems: &mut Vec<Problem>) {
+        let (Depth { stack: (stack, first), levels: (levels, nested) }, circles) = self.graph.depth();
+        for circle in circles {
+            let names: Vec<String> = circle.iter().chain(circle.first()).map(|path| name(path)).collect();
+            let message = format!("rules may not refer to themselves: {}", names.join(" → "));
+            let help = "OPA refuses recursion too; `walk` and `graph.reachable` go through nested values";
+            let node = circle.first().and_then(|path| self.graph.at(path).next());
+            problems.extend(node.map(|node| self.at(node, message).help(help)));
+        }
+        if stack > self.limits.stack
+            && let Some(node) = self.graph.at(first).next()
+        {
+            let (needed, limit) = (stack / 1024, self.limits.stack / 1024);
+            let message = format!("{} goes through too many rules, one in the other", name(first));
+            let help = format!(
+                "it would need {needed} KiB of stack, of {limit} that there are; make the chain of rules shorter"
+            );
+            problems.push(self.at(node, message).help(help));
+        }
+        if levels > self.limits.levels
+            && let Some(node) = self.graph.at(nested).next()
+        {
+            let message = format!("{} may make a value of collections in collections too deep", name(nested));
+            let help = format!(
+                "it could have {levels} levels, of {} that there may be; call functions that make collections less often in one another",
+                self.limits.levels
+            );
+            problems.push(self.at(node, message).help(help));
+        }
+    }
+
+    /// regorus lets data win over a rule at the same place without a word.
+    fn data(&self, problems: &mut Vec<Problem>) {
+        for node in self.nodes {
+            if let Some(other) = self.data.in_the_way(&node.path) {
+                let message = format!("{} is also given as data by {other}", name(&node.path));
+                problems.push(self.at(node, message).help("rename one of the two"));
+            }
+        }
+    }
+}
+
+/// Returns what to say of a function that is not there.
+fn missing(call: &Call) -> (String, String, bool) {
+    let name = &call.name;
+    if let Some(help) = builtins::unsupported(name) {
+        return (format!("{name} is not supported"), help, true);
+    }
+    let help = match builtins::nearest(name) {
+        Some(near) => format!("did you mean {near}?"),
+        None => "it is neither a builtin nor a function in the loaded files; is a library missing?".to_owned(),
+    };
+    (format!("there is no function {name}"), help, false)
+}
+
+fn name(path: &[String]) -> String {
+    format!("data.{}", path.join("."))
+}
+
+pub(crate) fn path_text(expr: &Expr) -> String {
+    expr.span().text().chars().filter(|c| !c.is_whitespace()).collect()
+}

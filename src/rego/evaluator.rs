@@ -1,0 +1,221 @@
+//! Evaluation of rules with OPA's meaning and within limits: whatever a policy does, it ends as a value or a [`Failure`].
+//!
+//! regorus raises errors where OPA's value is undefined, e.g. for operands of the wrong type. Writing every expression so
+//! that it does not would slow all of them down; so modules run as they are, and only what fails is evaluated once more, by
+//! modules in which such expressions are undefined ([`rewrite::tolerant`]). An error that remains is one to OPA, too.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::OnceLock,
+};
+
+use anyhow::{Context, Result};
+use regorus::{
+    Engine, LimitError, Value,
+    unstable::{Module, Ref, Rule},
+};
+
+use super::{
+    builtins::budget,
+    error::EngineError,
+    limits::{Limits, Version},
+    references::Path,
+    rewrite, value,
+};
+
+/// The package of the generated rules. Nobody's policy is called that.
+pub(crate) const GENERATED: &str = "kaudit_generated";
+
+/// The largest value that an evaluation may have, in bytes when written out.
+pub(crate) const LARGEST_VALUE: usize = 4 << 20;
+
+/// Modules and data that are prepared for evaluation.
+#[derive(Clone)]
+pub(crate) struct Evaluator {
+    engine: Engine,
+    tolerant: Tolerant,
+}
+
+/// An engine for what the first one failed on; made when it is first needed, of the first one's modules and data.
+struct Tolerant {
+    /// An engine without modules.
+    bare: Engine,
+    engine: OnceLock<Option<Engine>>,
+}
+
+impl Clone for Tolerant {
+    /// The clone makes its own engine: it may be given other data.
+    fn clone(&self) -> Self {
+        Self { bare: self.bare.clone(), engine: OnceLock::new() }
+    }
+}
+
+impl Tolerant {
+    fn of(&self, first: &Engine) -> Option<Engine> {
+        self.engine.get_or_init(|| self.make(first).ok()).clone()
+    }
+
+    fn make(&self, first: &Engine) -> Result<Engine> {
+        let mut engine = self.bare.clone();
+        engine.clear_data();
+        engine.add_data(first.get_data())?;
+        for source in first.get_policies()? {
+            let (text, version) = rewrite::tolerant(source.get_contents()).context("a module that was read before")?;
+            engine.set_rego_v0(version == Version::V0);
+            engine.add_policy(source.get_path().clone(), text)?;
+        }
+        prepare(&mut engine)?;
+        Ok(engine)
+    }
+}
+
+impl fmt::Debug for Evaluator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Evaluator").finish_non_exhaustive()
+    }
+}
+
+/// Why an evaluation has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The policy, or the engine, says why.
+    Error(EngineError),
+    /// The engine panicked.
+    Panicked,
+    /// It took longer than [`Limits::evaluation`].
+    TimedOut,
+    /// The value is larger than [`LARGEST_VALUE`].
+    TooLarge,
+    /// It did not begin, because those before it used up [`Limits::object`].
+    OutOfTime,
+}
+
+impl Failure {
+    /// A failure whose place nobody knows.
+    pub(crate) fn error(reason: String) -> Self {
+        Self::Error(EngineError { place: None, reason })
+    }
+
+    /// Says why in one line, without the place.
+    pub(crate) fn reason(&self, limits: &Limits) -> String {
+        match self {
+            Self::Error(error) => error.reason.clone(),
+            Self::Panicked => "the evaluator failed on this rule".to_owned(),
+            Self::TimedOut => format!("took longer than {} s", limits.evaluation.as_secs_f64()),
+            Self::TooLarge => format!("its value takes more than {} MiB", LARGEST_VALUE >> 20),
+            Self::OutOfTime => {
+                format!("not evaluated: the rules before it took longer than {} s", limits.object.as_secs_f64())
+            }
+        }
+    }
+}
+
+impl Evaluator {
+    /// Completes an engine that holds all modules and data with generated rules (definitions in Rego v1, without a
+    /// package) and prepares all of it; `bare` is the same engine without modules.
+    ///
+    /// # Errors
+    /// Returns regorus' error about the modules: until here it has parsed them one by one, now it analyses them together.
+    pub(crate) fn new(mut engine: Engine, bare: Engine, generated: &str) -> Result<Self> {
+        engine.set_rego_v0(false);
+        engine.add_policy(format!("{GENERATED}.rego"), format!("package {GENERATED}\n\nready := true\n{generated}"))?;
+        prepare(&mut engine)?;
+        Ok(Self { engine, tolerant: Tolerant { bare, engine: OnceLock::new() } })
+    }
+
+    /// Returns the evaluator with more data, which must not contradict what it has.
+    pub(crate) fn with_data(&self, data: Value) -> Result<Self> {
+        let mut engine = self.engine.clone();
+        engine.add_data(data)?;
+        prepare(&mut engine)?;
+        Ok(Self { engine, tolerant: self.tolerant.clone() })
+    }
+
+    /// Returns the data that it was given; the values of rules are not among it.
+    pub(crate) fn data(&self) -> Value {
+        self.engine.get_data()
+    }
+
+    /// Returns an engine of its own with all modules and data, for other evaluations than those of whole rules.
+    pub(crate) fn engine(&self) -> Engine {
+        self.engine.clone()
+    }
+
+    /// Evaluates the rule at a path (`data.a.b`).
+    pub(crate) fn rule(&self, input: &Value, path: &str) -> Result<Value, Failure> {
+        self.run(input, |engine| engine.eval_rule(path.to_owned())).0
+    }
+
+    /// Evaluates one definition of the rule at a path, without its other definitions. Returns also the engine that did,
+    /// which knows what was printed and, with `coverage`, what was evaluated.
+    pub(crate) fn definition(
+        &self,
+        input: &Value,
+        (module, rule): (&Ref<Module>, &Ref<Rule>),
+        path: &Path,
+        coverage: bool,
+    ) -> (Result<Value, Failure>, Engine) {
+        self.run(input, |engine| {
+            engine.set_enable_coverage(coverage);
+            let (module, rule) = same_rule(engine, rule).unwrap_or_else(|| (module.clone(), rule.clone()));
+            let data = engine.eval_rule_in_module(&module, &rule, false)?;
+            Ok(path.iter().fold(data, |value, key| value[key.as_str()].clone()))
+        })
+    }
+
+    /// Runs an evaluation, after an error once more with the tolerant modules. Returns also the engine that gave the result.
+    fn run(&self, input: &Value, evaluate: impl Fn(&mut Engine) -> Result<Value>) -> (Result<Value, Failure>, Engine) {
+        let once = |mut engine: Engine| {
+            engine.set_input(input.clone());
+            (guarded(|| evaluate(&mut engine)), engine)
+        };
+        let first = once(self.engine.clone());
+        if !matches!(first.0, Err(Failure::Error(_))) {
+            return first;
+        }
+        let Some(tolerant) = self.tolerant.of(&self.engine) else { return first };
+        // All that the first one made goes before the second one begins.
+        drop(first);
+        once(tolerant)
+    }
+}
+
+/// Makes the engine analyse all its modules together.
+fn prepare(engine: &mut Engine) -> Result<()> {
+    let prepared = catch_unwind(AssertUnwindSafe(|| engine.eval_rule(format!("data.{GENERATED}.ready"))));
+    prepared.ok().context("the evaluator failed on these modules")?.map(drop)
+}
+
+/// Finds a rule among the modules of another engine.
+fn same_rule(engine: &mut Engine, rule: &Ref<Rule>) -> Option<(Ref<Module>, Ref<Rule>)> {
+    let wanted = rule.span();
+    engine.get_modules().iter().find_map(|module| {
+        let rule = module.policy.iter().find(|rule| {
+            let span = rule.span();
+            (span.line, span.col) == (wanted.line, wanted.col) && span.source.get_path() == wanted.source.get_path()
+        })?;
+        Some((module.clone(), rule.clone()))
+    })
+}
+
+/// Runs one evaluation with a budget of its own; panics, time limits and values that are too large become failures. After a
+/// failure its engine must not be used again.
+pub(crate) fn guarded(evaluate: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
+    budget::renew();
+    // The engine is dropped with whatever state the panic left in it.
+    match catch_unwind(AssertUnwindSafe(evaluate)) {
+        Ok(Ok(value)) if !value::fits(&value, LARGEST_VALUE) => Err(Failure::TooLarge),
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => {
+            let limit = matches!(error.downcast_ref(), Some(LimitError::TimeLimitExceeded { .. }));
+            // Inside functions regorus keeps only the text of an error.
+            if limit || format!("{error:#}").contains("execution exceeded time limit") {
+                Err(Failure::TimedOut)
+            } else {
+                Err(Failure::Error(EngineError::new(&error)))
+            }
+        }
+        Err(_) => Err(Failure::Panicked),
+    }
+}

@@ -1,0 +1,235 @@
+//! What is wrong with a policy file, told so that its author can mend it.
+
+use std::{fmt, sync::Arc};
+
+use serde::Serialize;
+
+/// What a problem means for loading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProblemSeverity {
+    /// The file is not judged by until it is mended.
+    Refused,
+    /// The file is not judged by because it uses one that is refused.
+    LeftOut,
+    /// The file is judged by all the same.
+    Warning,
+}
+
+/// One thing that is wrong with one file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Problem {
+    /// The file, as the user named it.
+    pub file: Arc<str>,
+    /// Line, from 1; 0 when the whole file is meant.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub line: u32,
+    /// Column, from 1; 0 when the whole line is meant.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub column: u32,
+    /// What it means for the file.
+    pub severity: ProblemSeverity,
+    /// What is wrong.
+    pub message: String,
+    /// How to mend it; empty if the message says it all.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub help: String,
+    /// The line it stands on; empty if there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub excerpt: String,
+}
+
+impl Problem {
+    /// Whether the file is not judged by.
+    pub fn is_refusal(&self) -> bool {
+        self.severity != ProblemSeverity::Warning
+    }
+
+    /// Returns its place as `file:line:column`, as far as it has one.
+    pub fn place(&self) -> String {
+        match (self.line, self.column) {
+            (0, _) => self.file.to_string(),
+            (line, 0) => format!("{}:{line}", self.file),
+            (line, column) => format!("{}:{line}:{column}", self.file),
+        }
+    }
+
+    /// Returns a problem of a whole file that cannot be judged by.
+    pub(crate) fn refused(file: &Arc<str>, message: impl Into<String>) -> Self {
+        Self {
+            file: Arc::clone(file),
+            line: 0,
+            column: 0,
+            severity: ProblemSeverity::Refused,
+            message: message.into(),
+            help: String::new(),
+            excerpt: String::new(),
+        }
+    }
+
+    /// Returns a problem of a whole file that uses what is refused.
+    pub(crate) fn left_out(file: &Arc<str>, message: impl Into<String>) -> Self {
+        Self { severity: ProblemSeverity::LeftOut, ..Self::refused(file, message) }
+    }
+
+    /// Returns a problem of a whole file that is judged by all the same.
+    pub(crate) fn warning(file: &Arc<str>, message: impl Into<String>) -> Self {
+        Self { severity: ProblemSeverity::Warning, ..Self::refused(file, message) }
+    }
+
+    /// Adds how to mend it.
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = help.into();
+        self
+    }
+
+    /// Adds where it stands, with the line itself taken from `text`. The column is as the evaluator counts.
+    #[must_use]
+    pub(crate) fn at(mut self, text: &str, line: u32, column: u32) -> Self {
+        self.line = line;
+        self.column = character(line_of(text, line), column);
+        self.excerpt = excerpt(text, line);
+        self
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks like this")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Columns of a tab, for the evaluator; one for editors and for `opa`.
+const TAB: u32 = 4;
+
+/// Returns which character of a line, from 1, stands at a column of the evaluator.
+fn character(line: &str, column: u32) -> u32 {
+    // The column at which a character begins less its number.
+    let mut surplus = 0;
+    for (number, character) in (1..).zip(line.chars()) {
+        if number + surplus >= column {
+            break;
+        }
+        surplus += if character == '\t' { TAB - 1 } else { 0 };
+    }
+    column.saturating_sub(surplus).max(column.min(1))
+}
+
+fn line_of(text: &str, line: u32) -> &str {
+    (line as usize).checked_sub(1).and_then(|index| text.lines().nth(index)).unwrap_or_default()
+}
+
+/// Returns one line of a text without its end; lines too long to read are left out, since a caret below them points
+/// nowhere.
+fn excerpt(text: &str, line: u32) -> String {
+    let line = line_of(text, line).trim_end();
+    if line.chars().count() > 160 { String::new() } else { line.to_owned() }
+}
+
+/// Shows `file:line:column: message`, the line with a caret, and `help: …`.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let warning = if self.severity == ProblemSeverity::Warning { "warning: " } else { "" };
+        write!(f, "{}: {warning}{}", self.place(), self.message)?;
+        if !self.excerpt.is_empty() {
+            let width = self.line.to_string().len();
+            // A tab is one character but many on a screen.
+            write!(f, "\n  {} | {}", self.line, self.excerpt.replace('\t', " "))?;
+            if self.column > 0 {
+                write!(f, "\n  {:width$} | {:>column$}", "", "^", column = self.column as usize)?;
+            }
+        }
+        if self.help.is_empty() { Ok(()) } else { write!(f, "\n  help: {}", self.help) }
+    }
+}
+
+/// Why the policies were not loaded: every problem of every file, so that one run is enough to find them all.
+#[derive(Debug, Clone, thiserror::Error)]
+pub struct LoadError {
+    /// What is wrong, sorted by file and line, warnings last; never empty.
+    pub problems: Vec<Problem>,
+}
+
+/// Problems that a short text names.
+const NAMED: usize = 5;
+
+/// Returns the first problems of refused files on one line, for places that have little room.
+pub fn summed_up<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
+    let refused: Vec<&Problem> = problems.into_iter().filter(|problem| problem.is_refusal()).collect();
+    let named = refused.iter().take(NAMED).map(|problem| format!("{}: {}", problem.place(), problem.message));
+    let more = refused.len().checked_sub(NAMED).filter(|more| *more > 0).map(|more| format!("and {more} more"));
+    named.chain(more).collect::<Vec<_>>().join("; ")
+}
+
+impl LoadError {
+    /// Makes an error of all problems that do not just follow from others.
+    pub(crate) fn new(mut problems: Vec<Problem>) -> Self {
+        problems.retain(|problem| problem.severity != ProblemSeverity::LeftOut);
+        problems.sort_by_key(|problem| !problem.is_refusal());
+        Self { problems }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn number(n: impl TryInto<u32>) -> u32 {
+    n.try_into().unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_where_and_how_to_mend_it() {
+        let problem = Problem::refused(&"p/a.rego".into(), "no such function")
+            .at("package a\n\tdeny contains nope(1)\n", 2, 19)
+            .help("write another");
+        assert_eq!(
+            problem.to_string(),
+            "p/a.rego:2:16: no such function\n  2 |  deny contains nope(1)\n    |                ^\n  help: write another"
+        );
+    }
+
+    #[test]
+    fn a_column_is_a_character_whatever_the_tabs() {
+        for (line, column, want) in [
+            ("abc", 0, 0),
+            ("abc", 1, 1),
+            ("abc", 3, 3),
+            ("abc", 6, 6),
+            ("\tabc", 1, 1),
+            ("\tabc", 3, 1),
+            ("\tabc", 5, 2),
+            ("\t\tabc", 9, 3),
+            ("é\tabc", 6, 3),
+            ("\t", 7, 4),
+            ("", 1, 1),
+        ] {
+            assert_eq!(character(line, column), want, "{line:?} {column}");
+        }
+    }
+
+    #[test]
+    fn many_problems_are_summed_up() {
+        let problems: Vec<Problem> = (1..=7).map(|line| Problem::refused(&"a".into(), "x").at("", line, 2)).collect();
+        assert_eq!(summed_up(&problems[..2]), "a:1:2: x; a:2:2: x");
+        assert_eq!(summed_up(&problems), "a:1:2: x; a:2:2: x; a:3:2: x; a:4:2: x; a:5:2: x; and 2 more");
+        assert_eq!(summed_up(&[Problem::warning(&"a".into(), "x")]), "");
+    }
+
+    #[test]
+    fn a_whole_file_has_no_line() {
+        assert_eq!(Problem::warning(&"a".into(), "empty").to_string(), "a: warning: empty");
+    }
+}

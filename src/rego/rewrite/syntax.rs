@@ -1,0 +1,372 @@
+//! The syntax tree of a module, as far as the rewrites need it: what is written, where it is written, nothing resolved.
+
+use std::rc::Rc;
+
+pub(crate) use crate::rego::limits::Version;
+
+/// A name as written.
+pub(crate) type Name = Rc<str>;
+
+/// Where something begins, in regorus' way of counting: from 1, tabs as four columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Module {
+    pub(crate) version: Version,
+    /// `package`.
+    pub(crate) at: Place,
+    pub(crate) package: Expr,
+    pub(crate) imports: Vec<Import>,
+    pub(crate) rules: Vec<Rule>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Import {
+    pub(crate) at: Place,
+    pub(crate) path: Expr,
+    pub(crate) alias: Option<Name>,
+}
+
+/// One definition. Several bodies behind one head are several definitions.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) at: Place,
+    pub(crate) default: bool,
+    /// The name, with the keys behind it.
+    pub(crate) name: Expr,
+    pub(crate) parameters: Option<Vec<Expr>>,
+    pub(crate) contains: Option<Expr>,
+    pub(crate) first: Branch,
+    pub(crate) others: Vec<Branch>,
+}
+
+/// A value and the body that it has a condition in: the rule itself, or an `else`.
+#[derive(Debug, Clone)]
+pub(crate) struct Branch {
+    pub(crate) at: Place,
+    pub(crate) value: Option<(&'static str, Expr)>,
+    /// Whether the body stands behind `if`.
+    pub(crate) conditional: bool,
+    pub(crate) body: Option<Body>,
+}
+
+pub(crate) type Body = Vec<Statement>;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Statement {
+    pub(crate) at: Place,
+    pub(crate) what: What,
+    pub(crate) with: Vec<With>,
+}
+
+/// The name of a head and its keys, if all are constant.
+pub(crate) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
+    let mut path = vec![Rc::clone(head.as_name()?)];
+    for key in keys {
+        path.push(key.constant()?);
+    }
+    Some(path)
+}
+
+impl Statement {
+    pub(crate) fn plain(expr: Expr) -> Self {
+        Self { at: expr.at, what: What::Expr(expr), with: Vec::new() }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct With {
+    pub(crate) target: Expr,
+    pub(crate) value: Expr,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum What {
+    Expr(Expr),
+    Not(Expr),
+    /// `some x, y`.
+    Some(Vec<(Place, Name)>),
+    SomeIn {
+        key: Option<Expr>,
+        value: Expr,
+        collection: Expr,
+    },
+    Every {
+        key: Option<Name>,
+        value: Name,
+        collection: Expr,
+        body: Body,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Expr {
+    pub(crate) at: Place,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    /// A number, a string, `true`, `false`, `null`: as written.
+    Scalar(Rc<str>),
+    Name(Name),
+    /// Anything with keys behind it.
+    Ref(Box<Expr>, Vec<Key>),
+    Call(Box<Expr>, Vec<Expr>),
+    Array(Vec<Expr>),
+    Set(Vec<Expr>),
+    Object(Vec<(Expr, Expr)>),
+    Comprehension(Box<Comprehension>),
+    /// Also `=` and `:=`, which stand in statements only.
+    Binary(&'static str, Place, Box<Expr>, Box<Expr>),
+    In {
+        key: Option<Box<Expr>>,
+        value: Box<Expr>,
+        collection: Box<Expr>,
+    },
+    Minus(Box<Expr>),
+    Template(Vec<Piece>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Key {
+    Dot(Name),
+    Index(Expr),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Comprehension {
+    pub(crate) form: Form,
+    /// The key of an object comprehension.
+    pub(crate) key: Option<Expr>,
+    pub(crate) term: Expr,
+    pub(crate) body: Body,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Array,
+    Set,
+    Object,
+}
+
+/// A part of a template string.
+#[derive(Debug, Clone)]
+pub(crate) enum Piece {
+    /// A scalar.
+    Text(Rc<str>),
+    Statement(Box<Statement>),
+}
+
+impl Expr {
+    pub(crate) fn new(at: Place, kind: Kind) -> Self {
+        Self { at, kind }
+    }
+
+    pub(crate) fn name(at: Place, name: &Name) -> Self {
+        Self::new(at, Kind::Name(Rc::clone(name)))
+    }
+
+    pub(crate) fn scalar(at: Place, text: &str) -> Self {
+        Self::new(at, Kind::Scalar(text.into()))
+    }
+
+    /// `left operator right`.
+    pub(crate) fn binary(operator: &'static str, left: Self, right: Self) -> Self {
+        Self::new(left.at, Kind::Binary(operator, left.at, Box::new(left), Box::new(right)))
+    }
+
+    pub(crate) fn call(at: Place, function: &str, arguments: Vec<Self>) -> Self {
+        let mut names = function.split('.');
+        let head = Self::new(at, Kind::Name(names.next().unwrap_or_default().into()));
+        let keys: Vec<Key> = names.map(|name| Key::Dot(name.into())).collect();
+        let function = if keys.is_empty() { head } else { Self::new(at, Kind::Ref(Box::new(head), keys)) };
+        Self::new(at, Kind::Call(Box::new(function), arguments))
+    }
+
+    /// Takes an expression away to put it somewhere else.
+    pub(crate) fn take(&mut self) -> Self {
+        let null = Self::scalar(self.at, "null");
+        std::mem::replace(self, null)
+    }
+
+    /// The name, if it is nothing else.
+    pub(crate) fn as_name(&self) -> Option<&Name> {
+        match &self.kind {
+            Kind::Name(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The name and constant keys of a reference, e.g. `data`, `a`, `b`.
+    pub(crate) fn path(&self) -> Option<Vec<Name>> {
+        match &self.kind {
+            Kind::Name(name) => Some(vec![Rc::clone(name)]),
+            Kind::Ref(head, keys) => path(head, keys),
+            _ => None,
+        }
+    }
+
+    /// Calls `look` for each part of this expression that has a value of its own in the same scope: what is inside a
+    /// comprehension is not.
+    pub(crate) fn parts<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Self)) {
+        match &mut self.kind {
+            Kind::Scalar(_) | Kind::Name(_) | Kind::Comprehension(_) => {}
+            Kind::Ref(head, keys) => {
+                look(head);
+                for key in keys {
+                    if let Key::Index(index) = key {
+                        look(index);
+                    }
+                }
+            }
+            Kind::Call(_, items) | Kind::Array(items) | Kind::Set(items) => items.iter_mut().for_each(look),
+            Kind::Object(fields) => fields.iter_mut().for_each(|(key, value)| {
+                look(key);
+                look(value);
+            }),
+            Kind::Binary(_, _, left, right) => {
+                look(left);
+                look(right);
+            }
+            Kind::In { key, value, collection } => {
+                if let Some(key) = key {
+                    look(key);
+                }
+                look(value);
+                look(collection);
+            }
+            Kind::Minus(inner) => look(inner),
+            Kind::Template(pieces) => {
+                for piece in pieces {
+                    if let Piece::Statement(statement) = piece {
+                        statement.exprs(look);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Key {
+    /// The key, if it is a constant string without escapes.
+    pub(crate) fn constant(&self) -> Option<Name> {
+        match self {
+            Self::Dot(name) => Some(Rc::clone(name)),
+            Self::Index(Expr { kind: Kind::Scalar(text), .. }) => {
+                let text = text.strip_prefix('"')?.strip_suffix('"')?;
+                (!text.contains('\\')).then(|| text.into())
+            }
+            Self::Index(_) => None,
+        }
+    }
+}
+
+impl Statement {
+    /// Calls `look` for each expression of this statement in its own scope, not for the body of an `every`.
+    pub(crate) fn exprs<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Expr)) {
+        match &mut self.what {
+            What::Expr(expr) | What::Not(expr) => look(expr),
+            What::Some(_) => {}
+            What::SomeIn { key, value, collection } => {
+                if let Some(key) = key {
+                    look(key);
+                }
+                look(value);
+                look(collection);
+            }
+            What::Every { collection, .. } => look(collection),
+        }
+        for with in &mut self.with {
+            look(&mut with.target);
+            look(&mut with.value);
+        }
+    }
+}
+
+impl Rule {
+    pub(crate) fn branches(&mut self) -> impl Iterator<Item = &mut Branch> {
+        std::iter::once(&mut self.first).chain(&mut self.others)
+    }
+
+    /// Calls `look` for each expression of the heads.
+    fn head_exprs(&mut self, look: &mut dyn FnMut(&mut Expr)) {
+        if let Kind::Ref(_, keys) = &mut self.name.kind {
+            for key in keys {
+                if let Key::Index(index) = key {
+                    look(index);
+                }
+            }
+        }
+        self.parameters.iter_mut().flatten().chain(&mut self.contains).for_each(&mut *look);
+        for branch in self.branches() {
+            if let Some((_, value)) = &mut branch.value {
+                look(value);
+            }
+        }
+    }
+
+    /// Calls `look` for each body of this rule, those of comprehensions and `every` too, the inner ones first.
+    pub(crate) fn each_body(&mut self, look: &mut dyn FnMut(&mut Body)) {
+        self.head_exprs(&mut |expr| bodies_of_expr(expr, look));
+        for branch in self.branches() {
+            if let Some(body) = &mut branch.body {
+                bodies_of_body(body, look);
+            }
+        }
+    }
+
+    /// Calls `look` for each expression, parts first, in all scopes.
+    pub(crate) fn each_expr(&mut self, look: &mut dyn FnMut(&mut Expr)) {
+        self.head_exprs(&mut |expr| exprs_of_expr(expr, look));
+        for branch in self.branches() {
+            if let Some(body) = &mut branch.body {
+                exprs_of_body(body, look);
+            }
+        }
+    }
+}
+
+fn bodies_of_expr(expr: &mut Expr, look: &mut dyn FnMut(&mut Body)) {
+    if let Kind::Comprehension(comprehension) = &mut expr.kind {
+        let Comprehension { key, term, body, .. } = &mut **comprehension;
+        key.iter_mut().chain([term]).for_each(|expr| bodies_of_expr(expr, look));
+        bodies_of_body(body, look);
+    } else {
+        expr.parts(&mut |part| bodies_of_expr(part, look));
+    }
+}
+
+fn bodies_of_body(body: &mut Body, look: &mut dyn FnMut(&mut Body)) {
+    for statement in body.iter_mut() {
+        statement.exprs(&mut |expr| bodies_of_expr(expr, look));
+        if let What::Every { body, .. } = &mut statement.what {
+            bodies_of_body(body, look);
+        }
+    }
+    look(body);
+}
+
+fn exprs_of_expr(expr: &mut Expr, look: &mut dyn FnMut(&mut Expr)) {
+    if let Kind::Comprehension(comprehension) = &mut expr.kind {
+        let Comprehension { key, term, body, .. } = &mut **comprehension;
+        key.iter_mut().chain([term]).for_each(|expr| exprs_of_expr(expr, look));
+        exprs_of_body(body, look);
+    } else {
+        expr.parts(&mut |part| exprs_of_expr(part, look));
+    }
+    look(expr);
+}
+
+fn exprs_of_body(body: &mut Body, look: &mut dyn FnMut(&mut Expr)) {
+    for statement in body {
+        statement.exprs(&mut |expr| exprs_of_expr(expr, look));
+        if let What::Every { body, .. } = &mut statement.what {
+            exprs_of_body(body, look);
+        }
+    }
+}

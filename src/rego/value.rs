@@ -1,0 +1,222 @@
+//! Texts as the evaluator's values.
+//!
+//! regorus reads JSON too, but gives a meaning to the key `$serde_json::private::Number`: a number of any size, whose
+//! digits it computes for hours if the exponent is large. Any object could carry it, so nothing is read by that way.
+
+use std::{cell::RefCell, collections::BTreeMap, fmt};
+
+use regorus::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, SeqAccess, Visitor},
+};
+
+use crate::rego::yaml;
+
+/// Reads JSON.
+///
+/// # Errors
+/// Also for what is nested deeper than 127 levels, and for numbers beyond 64-bit floats.
+pub(crate) fn from_json(json: &[u8]) -> Result<Value, serde_json::Error> {
+    serde_json::from_slice::<Plain>(json).map(|plain| plain.0)
+}
+
+/// Reads one YAML document for a policy that asks for it.
+pub(crate) fn from_yaml(yaml: &str) -> Result<Value, serde_saphyr::Error> {
+    serde_saphyr::from_str_with_options::<Plain>(yaml, yaml::as_opa_short()).map(|plain| plain.0)
+}
+
+/// Turns a JSON tree into a value.
+pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Error> {
+    Plain::deserialize(tree).map(|plain| plain.0)
+}
+
+/// Whether a value, written out, takes about `most` bytes at most. What it holds several times counts several times: a few
+/// rules that double a value make one that no memory can hold once it is written.
+///
+/// What is nested deeper than [`DEEPEST`] levels fits nowhere: it is written by recursion.
+pub(crate) fn fits(value: &Value, most: usize) -> bool {
+    let mut left = most;
+    visit(value, |value, depth| {
+        let text = if let Value::String(text) = value { text.len() } else { 0 };
+        // Paths and indents are as long as the value is deep.
+        let rest = left.checked_sub(text + 8 + depth).filter(|_| depth <= DEEPEST);
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    })
+}
+
+/// The deepest value that is gone through by recursion.
+const DEEPEST: usize = 1_000;
+
+/// Shows each value in a value with its depth, however often it is there, as long as that returns true; returns whether
+/// it saw all.
+pub(crate) fn visit(value: &Value, mut look: impl FnMut(&Value, usize) -> bool) -> bool {
+    let mut open = vec![(value, 0)];
+    while let Some((value, depth)) = open.pop() {
+        if !look(value, depth) {
+            return false;
+        }
+        let below = depth + 1;
+        match value {
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, below))),
+            Value::Set(items) => open.extend(items.iter().map(|item| (item, below))),
+            Value::Object(fields) => {
+                open.extend(fields.iter_sorted().flat_map(|(key, value)| [(key, below), (value, below)]));
+            }
+            _ => {}
+        }
+    }
+    true
+}
+
+/// A value as the text says it.
+pub(crate) struct Plain(pub(crate) Value);
+
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PlainVisitor).map(Self)
+    }
+}
+
+struct PlainVisitor;
+
+impl<'de> Visitor<'de> for PlainVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        // YAML has infinities; Rego has none.
+        if value.is_finite() { Ok(Value::from(value)) } else { Err(E::custom("number out of range")) }
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::with_capacity(items.size_hint().unwrap_or(0));
+        while let Some(Plain(value)) = items.next_element()? {
+            values.push(value);
+        }
+        Ok(Value::from(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut values = Vec::with_capacity(entries.size_hint().unwrap_or(8));
+        while let Some((Key(key), Plain(value))) = entries.next_entry()? {
+            values.push((key, value));
+        }
+        // Of equal keys the last one counts. What is sorted already, as most of what a server sends, costs least this way.
+        Ok(Value::from(values.into_iter().collect::<BTreeMap<_, _>>()))
+    }
+}
+
+/// A key as the text says it. Objects have few different ones, so each thread keeps those it met.
+struct Key(Value);
+
+/// Longer keys are mostly data.
+const KEY_BYTES: usize = 48;
+/// A power of two, so that the hash can be cut.
+const KEYS: usize = 1_024;
+
+thread_local! {
+    /// Each key has one place; who comes later takes it.
+    static KNOWN: RefCell<Vec<Value>> = RefCell::new(vec![Value::Undefined; KEYS]);
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(KeyVisitor)
+    }
+}
+
+struct KeyVisitor;
+
+impl Visitor<'_> for KeyVisitor {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Key, E> {
+        Ok(Key(key(text)))
+    }
+}
+
+/// Returns the value of a key.
+pub(crate) fn key(text: &str) -> Value {
+    if text.len() > KEY_BYTES {
+        return Value::from(text);
+    }
+    let hash = text.bytes().fold(text.len(), |hash, byte| (hash ^ usize::from(byte)).wrapping_mul(0x0100_01b3));
+    KNOWN.with_borrow_mut(|known| {
+        let place = &mut known[(hash ^ (hash >> 10)) % KEYS];
+        if !matches!(place, Value::String(known) if **known == *text) {
+            *place = Value::from(text);
+        }
+        place.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_for_numbers_is_a_key_like_any_other() {
+        let json = r#"{"$serde_json::private::Number": "1e999999999"}"#;
+        let value = from_json(json.as_bytes()).unwrap();
+        assert_eq!(value["$serde_json::private::Number"], Value::from("1e999999999"));
+        assert_eq!(from_yaml(json).unwrap(), value);
+        assert_eq!(from_tree(serde_json::from_str(json).unwrap()).unwrap(), value);
+    }
+
+    #[test]
+    fn reads_yaml_as_opa_does() {
+        let value = from_yaml("a: [yes, no, true, 010, ~, 1.5, '1', 2024-01-01]\n1: x").unwrap();
+        let json = r#"{"a": ["yes", "no", true, 8, null, 1.5, "1", "2024-01-01"], "1": "x"}"#;
+        assert_eq!(value, from_json(json.as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn of_equal_keys_the_last_counts_and_all_keys_are_told_apart() {
+        let value = from_json(br#"{"b": 1, "a": 2, "b": 3, "\u0062c": 4}"#).unwrap();
+        assert_eq!(value, Value::from_json_str(r#"{"a": 2, "b": 3, "bc": 4}"#).unwrap());
+        // More keys than have a place.
+        let text = |number: usize| format!("{{\"key-{number}\": {number}, \"{}\": 1}}", "k".repeat(number % 100));
+        for number in (0..5_000).chain(0..5_000) {
+            assert_eq!(from_json(text(number).as_bytes()).unwrap(), Value::from_json_str(&text(number)).unwrap());
+        }
+    }
+
+    #[test]
+    fn reads_what_json_can_say() {
+        let json = r#"{"a": [1, -2, 1.5, "\u00e4", true, null, {}], "b": 18446744073709551615}"#;
+        let value = from_json(json.as_bytes()).unwrap();
+        assert_eq!(value, Value::from_json_str(json).unwrap());
+        assert!(from_json(b"1e999").is_err());
+        assert!(from_yaml("a: .inf").is_err());
+        assert!(from_json(&[b'['; 200]).is_err());
+    }
+}

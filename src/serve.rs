@@ -1,0 +1,3 @@
+//! What kaudit serves about itself over HTTP.
+
+pub mod admin;

@@ -1,0 +1,330 @@
+//! The HTTP side: `/livez`, `/readyz`, `/metrics`, `/status` and `/policies`, for the kubelet, Prometheus and people.
+//!
+//! It only reads: readiness from a watch channel, counts from [`Metrics`], and the state from the pipeline, which is
+//! asked and may take its time.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::Serialize;
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, oneshot, watch},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    audit::{
+        command::Command,
+        overview::{Overview, Progress},
+        result::AuditResult,
+    },
+    metrics::{self, Metrics},
+    output::{PolicyList, safe::Escaping},
+};
+
+/// How long the pipeline may take to tell its state.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long open requests may take after the end was asked for.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What the server tells about.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    /// Whether the pipeline is ready. When its sender is gone, so is the pipeline, and neither probe succeeds.
+    pub progress: watch::Receiver<Progress>,
+    /// What `/metrics` shows.
+    pub metrics: Arc<Metrics>,
+    /// Answers `/status`.
+    pub pipeline: mpsc::Sender<Command>,
+    /// What `/policies` shows.
+    pub overview: watch::Receiver<Option<Arc<Overview>>>,
+}
+
+/// What is served at one address. The status names objects and has the messages of violations; the rest has counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// Everything.
+    All,
+    /// `/livez`, `/readyz` and `/metrics`.
+    Health,
+    /// `/status` and `/policies`.
+    Status,
+}
+
+/// A server that has its address and does not answer yet.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// Takes the address `HOST:PORT`, or `:PORT` for all addresses of both families.
+///
+/// # Errors
+///
+/// If it can't be had; the address is in the message.
+pub async fn bind(address: &str) -> anyhow::Result<Server> {
+    let bound = match address.strip_prefix(':') {
+        // A machine may have no IPv6 at all.
+        Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
+            Ok(listener) => Ok(listener),
+            Err(_) => TcpListener::bind(format!("0.0.0.0:{port}")).await,
+        },
+        None => TcpListener::bind(address).await,
+    };
+    let listener = bound.with_context(|| format!("listening at {address}"))?;
+    let address = listener.local_addr().with_context(|| format!("listening at {address}"))?;
+    Ok(Server { listener, address })
+}
+
+impl Server {
+    /// Returns the address that was taken, with the port that 0 became.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `shutdown`, then finishes the requests that are open.
+    pub async fn serve(self, admin: Admin, pages: Pages, shutdown: CancellationToken) -> anyhow::Result<()> {
+        let what = match pages {
+            Pages::All => "Serving health, metrics and status",
+            Pages::Health => "Serving health and metrics",
+            Pages::Status => "Serving the status",
+        };
+        tracing::info!(address = %self.address, "{what}");
+        let serving = axum::serve(self.listener, router(admin, pages))
+            .with_graceful_shutdown(shutdown.clone().cancelled_owned())
+            .into_future();
+        // Somebody who reads slowly must not keep the process alive.
+        let overdue = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(DRAIN_TIMEOUT).await;
+        };
+        tokio::select! {
+            served = serving => served.with_context(|| format!("serving at {}", self.address)),
+            () = overdue => Ok(()),
+        }
+    }
+}
+
+fn router(admin: Admin, pages: Pages) -> Router {
+    let health =
+        Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).route("/metrics", get(show_metrics));
+    let status = Router::new().route("/status", get(status)).route("/policies", get(policies));
+    let routes = match pages {
+        Pages::All => health.merge(status),
+        Pages::Health => health,
+        Pages::Status => status,
+    };
+    routes.with_state(admin)
+}
+
+async fn livez(State(admin): State<Admin>) -> Response {
+    if is_stopped(&admin) { stopped() } else { "ok\n".into_response() }
+}
+
+async fn readyz(State(admin): State<Admin>) -> Response {
+    if is_stopped(&admin) {
+        return stopped();
+    }
+    let progress = admin.progress.borrow().clone();
+    let (code, body) = if progress.open {
+        (StatusCode::OK, "[+]policies loaded\n[+]initial sync\n".to_owned())
+    } else {
+        let Progress { scopes_done, scopes, waiting_for, .. } = progress;
+        let waiting =
+            if waiting_for.is_empty() { String::new() } else { format!(", waits for {}", waiting_for.join(", ")) };
+        let body = format!("[+]policies loaded\n[-]initial sync: {scopes_done} of {scopes} lists read{waiting}\n");
+        (StatusCode::SERVICE_UNAVAILABLE, body)
+    };
+    (code, body).into_response()
+}
+
+async fn show_metrics(State(admin): State<Admin>) -> Response {
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], admin.metrics.encode()).into_response()
+}
+
+async fn status(State(admin): State<Admin>) -> Response {
+    let Some(result) = ask(&admin.pipeline, STATUS_TIMEOUT).await else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline does not answer\n").into_response();
+    };
+    json(&result)
+}
+
+async fn policies(State(admin): State<Admin>) -> Response {
+    let Some(overview) = admin.overview.borrow().clone() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline has not begun\n").into_response();
+    };
+    json(&PolicyList::in_force(&overview.policies, overview.policy_error.as_ref()))
+}
+
+fn json(value: &impl Serialize) -> Response {
+    let mut json = Vec::new();
+    match serde_json::to_writer(Escaping::json(&mut json), value) {
+        Ok(()) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+/// Returns the pipeline's answer; `None` if it is gone or takes longer than `patience`.
+async fn ask(pipeline: &mpsc::Sender<Command>, patience: Duration) -> Option<AuditResult> {
+    let asked = async {
+        let (request, answer) = oneshot::channel();
+        pipeline.send(Command::Result(request)).await.ok()?;
+        answer.await.ok()
+    };
+    tokio::time::timeout(patience, asked).await.ok().flatten()
+}
+
+fn is_stopped(admin: &Admin) -> bool {
+    admin.progress.has_changed().is_err()
+}
+
+fn stopped() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, "the pipeline has stopped\n").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpStream,
+    };
+
+    use tokio::task::{JoinHandle, spawn_blocking};
+
+    use super::*;
+    use crate::audit::result::Summary;
+
+    struct Running {
+        address: SocketAddr,
+        progress: watch::Sender<Progress>,
+        commands: mpsc::Receiver<Command>,
+        shutdown: CancellationToken,
+        task: JoinHandle<anyhow::Result<()>>,
+    }
+
+    async fn start() -> Running {
+        start_with(Pages::All).await
+    }
+
+    async fn start_with(pages: Pages) -> Running {
+        let server = bind("127.0.0.1:0").await.unwrap();
+        let address = server.address();
+        let (progress, receiver) = watch::channel(Progress::default());
+        let (pipeline, commands) = mpsc::channel(1);
+        let overview = watch::channel(None).1;
+        let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::new()), pipeline, overview };
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(server.serve(admin, pages, shutdown.clone()));
+        Running { address, progress, commands, shutdown, task }
+    }
+
+    async fn get(address: SocketAddr, path: &'static str) -> String {
+        let exchange = move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: kaudit\r\nConnection: close\r\n\r\n").unwrap();
+            let mut response = String::new();
+            stream.read_to_string(&mut response).unwrap();
+            response
+        };
+        spawn_blocking(exchange).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn readiness_lists_what_is_missing() {
+        let running = start().await;
+        let response = get(running.address, "/readyz").await;
+        assert!(response.starts_with("HTTP/1.1 503"), "{response}");
+        let waiting_for = vec!["pods".to_owned(), "deployments.apps".to_owned()];
+        running.progress.send_replace(Progress { scopes: 9, scopes_done: 7, waiting_for, ..Progress::default() });
+        let response = get(running.address, "/readyz").await;
+        let body = "[+]policies loaded\n[-]initial sync: 7 of 9 lists read, waits for pods, deployments.apps\n";
+        assert!(response.ends_with(body), "{response}");
+        running.progress.send_replace(Progress { open: true, ..Progress::default() });
+        assert!(get(running.address, "/readyz").await.starts_with("HTTP/1.1 200"));
+        assert!(get(running.address, "/livez").await.ends_with("ok\n"));
+        drop(running.progress);
+        assert!(get(running.address, "/readyz").await.starts_with("HTTP/1.1 503"));
+        assert!(get(running.address, "/livez").await.starts_with("HTTP/1.1 503"));
+    }
+
+    #[tokio::test]
+    async fn metrics_and_status_have_their_types() {
+        let mut running = start().await;
+        let response = get(running.address, "/metrics").await;
+        assert!(response.contains("content-type: application/openmetrics-text; version=1.0.0"), "{response}");
+        assert!(response.ends_with("# EOF\n"));
+        let answering = tokio::spawn(async move {
+            let result = AuditResult {
+                api_version: "kaudit.dev/v1alpha1",
+                kind: "AuditResult",
+                complete: true,
+                summary: Summary::default(),
+                coverage: vec![],
+                policies: vec![],
+                refused: vec![],
+                not_judged: vec![],
+                results: vec![],
+            };
+            let Some(Command::Result(answer)) = running.commands.recv().await else { panic!("not asked") };
+            answer.send(result).unwrap();
+        });
+        let response = get(running.address, "/status").await;
+        assert!(response.contains("content-type: application/json"), "{response}");
+        assert!(response.contains("\"kind\":\"AuditResult\""), "{response}");
+        answering.await.unwrap();
+        // Now that the pipeline is gone.
+        assert!(get(running.address, "/status").await.starts_with("HTTP/1.1 503"));
+        assert!(get(running.address, "/other").await.starts_with("HTTP/1.1 404"));
+    }
+
+    #[tokio::test]
+    async fn a_silent_pipeline_is_not_waited_for_for_ever() {
+        let (pipeline, commands) = mpsc::channel(1);
+        assert_eq!(ask(&pipeline, Duration::from_millis(10)).await, None);
+        // Nor one that does not even take the question.
+        assert_eq!(ask(&pipeline, Duration::from_millis(10)).await, None);
+        drop(commands);
+        assert_eq!(ask(&pipeline, Duration::from_mins(1)).await, None);
+    }
+
+    #[tokio::test]
+    async fn shutdown_ends_the_server() {
+        let running = start().await;
+        running.shutdown.cancel();
+        running.task.await.unwrap().unwrap();
+        assert!(TcpStream::connect(running.address).is_err());
+    }
+
+    #[tokio::test]
+    async fn the_status_can_have_an_address_of_its_own() {
+        let (health, status) = (start_with(Pages::Health).await, start_with(Pages::Status).await);
+        for (path, here, there) in [
+            ("/livez", &health, &status),
+            ("/readyz", &health, &status),
+            ("/metrics", &health, &status),
+            ("/status", &status, &health),
+            ("/policies", &status, &health),
+        ] {
+            assert!(!get(here.address, path).await.starts_with("HTTP/1.1 404"), "{path}");
+            assert!(get(there.address, path).await.starts_with("HTTP/1.1 404"), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_taken_address_is_named() {
+        let first = bind("127.0.0.1:0").await.unwrap();
+        let address = first.address().to_string();
+        let error = bind(&address).await.unwrap_err();
+        assert!(error.to_string().contains(&address), "{error:#}");
+        assert!(bind(":0").await.is_ok());
+    }
+}

@@ -1,0 +1,8 @@
+//! Where objects come from: a cluster, kind by kind, or manifests. Both say what they see as [`change::Change`]s.
+
+pub mod change;
+pub mod discovery;
+pub mod informer;
+pub mod manifest;
+pub mod received;
+pub mod selection;

@@ -1,0 +1,307 @@
+//! Manifests: files, directories and standard input as a source, for audits without a cluster.
+//!
+//! Out: the same [`Change`]s as from a cluster. A document that cannot be read is reported with file and line and
+//! costs only itself. YAML is read as kubectl reads it (1.1 booleans and octal numbers).
+
+mod block;
+mod chunks;
+mod parse;
+mod pool;
+mod yaml;
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, RandomState},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::Context;
+use tokio::sync::mpsc;
+
+pub(crate) use self::parse::kind_of;
+use self::{
+    chunks::is_stdin,
+    parse::{ManifestItem, ManifestParser},
+};
+use crate::{
+    model::{
+        coverage::State,
+        object::{Object, ObjectKey},
+    },
+    source::{
+        change::{Change, Discovered, Unreadable, WatchScope},
+        received::Secrets,
+        selection::Selection,
+    },
+};
+
+/// Lists the files that `paths` mean: files as they are, directories recursively, sorted.
+///
+/// # Errors
+/// When a path cannot be read, or a directory holds no manifest.
+pub fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if is_stdin(path) {
+            files.push(path.clone());
+            continue;
+        }
+        let before = files.len();
+        collect(path, true, &mut files).with_context(|| format!("cannot read {}", path.display()))?;
+        anyhow::ensure!(files.len() > before, "{} holds no .yaml, .yml or .json file", path.display());
+    }
+    Ok(files)
+}
+
+fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    if path.metadata()?.is_dir() {
+        let mut entries =
+            path.read_dir()?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+        entries.sort();
+        let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        return entries.iter().filter(|entry| !hidden(entry)).try_for_each(|entry| collect(entry, false, files));
+    }
+    let known =
+        path.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
+    if named || known {
+        files.push(path.to_owned());
+    }
+    Ok(())
+}
+
+/// Reads all `files` into `changes`; blocks. Ends when all is read or nobody listens any more.
+///
+/// Files are read in chunks that are parsed in parallel and delivered in their order, so that the result is always the
+/// same and the memory does not grow with the files.
+pub fn read(files: &[PathBuf], selection: &Selection, secrets: Secrets, changes: &mpsc::Sender<Change>) {
+    let parser = ManifestParser { selection, secrets };
+    let mut delivery = Delivery { changes, scopes: HashSet::new(), names: Names::default() };
+    let chunks = files.iter().flat_map(|file| chunks::of(file));
+    pool::in_order(chunks, |chunk| parser.chunk(chunk), |items| delivery.items(items));
+    delivery.end();
+}
+
+/// Turns what the files hold into changes.
+struct Delivery<'a> {
+    changes: &'a mpsc::Sender<Change>,
+    scopes: HashSet<WatchScope>,
+    names: Names,
+}
+
+/// Counts the objects of each name. Only hashes are kept: if two names had the same hash, one would begin at a higher
+/// copy, and the keys would still differ.
+#[derive(Default)]
+struct Names {
+    hasher: RandomState,
+    once: HashSet<u64>,
+    /// Further objects of the names that came more than once.
+    more: HashMap<u64, u32>,
+}
+
+impl Names {
+    /// Returns how many objects of the same name came before.
+    fn count(&mut self, key: &ObjectKey) -> u32 {
+        let hash = self.hasher.hash_one(key);
+        if self.once.insert(hash) {
+            return 0;
+        }
+        let copies = self.more.entry(hash).or_default();
+        *copies += 1;
+        *copies
+    }
+}
+
+impl Delivery<'_> {
+    fn items(&mut self, items: Vec<ManifestItem>) {
+        for item in items {
+            match item {
+                ManifestItem::Object(object) => self.object(*object),
+                ManifestItem::Unreadable(at, why) => self.unreadable(at, why),
+            }
+        }
+    }
+
+    fn object(&mut self, mut object: Object) {
+        object.key.copy = self.names.count(&object.key);
+        let scope = WatchScope { kind: object.key.kind.clone(), namespace: None };
+        if self.scopes.insert(scope.clone()) {
+            self.send(Change::Appeared(scope.clone()));
+        }
+        self.send(Change::Seen(scope, object));
+    }
+
+    /// Notes a document that cannot be read; in the coverage it is of the kind `*`.
+    fn unreadable(&mut self, at: String, why: String) {
+        let mut kind = kind_of("", "*");
+        kind.plural.clone_from(&kind.kind);
+        let scope = WatchScope { kind: Arc::new(kind), namespace: None };
+        if self.scopes.insert(scope.clone()) {
+            self.send(Change::Appeared(scope.clone()));
+        }
+        self.send(Change::Skipped(scope, at, why));
+    }
+
+    fn end(self) {
+        let mut scopes: Vec<_> = self.scopes.iter().cloned().collect();
+        scopes.sort();
+        for scope in scopes {
+            self.send(match &*scope.kind.plural {
+                "*" => Change::Unreadable(scope, Unreadable { state: State::Failed, message: String::new() }),
+                _ => Change::Synced(scope),
+            });
+        }
+        self.send(Change::Discovered(Discovered::default()));
+    }
+
+    fn send(&self, change: Change) {
+        // Nobody listens any more after an interrupt; what is left to read is little.
+        let _ended = self.changes.blocking_send(change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rego::yaml;
+
+    fn read_text(text: &str) -> (Vec<String>, Vec<String>) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        read_files(&[file.path().to_owned()])
+    }
+
+    /// Reads files; where something stands is `f` and the line.
+    fn read_files(files: &[PathBuf]) -> (Vec<String>, Vec<String>) {
+        let (sender, mut receiver) = mpsc::channel(10_000);
+        // As deep a stack as where it is called.
+        std::thread::scope(|scope| {
+            let read = || read(files, &Selection::default(), Secrets::Redact, &sender);
+            std::thread::Builder::new().stack_size(pool::STACK_BYTES).spawn_scoped(scope, read).unwrap();
+        });
+        drop(sender);
+        let (mut seen, mut skipped) = (Vec::new(), Vec::new());
+        while let Some(change) = receiver.blocking_recv() {
+            match change {
+                Change::Seen(_, object) => {
+                    let line = object.location.map_or(0, |location| location.line);
+                    seen.push(format!("{line} {} #{}", object.key, object.key.copy));
+                }
+                Change::Skipped(_, at, why) => {
+                    let place = at.split_once(':').map_or("", |(_, place)| place);
+                    skipped.push(format!("f:{place} {why}"));
+                }
+                _ => {}
+            }
+        }
+        (seen, skipped)
+    }
+
+    #[test]
+    fn many_chunks_are_delivered_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let pod = |number: usize| {
+            format!(
+                "kind: Pod\napiVersion: v1\nmetadata:\n  name: p{}\n  labels:\n    filler: {}\n",
+                number % 700,
+                "x".repeat(300)
+            )
+        };
+        // Comments whose lines look like marks, and long ones that no chunk ends in.
+        let stream: Vec<_> =
+            (0..2_000).map(|number| format!("# --- {}\n{}", "-".repeat(number % 90), pod(number))).collect();
+        let (first, second, third) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
+        std::fs::write(&first, stream.join("---\n")).unwrap();
+        std::fs::write(&second, stream.join("--- # next\n")).unwrap();
+        std::fs::write(&third, pod(7)).unwrap();
+        let (seen, skipped) = read_files(&[first, second, third]);
+        let line = |number: usize| if number == 0 { 2 } else { number * 8 + 2 };
+        let mut want: Vec<_> = (0..4_000)
+            .map(|number| {
+                format!(
+                    "{} Pod p{} #{}",
+                    line(number % 2_000),
+                    number % 2_000 % 700,
+                    number % 2_000 / 700
+                        + if number < 2_000 {
+                            0
+                        } else if number % 2_000 % 700 < 600 {
+                            3
+                        } else {
+                            2
+                        }
+                )
+            })
+            .collect();
+        want.push("1 Pod p7 #6".to_owned());
+        assert!(seen == want, "{:?}", seen.iter().zip(&want).find(|(seen, want)| seen != want));
+        assert!(skipped.is_empty(), "{skipped:?}");
+    }
+
+    #[test]
+    fn reads_streams_with_lines_and_goes_on_after_a_broken_document() {
+        let (seen, skipped) = read_text(
+            "# a comment\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: ns}\n---\na: [1\nb: 2\n---\n\n---\n# c\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: b\n--- # again\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: ns}\n---\nreplicas: 3\n",
+        );
+        assert_eq!(seen, ["2 Pod ns/a #0", "12 Deployment b #0", "17 Pod ns/a #1"]);
+        assert_eq!(skipped.len(), 2, "{skipped:?}");
+        assert!(skipped[0].starts_with("f:7:2 "), "{skipped:?}");
+        assert_eq!(skipped[1], "f:21 not a Kubernetes object: apiVersion or kind is missing");
+    }
+
+    #[test]
+    fn size_depth_and_aliases_that_kubectl_reads_are_read() {
+        let head = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n";
+        for spec in [
+            format!("a: &a 1\nb: *a\nspec: [{}]\n", "1,".repeat(300_000)),
+            format!("spec: &s {}1{}\n", "[".repeat(100), "]".repeat(100)),
+            format!("a: &a {{b: c}}\nspec: [{}]\n", "*a ,".repeat(300)),
+        ] {
+            assert_eq!(read_text(&format!("{head}{spec}")), (vec!["1 Pod a #0".to_owned()], vec![]));
+        }
+        let (_, skipped) = read_text(&format!("{head}spec: &s {}1{}\n", "[".repeat(200), "]".repeat(200)));
+        assert_eq!(skipped, ["f:4:136 nested deeper than 127 levels"]);
+        let laughs: String = ('b'..='h').fold("a: &a [1,1,1,1,1,1,1,1,1]\n".to_owned(), |text, anchor| {
+            let alias = char::from_u32(u32::from(anchor) - 1).unwrap();
+            text + &format!("{anchor}: &{anchor} [{}]\n", format!("*{alias} ,").repeat(9))
+        });
+        let (_, skipped) = read_text(&format!("{head}{laughs}"));
+        assert_eq!(skipped, ["f:9:12 its anchors and aliases stand for too many values"]);
+    }
+
+    #[test]
+    fn opens_lists_and_reviews_in_yaml_and_json() {
+        let (seen, skipped) = read_text(
+            "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}},\n{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"b\"}}]}\n{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":{\"object\":null,\"oldObject\":{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"c\"}}}}",
+        );
+        assert_eq!((seen, skipped), (vec!["2 Pod a #0".into(), "3 Pod b #0".into(), "4 Pod c #0".into()], vec![]));
+        let (seen, _) = read_text("apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: x}\n");
+        assert_eq!(seen, ["4 Deployment x #0"]);
+    }
+
+    #[test]
+    fn guesses_plurals() {
+        for (kind, plural) in [("NetworkPolicy", "networkpolicies"), ("Ingress", "ingresses"), ("Pod", "pods")] {
+            assert_eq!(kind_of("v1", kind).plural, plural);
+        }
+        assert_eq!(kind_of("apps/v1", "Deployment").api_version(), "apps/v1");
+    }
+
+    #[test]
+    fn quoted_text_goes_on_wherever_kubectl_reads_it() {
+        let (seen, skipped) = read_text(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    a: \"one\n    two\n\n  three\"\n    b: 'x\n y'\n  name: a\n",
+        );
+        assert_eq!((seen, skipped), (vec!["1 Pod a #0".to_owned()], vec![]));
+        let read = |text: &str| serde_saphyr::from_str_with_options::<serde_json::Value>(text, yaml::as_kubectl());
+        assert_eq!(yaml::forgiving("k:\n  a: \"one\n  two\"\n", read).unwrap()["k"]["a"], "one two");
+        assert!(yaml::forgiving("a: \"one\n---\n", read).is_err());
+    }
+
+    #[test]
+    fn reads_numbers_and_booleans_as_kubectl_does() {
+        let value: serde_json::Value =
+            serde_saphyr::from_str_with_options("{a: 0644, b: on, c: \"on\"}", yaml::as_kubectl()).unwrap();
+        assert_eq!(value, serde_json::json!({"a": 420, "b": true, "c": "on"}));
+    }
+}

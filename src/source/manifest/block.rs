@@ -1,0 +1,551 @@
+//! The YAML that manifests are written in, turned into JSON in one pass.
+//!
+//! Block mappings and sequences, texts on one line or after `|`, flow collections on one line: that is nearly every
+//! manifest, and a line of it can be read by itself. Whatever else YAML has (anchors, tags, texts over several lines,
+//! odd keys, doubtful indentation, errors) is left to the full parser, which takes fifty times as long. The invariant:
+//! what is returned here is what the full parser returns; tests compare the two on generated documents.
+
+use memchr::{memchr, memchr2, memchr3};
+
+use super::yaml;
+
+/// Deeper documents are left to the full parser and its own limits.
+const DEPTH: usize = 64;
+/// Keys of one mapping that are compared with each other.
+const KEYS: usize = 128;
+/// Longest key.
+const KEY_BYTES: usize = 128;
+
+/// A document as JSON.
+#[derive(Debug, Default)]
+pub(super) struct Converted {
+    pub(super) json: String,
+    /// Where the items of the outermost lists begin: offset in the JSON, and line in the document, from 0.
+    pub(super) items: Vec<(usize, usize)>,
+}
+
+/// Converts a document; `None` if it is not as plain as that, or broken.
+pub(super) fn convert(document: &str) -> Option<Converted> {
+    let mut seen = 0;
+    for byte in document.bytes() {
+        seen |= class(byte);
+    }
+    if seen & ODD != 0 {
+        return None;
+    }
+    let mut reader = Reader {
+        text: document.as_bytes(),
+        source: document,
+        at: 0,
+        column: 0,
+        line: 0,
+        end: false,
+        tabs: seen & TAB != 0,
+        out: Vec::with_capacity(document.len() + document.len() / 4),
+        keys: Vec::new(),
+        items: Vec::new(),
+    };
+    reader.document()?;
+    Some(Converted { json: String::from_utf8(reader.out).ok()?, items: reader.items })
+}
+
+const ODD: u8 = 1;
+const TAB: u8 = 2;
+
+/// Control characters, and the blocks that hold more of those, other line breaks and byte order marks, are odd.
+const fn class(byte: u8) -> u8 {
+    match byte {
+        b'\t' => TAB,
+        b'\n' | b' '..=b'~' | 0x80..=0xbf | 0xc3..=0xdf | 0xe3..=0xec => 0,
+        _ => ODD,
+    }
+}
+
+/// Reads a document; each step returns `None` for what it does not know.
+struct Reader<'t> {
+    text: &'t [u8],
+    source: &'t str,
+    /// What comes next.
+    at: usize,
+    /// Column of the content that begins at `at`, after [`Self::next_line`].
+    column: usize,
+    line: usize,
+    /// Nothing but blank lines and comments was left.
+    end: bool,
+    tabs: bool,
+    out: Vec<u8>,
+    /// Keys of all mappings under way, the innermost last.
+    keys: Vec<&'t str>,
+    items: Vec<(usize, usize)>,
+}
+
+impl<'t> Reader<'t> {
+    fn document(&mut self) -> Option<()> {
+        // What stands behind `---` may be a comment; a document that begins there is rare.
+        self.rest_is_blank()?;
+        if self.text.first().is_some_and(|first| *first != b'\n' && !matches!(first, b' ' | b'#')) {
+            self.at = 0;
+            self.column = 0;
+            (!self.tabs || !self.current_line().contains(&b'\t')).then_some(())?;
+        } else {
+            self.next_line()?;
+        }
+        if self.end {
+            return None;
+        }
+        let column = self.column;
+        self.node(column, 0)?;
+        self.end.then_some(())
+    }
+
+    /// Looks over the rest of the first line, unless a document begins in its first column.
+    fn rest_is_blank(&mut self) -> Option<()> {
+        let Some(b' ') = self.text.first() else { return Some(()) };
+        let line = self.current_line();
+        let content = line.iter().position(|byte| *byte != b' ');
+        match content.map(|at| line[at]) {
+            None | Some(b'#') => Some(()),
+            Some(_) => None,
+        }
+    }
+
+    fn current_line(&self) -> &'t [u8] {
+        let rest = &self.text[self.at..];
+        &rest[..memchr(b'\n', rest).unwrap_or(rest.len())]
+    }
+
+    fn byte(&self, offset: usize) -> Option<u8> {
+        self.text.get(self.at + offset).copied()
+    }
+
+    /// Goes to the next line with content.
+    fn next_line(&mut self) -> Option<()> {
+        loop {
+            let Some(offset) = memchr(b'\n', &self.text[self.at..]) else {
+                self.end = true;
+                return Some(());
+            };
+            self.at += offset + 1;
+            self.line += 1;
+            let start = self.at;
+            while self.byte(0) == Some(b' ') {
+                self.at += 1;
+            }
+            match self.byte(0) {
+                Some(b'\n' | b'#') => {}
+                None => {
+                    self.end = true;
+                    return Some(());
+                }
+                Some(_) => {
+                    self.column = self.at - start;
+                    return (!self.tabs || !self.current_line().contains(&b'\t')).then_some(());
+                }
+            }
+        }
+    }
+
+    /// Whether an item of a sequence begins here.
+    fn is_dash(&self) -> bool {
+        self.byte(0) == Some(b'-') && matches!(self.byte(1), None | Some(b' ' | b'\n'))
+    }
+
+    fn node(&mut self, column: usize, depth: usize) -> Option<()> {
+        if depth > DEPTH {
+            return None;
+        }
+        if self.is_dash() { self.sequence(column, false, depth) } else { self.mapping(column, depth) }
+    }
+
+    fn mapping(&mut self, column: usize, depth: usize) -> Option<()> {
+        if depth > DEPTH {
+            return None;
+        }
+        let first = self.keys.len();
+        let mut before = b'{';
+        loop {
+            let key = self.key()?;
+            let known = &self.keys[first..];
+            if known.len() > KEYS || known.contains(&key) {
+                return None;
+            }
+            self.keys.push(key);
+            self.out.push(before);
+            before = b',';
+            self.text_out(key);
+            self.out.push(b':');
+            self.value(column, true, depth)?;
+            if self.end || self.column < column {
+                break;
+            }
+            if self.column > column || self.is_dash() {
+                return None;
+            }
+        }
+        self.keys.truncate(first);
+        self.out.push(b'}');
+        Some(())
+    }
+
+    /// Reads a sequence; `shared` if it may be followed by a key in its own column.
+    fn sequence(&mut self, column: usize, shared: bool, depth: usize) -> Option<()> {
+        if depth > DEPTH {
+            return None;
+        }
+        let mut before = b'[';
+        loop {
+            self.out.push(before);
+            before = b',';
+            if depth <= 1 {
+                self.items.push((self.out.len(), self.line));
+            }
+            self.at += 1;
+            let spaces = self.text[self.at..].iter().take_while(|byte| **byte == b' ').count();
+            self.at += spaces;
+            let inner = column + 1 + spaces;
+            if self.is_dash() {
+                self.sequence(inner, false, depth + 1)?;
+            } else if self.at_key() {
+                self.mapping(inner, depth + 1)?;
+            } else {
+                self.value(column, false, depth)?;
+            }
+            if self.end || self.column < column {
+                break;
+            }
+            if self.column > column {
+                return None;
+            }
+            if !self.is_dash() {
+                if shared {
+                    break;
+                }
+                return None;
+            }
+        }
+        self.out.push(b']');
+        Some(())
+    }
+
+    /// Reads what stands behind a key or a dash, and goes to the next line.
+    fn value(&mut self, column: usize, in_mapping: bool, depth: usize) -> Option<()> {
+        while self.byte(0) == Some(b' ') {
+            self.at += 1;
+        }
+        match self.byte(0) {
+            None | Some(b'\n') => return self.below(column, in_mapping, depth),
+            Some(b'#') if self.text[self.at - 1] == b' ' => return self.below(column, in_mapping, depth),
+            Some(b'|') => return self.literal(column),
+            Some(b'"' | b'\'') => self.quoted()?,
+            Some(b'{' | b'[') => self.flow(depth)?,
+            Some(_) => return self.plain(column),
+        }
+        self.blank_to_the_end()?;
+        self.after_scalar(column)
+    }
+
+    /// Reads the value of a key or dash that stands on the lines below.
+    fn below(&mut self, column: usize, in_mapping: bool, depth: usize) -> Option<()> {
+        self.next_line()?;
+        if !self.end && self.column > column {
+            let column = self.column;
+            return self.node(column, depth + 1);
+        }
+        if !self.end && in_mapping && self.column == column && self.is_dash() {
+            return self.sequence(column, true, depth + 1);
+        }
+        self.out.extend_from_slice(b"null");
+        Some(())
+    }
+
+    /// Goes to the next line, which must not continue what was read.
+    fn after_scalar(&mut self, column: usize) -> Option<()> {
+        self.next_line()?;
+        (self.end || self.column <= column).then_some(())
+    }
+
+    /// Passes spaces and a comment.
+    fn blank_to_the_end(&mut self) -> Option<()> {
+        let line = self.current_line();
+        let content = line.iter().position(|byte| *byte != b' ');
+        match content.map(|at| (at, line[at])) {
+            None => Some(()),
+            Some((at, b'#')) if at > 0 => Some(()),
+            Some(_) => None,
+        }
+    }
+
+    fn at_key(&self) -> bool {
+        self.key_here().is_some()
+    }
+
+    /// Returns a key and the bytes up to behind its colon.
+    fn key_here(&self) -> Option<(&'t str, usize)> {
+        let rest = &self.text[self.at..];
+        let (start, length, behind) = match rest.first()? {
+            quote @ (b'"' | b'\'') => {
+                let length = memchr(*quote, &rest[1..])?;
+                (1, length, length + 2)
+            }
+            first if first.is_ascii_alphabetic() || *first == b'_' => {
+                let length = rest.iter().position(|byte| !is_key_byte(*byte))?;
+                (0, length, length)
+            }
+            _ => return None,
+        };
+        if rest.get(behind) != Some(&b':') || !matches!(rest.get(behind + 1), None | Some(b' ' | b'\n')) {
+            return None;
+        }
+        let key = self.source.get(self.at + start..self.at + start + length)?;
+        let doubtful = key.len() > KEY_BYTES
+            || key.is_empty()
+            || if start == 0 { is_word(key) } else { key.contains(['\\', '\n', '\'', '"']) };
+        (!doubtful).then_some((key, behind + 1))
+    }
+
+    fn key(&mut self) -> Option<&'t str> {
+        let (key, length) = self.key_here()?;
+        self.at += length;
+        Some(key)
+    }
+
+    fn plain(&mut self, column: usize) -> Option<()> {
+        let line = self.current_line();
+        let mut end = line.len();
+        for (at, byte) in line.iter().enumerate() {
+            match byte {
+                b'#' if at > 0 && line[at - 1] == b' ' => {
+                    end = at;
+                    break;
+                }
+                b':' if line.get(at + 1).is_none_or(|next| *next == b' ') => return None,
+                _ => {}
+            }
+        }
+        let text = self.source.get(self.at..self.at + end)?.trim_end_matches(' ');
+        self.scalar(text)?;
+        self.after_scalar(column)
+    }
+
+    /// Writes a plain scalar as what it means.
+    fn scalar(&mut self, text: &str) -> Option<()> {
+        let bytes = text.as_bytes();
+        let number_like = |byte: &u8| byte.is_ascii_hexdigit() || b"xXoO_+.-".contains(byte);
+        match bytes.first()? {
+            b'a'..=b'z' | b'A'..=b'Z' => match text {
+                "true" | "false" | "null" => self.out.extend_from_slice(bytes),
+                word if is_word(word) => return None,
+                _ => self.text_out(text),
+            },
+            b'~' if text == "~" => self.out.extend_from_slice(b"null"),
+            b'/' | b'$' | b'(' | b'_' | 0x80.. => self.text_out(text),
+            b'0'..=b'9'
+                if bytes.len() < 18 && bytes.iter().all(u8::is_ascii_digit) && (bytes[0] != b'0' || text == "0") =>
+            {
+                self.out.extend_from_slice(bytes);
+            }
+            b'0'..=b'9' if !bytes.iter().all(number_like) => self.text_out(text),
+            b'-' if bytes.get(1) == Some(&b'-') && bytes.get(2) != Some(&b'-') => self.text_out(text),
+            b'-' if bytes.get(1)?.is_ascii_alphanumeric() && !bytes.iter().all(number_like) => self.text_out(text),
+            b'.' if bytes.get(1) == Some(&b'/') => self.text_out(text),
+            // Whatever may be a number is asked of the full parser by itself.
+            b'0'..=b'9' | b'-' | b'+' | b'.' if bytes.len() > 1 && bytes.iter().all(number_like) => {
+                if text.starts_with("--") || text.starts_with("..") {
+                    return None;
+                }
+                let value = yaml::read(text).ok()?;
+                self.out.extend_from_slice(value.to_string().as_bytes());
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Reads a quoted text that ends on its line.
+    fn quoted(&mut self) -> Option<()> {
+        let line = self.current_line();
+        let quote = line[0];
+        if quote == b'"' {
+            let mut end = 1;
+            loop {
+                end += memchr2(b'"', b'\\', line.get(end..)?)?;
+                if line[end] == b'"' {
+                    break;
+                }
+                // These mean the same in JSON.
+                matches!(line.get(end + 1)?, b'"' | b'\\' | b'/' | b'n' | b't' | b'r' | b'b' | b'f').then_some(())?;
+                end += 2;
+            }
+            // A tab is no JSON; lines with one were left to the full parser.
+            self.out.extend_from_slice(&line[..=end]);
+            self.at += end + 1;
+            return Some(());
+        }
+        let (start, mut end) = (self.at + 1, 1);
+        loop {
+            end += memchr(b'\'', line.get(end..)?)?;
+            if line.get(end + 1) != Some(&b'\'') {
+                break;
+            }
+            end += 2;
+        }
+        let text = self.source.get(start..self.at + end)?;
+        if text.contains('\'') {
+            self.text_out(&text.replace("''", "'"));
+        } else {
+            self.text_out(text);
+        }
+        self.at += end + 1;
+        Some(())
+    }
+
+    /// Reads a text after `|`, whose lines are indented deeper than `column`.
+    fn literal(&mut self, column: usize) -> Option<()> {
+        let strip = match self.current_line() {
+            b"|" => false,
+            b"|-" => true,
+            _ => return None,
+        };
+        self.at += memchr(b'\n', &self.text[self.at..])? + 1;
+        self.line += 1;
+        let indent = self.text[self.at..].iter().take_while(|byte| **byte == b' ').count();
+        if indent <= column || matches!(self.byte(indent), None | Some(b'\n')) {
+            return None;
+        }
+        self.out.push(b'"');
+        let mut blank = 0;
+        let mut first = true;
+        loop {
+            let line = self.current_line();
+            let spaces = line.iter().take_while(|byte| **byte == b' ').count();
+            if spaces == line.len() {
+                if spaces > indent {
+                    return None;
+                }
+                blank += 1;
+            } else if spaces < indent {
+                // Whether a comment between the two indentations is one is not asked.
+                if line[spaces] == b'#' && spaces > column {
+                    return None;
+                }
+                break;
+            } else {
+                let breaks = if first { 0 } else { blank + 1 };
+                (0..breaks).for_each(|_| self.out.extend_from_slice(b"\\n"));
+                escape(&line[indent..], &mut self.out);
+                (first, blank) = (false, 0);
+            }
+            if self.at + line.len() == self.text.len() {
+                // What the last line break means where there is none is the full parser's to say.
+                if !line.is_empty() {
+                    return None;
+                }
+                break;
+            }
+            self.at += line.len() + 1;
+            self.line += 1;
+        }
+        self.out.extend_from_slice(if strip { b"\"" } else { b"\\n\"" });
+        // Back onto the line break, from where the next line with content is looked for.
+        self.at -= 1;
+        self.line -= 1;
+        self.after_scalar(column)
+    }
+
+    /// Reads a flow collection that ends on its line.
+    fn flow(&mut self, depth: usize) -> Option<()> {
+        if depth > DEPTH {
+            return None;
+        }
+        let open = self.byte(0)?;
+        let close = if open == b'{' { b'}' } else { b']' };
+        self.out.push(open);
+        self.at += 1;
+        let first_key = self.keys.len();
+        self.spaces();
+        let mut first = true;
+        while first || self.byte(0)? != close {
+            if !first {
+                (self.byte(0)? == b',').then_some(())?;
+                self.at += 1;
+                self.spaces();
+                self.out.push(b',');
+            } else if self.byte(0)? == close {
+                break;
+            }
+            first = false;
+            if open == b'{' {
+                let key = self.key()?;
+                let known = &self.keys[first_key..];
+                if known.len() > KEYS || known.contains(&key) {
+                    return None;
+                }
+                self.keys.push(key);
+                self.text_out(key);
+                self.out.push(b':');
+                self.spaces();
+            }
+            self.flow_value(depth)?;
+            self.spaces();
+        }
+        self.keys.truncate(first_key);
+        self.out.push(close);
+        self.at += 1;
+        Some(())
+    }
+
+    fn flow_value(&mut self, depth: usize) -> Option<()> {
+        match self.byte(0)? {
+            b'{' | b'[' => self.flow(depth + 1),
+            b'"' | b'\'' => self.quoted(),
+            _ => {
+                let rest = &self.text[self.at..];
+                let length = rest.iter().position(|byte| !is_key_byte(*byte))?;
+                let text = self.source.get(self.at..self.at + length)?;
+                self.scalar(text)?;
+                self.at += length;
+                self.spaces();
+                matches!(self.byte(0)?, b',' | b'}' | b']').then_some(())
+            }
+        }
+    }
+
+    fn spaces(&mut self) {
+        while self.byte(0) == Some(b' ') {
+            self.at += 1;
+        }
+    }
+
+    fn text_out(&mut self, text: &str) {
+        self.out.push(b'"');
+        escape(text.as_bytes(), &mut self.out);
+        self.out.push(b'"');
+    }
+}
+
+fn escape(mut text: &[u8], out: &mut Vec<u8>) {
+    while let Some(at) = memchr3(b'"', b'\\', b'\t', text) {
+        out.extend_from_slice(&text[..at]);
+        out.extend_from_slice(match text[at] {
+            b'"' => b"\\\"",
+            b'\\' => b"\\\\",
+            _ => b"\\t",
+        });
+        text = &text[at + 1..];
+    }
+    out.extend_from_slice(text);
+}
+
+/// What plain keys are made of, and plain texts in flow collections.
+fn is_key_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-')
+}
+
+/// Whether a word means something else than itself in some version of YAML.
+fn is_word(text: &str) -> bool {
+    const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    text.len() <= 5 && WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests;

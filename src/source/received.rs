@@ -1,0 +1,328 @@
+//! An object as a server or a file gives it, taken apart in one pass over its bytes.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use clap::ValueEnum;
+use kube::core::{DynamicResourceScope, ObjectMeta, Resource};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use crate::model::{
+    body::Body,
+    object::{Kind, Object, ObjectKey},
+};
+
+/// What is kept of the values in Secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Secrets {
+    // Values become empty strings, and last-applied annotations go.
+    /// Only key names remain
+    Redact,
+    /// Policies see the values
+    Full,
+}
+
+fn quoted(text: &str) -> Vec<u8> {
+    serde_json::to_vec(text).unwrap_or_default()
+}
+
+/// How the names of annotations end in which tools keep the whole object as it was applied: kubectl and Argo CD; kapp;
+/// Rancher and Helm controllers; the objectmatcher library of operators.
+const COPIES: [&str; 4] = ["/last-applied-configuration", "/original", "/applied", "/last-applied"];
+
+/// Takes the values out of a Secret; a policy still sees which keys there are.
+fn redact(json: &[u8]) -> Result<Vec<u8>, String> {
+    let mut secret: serde_json::Value = serde_json::from_slice(json).map_err(|error| without_value(&error))?;
+    for (field, value) in secret.as_object_mut().into_iter().flatten() {
+        match (field.as_str(), value) {
+            ("apiVersion" | "kind" | "metadata" | "type" | "immutable", _) => {}
+            ("data" | "stringData", serde_json::Value::Object(values)) => {
+                for (_, value) in values.iter_mut() {
+                    *value = serde_json::Value::String(String::new());
+                }
+            }
+            // Whatever else stands there is not a Secret's data, but may hold some: a line that is indented wrongly.
+            (_, other) => *other = serde_json::Value::Null,
+        }
+    }
+    if let Some(annotations) = secret.pointer_mut("/metadata/annotations").and_then(|value| value.as_object_mut()) {
+        annotations.retain(|name, _| !COPIES.iter().any(|copy| name.ends_with(copy)));
+    }
+    serde_json::to_vec(&secret).map_err(|error| error.to_string())
+}
+
+/// An object as a server or a file gives it: the metadata that an informer needs, and the JSON without
+/// `managedFields`, read in one pass over the bytes.
+///
+/// Deserializing never fails for anything that is JSON: one odd object must cost neither its page of a list nor the
+/// watch. What is wrong is kept and comes out in [`Received::into_object`].
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// name, namespace, uid, resourceVersion and generateName only.
+    meta: ObjectMeta,
+    /// `apiVersion` as sent; items of a list carry none.
+    pub api_version: Option<String>,
+    /// `kind` as sent; items of a list carry none.
+    pub kind: Option<String>,
+    /// All other fields as `,"key":value`, so that apiVersion and kind can be put before them.
+    fields: Vec<u8>,
+    problem: Option<String>,
+}
+
+impl Received {
+    /// Reads one JSON object.
+    pub fn read(json: &str) -> Self {
+        let mut received =
+            Self { meta: ObjectMeta::default(), api_version: None, kind: None, fields: Vec::new(), problem: None };
+        if let Err(error) = received.take_apart(json) {
+            received.problem = Some(without_value(&error));
+        }
+        received
+    }
+
+    /// Makes it an object of `kind`; `copy` as in [`ObjectKey`].
+    ///
+    /// # Errors
+    /// When the JSON was not that of an object, with the reason; the name is in [`Self::name`], if it was readable.
+    pub fn into_object(self, kind: &Arc<Kind>, secrets: Secrets, copy: u32) -> Result<Object, String> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        let ObjectMeta { name, namespace, uid, resource_version, generate_name, .. } = self.meta;
+        let name = name.or(generate_name).ok_or("metadata.name is missing")?;
+        let mut json = Vec::with_capacity(self.fields.len() + 64);
+        json.extend_from_slice(b"{\"apiVersion\":");
+        json.extend_from_slice(&quoted(&kind.api_version()));
+        json.extend_from_slice(b",\"kind\":");
+        json.extend_from_slice(&quoted(&kind.kind));
+        json.extend_from_slice(&self.fields);
+        json.push(b'}');
+        if secrets == Secrets::Redact && kind.is("", "Secret") {
+            json = redact(&json)?;
+        }
+        Ok(Object {
+            key: ObjectKey { kind: kind.clone(), namespace: namespace.map(Into::into), name: name.into(), copy },
+            uid: uid.unwrap_or_default().into(),
+            resource_version: resource_version.unwrap_or_default().into(),
+            body: Body::plain(&json),
+            location: None,
+        })
+    }
+
+    /// `namespace/name`, or whatever of it could be read.
+    pub fn name(&self) -> String {
+        let name = self.meta.name.as_deref().unwrap_or("(no name)");
+        self.meta.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+    }
+
+    /// Why it could not be read, if it could not.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// `metadata.namespace`.
+    pub fn namespace(&self) -> Option<&str> {
+        self.meta.namespace.as_deref()
+    }
+
+    fn take_apart(&mut self, json: &str) -> serde_json::Result<()> {
+        let all = fields(json)?;
+        let metadata = all.iter().find(|(key, _)| key == "metadata").map(|(_, value)| fields(value.get()));
+        let metadata = metadata.transpose()?.unwrap_or_default();
+        // A third of what a server sends, for which no room is taken: a page of a list is held as a whole.
+        let managed = metadata.iter().find(|(key, _)| key == "managedFields").map_or(0, |(_, value)| value.get().len());
+        self.fields.reserve_exact(json.len() - managed);
+        for (key, value) in all {
+            match &*key {
+                "apiVersion" => self.api_version = text(value)?,
+                "kind" => self.kind = text(value)?,
+                "metadata" => self.take_metadata(&metadata)?,
+                _ => write_field(&mut self.fields, b',', &key, value),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_metadata(&mut self, metadata: &[(Cow<'_, str>, &RawValue)]) -> serde_json::Result<()> {
+        self.fields.extend_from_slice(b",\"metadata\":");
+        let mut before = b'{';
+        for (key, value) in metadata {
+            match &**key {
+                "managedFields" => continue,
+                "name" => self.meta.name = text(value)?,
+                "namespace" => self.meta.namespace = text(value)?,
+                "uid" => self.meta.uid = text(value)?,
+                "resourceVersion" => self.meta.resource_version = text(value)?,
+                "generateName" => self.meta.generate_name = text(value)?,
+                _ => {}
+            }
+            write_field(&mut self.fields, before, key, value);
+            before = b',';
+        }
+        if before == b'{' {
+            self.fields.push(before);
+        }
+        self.fields.push(b'}');
+        Ok(())
+    }
+}
+
+/// Says what is wrong without the value that it is wrong about, which may be that of a Secret.
+pub(crate) fn without_value(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match (text.find(['"', '`']), text.rfind(", expected ")) {
+        (Some(from), Some(to)) if text.starts_with("invalid ") && from < to => {
+            format!("{}{}", text[..from].trim_end(), &text[to..])
+        }
+        _ => text,
+    }
+}
+
+fn text(value: &RawValue) -> serde_json::Result<Option<String>> {
+    serde_json::from_str(value.get())
+}
+
+fn write_field(out: &mut Vec<u8>, before: u8, key: &str, value: &RawValue) {
+    out.push(before);
+    out.extend_from_slice(&quoted(key));
+    out.push(b':');
+    out.extend_from_slice(value.get().as_bytes());
+}
+
+impl<'de> Deserialize<'de> for Received {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Borrowed: kube's lists and watch lines are read from a slice, so nothing is copied but what is kept.
+        Ok(Self::read(<&RawValue>::deserialize(deserializer)?.get()))
+    }
+}
+
+/// Returns the fields of a JSON object in their order, values unread.
+pub(crate) fn fields(json: &str) -> serde_json::Result<Vec<(Cow<'_, str>, &RawValue)>> {
+    serde_json::from_str::<Fields<'_>>(json).map(|fields| fields.0)
+}
+
+struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Key<'k>(#[serde(borrow)] Cow<'k, str>);
+
+        struct FieldsVisitor;
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::with_capacity(8);
+                while let Some((Key(key), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                    if fields.iter().any(|(known, _)| *known == key) {
+                        return Err(A::Error::custom(format!("key {key:?} stands twice")));
+                    }
+                    fields.push((key, value));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+impl Resource for Received {
+    type DynamicType = Arc<Kind>;
+    type Scope = DynamicResourceScope;
+
+    fn kind(kind: &Arc<Kind>) -> Cow<'_, str> {
+        Cow::Borrowed(&kind.kind)
+    }
+
+    fn group(kind: &Arc<Kind>) -> Cow<'_, str> {
+        Cow::Borrowed(&kind.group)
+    }
+
+    fn version(kind: &Arc<Kind>) -> Cow<'_, str> {
+        Cow::Borrowed(&kind.version)
+    }
+
+    fn plural(kind: &Arc<Kind>) -> Cow<'_, str> {
+        Cow::Borrowed(&kind.plural)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret() -> Arc<Kind> {
+        Kind::sample("", "secrets", "Secret")
+    }
+
+    #[test]
+    fn errors_do_not_show_values() {
+        for (json, want) in [
+            (r#""s3cret, expected x""#, "invalid type: string, expected an object at line 1 column 20"),
+            ("12345", "invalid type: integer, expected an object at line 1 column 5"),
+            ("[1]", "invalid type: sequence, expected an object at line 1 column 0"),
+            (r#"{"a": 1, "a": 2}"#, "key \"a\" stands twice at line 1 column 16"),
+        ] {
+            assert_eq!(without_value(&fields(json).unwrap_err()), want);
+        }
+    }
+
+    fn json(object: &Object) -> serde_json::Value {
+        serde_json::from_slice(&object.body.json().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn cuts_managed_fields_and_adds_the_type() {
+        let received = Received::read(
+            r#"{"metadata":{"managedFields":[{"a":1}],"name":"a","namespace":"n","uid":"u","resourceVersion":"7"},"x":1.50}"#,
+        );
+        let object = received.into_object(&secret(), Secrets::Full, 0).unwrap();
+        assert_eq!(
+            &*object.body.json().unwrap(),
+            br#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7"},"x":1.50}"#
+        );
+        assert_eq!((&*object.uid, &*object.resource_version), ("u", "7"));
+        assert_eq!(object.key.to_string(), "Secret n/a");
+    }
+
+    #[test]
+    fn redacts_secret_values_everywhere() {
+        let received = Received::read(
+            r#"{"data":{"a":"c2VjcmV0"},"stringData":{"b":"secret"},"metadata":{"name":"s","annotations":
+            {"kubectl.kubernetes.io/last-applied-configuration":"secret","keep":"1"}}}"#,
+        );
+        let value = json(&received.into_object(&secret(), Secrets::Redact, 0).unwrap());
+        assert_eq!(value["data"], serde_json::json!({"a": ""}));
+        assert_eq!(value["stringData"], serde_json::json!({"b": ""}));
+        assert_eq!(value["metadata"]["annotations"], serde_json::json!({"keep": "1"}));
+    }
+
+    #[test]
+    fn odd_objects_are_named_and_never_fail_a_list() {
+        let list: Vec<Received> = serde_json::from_str(
+            r#"[{"metadata":{"name":"ok"}},{"metadata":{"name":7}},3,{"metadata":{"name":"x"},"a":1,"a":2}]"#,
+        )
+        .unwrap();
+        let made: Vec<_> = list.into_iter().map(|one| one.into_object(&secret(), Secrets::Full, 0)).collect();
+        assert!(made[0].is_ok());
+        assert!(made[1].as_ref().unwrap_err().contains("expected a string"), "{:?}", made[1]);
+        assert!(made[2].as_ref().unwrap_err().contains("expected an object"), "{:?}", made[2]);
+        assert!(made[3].as_ref().unwrap_err().contains("stands twice"), "{:?}", made[3]);
+    }
+}

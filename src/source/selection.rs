@@ -1,0 +1,163 @@
+//! What of the served kinds is audited.
+
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
+
+use super::discovery::Served;
+use crate::{
+    cluster::identity::OWN_GROUP,
+    judge::set::PolicySet,
+    model::{object::Kind, shard::Shard},
+};
+
+/// One KIND of `--include` and `--exclude`: a plural, singular, kind or short name, each with or without a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KindPattern {
+    /// Lower case; `None` is `*`.
+    name: Option<String>,
+    /// Lower case, empty for the core group; `None` is any.
+    group: Option<String>,
+    written: String,
+}
+
+impl KindPattern {
+    /// Whether `kind` is meant.
+    pub fn matches(&self, kind: &Kind) -> bool {
+        let group = self.group.as_ref().is_none_or(|group| group.eq_ignore_ascii_case(&kind.group));
+        let named = self.name.as_ref().is_none_or(|name| names(kind).any(|own| own.eq_ignore_ascii_case(name)));
+        group && named
+    }
+}
+
+impl KindPattern {
+    /// Whether it is a bare `*`, which says nothing about any single kind.
+    fn is_everything(&self) -> bool {
+        self.name.is_none() && self.group.is_none()
+    }
+}
+
+impl FromStr for KindPattern {
+    type Err = String;
+
+    fn from_str(written: &str) -> Result<Self, String> {
+        let text = written.trim().to_ascii_lowercase();
+        let (name, group) = match text.split_once('.') {
+            Some((name, group)) => (name, Some(group)),
+            None => (text.as_str(), None),
+        };
+        let word =
+            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c));
+        if (name != "*" && !word(name)) || group.is_some_and(|group| !word(group)) {
+            return Err("expected a kind such as deployments, Deployment, deploy, deployments.apps, *.apps or *".into());
+        }
+        Ok(Self {
+            name: (name != "*").then(|| name.to_owned()),
+            group: group.map(|group| if group == "core" { String::new() } else { group.to_owned() }),
+            written: written.trim().to_owned(),
+        })
+    }
+}
+
+/// Shows it as it was written.
+impl fmt::Display for KindPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)
+    }
+}
+
+fn names(kind: &Kind) -> impl Iterator<Item = &String> {
+    [&kind.plural, &kind.singular, &kind.kind].into_iter().chain(&kind.short_names).filter(|name| !name.is_empty())
+}
+
+/// What of the served kinds is audited.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Only these namespaces; empty is the whole cluster.
+    pub namespaces: BTreeSet<String>,
+    /// Audited whatever else is said, but for kaudit's own output.
+    pub include: Vec<KindPattern>,
+    /// Not audited, unless included.
+    pub exclude: Vec<KindPattern>,
+    /// Only what belongs to this shard.
+    pub shard: Shard,
+    /// Audited only if these policies can say anything about it or look it up, unless included.
+    pub judged_by: Option<Arc<PolicySet>>,
+}
+
+/// Written many times a minute by controllers, or a copy of something else, or made by auditors like this one.
+const NOISE: [(&str, &str); 7] = [
+    ("", "endpoints"),
+    ("", "events"),
+    ("events.k8s.io", "events"),
+    ("coordination.k8s.io", "leases"),
+    ("discovery.k8s.io", "endpointslices"),
+    ("openreports.io", "*"),
+    ("wgpolicyk8s.io", "*"),
+];
+
+impl Selection {
+    /// Returns why `kind` is not audited, or `None` if it is.
+    pub fn excludes(&self, kind: &Kind) -> Option<String> {
+        if kind.group == OWN_GROUP {
+            return Some("kaudit's own output".to_owned());
+        }
+        if !self.namespaces.is_empty() && !kind.namespaced {
+            return Some("cluster-scoped, not read with --namespace".to_owned());
+        }
+        if !kind.namespaced && !self.shard.reads(kind, None) {
+            return Some("cluster-scoped, read by shard 0".to_owned());
+        }
+        match self.chooses(kind) {
+            Some(true) => return None,
+            Some(false) => return Some("--exclude".to_owned()),
+            None => {}
+        }
+        let noise = |(group, plural): &(&str, &str)| *group == kind.group && (*plural == kind.plural || *plural == "*");
+        if NOISE.iter().any(noise) {
+            return Some(format!("by default (--include {kind} brings it back)"));
+        }
+        let unjudged = self.judged_by.as_ref().is_some_and(|policies| !policies.concern(kind));
+        unjudged.then(|| "no policy is about it, and --kinds is judged".to_owned())
+    }
+
+    /// Whether kinds of `group` may be audited, for a group whose kinds are not known for now.
+    pub fn may_audit_group(&self, group: &str) -> bool {
+        let names = |pattern: &KindPattern| {
+            pattern.group.as_ref().map_or(pattern.name.is_none(), |own| own.eq_ignore_ascii_case(group))
+        };
+        self.include.iter().any(names) || !self.exclude.iter().any(|pattern| pattern.name.is_none() && names(pattern))
+    }
+
+    /// Returns what the user said of `kind`: audited, not audited, or nothing. `include` wins over `exclude`.
+    pub fn chooses(&self, kind: &Kind) -> Option<bool> {
+        let named = |patterns: &[KindPattern]| patterns.iter().any(|pattern| pattern.matches(kind));
+        if named(&self.include) { Some(true) } else { named(&self.exclude).then_some(false) }
+    }
+
+    /// Checks that every name that the user gave is that of a kind.
+    ///
+    /// # Errors
+    /// Names the pattern and the nearest name there is.
+    pub fn check(&self, served: &Served) -> Result<(), String> {
+        for pattern in self.include.iter().chain(&self.exclude) {
+            let known = served.kinds.iter().any(|kind| pattern.matches(kind));
+            // The group's server may be down, and its kinds unknown for now.
+            let unknown = served.stale.iter().any(|stale| pattern.group.as_ref() == Some(&stale.group));
+            if !known && !unknown && !pattern.is_everything() {
+                let named = |kind: &Arc<Kind>| {
+                    let group = if kind.group.is_empty() { String::new() } else { format!(".{}", kind.group) };
+                    names(kind).flat_map(|name| [format!("{name}{group}"), name.clone()]).collect::<Vec<_>>()
+                };
+                let likeness =
+                    |name: &String| strsim::jaro_winkler(&name.to_lowercase(), &pattern.written.to_lowercase());
+                let nearest = served
+                    .kinds
+                    .iter()
+                    .flat_map(named)
+                    .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+                    .unwrap_or_default();
+                return Err(format!("the cluster serves no kind {pattern}; the nearest name is {nearest}"));
+            }
+        }
+        Ok(())
+    }
+}

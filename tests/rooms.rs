@@ -1,0 +1,222 @@
+//! The directions of imports: `src/lib.rs` lists the rooms from the ground up, and each may use only those above it in
+//! that list. Within a room no two files may need each other.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// One source file below `src`, without its tests.
+struct File {
+    path: String,
+    /// Its module: `["audit", "pipeline"]` for `src/audit/pipeline.rs`.
+    module: Vec<String>,
+    text: String,
+}
+
+/// A path that a file names, resolved from the root of the crate.
+struct Import {
+    line: usize,
+    path: Vec<String>,
+}
+
+fn files() -> Vec<File> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut open = vec![root.clone()];
+    let mut files = Vec::new();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.extend(file(&root, &path));
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+/// Reads a file; `None` for those that hold only tests, and for the binary and the crate's root, which may use everything.
+fn file(root: &Path, path: &Path) -> Option<File> {
+    let module: Vec<String> =
+        path.strip_prefix(root).unwrap().with_extension("").iter().map(|part| part.to_str().unwrap().into()).collect();
+    let name = module.last()?;
+    if module.len() == 1 && (name == "main" || name == "lib") || is_test(path) {
+        return None;
+    }
+    assert_ne!(name, "mod", "{}: a module's file stands beside its folder: {}.rs", path.display(), module.join("/"));
+    let text = without_comments(&fs::read_to_string(path).unwrap());
+    Some(File { path: format!("src/{}.rs", module.join("/")), module, text: without_tests(&text) })
+}
+
+/// Whether a file is the module of a `#[cfg(test)] mod …;`, or lies below one.
+fn is_test(path: &Path) -> bool {
+    path.ancestors().take_while(|above| above.file_name().is_some_and(|name| name != "src")).any(|above| {
+        let (name, parent) = (above.file_stem().unwrap().to_str().unwrap(), above.parent().unwrap());
+        let declared = fs::read_to_string(parent.with_extension("rs")).unwrap_or_default();
+        declared.contains(&format!("#[cfg(test)]\nmod {name};"))
+    })
+}
+
+/// Blanks comments and the contents of strings, and keeps every line where it is.
+fn without_comments(text: &str) -> String {
+    let code = |line: &str| {
+        let trimmed = line.trim_start();
+        if trimmed.starts_with("//") { String::new() } else { line.split(" // ").next().unwrap_or_default().to_owned() }
+    };
+    text.lines().map(code).collect::<Vec<_>>().join("\n")
+}
+
+/// Blanks everything from `#[cfg(test)]` to the end of the item behind it.
+fn without_tests(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let mut index = 0;
+    while index < lines.len() {
+        if lines[index].trim() == "#[cfg(test)]" {
+            let indent = lines[index].len() - lines[index].trim_start().len();
+            let closes =
+                |line: &str| line.len() - line.trim_start().len() == indent && (line.trim_end().ends_with([';', '}']));
+            loop {
+                let line = std::mem::take(&mut lines[index]);
+                if closes(line) && line.trim() != "#[cfg(test)]" {
+                    break;
+                }
+                index += 1;
+            }
+        }
+        index += 1;
+    }
+    lines.join("\n")
+}
+
+/// Returns every path that begins with `crate`, `self` or `super`, in `use` and elsewhere.
+fn imports(file: &File) -> Vec<Import> {
+    let mut found = Vec::new();
+    let mut rest = 0;
+    while let Some(at) = next_path(&file.text, rest) {
+        let before = &file.text[..at];
+        let line = before.matches('\n').count() + 1;
+        let is_use = before.trim_end().ends_with("use");
+        let text = &file.text[at..];
+        let end = if is_use {
+            text.find(';').unwrap_or(text.len())
+        } else {
+            text.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').unwrap_or(text.len())
+        };
+        for path in expand(&text[..end]) {
+            found.extend(resolve(&file.module, &path).map(|path| Import { line, path }));
+        }
+        rest = at + end;
+    }
+    found
+}
+
+/// Finds where the next path of this crate begins.
+fn next_path(text: &str, from: usize) -> Option<usize> {
+    let begins = ["crate::", "super::", "self::"].into_iter().filter_map(|word| {
+        text[from..]
+            .match_indices(word)
+            .map(|(index, _)| from + index)
+            .find(|index| !text[..*index].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '"'))
+    });
+    begins.min()
+}
+
+/// Writes `a::{b, c::{self, d}}` out as `a::b`, `a::c` and `a::c::d`.
+fn expand(tree: &str) -> Vec<Vec<String>> {
+    let Some((prefix, inner)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap_or_default();
+        return vec![path.split("::").map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()];
+    };
+    let inner = inner.trim_end().strip_suffix('}').unwrap_or(inner);
+    let mut depth = 0;
+    let parts = inner.split(|c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    });
+    let prefix = expand(prefix).remove(0);
+    let parts = parts.filter(|part| !part.trim().is_empty()).flat_map(expand);
+    parts.map(|part| prefix.iter().chain(part.iter().filter(|part| *part != "self")).cloned().collect()).collect()
+}
+
+/// Returns a path from the root of the crate on; `None` for methods of `Self` and the like.
+fn resolve(module: &[String], path: &[String]) -> Option<Vec<String>> {
+    let (first, rest) = path.split_first()?;
+    if first == "crate" {
+        return Some(rest.to_vec());
+    }
+    let above = path.iter().take_while(|part| *part == "super").count();
+    let own = module.get(..module.len().checked_sub(above)?)?;
+    Some(own.iter().chain(&path[above.max(1)..]).cloned().collect())
+}
+
+/// Returns the file that a path leads into.
+fn target<'f>(modules: &BTreeMap<&[String], &'f File>, path: &[String]) -> Option<&'f File> {
+    (1..=path.len()).rev().find_map(|length| modules.get(&path[..length]).copied())
+}
+
+/// Returns the rooms in the order of `lib.rs`.
+fn rooms() -> Vec<String> {
+    let lib = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
+    let name = |line: &str| Some(line.strip_prefix("pub mod ")?.strip_suffix(';')?.to_owned());
+    lib.lines().filter_map(name).collect()
+}
+
+#[test]
+fn rooms_use_only_what_stands_before_them() {
+    let rooms = rooms();
+    let floor = |room: &String| rooms.iter().position(|known| known == room);
+    let mut wrong = Vec::new();
+    for file in files() {
+        let own = floor(&file.module[0]).unwrap_or_else(|| panic!("{} is of no room that lib.rs lists", file.path));
+        for Import { line, path } in imports(&file) {
+            if let Some(other) = path.first().and_then(floor)
+                && other > own
+            {
+                wrong.push(format!("{}:{line}: {} may not use {}", file.path, file.module[0], path.join("::")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "imports upwards (the order is that of src/lib.rs):\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_files_need_each_other() {
+    let files = files();
+    let modules: BTreeMap<&[String], &File> = files.iter().map(|file| (file.module.as_slice(), file)).collect();
+    let mut uses: BTreeMap<&str, BTreeMap<&str, String>> = BTreeMap::new();
+    for file in &files {
+        for Import { line, path } in imports(file) {
+            if let Some(other) = target(&modules, &path).filter(|other| other.path != file.path) {
+                let shown = format!("  {}:{line} uses {}", file.path, path.join("::"));
+                uses.entry(&file.path).or_default().entry(&other.path).or_insert(shown);
+            }
+        }
+    }
+    let mut circles: BTreeMap<BTreeSet<&str>, Vec<&str>> = BTreeMap::new();
+    for (file, others) in &uses {
+        for (other, shown) in others.iter().filter(|(other, _)| reached(&uses, other).contains(file)) {
+            let circle = reached(&uses, file).into_iter().filter(|member| reached(&uses, member).contains(other));
+            circles.entry(circle.collect()).or_default().push(shown);
+        }
+    }
+    let shown: Vec<String> = circles.values().map(|arrows| arrows.join("\n")).collect();
+    assert!(shown.is_empty(), "these files need each other:\n{}", shown.join("\n\n"));
+}
+
+/// Returns the files that a file needs, directly or through others.
+fn reached<'f>(uses: &BTreeMap<&'f str, BTreeMap<&'f str, String>>, file: &str) -> BTreeSet<&'f str> {
+    let mut open = vec![file];
+    let mut reached = BTreeSet::new();
+    while let Some(file) = open.pop() {
+        for other in uses.get(file).into_iter().flat_map(BTreeMap::keys) {
+            if reached.insert(*other) {
+                open.push(other);
+            }
+        }
+    }
+    reached
+}
