@@ -19,6 +19,10 @@ pub(crate) use crate::files::folder as policies;
 /// How long anything that a test waits for may take; generous, as machines are shared.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
+/// How long a run that ends by itself may take. It may compute all that time: thousands of manifests are judged by a
+/// binary that is not optimised.
+const RUN: Duration = Duration::from_mins(5);
+
 /// Asks again and again until `probe` gives something; fails with what it is, and what `context` shows, after
 /// [`PATIENCE`].
 pub(crate) async fn wait_for<T, F: Future<Output = Option<T>>>(what: &str, mut probe: impl FnMut() -> F) -> T {
@@ -62,17 +66,17 @@ pub(crate) fn kaudit(kubeconfig: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs kaudit to its end, which must come within [`PATIENCE`].
+/// Runs kaudit to its end, which must come within [`RUN`].
 pub(crate) async fn run(kubeconfig: &Path, arguments: &[&str]) -> Ended {
     let mut command = kaudit(kubeconfig, arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let pid = child.id();
     let waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
-    let Ok(output) = tokio::time::timeout(PATIENCE, waiting).await else {
+    let Ok(output) = tokio::time::timeout(RUN, waiting).await else {
         // Still there, as nobody has waited for it: the id is its own.
         drop(Command::new("kill").arg("-KILL").arg(pid.to_string()).status());
-        panic!("waited {PATIENCE:?} in vain for the end of kaudit {arguments:?}");
+        panic!("waited {RUN:?} in vain for the end of kaudit {arguments:?}");
     };
     let output = output.unwrap().unwrap();
     Ended {

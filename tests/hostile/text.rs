@@ -2,8 +2,11 @@
 
 use clap::ValueEnum as _;
 use kaudit::{
-    audit::result::{AuditResult, Entry, PolicySummary, Resource, Summary},
-    model::verdict::{Outcome, Source},
+    audit::result::{AuditResult, Entry, PolicySummary, Summary},
+    model::{
+        object::ObjectRef,
+        verdict::{Outcome, Source},
+    },
     output::{Format, RenderOptions, render},
 };
 use proptest::prelude::*;
@@ -50,12 +53,12 @@ pub(crate) fn assert_harmless_as(format: Format, what: &str, text: &str) {
 }
 
 fn result(text: &str) -> AuditResult {
-    let resource = Resource {
+    let resource = ObjectRef {
         api_version: text.to_owned(),
         kind: text.to_owned(),
-        namespace: text.to_owned(),
-        name: text.to_owned(),
-        uid: text.to_owned(),
+        namespace: Some(text.into()),
+        name: text.into(),
+        uid: text.into(),
     };
     let about = kaudit::audit::result::About {
         title: Some(text.into()),
