@@ -10,13 +10,10 @@ pub struct Health {
 }
 
 impl Health {
-    /// Joins what several recorders report.
-    pub(super) fn join<'a>(healths: impl IntoIterator<Item = &'a Self> + Clone) -> Self {
-        let joined = |text: fn(&Self) -> &str| -> String {
-            let texts = healths.clone().into_iter().map(text).filter(|text| !text.is_empty());
-            texts.collect::<Vec<_>>().join("; ")
-        };
-        Self { trouble: joined(|health| &health.trouble), note: joined(|health| &health.note) }
+    /// Joins what two recorders report.
+    pub(super) fn join(&self, other: &Self) -> Self {
+        let join = |texts: [&str; 2]| texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+        Self { trouble: join([&self.trouble, &other.trouble]), note: join([&self.note, &other.note]) }
     }
 }
 
@@ -25,10 +22,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_several_recorders_report_is_joined() {
+    fn what_two_recorders_report_is_joined() {
         let health = |trouble: &str, note: &str| Health { trouble: trouble.to_owned(), note: note.to_owned() };
-        let all = [health("", "no API"), health("a", ""), health("b", "")];
-        assert_eq!(Health::join(&all), health("a; b", "no API"));
-        assert_eq!(Health::join(&[]), Health::default());
+        assert_eq!(health("a", "").join(&health("b", "no API")), health("a; b", "no API"));
+        assert_eq!(health("", "").join(&health("b", "")), health("b", ""));
+        assert_eq!(Health::default().join(&Health::default()), Health::default());
     }
 }

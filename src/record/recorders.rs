@@ -105,9 +105,9 @@ impl Recorders {
             let reports = reports::ReportSettings { client: client.clone(), ..reports.clone() };
             let mut loaded = reports::load(&reports).await;
             recorded = std::mem::take(&mut loaded.recorded);
-            let (sink, recorder) = reports::start(reports, loaded, reports_health);
+            let (sink, run) = reports::start(reports, loaded, reports_health);
             sinks.reports = Some(sink);
-            tasks.spawn(recorder);
+            tasks.spawn(run);
         }
         if settings.events != events::EventFilter::None {
             let own = ObjectReference {
@@ -117,7 +117,7 @@ impl Recorders {
                 namespace: Some(namespace.clone()),
                 ..ObjectReference::default()
             };
-            let (sink, recorder) = events::start(events::EventSettings {
+            let (sink, run) = events::start(events::EventSettings {
                 client: client.clone(),
                 filter: settings.events,
                 per_second: settings.events_per_second,
@@ -128,7 +128,7 @@ impl Recorders {
             });
             recorded = settings.recorded(recorded, &sink).await;
             sinks.events = Some(sink);
-            tasks.spawn(recorder);
+            tasks.spawn(run);
         }
         if settings.status {
             let settings = status::StatusSettings {
@@ -157,7 +157,7 @@ impl Recorders {
 async fn join(mut events: watch::Receiver<Health>, mut reports: watch::Receiver<Health>, all: watch::Sender<Health>) {
     let (mut events_run, mut reports_run) = (true, true);
     while events_run || reports_run {
-        let health = Health::join(&[events.borrow_and_update().clone(), reports.borrow_and_update().clone()]);
+        let health = events.borrow_and_update().join(&reports.borrow_and_update());
         all.send_if_modified(|known| std::mem::replace(known, health.clone()) != health);
         tokio::select! {
             changed = events.changed(), if events_run => events_run = changed.is_ok(),

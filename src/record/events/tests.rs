@@ -41,7 +41,7 @@ struct Scene {
 }
 
 fn status(code: u16, reason: &str, retry_after: u32) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "status": "WriteFailure", "message": "no", "reason": reason, "code": code,
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code,
         "details": {"retryAfterSeconds": retry_after}})
 }
 

@@ -172,9 +172,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_do_not_confuse_neighbouring_parts() {
-        assert_ne!(event_name(&["ab", "c"]), event_name(&["a", "bc"]));
-        assert_eq!(event_name(&["ab", "c"]).len(), "kaudit-".len() + 32);
+    fn names_are_those_that_earlier_versions_gave() {
+        // Another name would repeat every Event at an upgrade.
+        assert_eq!(event_name(&["ab", "c"]), "kaudit-601d5476e2ccfe2c87a2bba7a3226597");
     }
 
     #[test]

@@ -469,7 +469,7 @@ impl ReportRecorder {
                 health.trouble = format!("reports{}{more} cannot be written: {why}", of(key.namespace.as_ref()));
             }
             None if !self.read_error.is_empty() => {
-                health.trouble = format!("reports cannot be read: {}", self.read_error)
+                health.trouble = format!("reports cannot be read: {}", self.read_error);
             }
             None => health.trouble.clone_from(&self.prune_error),
         }
