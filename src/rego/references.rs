@@ -1,7 +1,10 @@
 //! What each rule refers to: other rules, builtins, and parts of the input. Read from the syntax tree, so that import
 //! aliases, `input["request"]` and local variables are what they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use regorus::{
     Value,
@@ -58,6 +61,18 @@ pub(crate) struct Node {
 pub(crate) const TEST_PREFIX: &str = "test_";
 /// Prefix of the rules that are tests which are not to be run yet.
 pub(crate) const TODO_PREFIX: &str = "todo_test_";
+
+/// Appends a key to a reference as Rego writes it: `.key`, or `["a/b"]` if it is no identifier.
+pub(crate) fn push_key(reference: &mut String, key: &str) {
+    let plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if plain {
+        reference.push('.');
+        reference.push_str(key);
+    } else {
+        let _ = write!(reference, "[{}]", serde_json::Value::from(key));
+    }
+}
 
 /// Whether a rule of this name is a test.
 pub(crate) fn is_test_name(name: &str) -> bool {

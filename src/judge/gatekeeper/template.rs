@@ -117,7 +117,7 @@ fn source<'n>(
     kind: &str,
     target: &'n YamlNode,
 ) -> Result<Option<(&'n YamlNode, Version)>, Problem> {
-    // As in Gatekeeper, what stands at the target itself overrides the code beside it.
+    // As in Gatekeeper, `rego` of the target itself overrides `code`.
     if target.get("rego").text().is_some_and(|text| !text.is_empty()) {
         return Ok(Some((target, Version::V0)));
     }

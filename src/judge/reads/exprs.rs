@@ -84,7 +84,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// An operator that looks at its operands whole.
+    /// An operator that reads its operands whole.
     fn operation(&mut self, operands: &[&'a Ref<Expr>]) -> Possible {
         let mut nothing = false;
         for operand in operands {

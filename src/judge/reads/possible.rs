@@ -1,4 +1,4 @@
-//! What an expression may be, as far as it can be told without an object.
+//! What the value of an expression may be, as far as the policy alone shows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

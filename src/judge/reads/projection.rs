@@ -1,4 +1,4 @@
-//! The read parts of an object, straight from its JSON: as a hash, and as a value to evaluate.
+//! The parts of an object that are read, directly from its JSON: as a hash, and as a value to evaluate.
 
 use std::{
     collections::BTreeMap,
@@ -19,11 +19,11 @@ use crate::rego::value::{self, Plain};
 /// The parts of an object that policies can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Projection {
-    /// As it is shown.
+    /// As it is displayed.
     tree: Tree,
-    /// With what is read of any field added to the named ones.
+    /// What is read of any field is added to the named fields, see [`Tree::settle`].
     settled: Tree,
-    /// The same and what names an object, which is the same in all its states.
+    /// `settled`, and what names an object, which is the same in all its states.
     named: Tree,
 }
 
@@ -64,7 +64,7 @@ impl Projection {
     /// Returns a hash of the parts that are read, from the JSON of an object: different parts, different hashes, and the
     /// order of keys is no part. It differs from process to process.
     ///
-    /// `None` if the JSON cannot be read, or holds a key twice in one object: then only judging can tell.
+    /// `None` if the JSON cannot be read, or holds a key twice in one object: then only judging can decide.
     pub fn hash(&self, json: &[u8]) -> Option<u64> {
         let mut reader = serde_json::Deserializer::from_slice(json);
         let hash = HashedParts(&self.settled).deserialize(&mut reader).ok()?;
@@ -72,8 +72,8 @@ impl Projection {
         Some(hash)
     }
 
-    /// Reads the parts of an object that are read, and what names it. Its hash is that of the whole, so that verdicts are
-    /// the same; and what is left out is most of many objects.
+    /// Returns the parts of an object that are read, and what names it: verdicts are the same as for the whole object, and most
+    /// of many objects is left out.
     ///
     /// # Errors
     /// When the whole cannot be read, as for [`value::from_json`].
@@ -98,7 +98,7 @@ impl fmt::Display for Projection {
     }
 }
 
-/// What a value is, first in its hash.
+/// The type of a value, which is hashed first.
 #[derive(Clone, Copy)]
 enum Tag {
     Null,
@@ -112,10 +112,10 @@ enum Tag {
     Object,
 }
 
-/// Hashes a value of which the parts in a tree are read.
+/// Hashes the parts of a value that are in a tree.
 struct HashedParts<'t>(&'t Tree);
 
-/// Reads over a value as the evaluator would read it: what it could not read must not go unnoticed.
+/// Skips a value, but parses it as the evaluator would: what cannot be read must not go unnoticed.
 struct Skipped;
 
 fn hasher(tag: Tag) -> impl Hasher {
@@ -215,7 +215,7 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
     }
 }
 
-/// Makes a value of the parts of one that are read.
+/// Makes a value of the parts of a value that are in a tree.
 struct ReadParts<'t>(&'t Tree);
 
 impl<'de> DeserializeSeed<'de> for ReadParts<'_> {

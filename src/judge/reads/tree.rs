@@ -1,10 +1,8 @@
 //! Paths of documents as a tree, and how they are shown.
 
-use std::{
-    collections::BTreeMap,
-    fmt::{self, Write as _},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use crate::rego::references::push_key;
 
 /// One step from a value to a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,7 +105,7 @@ impl Tree {
         self.whole
     }
 
-    /// Makes each named field say all that is read of it, so that a reader needs to look at one child only.
+    /// Adds what is read of any field to each named one, so that a reader needs only one child.
     pub(super) fn settle(&mut self) {
         if let Some(any) = &mut self.any {
             any.settle();
@@ -120,18 +118,20 @@ impl Tree {
 
     /// Lists the paths that end here, each with whether all below is read.
     fn list(&self, path: &mut String, out: &mut Vec<String>) {
+        // There is no reference in front of the first key.
+        let shown = path.strip_prefix('.').unwrap_or(path);
         if self.whole {
-            return out.push(if path.is_empty() { "*".to_owned() } else { path.clone() });
+            return out.push(if shown.is_empty() { "*".to_owned() } else { shown.to_owned() });
         }
         if self.fields.is_empty() && self.any.is_none() {
-            if !path.is_empty() {
-                out.push(format!("{path}?"));
+            if !shown.is_empty() {
+                out.push(format!("{shown}?"));
             }
             return;
         }
         let length = path.len();
         for (name, child) in &self.fields {
-            push_field(path, name);
+            push_key(path, name);
             child.list(path, out);
             path.truncate(length);
         }
@@ -155,20 +155,6 @@ impl Tree {
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.paths().join(" "))
-    }
-}
-
-/// Adds a field to a path as Rego writes it.
-fn push_field(path: &mut String, name: &str) {
-    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if plain {
-        if !path.is_empty() {
-            path.push('.');
-        }
-        path.push_str(name);
-    } else {
-        let _ = write!(path, "[{}]", serde_json::Value::from(name));
     }
 }
 

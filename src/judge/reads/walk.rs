@@ -1,4 +1,4 @@
-//! Rules, bodies and statements: goes through them as the evaluator would, with [`Possible`] values.
+//! Rules, bodies and statements, walked as the evaluator would, with [`Possible`] values (an abstract interpretation).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,13 +21,13 @@ use crate::{
     },
 };
 
-/// Expressions that are looked at, over all kinds, before the rest counts as reading everything.
+/// Expressions that are walked, over all kinds, before the rest counts as reading everything.
 const STEPS: usize = 1_000_000;
-/// Expressions in expressions, over rules and functions.
+/// Nesting of expressions, over rules and functions.
 const DEPTH: usize = 120;
-/// How often a body is looked at until its variables hold all they can.
+/// How often a body is walked until the values of its variables no longer grow.
 const PASSES: usize = 8;
-/// Arguments that one function is looked at with; further ones count as read whole.
+/// Lists of arguments that one function is walked with; further arguments count as read whole.
 const CONTEXTS: usize = 100;
 /// Values that one variable may stand for before it counts as read whole.
 pub(super) const SIZE: usize = 200;
@@ -77,7 +77,7 @@ pub(super) enum Certainty {
     Yes,
 }
 
-/// What came out of a rule or function.
+/// The result of a rule or function.
 #[derive(Debug, Default)]
 pub(super) struct RuleSummary {
     pub(super) value: Possible,
@@ -88,7 +88,7 @@ pub(super) struct RuleSummary {
     pub(super) sensitive: bool,
 }
 
-/// Looks at rules for one dialect and one kind.
+/// Walks rules for one dialect and one kind.
 pub(super) struct Walker<'a> {
     pub(super) rules: &'a Rules<'a>,
     pub(super) dialect: Dialect,
@@ -119,14 +119,14 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Goes on with another kind; what does not depend on it is kept.
+    /// Continues with another kind; what does not depend on it is kept.
     pub(super) fn set_kind(&mut self, kind: KindIs) {
         self.kind = kind;
         self.memo.retain(|_, summary| !summary.sensitive);
         self.contexts.clear();
     }
 
-    /// Looks at the rule at a path below `data` and all that is found below it.
+    /// Walks the rule at a path below `data`, and all rules below that path.
     pub(super) fn entrypoint(&mut self, path: &Path) -> RuleSummary {
         self.frame = Frame { scopes: vec![BTreeMap::new()], ..Frame::default() };
         let value = self.data(path).0;
@@ -135,14 +135,14 @@ impl<'a> Walker<'a> {
         RuleSummary { value, reads: frame.reads, risk: frame.risk, sensitive: frame.sensitive }
     }
 
-    /// Takes everything as read; for what is not understood.
+    /// Counts everything as read, for what is not understood.
     pub(super) fn unsure(&mut self) -> Possible {
         self.frame.reads.unsure();
         self.frame.risk = true;
         Possible::other()
     }
 
-    /// Counts an expression; `false` if it is one too many.
+    /// Counts an expression; `false` beyond [`STEPS`] or [`DEPTH`].
     pub(super) fn enter(&mut self) -> bool {
         self.steps += 1;
         self.depth += 1;
@@ -155,7 +155,7 @@ impl<'a> Walker<'a> {
 
     // Rules
 
-    /// Returns what came out of the rule (`None`) or function at a path, and counts its reads as the caller's.
+    /// Returns the result of the rule (`None`) or function at a path, and counts its reads as the caller's.
     pub(super) fn call(&mut self, path: &[String], arguments: Option<Vec<Possible>>) -> Possible {
         let mut key = (path.to_vec(), arguments);
         if let Some(arguments) = &mut key.1
@@ -253,7 +253,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Looks at one body and the value that it gives its rule.
+    /// Walks one body and the value that it gives its rule.
     fn body(
         &mut self,
         head: &'a RuleHead,
@@ -305,7 +305,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Returns what one body makes of its rule: a value, a set of one element, an object of one field.
+    /// Returns what one body contributes to its rule: a value, a set of one element, an object of one field.
     fn head(&mut self, head: &'a RuleHead, assign: Option<&'a RuleAssign>) -> Possible {
         match head {
             RuleHead::Set { key: Some(key), .. } => {
@@ -341,7 +341,7 @@ impl<'a> Walker<'a> {
 
     // Bodies
 
-    /// Looks at a body, then at what stands for each of its solutions.
+    /// Walks a body, then the term for each of its solutions.
     pub(super) fn query(
         &mut self,
         query: &'a Query,
@@ -464,7 +464,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// How a statement ends that has this value.
+/// Returns how a statement with this value ends.
 pub(super) fn certain(value: &Possible) -> Certainty {
     if value.is_false() {
         Certainty::No
@@ -475,11 +475,11 @@ pub(super) fn certain(value: &Possible) -> Certainty {
     }
 }
 
-/// What the definitions of a rule gave so far.
+/// What the definitions of a rule have contributed so far.
 #[derive(Default)]
 struct Definitions {
     value: Possible,
-    /// Definitions that may give it a value of which there can be only one.
+    /// The number of definitions that may give it a value where only one is allowed.
     complete: usize,
     /// One of them may give several.
     several: bool,
