@@ -53,7 +53,7 @@ pub(crate) fn column(blocks: &[BlockScalar], line: u32, column: u32) -> u32 {
     column + block.filter(|_| column > 0).map_or(0, |block| block.indent)
 }
 
-/// Reads a template.
+/// Reads a template; its modules are parsed later.
 ///
 /// # Errors
 /// Returns what is wrong with it; Gatekeeper would refuse it too.

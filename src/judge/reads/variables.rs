@@ -122,13 +122,13 @@ impl Walker<'_> {
         (keys, values)
     }
 
-    /// Returns what the keys and values of elements may be that are looked into further.
+    /// Returns what the keys and values of elements may be, without counting them as read.
     pub(super) fn iterate(&mut self, value: &Possible) -> (Possible, Possible) {
         let (mut keys, mut values) = (Possible::default(), Possible::default());
         let unknown_keys =
             !value.places.is_empty() || value.items.is_some() || value.other || !value.scalars.is_empty();
         keys.other = unknown_keys;
-        // A scalar has no elements, but evaluators do not agree what that means.
+        // A scalar has no elements, but evaluators differ in what follows.
         values.other = value.other || !value.scalars.is_empty();
         for place in &value.places {
             let element: Place = place.iter().cloned().chain([Segment::Any]).collect();

@@ -57,13 +57,13 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// What the object's kind is taken for.
+/// What is assumed of the object's kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum KindIs {
-    /// None that the policies name.
+    /// A kind that no policy names.
     Other,
     Named(Arc<str>),
-    /// Any.
+    /// Nothing is assumed.
     Unknown,
 }
 
@@ -82,9 +82,9 @@ pub(super) enum Certainty {
 pub(super) struct RuleSummary {
     pub(super) value: Possible,
     pub(super) reads: Reads,
-    /// It may end in an error.
+    /// Whether it may end in an error.
     pub(super) risk: bool,
-    /// It depends on the kind.
+    /// Whether it depends on the kind.
     pub(super) sensitive: bool,
 }
 
@@ -172,7 +172,7 @@ impl<'a> Walker<'a> {
         }
         let summary = match self.memo.get(&key) {
             Some(summary) => Arc::clone(summary),
-            // Refused at load, but this must end here too.
+            // Recursion is refused at load, but the walk must end, too.
             None if self.stack.contains(&key.0) => return self.unsure(),
             None => {
                 self.stack.push(key.0.clone());
@@ -204,7 +204,7 @@ impl<'a> Walker<'a> {
             summary.sensitive |= frame.sensitive;
         }
         let Definitions { mut value, complete, several, sure } = found;
-        // Which of several values a rule has is decided by comparing them: two different ones are an error.
+        // Several values of a rule are compared with each other: two different ones are an error.
         let conflict = (complete > 1 || several) && !(value.is_scalar() && value.scalars.len() < 2);
         value.sure |= sure;
         if conflict || value.size(SIZE) > SIZE {
@@ -235,7 +235,7 @@ impl<'a> Walker<'a> {
             Rule::Spec { head, bodies, .. } => {
                 let mut rest = bodies.as_slice();
                 while let Some((first, others)) = rest.split_first() {
-                    // `else` is tried only when what stands before it failed.
+                    // `else` is evaluated only if the bodies before it failed.
                     let length = others.iter().take_while(|body| body.is_else).count();
                     let mut chain = (Certainty::No, Possible::default());
                     for body in [first].into_iter().chain(&others[..length]) {
@@ -297,7 +297,7 @@ impl<'a> Walker<'a> {
             found.several = true;
         }
         let outcome = outcome.min(ended);
-        // Without a value there is none of the rule either.
+        // If the value is undefined, so is the rule.
         if value.is_nothing() {
             (Certainty::No, value)
         } else {
@@ -381,8 +381,7 @@ impl<'a> Walker<'a> {
         (outcome, value)
     }
 
-    /// Ends at the first statement that fails for sure, if nothing before it can be an error: nothing behind it matters
-    /// then.
+    /// Ends at the first statement that fails for sure, if none before it can be an error: those after it do not matter then.
     fn statements(&mut self, query: &'a Query) -> Certainty {
         let mut outcome = Certainty::Yes;
         for statement in &query.stmts {
@@ -423,7 +422,7 @@ impl<'a> Walker<'a> {
                 match certain(&value) {
                     Certainty::Yes => Certainty::No,
                     Certainty::No if value.sure && !value.is_nothing() => Certainty::Yes,
-                    // Whether `not` of something undefined holds is not the same everywhere.
+                    // Evaluators differ in whether `not` of something undefined holds.
                     _ => Certainty::Maybe,
                 }
             }
@@ -445,7 +444,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// A statement under other documents: nothing that is known of them holds there.
+    /// A statement with replaced documents (`with`), of which nothing is known.
     fn with(&mut self, statement: &'a LiteralStmt) -> Certainty {
         self.unsure();
         match &statement.literal {
@@ -481,15 +480,15 @@ struct Definitions {
     value: Possible,
     /// The number of definitions that may give it a value where only one is allowed.
     complete: usize,
-    /// One of them may give several.
+    /// Whether one of them may give several values.
     several: bool,
-    /// There is a value for sure.
+    /// Whether there is a value for sure.
     sure: bool,
 }
 
 impl Definitions {
     fn add(&mut self, head: &RuleHead, (outcome, value): (Certainty, Possible)) {
-        // A set or object of several definitions is there, even if it is empty.
+        // A partial set or object exists, even if it is empty.
         let empty = match head {
             RuleHead::Set { key: Some(_), .. } => Some(Possible::set(Possible::default(), true)),
             RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } if is_partial(refr) => {
