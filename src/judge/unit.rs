@@ -18,7 +18,6 @@ use super::{
 };
 use crate::rego::{
     evaluator::{Evaluator, GENERATED},
-    lost::Lost,
     references::{self, Node, Path, push_key},
 };
 
@@ -82,7 +81,7 @@ impl Unit {
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it analyses them together.
     pub(crate) fn new(engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
         let evaluator = Evaluator::new(engine, bare, &generated(&groups))?;
-        let nodes = references::read(evaluator.engine().get_modules(), &Lost::default());
+        let nodes = references::read(evaluator.engine().get_modules(), std::iter::empty());
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
         Ok(Self { evaluator, groups, template: None, looks_up, defined: defined(&nodes) })
     }

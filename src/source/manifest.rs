@@ -4,9 +4,10 @@
 //! costs only itself. YAML is read as kubectl reads it (1.1 booleans and octal numbers).
 
 mod block;
+mod chunks;
 mod parse;
-mod pieces;
 mod pool;
+mod yaml;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,23 +19,22 @@ use std::{
 use anyhow::Context;
 use tokio::sync::mpsc;
 
-use self::parse::Parser;
 pub(crate) use self::parse::kind_of;
+use self::{
+    chunks::is_stdin,
+    parse::{ManifestItem, ManifestParser},
+};
 use crate::{
     model::{
         coverage::State,
         object::{Object, ObjectKey},
     },
-    rego::yaml,
     source::{
         change::{Change, Discovered, Unreadable, WatchScope},
         received::Secrets,
         selection::Selection,
     },
 };
-
-/// Name that stands for standard input.
-pub const STDIN: &str = "-";
 
 /// Lists the files that `paths` mean: files as they are, directories recursively, sorted.
 ///
@@ -43,7 +43,7 @@ pub const STDIN: &str = "-";
 pub fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
-        if path.as_os_str() == STDIN {
+        if is_stdin(path) {
             files.push(path.clone());
             continue;
         }
@@ -72,44 +72,36 @@ fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> std::io::Resul
 
 /// Reads all `files` into `changes`; blocks. Ends when all is read or nobody listens any more.
 ///
-/// Files are read in pieces that are parsed in parallel, and taken in in their order, so that the result is always the same
-/// and the memory does not grow with the files.
+/// Files are read in chunks that are parsed in parallel and delivered in their order, so that the result is always the
+/// same and the memory does not grow with the files.
 pub fn read(files: &[PathBuf], selection: &Selection, secrets: Secrets, changes: &mpsc::Sender<Change>) {
-    let parser = Parser { selection, secrets };
-    let mut reader = Reader { changes, scopes: HashSet::new(), names: Names::default() };
-    let pieces = files.iter().flat_map(|file| pieces::of(file));
-    pool::in_order(pieces, |piece| parser.piece(piece), |found| reader.take_in(found));
-    reader.done();
+    let parser = ManifestParser { selection, secrets };
+    let mut delivery = Delivery { changes, scopes: HashSet::new(), names: Names::default() };
+    let chunks = files.iter().flat_map(|file| chunks::of(file));
+    pool::in_order(chunks, |chunk| parser.chunk(chunk), |items| delivery.items(items));
+    delivery.end();
 }
 
-/// What a piece of a file holds, in its order.
-enum Found {
-    /// An object; its copy is not counted yet.
-    Object(Box<Object>),
-    /// A document that cannot be read: where it stands, and why.
-    Unreadable(String, String),
-}
-
-/// Takes in what was found.
-struct Reader<'a> {
+/// Turns what the files hold into changes.
+struct Delivery<'a> {
     changes: &'a mpsc::Sender<Change>,
     scopes: HashSet<WatchScope>,
     names: Names,
 }
 
-/// How often each name came. Only hashes are kept: if two names ever had the same, one would begin at a higher copy, and the
-/// keys would still differ.
+/// Counts the objects of each name. Only hashes are kept: if two names had the same hash, one would begin at a higher
+/// copy, and the keys would still differ.
 #[derive(Default)]
 struct Names {
     hasher: RandomState,
     once: HashSet<u64>,
-    /// How often those came that came more than once.
+    /// Further objects of the names that came more than once.
     more: HashMap<u64, u32>,
 }
 
 impl Names {
-    /// Returns how often a name came before.
-    fn came(&mut self, key: &ObjectKey) -> u32 {
+    /// Returns how many objects of the same name came before.
+    fn count(&mut self, key: &ObjectKey) -> u32 {
         let hash = self.hasher.hash_one(key);
         if self.once.insert(hash) {
             return 0;
@@ -120,18 +112,18 @@ impl Names {
     }
 }
 
-impl Reader<'_> {
-    fn take_in(&mut self, found: Vec<Found>) {
-        for found in found {
-            match found {
-                Found::Object(object) => self.object(*object),
-                Found::Unreadable(at, why) => self.unreadable(at, why),
+impl Delivery<'_> {
+    fn items(&mut self, items: Vec<ManifestItem>) {
+        for item in items {
+            match item {
+                ManifestItem::Object(object) => self.object(*object),
+                ManifestItem::Unreadable(at, why) => self.unreadable(at, why),
             }
         }
     }
 
     fn object(&mut self, mut object: Object) {
-        object.key.copy = self.names.came(&object.key);
+        object.key.copy = self.names.count(&object.key);
         let scope = WatchScope { kind: object.key.kind.clone(), namespace: None };
         if self.scopes.insert(scope.clone()) {
             self.send(Change::Appeared(scope.clone()));
@@ -150,7 +142,7 @@ impl Reader<'_> {
         self.send(Change::Skipped(scope, at, why));
     }
 
-    fn done(self) {
+    fn end(self) {
         let mut scopes: Vec<_> = self.scopes.iter().cloned().collect();
         scopes.sort();
         for scope in scopes {
@@ -168,14 +160,10 @@ impl Reader<'_> {
     }
 }
 
-/// Reads any YAML document.
-fn full(document: &str) -> Result<serde_json::Value, serde_saphyr::Error> {
-    yaml::forgiving(document, |text| serde_saphyr::from_str_with_options(text, yaml::as_kubectl()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rego::yaml;
 
     fn read_text(text: &str) -> (Vec<String>, Vec<String>) {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -210,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn many_pieces_are_taken_in_in_their_order() {
+    fn many_chunks_are_delivered_in_their_order() {
         let folder = tempfile::tempdir().unwrap();
         let pod = |number: usize| {
             format!(
@@ -219,7 +207,7 @@ mod tests {
                 "x".repeat(300)
             )
         };
-        // Comments whose lines look like marks, and long ones that no piece ends in.
+        // Comments whose lines look like marks, and long ones that no chunk ends in.
         let stream: Vec<_> =
             (0..2_000).map(|number| format!("# --- {}\n{}", "-".repeat(number % 90), pod(number))).collect();
         let (first, second, third) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));

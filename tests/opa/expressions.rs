@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command, thread};
 
-use kaudit::rego::query::{Question, ask};
+use kaudit::rego::query::{Query, evaluate};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::Value;
 
@@ -56,8 +56,8 @@ fn by_kaudit(expression: &str) -> Result<Option<Value>, String> {
     let input = Value::from_json_str(INPUT).unwrap();
     let modules = [module("answers", expression)];
     let data = serde_json::json!({});
-    let question = Question { modules: &modules, data, input, query: "x = data.answers.answer", strict: false };
-    let answers = ask(&question).map_err(|unanswered| format!("{unanswered:?}"))?;
+    let query = Query { modules: &modules, data, input, text: "x = data.answers.answer", strict: false };
+    let answers = evaluate(&query).map_err(|error| format!("{error:?}"))?;
     Ok(answers.first().map(|bindings| bindings["x"].clone()))
 }
 

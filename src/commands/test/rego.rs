@@ -188,7 +188,7 @@ fn test(index: usize, module: &Ref<Module>, rule: &Ref<Rule>) -> Option<RegoTest
     })
 }
 
-/// Whether the adapter added a rule so that an empty document is one: `test_x[key__1] := null`, beside the user's own.
+/// Whether the rewriter added a rule so that an empty document is one: `test_x[key__1] := null`, beside the user's own.
 fn is_generated(module: &Module, rule: &Ref<Rule>) -> bool {
     let Rule::Spec { head: RuleHead::Compr { refr, assign: Some(assign), .. }, .. } = &**rule else { return false };
     let made_up = |index: &Expr| matches!(index, Expr::Var { span, .. } if span.text().starts_with("key__"));

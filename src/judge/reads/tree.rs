@@ -118,14 +118,12 @@ impl Tree {
 
     /// Lists the paths that end here, each with whether all below is read.
     fn list(&self, path: &mut String, out: &mut Vec<String>) {
-        // There is no reference in front of the first key.
-        let shown = path.strip_prefix('.').unwrap_or(path);
         if self.whole {
-            return out.push(if shown.is_empty() { "*".to_owned() } else { shown.to_owned() });
+            return out.push(if path.is_empty() { "*".to_owned() } else { path.clone() });
         }
         if self.fields.is_empty() && self.any.is_none() {
-            if !shown.is_empty() {
-                out.push(format!("{shown}?"));
+            if !path.is_empty() {
+                out.push(format!("{path}?"));
             }
             return;
         }

@@ -7,7 +7,7 @@
 
 use memchr::{memchr, memchr2, memchr3};
 
-use super::full;
+use super::yaml;
 
 /// Deeper documents are left to the full parser and its own limits.
 const DEPTH: usize = 64;
@@ -353,7 +353,7 @@ impl<'t> Reader<'t> {
                 if text.starts_with("--") || text.starts_with("..") {
                     return None;
                 }
-                let value = full(text).ok()?;
+                let value = yaml::read(text).ok()?;
                 self.out.extend_from_slice(value.to_string().as_bytes());
             }
             _ => return None,

@@ -1,34 +1,41 @@
-//! From the text of a piece of a file to objects, each by itself: nothing here knows of other pieces.
+//! From a chunk of a file to its objects: nothing here knows of other chunks.
 
 use std::{cell::Cell, sync::Arc};
 
 use serde_json::value::RawValue;
 
 use super::{
-    Found,
     block::{self, Converted},
-    full,
-    pieces::Piece,
+    chunks::Chunk,
+    yaml,
 };
 use crate::{
-    model::object::{Kind, Location},
-    rego::yaml,
+    model::object::{Kind, Location, Object},
+    rego::yaml::reason,
     source::{
         received::{Received, Secrets, fields, without_value},
         selection::Selection,
     },
 };
 
-/// What is taken of what is read, and how.
-pub(super) struct Parser<'a> {
+/// What a chunk holds.
+pub(super) enum ManifestItem {
+    /// An object; its copy is not counted yet.
+    Object(Box<Object>),
+    /// A document that cannot be read: where it stands, and why.
+    Unreadable(String, String),
+}
+
+/// Which objects are taken, and what of them.
+pub(super) struct ManifestParser<'a> {
     pub(super) selection: &'a Selection,
     pub(super) secrets: Secrets,
 }
 
-impl Parser<'_> {
-    /// Reads a piece of a file.
-    pub(super) fn piece(&self, piece: Piece) -> Vec<Found> {
-        let Piece { file, line, text } = piece;
+impl ManifestParser<'_> {
+    /// Returns what a chunk holds, in its order.
+    pub(super) fn chunk(&self, chunk: Chunk) -> Vec<ManifestItem> {
+        let Chunk { file, line, text } = chunk;
         let mut documents = Documents { parser: self, file, kinds: Vec::new(), found: Vec::new(), arrays: 0 };
         match text {
             Ok(text) => documents.read(&text, line),
@@ -38,17 +45,17 @@ impl Parser<'_> {
     }
 }
 
-/// Where in a file something stands: its line.
+/// Finds the line that a part of a text begins at.
 type Line<'l> = &'l dyn Fn(&str) -> usize;
 
-/// The documents of one piece.
+/// The documents of one chunk.
 struct Documents<'p> {
-    parser: &'p Parser<'p>,
+    parser: &'p ManifestParser<'p>,
     file: Arc<str>,
     /// Kinds met so far, by what the manifests say.
     kinds: Vec<(String, String, Arc<Kind>)>,
-    found: Vec<Found>,
-    /// How many arrays are open around what is read; each level is read through once more.
+    found: Vec<ManifestItem>,
+    /// How many arrays are open around what is read. Bounded, because each level is read through once more.
     arrays: usize,
 }
 
@@ -56,7 +63,7 @@ struct Documents<'p> {
 const ARRAYS: usize = 16;
 
 impl Documents<'_> {
-    /// Reads the text of a piece that begins at a line.
+    /// Reads the text of a chunk that begins at a line.
     fn read(&mut self, text: &str, first_line: usize) {
         // A byte order mark is no content.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -86,7 +93,7 @@ impl Documents<'_> {
 
     /// Reads any document.
     fn document(&mut self, document: &str, line: usize) {
-        match full(document) {
+        match yaml::read(document) {
             Ok(serde_json::Value::Null) => {}
             Ok(value) => {
                 // What was just read from text has nothing in it that JSON cannot say.
@@ -96,7 +103,7 @@ impl Documents<'_> {
                 let (row, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
                 // The parser counts lines from the document's first.
                 let row = line + usize::try_from(row).unwrap_or(1).max(1) - 1;
-                self.unreadable(format!("{}:{row}:{column}", self.file), &yaml::reason(&error));
+                self.unreadable(format!("{}:{row}:{column}", self.file), &reason(&error));
             }
         }
     }
@@ -187,7 +194,7 @@ impl Documents<'_> {
         match received.into_object(&kind, self.parser.secrets, 0) {
             Ok(mut object) => {
                 object.location = Some(Location { file: self.file.clone(), line });
-                self.found.push(Found::Object(Box::new(object)));
+                self.found.push(ManifestItem::Object(Box::new(object)));
             }
             Err(why) => self.unreadable(self.at(line), &why),
         }
@@ -209,7 +216,7 @@ impl Documents<'_> {
     }
 
     fn unreadable(&mut self, at: String, why: &str) {
-        self.found.push(Found::Unreadable(at, why.to_owned()));
+        self.found.push(ManifestItem::Unreadable(at, why.to_owned()));
     }
 }
 

@@ -6,20 +6,20 @@ use std::{
     thread,
 };
 
-/// Pieces of work that wait for each thread; as many results may wait to be taken in.
+/// Items that wait for each thread; as many results may wait to be taken.
 const WAITING: usize = 2;
-/// Reading nests as deeply as what is read.
+/// The parsers recurse as deeply as a document is nested.
 pub(super) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// Does `work` on all `pieces`, on as many threads as there are processors, and hands the results to `take` in the order of
-/// the pieces. Only a few are held at a time.
+/// Does `work` on all `items`, on as many threads as there are processors, and hands the results to `take` in the order of
+/// the items. Only a few are held at a time.
 pub(super) fn in_order<P: Send, R: Send>(
-    mut pieces: impl Iterator<Item = P>,
+    mut items: impl Iterator<Item = P>,
     work: impl Fn(P) -> R + Sync,
     mut take: impl FnMut(R),
 ) {
-    // What is little is not worth a thread.
-    let (Some(first), second) = (pieces.next(), pieces.next()) else { return };
+    // A single item is not worth a thread.
+    let (Some(first), second) = (items.next(), items.next()) else { return };
     let Some(second) = second else { return take(work(first)) };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     thread::scope(|scope| {
@@ -33,7 +33,7 @@ pub(super) fn in_order<P: Send, R: Send>(
                 Some((sender, results))
             })
             .collect();
-        // Round and round: the n-th result is that of the worker who got the n-th piece.
+        // Round robin: the n-th result is that of the worker which got the n-th item.
         let (mut sent, mut taken) = (0, 0);
         let turn = |number: usize| workers.get(number % workers.len().max(1));
         let mut collect = |taken: &mut usize| {
@@ -42,12 +42,12 @@ pub(super) fn in_order<P: Send, R: Send>(
             }
             *taken += 1;
         };
-        for piece in [first, second].into_iter().chain(pieces) {
+        for item in [first, second].into_iter().chain(items) {
             if sent - taken == workers.len() * WAITING {
                 collect(&mut taken);
             }
             // A worker ends only after its sender.
-            let _sent = turn(sent).map(|(sender, _)| sender.send(piece));
+            let _sent = turn(sent).map(|(sender, _)| sender.send(item));
             sent += 1;
         }
         while taken < sent {

@@ -1,4 +1,4 @@
-//! Files in pieces: YAML streams are cut between documents, so that a file need not be in memory as a whole.
+//! Files in chunks: YAML streams are cut between documents, so that a file need not be in memory as a whole.
 
 use std::{
     fs::File,
@@ -7,13 +7,13 @@ use std::{
     sync::Arc,
 };
 
-use super::STDIN;
-
-/// How much is read at a time. A piece is that large, or one document.
+/// Name that stands for standard input.
+const STDIN: &str = "-";
+/// How much is read at a time. A chunk is that large, or one document.
 const BYTES: usize = 128 * 1024;
 
 /// Some documents of one file.
-pub(super) struct Piece {
+pub(super) struct Chunk {
     /// The file as the user named it.
     pub(super) file: Arc<str>,
     /// The line that the text begins at, from 1.
@@ -22,56 +22,61 @@ pub(super) struct Piece {
     pub(super) text: io::Result<String>,
 }
 
-/// Returns the pieces of a file in their order.
-pub(super) fn of(path: &Path) -> impl Iterator<Item = Piece> + use<> {
-    Pieces { file: path.to_string_lossy().into(), line: 1, rest: Vec::new(), source: Source::Shut(path.to_owned()) }
+/// Whether a path stands for standard input.
+pub(super) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == STDIN
 }
 
-enum Source {
-    Shut(PathBuf),
+/// Returns the chunks of a file in their order.
+pub(super) fn of(path: &Path) -> impl Iterator<Item = Chunk> + use<> {
+    Chunks { file: path.to_string_lossy().into(), line: 1, rest: Vec::new(), input: Input::Closed(path.to_owned()) }
+}
+
+enum Input {
+    Closed(PathBuf),
     Open(Box<dyn Read + Send>),
-    Done,
+    End,
 }
 
-struct Pieces {
+struct Chunks {
     file: Arc<str>,
     line: usize,
-    /// What was read behind the last piece.
+    /// What was read behind the last chunk.
     rest: Vec<u8>,
-    source: Source,
+    input: Input,
 }
 
-impl Iterator for Pieces {
-    type Item = Piece;
+impl Iterator for Chunks {
+    type Item = Chunk;
 
-    fn next(&mut self) -> Option<Piece> {
-        if matches!(self.source, Source::Done) {
+    fn next(&mut self) -> Option<Chunk> {
+        if matches!(self.input, Input::End) {
             return None;
         }
         let text = self.text();
         if text.is_err() {
-            self.source = Source::Done;
+            self.input = Input::End;
         }
         let lines = text.as_ref().map_or(0, |text| memchr::memchr_iter(b'\n', text.as_bytes()).count());
-        let piece = Piece { file: self.file.clone(), line: self.line, text };
+        let chunk = Chunk { file: self.file.clone(), line: self.line, text };
         self.line += lines;
-        Some(piece)
+        Some(chunk)
     }
 }
 
-impl Pieces {
+impl Chunks {
     fn text(&mut self) -> io::Result<String> {
-        if let Source::Shut(path) = &self.source {
+        if let Input::Closed(path) = &self.input {
             let input: Box<dyn Read + Send> =
-                if path.as_os_str() == STDIN { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
-            self.source = Source::Open(input);
+                if is_stdin(path) { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
+            self.input = Input::Open(input);
         }
         let mut bytes = std::mem::take(&mut self.rest);
-        while let Source::Open(input) = &mut self.source {
+        while let Input::Open(input) = &mut self.input {
             let before = bytes.len();
             let more = input.by_ref().take(BYTES as u64).read_to_end(&mut bytes)?;
             if more < BYTES {
-                self.source = Source::Done;
+                self.input = Input::End;
             } else if let Some(cut) = cut(&bytes, before) {
                 self.rest = bytes.split_off(cut);
                 break;
