@@ -1,8 +1,10 @@
 //! Policies: the files of a directory become a [`set::PolicySet`], and [`evaluate::evaluate`] judges objects by it.
 //!
-//! Files are read, modules parsed and checked, and what must not run is refused with its place and how to mend it; then
-//! the modules are prepared in one engine a unit, together with generated rules that ask for all results at once. A set
-//! never changes; a changed directory is loaded anew, and the old set works on if that fails.
+//! Files are read, modules parsed and checked, and what must not run is refused with its place and a way to fix it; then
+//! the modules of a unit are prepared in one engine, together with generated rules that evaluate all results at once. A set
+//! never changes: a changed directory is loaded again, and the old set stays in use if that fails.
+//!
+//! Nothing here knows of clusters: the rooms below are `rego` and `model`.
 
 mod compile;
 mod data;

@@ -1,4 +1,4 @@
-//! Which of the files beside the policies are data, and which are Kubernetes objects that are neither.
+//! Which of the files next to the policies are data, and which are Kubernetes objects, which are not.
 
 use serde_json::{Map, Value};
 
@@ -9,16 +9,16 @@ use crate::rego::{
     problem::Problem,
 };
 
-/// Makes a document for data files; what the inventory holds is known only when a rule is evaluated.
+/// Makes the document for data files; the contents of the inventory are known only when a rule is evaluated.
 pub(crate) fn document() -> Data {
     Data::new(&INVENTORIES)
 }
 
-/// Adds one file to the data, or says why it is none.
+/// Adds one file to the data if it is data; otherwise reports why it is not.
 ///
-/// Kubernetes objects are worth a warning, unless they are the examples of a test suite.
+/// A Kubernetes object is a warning, unless it is an example of a test suite.
 pub(crate) fn add(data: &mut Data, file: &File, example: bool, problems: &mut Vec<Problem>) {
-    // Next to manifests it lists them; nobody means it as data.
+    // It lists the manifests next to it, and is never data.
     if matches!(file.relative().rsplit('/').next(), Some("kustomization.yaml" | "kustomization.yml")) {
         return;
     }
@@ -46,7 +46,7 @@ fn is_kubernetes(document: &Value) -> bool {
     ["apiVersion", "kind"].iter().all(|key| document.get(key).is_some_and(Value::is_string))
 }
 
-/// Returns what to say of a Kubernetes object among the policies.
+/// Returns the warning for a Kubernetes object among the policies.
 fn kubernetes(file: &File, object: &Value) -> Problem {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let kind = text("kind");

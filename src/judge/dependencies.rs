@@ -1,4 +1,4 @@
-//! What a verdict depends on beside the object: what else, when it changes, is a reason to judge anew.
+//! What a verdict depends on besides the object: what else, when it changes, is a reason to judge again.
 
 use std::{
     collections::BTreeSet,
@@ -10,9 +10,9 @@ use crate::rego::{
     references::{Node, Path},
 };
 
-/// What some policies look at beside the object.
+/// What some policies read besides the object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a question of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "the four are independent of each other")]
 pub struct Dependencies {
     /// Other objects: `data.inventory` (Gatekeeper) or `data.kubernetes` (kube-mgmt).
     pub inventory: bool,
@@ -20,7 +20,7 @@ pub struct Dependencies {
     pub namespace: bool,
     /// The time: `time.now_ns`.
     pub clock: bool,
-    /// How the object came to be as it is: `oldObject` or `operation` of a review.
+    /// The change of the object: `oldObject` or `operation` of a review.
     pub transition: bool,
 }
 
@@ -54,9 +54,9 @@ impl BitAnd for Dependencies {
 pub(crate) const INVENTORIES: [&str; 2] = ["inventory", "kubernetes"];
 
 impl Dependencies {
-    /// Reads what the rules that judge, and all that they use, depend on.
-    pub(crate) fn of(graph: &Graph<'_>, entries: &BTreeSet<Path>) -> Self {
-        let reached = graph.reachable(entries.iter().map(Vec::as_slice));
+    /// Returns what the rules at these paths, and all that they use, depend on.
+    pub(crate) fn of(graph: &Graph<'_>, entrypoints: &BTreeSet<Path>) -> Self {
+        let reached = graph.reachable(entrypoints.iter().map(Vec::as_slice));
         let nodes = reached.into_iter().flat_map(|path| graph.at(path));
         nodes.fold(Self::default(), |all, node| all | Self::of_node(graph, node))
     }
@@ -68,7 +68,7 @@ impl Dependencies {
             inventory: node.uses.iter().any(|path| match path.as_slice() {
                 // All of `data` is the inventory too.
                 [] => true,
-                // A package may be called like it: `package kubernetes.admission`.
+                // A package may have that name: `package kubernetes.admission`.
                 [key, below @ ..] => {
                     INVENTORIES.contains(&key.as_str()) && (below.is_empty() || graph.covered(path).is_empty())
                 }

@@ -1,4 +1,4 @@
-//! What a package expects as its input, found by what it reads of it.
+//! Which input a package expects, found by what it reads of it.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use crate::rego::{
     references::{Node, Path},
 };
 
-/// How policies of one family are fed and read.
+/// Which input policies expect, and how their values are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dialect {
-    /// The input is the object.
+    /// The input is the object, as for conftest.
     Conftest,
     /// The input is an admission review: `input.request.object`.
     Admission,
@@ -29,15 +29,15 @@ impl std::fmt::Display for Dialect {
     }
 }
 
-/// What some rules read of the input.
+/// The parts of the input that some rules read.
 #[derive(Default)]
-struct Reads<'a> {
+struct InputKeys<'a> {
     keys: BTreeSet<&'a str>,
     /// The input as a whole under another name.
     whole: bool,
 }
 
-impl<'a> Reads<'a> {
+impl<'a> InputKeys<'a> {
     fn of(nodes: impl Iterator<Item = &'a Node>) -> Self {
         let mut reads = Self::default();
         for node in nodes {
@@ -47,10 +47,10 @@ impl<'a> Reads<'a> {
         reads
     }
 
-    /// Returns the dialect that these reads decide; `None` if they decide nothing.
+    /// Returns the dialect that reads these keys; `None` if any may.
     fn decide(&self) -> Option<Dialect> {
         let reads = |key| self.keys.contains(key);
-        // Code that also takes the input as it is was written for both worlds.
+        // Code that also takes the input as a whole was written for both kinds of input.
         if reads("review") && !self.whole {
             Some(Dialect::Gatekeeper)
         } else if reads("request") {
@@ -64,15 +64,15 @@ impl<'a> Reads<'a> {
     }
 }
 
-/// Returns the dialect of a package: what its own rules read decides, and only if they read nothing telling, what the
+/// Returns the dialect of a package: what its own rules read decides, and only if that is not conclusive, what the
 /// rules read that they use.
 pub(crate) fn find(package: &Path, nodes: &[Node], graph: &Graph<'_>, entries: &BTreeSet<Path>) -> Dialect {
     let own = nodes.iter().filter(|node| node.path.starts_with(package) && node.path.len() > package.len());
-    let own = Reads::of(own.filter(|node| !node.is_test(package.len())));
+    let own = InputKeys::of(own.filter(|node| !node.is_test(package.len())));
     if let Some(dialect) = own.decide().filter(|_| !own.whole) {
         return dialect;
     }
     let reached = graph.reachable(entries.iter().map(Vec::as_slice));
-    let all = Reads::of(reached.into_iter().flat_map(|path| graph.at(path)));
+    let all = InputKeys::of(reached.into_iter().flat_map(|path| graph.at(path)));
     all.decide().unwrap_or(Dialect::Conftest)
 }

@@ -19,11 +19,11 @@ use crate::rego::{
     problem::Problem,
 };
 
-/// Directories nested deeper are a mistake (or a loop that links cannot explain).
+/// Directories nested deeper are a mistake, or a loop that is not made of links.
 const DEEPEST: usize = 32;
 
-/// A file that was found, not read yet.
-struct Found {
+/// A file that is not read yet.
+struct FoundFile {
     path: PathBuf,
     directories: Vec<String>,
     form: Form,
@@ -57,14 +57,14 @@ pub(crate) fn read(paths: &[PathBuf], limits: &Limits) -> (Vec<File>, Vec<Proble
     (files, problems)
 }
 
-/// Returns a path as the user would write it.
+/// Returns a path as the user wrote it, without a leading `./`.
 pub(crate) fn shown(path: &Path) -> Arc<str> {
     let path = path.strip_prefix(".").unwrap_or(path);
     path.to_string_lossy().into()
 }
 
 /// Finds the files below one path that the user named.
-fn find(root: &Path, found: &mut Vec<Found>, problems: &mut Vec<Problem>) {
+fn find(root: &Path, found: &mut Vec<FoundFile>, problems: &mut Vec<Problem>) {
     let metadata = match fs::metadata(root) {
         Ok(metadata) => metadata,
         Err(why) => {
@@ -80,11 +80,11 @@ fn find(root: &Path, found: &mut Vec<Found>, problems: &mut Vec<Problem>) {
     if metadata.is_dir() {
         let mut above = Vec::new();
         walk(root, &mut Vec::new(), &mut above, &mut |path, directories, outcome| match outcome {
-            Ok(form) => found.push(Found { path: path.to_owned(), directories: directories.to_vec(), form }),
+            Ok(form) => found.push(FoundFile { path: path.to_owned(), directories: directories.to_vec(), form }),
             Err(why) => problems.push(Problem::refused(&shown(path), format!("cannot be read: {why}"))),
         });
     } else if let Some(form) = Form::of(root) {
-        found.push(Found { path: root.to_owned(), directories: Vec::new(), form });
+        found.push(FoundFile { path: root.to_owned(), directories: Vec::new(), form });
     } else {
         let message = "neither policy nor data by its name";
         let help = "policies end in .rego, data in .json, .yaml or .yml";
@@ -92,7 +92,8 @@ fn find(root: &Path, found: &mut Vec<Found>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Visits the files below a directory, sorted by name; `above` holds where we are, so that links in a circle end.
+/// Visits the files below a directory, sorted by name. `above` holds the directories that lead there, so that circular links
+/// are noticed.
 fn walk(
     directory: &Path,
     directories: &mut Vec<String>,
@@ -124,7 +125,7 @@ fn walk(
                 walk(&path, directories, above, visit);
                 directories.pop();
             }
-            // A pipe named like a policy would block the reader for ever.
+            // Reading a pipe that is named like a policy would block for ever.
             Ok(metadata) if metadata.is_file() => {
                 if let Some(form) = Form::of(&path) {
                     visit(&path, directories, Ok(form));
@@ -155,7 +156,7 @@ fn read_one(path: &Path, limits: &Limits) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// What the policy paths looked like at one moment; equal as long as nothing was edited, added, removed or linked anew.
+/// The state of the policy paths at one time; equal as long as nothing is edited, added, removed or linked elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64);
 
@@ -176,7 +177,7 @@ pub fn fingerprint(paths: &[PathBuf]) -> Fingerprint {
     Fingerprint(hasher.finish())
 }
 
-/// Adds one file. Its real path is what a `ConfigMap` update changes: new contents come as a new directory behind `..data`,
+/// Adds one file. An update of a `ConfigMap` changes its real path: new contents come as a new directory behind `..data`,
 /// possibly with equal lengths and times.
 fn stamp(path: &Path, hasher: &mut DefaultHasher) {
     path.hash(hasher);

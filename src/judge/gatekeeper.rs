@@ -1,7 +1,7 @@
 //! Gatekeeper: `ConstraintTemplate`s and Constraints among the policies become units that judge as Gatekeeper's audit does.
 //!
-//! In: the YAML and JSON files that speak of `gatekeeper.sh`. Out: a unit for each template that has Constraints, with
-//! its libraries to itself, and a policy for each Constraint. What Gatekeeper would refuse is refused here, at its place
+//! In: the YAML and JSON files with objects of `gatekeeper.sh`. Out: a unit for each template that has Constraints, so that
+//! libraries of templates do not meet, and a policy for each Constraint. What Gatekeeper would refuse is refused here, at its place
 //! in the file.
 
 mod annotations;
@@ -20,8 +20,8 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::{config::Config, index::ConstraintIndex};
-pub use self::{constraint::EnforcementPoint, document::Unjudged};
+pub use self::document::Unjudged;
+pub(crate) use self::{config::Config, constraint::EnforcementPoint, index::ConstraintIndex};
 use self::{
     constraint::{BoundTemplate, Constraint, ReadConstraint},
     document::{Document, warning},
@@ -45,7 +45,7 @@ pub(crate) struct Library<'f> {
     config: Config,
 }
 
-/// A library as it is judged by.
+/// A library that is compiled.
 #[derive(Default)]
 pub(crate) struct LoadedLibrary {
     pub(crate) units: Vec<Unit>,
@@ -249,7 +249,7 @@ impl LoadedLibrary {
         mut constraints: Vec<Constraint>,
     ) {
         let place = |source: &mut Source| {
-            // Modules whose lines are not those of the file have a name of their own.
+            // Modules whose lines are not lines of the file have another name than it.
             if source.file != document.file.shown {
                 *source = Source { line: template.line, ..document.source() };
             }

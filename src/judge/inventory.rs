@@ -12,14 +12,14 @@ use regorus::Value;
 
 use crate::model::object::{Kind, ObjectKey};
 
-/// See the module.
+/// Both documents, and what policies saw of the objects in them.
 #[derive(Debug, Clone)]
 pub struct Inventory {
     gatekeeper: Value,
     kube_mgmt: Value,
     /// Which kind each plural name below `data.kubernetes` means.
     plurals: BTreeMap<String, Arc<Kind>>,
-    /// Hashes of what can be seen of the objects in it.
+    /// Hashes of what policies read of the objects in it.
     seen: HashMap<ObjectKey, u64>,
 }
 
@@ -35,12 +35,12 @@ impl Default for Inventory {
 }
 
 impl Inventory {
-    /// Whether policies see of an object what they saw when this hash was noted.
+    /// Whether what policies read of an object has the hash that was noted last.
     pub fn is_seen_as(&self, key: &ObjectKey, hash: u64) -> bool {
         self.seen.get(key) == Some(&hash)
     }
 
-    /// Notes what policies see of an object.
+    /// Notes the hash of what policies read of an object; `None` when it is gone.
     pub fn note_seen(&mut self, key: &ObjectKey, hash: Option<u64>) {
         match hash {
             Some(hash) => self.seen.insert(key.clone(), hash),
@@ -48,7 +48,7 @@ impl Inventory {
         };
     }
 
-    /// Puts the present state of an object, or `None` when it is gone. Returns whether that changed anything.
+    /// Sets the state of an object, or removes it (`None`). Returns whether that changed anything.
     pub fn put(&mut self, key: &ObjectKey, object: Option<&Value>) -> bool {
         let (kind, name) = (&key.kind, &*key.name);
         let version = kind.api_version();
@@ -72,8 +72,8 @@ impl Inventory {
         if name == "kubernetes" { &self.kube_mgmt } else { &self.gatekeeper }
     }
 
-    /// Whether a plural name means this kind: the layout has no place for the group, so of two kinds the one of
-    /// Kubernetes itself has the name.
+    /// Whether a plural name means this kind: the layout has no place for the group, so of two kinds with one plural it is
+    /// that of Kubernetes itself.
     fn owns_plural(&mut self, kind: &Arc<Kind>) -> bool {
         let rank = |kind: &Kind| {
             let group = kind.group.as_str();
@@ -94,8 +94,8 @@ impl Inventory {
     }
 }
 
-/// Puts a value at a path, or takes it away and with it what is empty then. Returns whether that changed anything;
-/// nothing is copied if not.
+/// Sets the value at a path, or removes it and the objects that become empty. Returns whether that changed anything; if not,
+/// nothing is copied.
 fn put(document: &mut Value, path: &[&str], value: Option<&Value>) -> bool {
     let known = path.iter().fold(&*document, |value, key| &value[*key]);
     if *known == *value.unwrap_or(&Value::Undefined) {
@@ -108,7 +108,7 @@ fn put(document: &mut Value, path: &[&str], value: Option<&Value>) -> bool {
 fn replace(document: &mut Value, path: &[&str], value: Option<&Value>) {
     let ([first, rest @ ..], Ok(fields)) = (path, document.as_object_mut()) else { return };
     let key = Value::from(*first);
-    // Taken out and put back: a map that is shared is copied, one that is not stays where it is.
+    // Removed and inserted again: only a map that is shared is copied then.
     let mut below = fields.remove(&key).unwrap_or_else(Value::new_object);
     if rest.is_empty() {
         below = value.cloned().unwrap_or(Value::Undefined);

@@ -1,5 +1,5 @@
-//! What is probably not meant: rules and packages that nothing asks, and imports of nothing. All of it is allowed, so
-//! these are warnings; where a policy judges nothing, silence would pass for a clean result.
+//! Probable mistakes: rules and packages that nothing evaluates, and imports of nothing. OPA allows all of it, so these
+//! are warnings; but a policy that judges nothing by mistake looks like a clean result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,9 +19,9 @@ use crate::rego::{
     rewrite::Position,
 };
 
-/// What rules that judge are called.
+/// The first word in the name of a rule that judges.
 const WORDS: [&str; 3] = ["deny", "violation", "warn"];
-/// What they are called by mistake.
+/// Words that are used for these by mistake.
 const FORMS: [(&str, &str); 9] = [
     ("denies", "deny"),
     ("denied", "deny"),
@@ -34,11 +34,11 @@ const FORMS: [(&str, &str); 9] = [
     ("warned", "warn"),
 ];
 
-/// Returns what is probably not meant in modules that are in order.
+/// Returns the probable mistakes in modules that are in order.
 pub(crate) fn warnings(checked: &Checked<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     names(checked, &mut problems);
-    // Who would use a package or give what is imported may be among the files that were refused.
+    // The refused files may hold what uses a package or defines what is imported.
     if checked.missing.is_empty() {
         packages(checked, &mut problems);
         imports(checked, &mut problems);
@@ -46,7 +46,7 @@ pub(crate) fn warnings(checked: &Checked<'_>) -> Vec<Problem> {
     problems
 }
 
-/// Returns a warning for a file of tests that has rules that judge instead.
+/// Returns a warning for a `*_test.rego` file without tests whose rules have the names of rules that judge.
 pub(crate) fn test_file(file: &File) -> Option<Problem> {
     let names = missing::names(&file.text);
     if names.iter().any(|name| name.contains("test_")) {
@@ -59,8 +59,8 @@ pub(crate) fn test_file(file: &File) -> Option<Problem> {
     Some(problem.at(&file.text, u32::try_from(line + 1).ok()?, 1))
 }
 
-/// Returns a warning for each policy that can say nothing about any kind.
-pub(crate) fn speechless(policies: &[Policy], files: &[File]) -> Vec<Problem> {
+/// Returns a warning for each policy that cannot give a result for any kind.
+pub(crate) fn without_kinds(policies: &[Policy], files: &[File]) -> Vec<Problem> {
     let nothing = |policy: &&Policy| matches!(&policy.matches, Matches::Kinds(kinds) if kinds.is_empty());
     let problem = |policy: &Policy| {
         let text = files.iter().find(|file| file.shown == policy.source).map_or("", |file| &file.text);
@@ -71,23 +71,23 @@ pub(crate) fn speechless(policies: &[Policy], files: &[File]) -> Vec<Problem> {
     policies.iter().filter(nothing).map(problem).collect()
 }
 
-/// Rules that look like such that judge, and do not.
+/// Warns of rules that do not judge although their names suggest it.
 fn names(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
-    let mut told: BTreeSet<&Path> = BTreeSet::new();
+    let mut reported: BTreeSet<&Path> = BTreeSet::new();
     for node in checked.nodes {
         let package = package(&checked.modules[node.module]);
         let Some(name) = node.path.get(package.len()) else { continue };
         let Some((message, help)) = wrong_name(name, &package, node) else { continue };
-        if told.contains(&node.path) || is_used(checked, &node.path, |other| other.path != node.path) {
+        if reported.contains(&node.path) || is_used(checked, &node.path, |other| other.path != node.path) {
             continue;
         }
-        told.insert(&node.path);
+        reported.insert(&node.path);
         let file = checked.files[node.module];
         problems.push(Problem::warning(&file.shown, message).help(help).at(&file.text, node.line, node.column));
     }
 }
 
-/// Returns why a rule that nothing uses does not judge, and how to mend it, if its name says that it should.
+/// Returns why a rule that nothing uses does not judge, and how to fix it, if its name suggests that it should.
 fn wrong_name(name: &str, package: &Path, node: &Node) -> Option<(String, String)> {
     let shown = package.join(".");
     if outcome(name).is_none() {
@@ -109,7 +109,7 @@ fn kind(package: &Path) -> &'static str {
     if package.iter().any(|part| part == "lib") { "helpers (lib)" } else { "tests (*_test)" }
 }
 
-/// Returns the word that a name was probably meant to begin with.
+/// Returns the word that was probably meant by the first word of a name.
 fn meant(name: &str) -> Option<&'static str> {
     let first = name.split('_').next().unwrap_or(name);
     let lower = first.to_lowercase();
@@ -118,13 +118,13 @@ fn meant(name: &str) -> Option<&'static str> {
     form.or_else(|| WORDS.iter().find(near).copied())
 }
 
-/// Returns a name as it should be: `Deny__x_` becomes `deny_x`.
+/// Returns a name with this first word and without empty parts: `Deny__x_` becomes `deny_x`.
 fn renamed(name: &str, word: &str) -> String {
     let rest = name.split('_').skip(1).filter(|part| !part.is_empty());
     [word].into_iter().chain(rest).collect::<Vec<_>>().join("_")
 }
 
-/// Packages that neither judge nor help.
+/// Warns of packages that neither judge nor are used.
 fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
     let mut modules: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
     for (index, module) in checked.modules.iter().enumerate() {
@@ -135,8 +135,8 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
         let rules: Vec<&Node> = checked.nodes.iter().filter(own).filter(|node| !node.is_test(package.len())).collect();
         let judge = checked.entries.iter().any(|path| path.starts_with(&package) && path.len() == package.len() + 1);
         let looks = |node: &&Node| node.path.get(package.len()).is_some_and(|name| meant(name).is_some());
-        let tells = judge || rules.is_empty() || rules.iter().any(looks) || checked.entries.is_empty();
-        if tells || !judges(&package) || is_used(checked, &package, |other| !modules.contains(&other.module)) {
+        let serves = judge || rules.is_empty() || rules.iter().any(looks) || checked.entries.is_empty();
+        if serves || !judges(&package) || is_used(checked, &package, |other| !modules.contains(&other.module)) {
             continue;
         }
         let (file, module) = (checked.files[modules[0]], &checked.modules[modules[0]]);
@@ -148,7 +148,7 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether a rule that `counts` refers to something at a path, or a module of another package imports it.
+/// Whether a rule for which `counts` holds refers to something at a path, or a module of another package imports it.
 fn is_used(checked: &Checked<'_>, path: &Path, counts: impl Fn(&Node) -> bool) -> bool {
     let meets = |used: &[String]| used.starts_with(path) || path.starts_with(used);
     let by_rule = checked.nodes.iter().any(|node| counts(node) && node.uses.iter().any(|used| meets(used)));
@@ -158,7 +158,7 @@ fn is_used(checked: &Checked<'_>, path: &Path, counts: impl Fn(&Node) -> bool) -
     by_rule || checked.modules.iter().zip(checked.imports).any(by_import)
 }
 
-/// Imports that stand for nothing: undefined wherever they are used, which OPA takes without a word too.
+/// Warns of imports of nothing: they are undefined wherever they are used, which OPA accepts silently.
 fn imports(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
     for (file, imports) in checked.files.iter().zip(checked.imports) {
         for (path, at) in *imports {

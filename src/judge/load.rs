@@ -98,15 +98,15 @@ fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<P
         policies.extend(own);
         units.insert(0, unit);
     }
-    // Stable: the Constraints of one kind stay in order.
+    // A stable sort: the Constraints of one kind keep their order.
     policies.sort_by(|a, b| a.name.cmp(&b.name));
     let refused = problems.iter().any(Problem::is_refusal);
-    // A test may be about a Constraint that has nothing to say there.
+    // A test may be about a Constraint that is silent at its enforcement point.
     let nothing = policies.is_empty() && (refused || point == EnforcementPoint::Audit);
     if nothing && !refused {
         problems.push(nothing_to_judge_by(paths, &files));
     }
-    problems.extend(lint::speechless(&policies, &files));
+    problems.extend(lint::without_kinds(&policies, &files));
     problems.sort();
     problems.dedup();
     if nothing {
@@ -119,7 +119,7 @@ fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<P
     Ok(PolicySet { digest, files, policies, problems, limits: *limits, unjudged, config, units, constraints, kinds })
 }
 
-/// Takes out the packages that are the source of a template: they only judge from inside of one.
+/// Removes the packages that are the source of a template: they only judge as a part of one.
 fn without_sources(
     plain: Option<(Vec<Policy>, Unit)>,
     mut problems: Vec<Problem>,

@@ -55,9 +55,8 @@ impl PolicySet {
         if self.is_partial() { Err(LoadError::new(self.problems)) } else { Ok(self) }
     }
 
-    /// Returns the set if it may take the place of `before`: that it refuses no file that is judged by there, since a
-    /// policy that worked a moment ago must not be lost to a slip of the pen. A new file that is refused takes nothing
-    /// away.
+    /// Returns the set if it may replace `before`: if it refuses no file that `before` judges by, since a policy that works
+    /// must not be lost to a typing error. A new file that is refused takes nothing away.
     ///
     /// # Errors
     /// As [`Self::whole`].
@@ -101,7 +100,7 @@ impl PolicySet {
         !self.policies.iter().any(|policy| policy.depends.inventory || policy.depends.namespace)
     }
 
-    /// Whether a policy can say anything about objects of this kind, or looks at them when it judges others.
+    /// Whether a policy can give results for objects of this kind, or reads them when it judges others.
     pub fn concern(&self, kind: &Kind) -> bool {
         // Constraints also choose by group.
         let plain = self.policies.iter().filter(|policy| policy.dialect != Dialect::Gatekeeper);
@@ -114,7 +113,7 @@ impl PolicySet {
     /// Returns what the policies read of objects of this kind.
     ///
     /// Two states of one object in which that is the same have the same verdict as far as it depends on the object alone;
-    /// what else it depends on is in [`Self::dependencies`]. A policy that looks at transitions has to see each of them,
+    /// what else it depends on is in [`Self::dependencies`]. A policy that reads transitions has to see each of them,
     /// and what ended in an error, a time limit for example, may end otherwise the next time.
     pub fn projection(&self, kind: &Kind) -> &Projection {
         &self.kinds.of(&kind.kind).projection

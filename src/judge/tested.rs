@@ -1,4 +1,4 @@
-//! What `kaudit test` needs of the policy paths: all modules with their tests, prepared, and the text of every file.
+//! The policy paths as `kaudit test` needs them: all modules with their tests, prepared, and the text of every file.
 
 use std::path::PathBuf;
 
@@ -21,15 +21,15 @@ pub(crate) struct Tested {
     pub(crate) sources: Vec<File>,
     /// The modules, as the evaluator has them.
     pub(crate) modules: Vec<Ref<Module>>,
-    /// Everything else that was found; test suites are among it.
+    /// All other files, test suites among them.
     pub(crate) others: Vec<File>,
     /// All modules together.
     pub(crate) evaluator: Evaluator,
-    /// What did not stop the load.
+    /// Warnings.
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Loads everything below `paths` for its tests. The same is refused as for judging, in tests too.
+/// Loads everything below `paths` for its tests. Modules with tests are checked as those that judge are.
 ///
 /// # Errors
 /// Returns every problem of every file if one of them is refused.
@@ -37,18 +37,18 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadErr
     let (files, mut problems) = files::read(paths, limits);
     let (sources, others): (Vec<File>, Vec<File>) = files.into_iter().partition(|file| file.form == Form::Rego);
     let mut data = data::document();
-    // Without modules nobody reads data, and there may be thousands of examples.
+    // Without modules no rule reads data, and there may be thousands of examples.
     if !sources.is_empty() {
         let mut library = Library::default();
         for file in &others {
-            // What is wrong with templates is said by the suites that name them.
+            // Problems of templates are reported by the tests of suites that name them.
             if !library.add(file, true, &mut Vec::new()) {
                 data::add(&mut data, file, true, &mut problems);
             }
         }
     }
     let loaded = if sources.is_empty() {
-        // Suites bring what they test.
+        // Suites load their own templates.
         Evaluator::new(engine::empty(limits), engine::empty(limits), "").ok()
     } else {
         let (sources, problems) = (sources.iter().collect(), &mut problems);

@@ -1,9 +1,9 @@
 //! Why a test failed: the first statement that did not hold, and the values of its parts.
 //!
-//! The evaluator tells nothing of its way, so it is asked again: a module of the same package with rules that stop behind
-//! the first statement, behind the second, and so on, shows how far the body gets; then the parts of the statement that
-//! ends it are asked for their values. ModuleText of the test's own source are put together for that, so what they mean is
-//! what they mean in the test.
+//! The evaluator does not report how it got to a result, so it evaluates more: a module of the same package with rules that
+//! stop after the first statement, after the second, and so on, shows how far the body gets; then the parts of the statement
+//! that fails are evaluated. These rules are made of pieces of the test's own source, so they mean what they mean in the
+//! test.
 
 use std::{
     collections::BTreeSet,
@@ -33,7 +33,7 @@ use crate::{
 
 /// The generated rules. Nobody's rule is called that.
 const PROBE: &str = "kaudit_probe";
-/// How long one test may be asked about.
+/// How long the explanation of one test may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How many parts of a statement are shown.
 const PARTS: usize = 12;
@@ -76,7 +76,7 @@ pub(super) fn table_keys(rule: &Rule) -> Vec<TableKey<'_>> {
     keys
 }
 
-/// Asks about one module.
+/// Evaluates parts of one module.
 pub(super) struct Explainer<'a> {
     engine: &'a Engine,
     module: &'a Ref<Module>,
@@ -128,7 +128,7 @@ impl<'a> Explainer<'a> {
         tried
     }
 
-    /// Finds what did not hold. `None` where that cannot be told.
+    /// Finds what did not hold; `None` if nothing is found.
     pub(super) fn explain(&self, rule: &Rule, failed: &FailedPart<'_>) -> Option<Explanation> {
         let Rule::Spec { head, bodies, .. } = rule else { return None };
         let assigned = match head {
@@ -192,7 +192,7 @@ impl<'a> Explainer<'a> {
         names.iter().filter_map(first).max().map_or(0, |last| last + 1)
     }
 
-    /// Finds the first statement behind which there is nothing any more.
+    /// Finds the first statement after which no solution is left.
     fn query(&self, before: &[String], query: &Query, way: &[String]) -> Option<Explanation> {
         let all: Way = before.iter().chain(way).cloned().collect();
         let questions: Vec<String> = (1..=way.len())
@@ -210,7 +210,7 @@ impl<'a> Explainer<'a> {
         self.inside(passed, statement).or_else(|| Some(self.statement(passed, statement, ways)))
     }
 
-    /// Looks into `every` for what does not hold there.
+    /// Finds the statement inside of an `every` that does not hold.
     fn inside(&self, passed: &[String], statement: &LiteralStmt) -> Option<Explanation> {
         let Literal::Every { key, value, domain, query, .. } = &statement.literal else { return None };
         let pieces = self.pieces();
@@ -350,7 +350,7 @@ impl<'a> Explainer<'a> {
                 };
                 rules.iter().enumerate().map(ask).collect()
             }
-            // One that makes no sense by itself spoils the others.
+            // A question that does not compile makes the others fail, too.
             None if questions.len() > 1 => {
                 questions.iter().map(|question| self.ask(std::slice::from_ref(question)).pop().flatten()).collect()
             }
@@ -376,7 +376,7 @@ impl<'a> Explainer<'a> {
         guarded(|| engine.add_policy(PROBE.to_owned(), text).map(Value::from)).ok()?;
         let probes = engine.get_modules().last()?.clone();
         let rule = probes.policy.last()?.clone();
-        // What does not fit together shows only now; an undefined answer is none of that.
+        // Only evaluation shows whether it compiles together; an undefined value is no error.
         match guarded(|| engine.eval_rule_in_module(&probes, &rule, false).map(|_| Value::Null)) {
             Ok(_) => Some((engine, probes)),
             Err(_) => None,

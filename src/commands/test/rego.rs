@@ -1,8 +1,8 @@
 //! Tests in Rego: which rules are tests, and how each ends.
 //!
 //! Names, kinds of tests and outcomes are those of `opa test` (package `v1/tester` of OPA 1.22): each definition is a test
-//! of its own, the second of a name is `test_x#01`; rules with a variable in their head are tables, of which each key is
-//! a case.
+//! of its own, the second of a name is `test_x#01`; rules with a variable in their head are tables, and each key is a
+//! case.
 
 use std::{collections::HashMap, time::Instant};
 
@@ -44,7 +44,7 @@ enum TestShape {
     Default,
 }
 
-/// One test, not run yet.
+/// A test that is not run yet.
 struct RegoTest {
     module: usize,
     rule: Ref<Rule>,
@@ -212,7 +212,7 @@ fn constant(value: &Expr) -> Value {
     }
 }
 
-/// Returns what there is to say of a value that is none for a test.
+/// Explains a value that a test must not have; empty if the value says enough.
 fn wrong_value(shape: TestShape, value: &Value) -> String {
     match (shape, value) {
         (TestShape::Default, _) => "its default is not true, and a default is a test of its own".to_owned(),
@@ -234,7 +234,7 @@ fn reason(failure: &Failure, limits: &Limits) -> String {
     }
 }
 
-/// Takes the place off a line that `print` wrote: regorus puts it in front, OPA does not.
+/// Removes the place that regorus puts in front of a printed line, and OPA does not.
 fn printed(line: &str) -> String {
     let place = line.split_once(": ").filter(|(place, _)| {
         place

@@ -1,4 +1,4 @@
-//! Values and source as they are shown: values as Rego writes them, source on one line.
+//! Values and source as explanations show them: values as Rego, source on one line.
 
 use std::{fmt::Write as _, sync::LazyLock};
 
@@ -10,26 +10,26 @@ use regorus::{
 
 use crate::rego::tokens;
 
-/// How much of a value is shown.
+/// Characters of a value that are shown.
 const VALUE: usize = 160;
-/// How much of a piece of source is shown.
+/// Characters of a piece of source that are shown.
 const CODE: usize = 100;
 
-/// Writes a value as Rego, however long it is.
+/// Writes a value as Rego, uncut.
 pub(super) fn literal(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text, usize::MAX);
     text
 }
 
-/// Writes a value as Rego, cut where it gets too long to be read.
+/// Writes a value as Rego, cut after [`VALUE`] characters.
 pub(super) fn value(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text, VALUE);
     cut(text, VALUE)
 }
 
-/// Writes source on one line, cut where it gets too long to be read.
+/// Writes source on one line, cut after [`CODE`] characters.
 pub(super) fn code(text: &str) -> String {
     cut(text.split_whitespace().collect::<Vec<_>>().join(" "), CODE)
 }
@@ -133,12 +133,12 @@ impl<'a> ModuleText<'a> {
         self.text.get(..span.start as usize).unwrap_or_default()
     }
 
-    /// Returns what a span means.
+    /// Returns the source of a span.
     pub(super) fn span(&self, span: &Span) -> &'a str {
         self.between(span.start, span.end)
     }
 
-    /// Returns an expression with all its parts.
+    /// Returns the source of an expression with all its parts.
     pub(super) fn expr(&self, expr: &Expr) -> &'a str {
         let (mut start, mut end) = (expr.span().start, expr.span().end);
         bounds(expr, &mut start, &mut end);

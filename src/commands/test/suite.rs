@@ -1,8 +1,8 @@
 //! Gatekeeper's test suites: templates and Constraints against example objects, as `gator verify` runs them (package
 //! `pkg/gator/verify` of Gatekeeper 3.23).
 //!
-//! A test brings a template and a Constraint; each of its cases an object, the objects in the inventory, and what is
-//! claimed of the violations. Paths count from the suite's file.
+//! A test names a template and a Constraint; each of its cases an object, the objects in the inventory, and assertions about
+//! the violations. Paths are relative to the suite's file.
 
 mod assertion;
 mod fixture;
@@ -31,11 +31,11 @@ pub(super) struct SuiteTests<'a> {
     tests: Vec<SuiteTest<'a>>,
 }
 
-/// One test of a suite, not run yet.
+/// A test of a suite that is not run yet.
 struct SuiteTest<'a> {
     file: &'a File,
     node: YamlNode,
-    /// Whether the suite or the test says so.
+    /// Whether the suite or the test has `skip: true`.
     skip: bool,
     /// Numbers of its cases that are to be run.
     cases: Vec<usize>,
@@ -155,7 +155,7 @@ impl SuiteTest<'_> {
         } else {
             match self.judge(node, policies) {
                 Err(why) => (TestOutcome::Error, why),
-                Ok(findings) => claimed(node, &findings),
+                Ok(findings) => assert(node, &findings),
             }
         };
         let name = text(node, "name").to_owned();
@@ -200,7 +200,7 @@ impl SuiteTest<'_> {
     }
 }
 
-/// Why a test has nothing to judge by.
+/// Why the policies of a test could not be loaded.
 enum Unloaded {
     /// The Constraint does not fit its template.
     Constraint(String),
@@ -208,8 +208,8 @@ enum Unloaded {
     Else(String),
 }
 
-/// Compares what is claimed with what was found.
-fn claimed(node: &YamlNode, findings: &[Finding]) -> (TestOutcome, String) {
+/// Checks the assertions of a case.
+fn assert(node: &YamlNode, findings: &[Finding]) -> (TestOutcome, String) {
     if let Some(error) = findings.iter().find(|finding| finding.outcome == Outcome::Error) {
         return (TestOutcome::Error, error.message.to_string());
     }
@@ -235,7 +235,7 @@ fn is_suite(node: &YamlNode) -> bool {
     text(node, "kind") == "Suite" && text(node, "apiVersion").split('/').next() == Some(GROUP)
 }
 
-/// What a level of a suite may say: names and kinds of values.
+/// The fields of a level of a suite: names and types of values.
 type Fields = &'static [(&'static str, &'static [&'static str])];
 
 const SUITE: Fields = &[
@@ -263,7 +263,7 @@ const CASE: Fields = &[
 ];
 const ASSERTION: Fields = &[("violations", &["string", "integer"]), ("message", &["string"])];
 
-/// Tells what a suite says that means nothing, or is of the wrong kind.
+/// Reports fields of a suite that are unknown or have the wrong type.
 fn check(file: &File, suite: &YamlNode, problems: &mut Vec<Problem>) {
     level(file, suite, "a suite", SUITE, problems);
     for test in suite.get("tests").items() {

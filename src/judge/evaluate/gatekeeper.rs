@@ -70,7 +70,7 @@ fn matches(constraint: &Constraint, review: &Review) -> Result<bool, String> {
 /// When a message is no string; Gatekeeper fails on it too.
 fn violations(constraint: &Constraint, value: &Value) -> Result<Vec<Finding>, Failure> {
     let elements: Vec<&Value> = match value {
-        // `data.template.violation[r]` goes over the keys.
+        // `data.template.violation[r]` iterates over the keys.
         Value::Object(fields) => {
             fields.iter_sorted().filter(|(_, value)| **value != Value::Bool(false)).map(|(key, _)| key).collect()
         }

@@ -161,7 +161,7 @@ pub(super) struct Review {
 
 impl Review {
     fn new(mut request: BTreeMap<Value, Value>, object: Value, old: Value, namespace: Option<&Value>) -> Self {
-        // As Gatekeeper does: a deleted object is reviewed as what it was.
+        // As in Gatekeeper, `object` of a deletion is the old object.
         let deleted = request.get(&text("operation")) == Some(&text("DELETE"));
         let object = if deleted { old.clone() } else { object };
         request.insert(text("object"), object.clone());

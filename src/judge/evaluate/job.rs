@@ -1,4 +1,4 @@
-//! What evaluation is a pure function of.
+//! The input of an evaluation.
 
 use std::sync::Arc;
 

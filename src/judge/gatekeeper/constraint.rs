@@ -19,8 +19,8 @@ use crate::{
 
 /// Where Gatekeeper enforces: the names that `scopedEnforcementActions` uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EnforcementPoint {
-    /// Its audit, whose place kaudit takes.
+pub(crate) enum EnforcementPoint {
+    /// Its audit, which kaudit replaces.
     Audit,
     /// Its command `gator`, which tests policies.
     Gator,

@@ -1,4 +1,4 @@
-//! A Kubernetes object of Gatekeeper among the policies, and how problems and places of it are reported.
+//! An object of Gatekeeper among the policies, and how its problems and places are reported.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// A template or Constraint that judges nothing, and why. Someone wrote it to be judged by.
+/// A template or Constraint that judges nothing, although someone wrote it to judge.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Unjudged {
     /// `ConstraintTemplate k8sfoo` or `K8sFoo all-pods`.
@@ -28,7 +28,7 @@ pub struct Unjudged {
 pub(crate) struct Document<'f> {
     pub(crate) file: &'f File,
     pub(crate) node: YamlNode,
-    /// Whether it lies beside a test suite.
+    /// Whether a test suite is in the same directory or above.
     pub(super) example: bool,
 }
 
@@ -59,7 +59,7 @@ impl Document<'_> {
         Problem::refused(&self.file.shown, message).at(&self.file.text, at.line, at.column)
     }
 
-    /// What to say of a Constraint whose template is refused.
+    /// The problem of a Constraint whose template is refused.
     pub(super) fn left_out(&self, template: &Self) -> Problem {
         let message = format!(
             "left out: {} uses {} of {}, which is not loaded",
@@ -70,7 +70,7 @@ impl Document<'_> {
         Problem { line: self.node.at.line, ..Problem::left_out(&self.file.shown, message) }
     }
 
-    /// A problem of the whole document; its first line says nothing that would have to be shown.
+    /// A problem of the whole document, without an excerpt: its first line would explain nothing.
     pub(super) fn whole(&self, message: impl Into<String>) -> Problem {
         Problem { line: self.node.at.line, ..Problem::refused(&self.file.shown, message) }
     }

@@ -124,7 +124,7 @@ impl Selector {
 
     fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
-        // Labels of which one is no text count for nothing at all, as in `GetLabels`.
+        // If one label is no string, none of them counts, as in `GetLabels`.
         let sane = labels.as_object().is_ok_and(|labels| labels.iter().all(|(_, value)| value.as_string().is_ok()));
         self.0.iter().all(|Requirement { key, operator, values }| {
             let value = &labels[key.as_str()];
@@ -233,7 +233,7 @@ impl Match {
         self.namespace_selector.is_some()
     }
 
-    /// Returns the paths of an object that it looks at, apiVersion and kind left out.
+    /// Returns the paths of an object that it reads, besides apiVersion and kind.
     pub(crate) fn reads(&self) -> Vec<[&'static str; 2]> {
         let mut paths = Vec::new();
         if self.label_selector.is_some() || self.namespace_selector.is_some() {

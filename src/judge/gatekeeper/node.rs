@@ -1,5 +1,4 @@
-//! The documents of a YAML or JSON file, each value with the place it stands at, so that what is wrong inside of one can
-//! be shown there.
+//! The documents of a YAML or JSON file, each value with its place, so that problems can point at it.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -43,7 +42,7 @@ pub(crate) enum Content {
     Map(Vec<(String, YamlNode)>),
 }
 
-/// What is missing is as good as null.
+/// A missing value counts as null.
 static NULL: YamlNode = YamlNode { content: Content::Null, at: At { line: 0, column: 0 } };
 
 impl YamlNode {
@@ -55,7 +54,7 @@ impl YamlNode {
         let read = |text: &str| serde_saphyr::from_multiple_with_options::<Self>(text, yaml::as_kubectl());
         let documents = match forgiving(&file.text, read) {
             Ok(documents) => documents,
-            // Not all JSON is YAML: pairs of surrogates in strings are not. Places are lost then.
+            // Not all JSON is YAML: pairs of surrogates in strings are not. Such a file is read without places.
             Err(why) if file.form == Form::Json => {
                 vec![serde_json::from_str(&file.text).map_err(|_| yaml_problem(file, &why))?]
             }
@@ -189,7 +188,7 @@ fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|number| number.fract() == 0.0)
 }
 
-/// Values are equal wherever they stand, and keys have no order.
+/// Neither places nor the order of keys count.
 impl PartialEq for YamlNode {
     fn eq(&self, other: &Self) -> bool {
         self.json() == other.json()

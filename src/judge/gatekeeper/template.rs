@@ -53,7 +53,7 @@ pub(crate) fn column(blocks: &[BlockScalar], line: u32, column: u32) -> u32 {
     column + block.filter(|_| column > 0).map_or(0, |block| block.indent)
 }
 
-/// Reads a template.
+/// Reads a template; its modules are parsed later.
 ///
 /// # Errors
 /// Returns what is wrong with it; Gatekeeper would refuse it too.
@@ -117,7 +117,7 @@ fn source<'n>(
     kind: &str,
     target: &'n YamlNode,
 ) -> Result<Option<(&'n YamlNode, Version)>, Problem> {
-    // As in Gatekeeper, what stands at the target itself overrides the code beside it.
+    // As in Gatekeeper, `rego` of the target itself overrides `code`.
     if target.get("rego").text().is_some_and(|text| !text.is_empty()) {
         return Ok(Some((target, Version::V0)));
     }

@@ -9,9 +9,9 @@ use crate::rego::{
     stack::children,
 };
 
-/// Counts for each name of a rule at how many places one variable of it may be bound. Declarations (`:=`, `some`,
-/// parameters) count once, as each makes a variable of its own; each `=` counts. What is bound twice is a comparison, and
-/// more comparisons than there are do no harm.
+/// Counts for each name of a rule the places that may bind one variable of this name. Declarations (`:=`, `some`,
+/// parameters) count once together, as each makes a variable of its own; each `=` counts. A variable that is bound twice is a
+/// comparison, and assuming too many of these is harmless.
 pub(super) fn sites(rule: &Rule) -> BTreeMap<String, usize> {
     let mut sites = Sites::default();
     if let Rule::Spec { head, bodies, .. } = rule {
@@ -48,7 +48,7 @@ struct Sites {
 }
 
 impl Sites {
-    /// A name that stands twice among these is compared with itself.
+    /// A name that occurs twice in these patterns is compared with itself.
     fn declaration<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Ref<Expr>>) {
         let mut names = Vec::new();
         exprs.into_iter().for_each(|expr| all_names(expr, &mut names));
@@ -125,7 +125,7 @@ fn all_names(expr: &Expr, names: &mut Vec<String>) {
     }
 }
 
-/// Whether a body may succeed in more than one way, or its head have several values at once.
+/// Whether a body may have more than one solution, or its head several values for one.
 pub(super) fn is_multiple(query: Option<&Query>, parameters: &[Ref<Expr>], head: &[&Expr]) -> bool {
     let mut bound = BTreeSet::new();
     patterns(parameters, &mut bound);

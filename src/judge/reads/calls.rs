@@ -108,7 +108,7 @@ impl<'a> Walker<'a> {
                 defined(&[&value])
             }
             (rewrite::BOUNDED, [value]) => self.expr(value),
-            // What it prints is seen by nobody.
+            // Printing does not change a verdict.
             ("print", _) => {
                 for argument in arguments {
                     let value = self.expr(argument);
@@ -120,12 +120,12 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// An array made of these elements of others.
+    /// An array of elements of other arrays.
     fn listed(&mut self, from: &[&Possible], elements: Possible) -> Possible {
         if from.iter().any(|array| array.is_nothing()) {
             return Possible::default();
         }
-        // Of what is no array for sure it is an error in strict evaluation.
+        // An error in strict evaluation unless all are arrays.
         let array = |value: &&Possible| value.items.is_some() && value.fields.is_none() && value.places.is_empty();
         self.frame.risk |= !from.iter().all(|value| array(value) && !value.other && value.members.is_none());
         Possible::array(elements, false)
@@ -133,7 +133,7 @@ impl<'a> Walker<'a> {
 
     fn any_builtin(&mut self, name: &str, arguments: &'a [Ref<Expr>]) -> Possible {
         self.frame.reads.clock |= name == "time.now_ns";
-        // One argument more than it takes is where its result goes.
+        // An additional argument is bound to the result.
         if builtins::find(name) == u8::try_from(arguments.len()).ok().and_then(|n| n.checked_sub(1)).map(Arity::Exactly)
         {
             arguments.last().into_iter().for_each(|output| self.bind_unknown(output));
@@ -161,7 +161,7 @@ impl<'a> Walker<'a> {
             Expr::Array { items, .. } => items.iter().map(|item| self.expr(item)).collect(),
             _ => vec![self.expr(key)],
         };
-        // Of what is no object it is an error in strict evaluation.
+        // An error in strict evaluation unless it is an object.
         self.frame.risk = true;
         let one = |key: &Possible| {
             key.is_scalar() && key.scalars.iter().all(|key| matches!(key, Scalar::Value(_) | Scalar::OtherKind))

@@ -84,7 +84,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// An operator that looks at its operands whole.
+    /// An operator that reads its operands whole.
     fn operation(&mut self, operands: &[&'a Ref<Expr>]) -> Possible {
         let mut nothing = false;
         for operand in operands {
@@ -151,7 +151,7 @@ impl<'a> Walker<'a> {
         Possible { fields: Some(BTreeMap::new()), items, sure: true, ..Possible::default() }
     }
 
-    /// `==` and `!=`. Beside a scalar only scalars matter; null is as good as asking whether it is there.
+    /// `==` and `!=`. Compared with a scalar, only scalars matter; comparing with null only asks whether there is a value.
     pub(super) fn compare(&mut self, left: Possible, right: Possible, negated: bool) -> Possible {
         if left.is_nothing() || right.is_nothing() {
             return Possible::default();
@@ -207,7 +207,7 @@ impl<'a> Walker<'a> {
             (true, false) => self.matched(left, right),
             (false, true) => self.matched(right, left),
             (true, true) => {
-                // What is known of each side is known of the other, except what has no value yet.
+                // Each side is at most what the other is, except variables without a value.
                 let left_ended = self.matched(left, right);
                 left_ended.min(self.matched(right, left))
             }
@@ -261,7 +261,7 @@ impl<'a> Walker<'a> {
                 Certainty::Maybe
             }
             Expr::Object { fields, .. } => {
-                // Which fields there are is compared too.
+                // The set of fields is compared, too.
                 self.elements(&value);
                 for (_, key, part) in fields {
                     let key = self.expr(key);
@@ -280,7 +280,7 @@ impl<'a> Walker<'a> {
         outcome
     }
 
-    /// Binds the variables of an expression that have no value yet to what is not known.
+    /// Binds the variables of an expression that have no value yet to an unknown one.
     pub(super) fn bind_unknown(&mut self, expr: &'a Expr) {
         if let Expr::Var { span, .. } = expr
             && span.text() != "_"
@@ -316,7 +316,7 @@ impl<'a> Walker<'a> {
             return Possible::truth(&either, sure);
         }
         let common = self.common(&value.scalars, &elements.scalars);
-        // All elements of a literal are there, those of other collections may be.
+        // All elements of a literal exist, those of other collections may.
         let part = |part: &Option<Box<Possible>>| part.as_ref().is_some_and(|part| part.sure);
         let all_there = part(&collection.members) || part(&collection.items);
         if common.is_empty() {
@@ -362,7 +362,7 @@ impl<'a> Walker<'a> {
         value
     }
 
-    /// Returns what a reference begins with, and how many of its steps that has taken.
+    /// Returns what a reference begins with, and how many of its steps lead there.
     fn base(&mut self, base: &'a Expr, steps: &[Step<'a>]) -> (Possible, usize) {
         let Expr::Var { span, .. } = base else { return (self.expr(base), 0) };
         let name = span.text();
@@ -395,7 +395,7 @@ impl<'a> Walker<'a> {
         (value, 0)
     }
 
-    /// Returns what stands below `data` at a path of fields, or at its beginning, and how many of the fields that took.
+    /// Returns what is below `data` at a path of fields or at the longest known start of it, and the length of that.
     pub(super) fn data(&mut self, path: &[String]) -> (Possible, usize) {
         let place: Place = ["data"].into_iter().chain(path.iter().map(String::as_str)).map(Segment::from).collect();
         let inventory = path.first().is_none_or(|first| INVENTORIES.contains(&first.as_str()));
@@ -411,7 +411,7 @@ impl<'a> Walker<'a> {
         if rules.is_empty() && inventory && !path.is_empty() {
             return (self.at(place), path.len());
         }
-        // Several rules below one name, or all there is.
+        // Several rules below one name, or all of `data`.
         for rule in rules {
             let value = self.call(rule, None);
             self.whole(value);
@@ -422,7 +422,7 @@ impl<'a> Walker<'a> {
         (Possible::other(), path.len())
     }
 
-    /// Returns what stands at a place of a document.
+    /// Returns what may be at a place of a document.
     fn at(&mut self, place: Place) -> Possible {
         if self.kind != KindIs::Unknown
             && let Some(sure) = self.names_kind(&place)
@@ -442,7 +442,7 @@ impl<'a> Walker<'a> {
         Possible::place(place)
     }
 
-    /// Whether the kind's name stands at a place, and whether it always does.
+    /// Whether a place holds the name of the kind, and whether it always does.
     fn names_kind(&self, place: &[Segment]) -> Option<bool> {
         let is = |names: &[&str]| {
             place.len() == names.len() && place.iter().zip(names).all(|(key, name)| *key == Segment::from(*name))
@@ -478,7 +478,7 @@ impl<'a> Walker<'a> {
         self.step(value, key)
     }
 
-    /// Returns what a value has at a key.
+    /// Returns what a value may have at a key.
     pub(super) fn step(&mut self, value: &Possible, key: Possible) -> Possible {
         let mut found = Possible::default();
         if key.is_nothing() {
@@ -488,7 +488,7 @@ impl<'a> Walker<'a> {
         let key = self.whole(key);
         let names: Vec<&Arc<str>> = key.scalars.iter().filter_map(Scalar::as_text).collect();
         let all_names = known && names.len() == key.scalars.len();
-        // The only field whose being there is known is the kind.
+        // Of all fields only the kind is known to exist.
         let mut sure = value.places.len() == 1 && names.len() == 1 && all_names;
         for place in &value.places {
             let keys: Vec<Segment> = if all_names {

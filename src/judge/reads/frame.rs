@@ -19,7 +19,7 @@ pub(super) enum Name {
 #[derive(Default)]
 pub(super) struct Variable {
     pub(super) value: Option<Possible>,
-    /// Its value was looked at, so a further one makes another pass necessary.
+    /// Its value was read, so a further one makes another pass necessary.
     pub(super) used: bool,
 }
 
@@ -33,8 +33,8 @@ pub(super) struct Frame {
     pub(super) reads: Reads,
     pub(super) risk: bool,
     pub(super) sensitive: bool,
-    /// The outermost scope in which a variable got further values after it had been looked at.
+    /// The outermost scope in which a variable got further values after it had been read.
     pub(super) stale: Option<usize>,
-    /// A variable was looked at that has no value yet.
+    /// A variable without a value was read.
     pub(super) unbound: bool,
 }

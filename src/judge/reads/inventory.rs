@@ -21,8 +21,8 @@ impl InventoryReads {
         self.of(kind).is_some()
     }
 
-    /// Returns what is read of each object of a kind that is found in the inventory; `None` if the kind does not matter.
-    /// A change that leaves this alone changes no verdict by way of the inventory; that an object comes or goes does.
+    /// Returns what is read of each object of a kind in the inventory; `None` if the kind is not read. A change of anything
+    /// else changes no verdict by way of the inventory, but a new or a deleted object may.
     pub fn of(&self, kind: &Kind) -> Option<Projection> {
         let data = &self.0;
         let version = kind.api_version();
@@ -50,8 +50,8 @@ impl InventoryReads {
     }
 }
 
-/// Goes down by names, or over all of a level; returns what is read at the end. What is read on the way may depend on
-/// whether there is anything below it.
+/// Descends by names, or over all entries of a level (`None`); returns what is read at the end. What is read on the way may
+/// depend on whether there is anything below it.
 fn below(tree: &Tree, levels: &[Option<&str>]) -> Option<Tree> {
     let Some((level, rest)) = levels.split_first() else { return Some(tree.clone()) };
     let next = match level {
@@ -62,7 +62,7 @@ fn below(tree: &Tree, levels: &[Option<&str>]) -> Option<Tree> {
     found.or_else(|| tree.seen.then(Tree::default))
 }
 
-/// Whether all objects of a kind are gone through one by one, given what is gone through.
+/// Whether all objects of a kind are iterated over, given the places that are.
 pub(super) fn scans(loops: &Tree) -> bool {
     let data = loops.field("data").unwrap_or_default();
     let inventory = data.field("inventory").unwrap_or_default();

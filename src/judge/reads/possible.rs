@@ -1,4 +1,4 @@
-//! What an expression may be, as far as it can be told without an object.
+//! What the value of an expression may be, as far as the policy alone shows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,12 +12,12 @@ use super::tree::Segment;
 /// A place in the documents: keys from `input` or `data` on.
 pub(super) type Place = Vec<Segment>;
 
-/// A scalar.
+/// A scalar as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scalar {
-    /// The name of the object's kind, where it is none that the policies name.
+    /// The name of the object's kind if no policy names it.
     OtherKind,
-    /// A value that is written in the policy.
+    /// A literal of the policy.
     Value(Value),
 }
 
@@ -34,15 +34,15 @@ impl Scalar {
     }
 }
 
-/// Every value that an expression may have: one of any of the fields. Nothing at all means that it is undefined for sure.
+/// Every value that an expression may have: one of any of the fields. If all are empty, it is undefined for sure.
 ///
-/// `places` are read lazily: as long as a value is only handed around, nothing but its being there was read. Everything
-/// else holds nothing that was not read yet, except in its parts.
+/// `places` are read lazily: as long as a value is only passed on, only its existence was read. All other fields hold
+/// nothing unread, except in their parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Possible {
     /// One of these.
     pub(super) scalars: BTreeSet<Scalar>,
-    /// What stands in the documents at one of these.
+    /// The value at one of these places.
     pub(super) places: BTreeSet<Place>,
     /// An object with some of these fields, and those of `items`.
     pub(super) fields: Option<BTreeMap<Arc<str>, Self>>,
@@ -50,9 +50,9 @@ pub(super) struct Possible {
     pub(super) items: Option<Box<Self>>,
     /// A set of such elements.
     pub(super) members: Option<Box<Self>>,
-    /// Anything else.
+    /// Whether it may be any other value.
     pub(super) other: bool,
-    /// It is defined for sure.
+    /// Whether it is defined for sure.
     pub(super) sure: bool,
 }
 
@@ -114,7 +114,7 @@ impl Possible {
         self.sure && !self.is_nothing() && !self.may_be_false()
     }
 
-    /// Adds what another expression may be; both for the same.
+    /// Adds the values of an alternative.
     pub(super) fn join(&mut self, other: Self) {
         if other.is_nothing() {
             self.sure &= self.is_nothing();
@@ -138,7 +138,7 @@ impl Possible {
                 (None, Some(more)) => *own = Some(more),
                 (_, None) => {}
             }
-            // What one of two collections holds, the other may not.
+            // An element of one alternative need not exist in the other.
             if let Some(own) = own {
                 own.sure = false;
             }
@@ -169,7 +169,7 @@ impl Possible {
         }
     }
 
-    /// Returns it after everything in it was read.
+    /// Returns it after all its places were read.
     pub(super) fn without_places(mut self) -> Self {
         if !self.places.is_empty() {
             self.places.clear();

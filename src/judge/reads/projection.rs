@@ -1,4 +1,4 @@
-//! The read parts of an object, straight from its JSON: as a hash, and as a value to evaluate.
+//! The parts of an object that are read, directly from its JSON: as a hash, and as a value to evaluate.
 
 use std::{
     fmt,
@@ -18,11 +18,11 @@ use crate::rego::value::{self, Selection, Skipped};
 /// The parts of an object that policies can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Projection {
-    /// As it is shown.
+    /// As it is displayed.
     tree: Tree,
-    /// With what is read of any field added to the named ones.
+    /// What is read of any field is added to the named fields, see [`Tree::settle`].
     settled: Tree,
-    /// The same and what names an object, which is the same in all its states.
+    /// `settled`, and what names an object, which is the same in all its states.
     named: Tree,
 }
 
@@ -63,7 +63,7 @@ impl Projection {
     /// Returns a hash of the parts that are read, from the JSON of an object: different parts, different hashes, and the
     /// order of keys is no part. It differs from process to process.
     ///
-    /// `None` if the JSON cannot be read, or holds a key twice in one object: then only judging can tell.
+    /// `None` if the JSON cannot be read, or holds a key twice in one object: then only judging can decide.
     pub fn hash(&self, json: &[u8]) -> Option<u64> {
         let mut reader = serde_json::Deserializer::from_slice(json);
         let hash = HashedParts(&self.settled).deserialize(&mut reader).ok()?;
@@ -71,8 +71,8 @@ impl Projection {
         Some(hash)
     }
 
-    /// Reads the parts of an object that are read, and what names it. Its hash is that of the whole, so that verdicts are
-    /// the same; and what is left out is most of many objects.
+    /// Returns the parts of an object that are read, and what names it: verdicts are the same as for the whole object, and most
+    /// of many objects is left out.
     ///
     /// # Errors
     /// When the whole cannot be read, as for [`value::from_json`].
@@ -104,7 +104,7 @@ impl Selection for &Tree {
     }
 }
 
-/// What a value is, first in its hash.
+/// The type of a value, which is hashed first.
 #[derive(Clone, Copy)]
 enum Tag {
     Null,
@@ -118,7 +118,7 @@ enum Tag {
     Object,
 }
 
-/// Hashes a value of which the parts in a tree are read.
+/// Hashes the parts of a value that are in a tree.
 struct HashedParts<'t>(&'t Tree);
 
 fn hasher(tag: Tag) -> impl Hasher {

@@ -105,7 +105,7 @@ impl Tree {
         self.whole
     }
 
-    /// Makes each named field say all that is read of it, so that a reader needs to look at one child only.
+    /// Adds what is read of any field to each named one, so that a reader needs only one child.
     pub(super) fn settle(&mut self) {
         if let Some(any) = &mut self.any {
             any.settle();

@@ -51,7 +51,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Looks at a variable that has no value yet: there may be one further on.
+    /// Reads a variable that has no value yet: a later statement may bind it.
     pub(super) fn unbound(&mut self, name: &str) -> Possible {
         if matches!(self.name(name), Name::Implicit) {
             self.frame.scopes[0].entry(name.to_owned()).or_default().used = true;
@@ -60,7 +60,7 @@ impl Walker<'_> {
         Possible::other()
     }
 
-    /// Gives a variable a value of which nothing is known; what else it may turn out to be is compared with that.
+    /// Gives a variable a value and marks it as used: further values of it are compared with this one.
     pub(super) fn bind_used(&mut self, name: &str, value: Possible) {
         self.bind(name, value);
         if let Name::Local(scope) = self.name(name) {
@@ -68,7 +68,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Gives a variable a value more.
+    /// Adds a possible value to a variable.
     pub(super) fn bind(&mut self, name: &str, value: Possible) {
         let scope = match self.name(name) {
             Name::Local(scope) => scope,
@@ -98,14 +98,14 @@ impl Walker<'_> {
 
     // Reads
 
-    /// Whether a value is there was read, and what it is if it is a scalar.
+    /// Counts as read whether a value exists, and the value if it is a scalar.
     pub(super) fn present(&mut self, value: &Possible) {
         for place in &value.places {
             self.frame.reads.insert(place, false);
         }
     }
 
-    /// All of a value was read; returns it without what was not.
+    /// Counts all of a value as read; returns it without unread parts.
     pub(super) fn whole(&mut self, value: Possible) -> Possible {
         let mut places: Vec<&Place> = Vec::new();
         value.all_places(&mut places);
@@ -115,20 +115,20 @@ impl Walker<'_> {
         value.without_places()
     }
 
-    /// Which elements there are was read; returns what their keys and values may be.
+    /// Counts as read which elements there are; returns what their keys and values may be.
     pub(super) fn elements(&mut self, value: &Possible) -> (Possible, Possible) {
         let (keys, values) = self.iterate(value);
         self.present(&values);
         (keys, values)
     }
 
-    /// Returns what the keys and values of elements may be that are looked into further.
+    /// Returns what the keys and values of elements may be, without counting them as read.
     pub(super) fn iterate(&mut self, value: &Possible) -> (Possible, Possible) {
         let (mut keys, mut values) = (Possible::default(), Possible::default());
         let unknown_keys =
             !value.places.is_empty() || value.items.is_some() || value.other || !value.scalars.is_empty();
         keys.other = unknown_keys;
-        // A scalar has no elements, but evaluators do not agree what that means.
+        // A scalar has no elements, but evaluators differ in what follows.
         values.other = value.other || !value.scalars.is_empty();
         for place in &value.places {
             let element: Place = place.iter().cloned().chain([Segment::Any]).collect();

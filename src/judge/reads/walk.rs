@@ -1,4 +1,4 @@
-//! Rules, bodies and statements: goes through them as the evaluator would, with [`Possible`] values.
+//! Rules, bodies and statements, walked as the evaluator would, with [`Possible`] values (an abstract interpretation).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,13 +21,13 @@ use crate::{
     },
 };
 
-/// Expressions that are looked at, over all kinds, before the rest counts as reading everything.
+/// Expressions that are walked, over all kinds, before the rest counts as reading everything.
 const STEPS: usize = 1_000_000;
-/// Expressions in expressions, over rules and functions.
+/// Nesting of expressions, over rules and functions.
 const DEPTH: usize = 120;
-/// How often a body is looked at until its variables hold all they can.
+/// How often a body is walked until the values of its variables no longer grow.
 const PASSES: usize = 8;
-/// Arguments that one function is looked at with; further ones count as read whole.
+/// Lists of arguments that one function is walked with; further arguments count as read whole.
 const CONTEXTS: usize = 100;
 /// Values that one variable may stand for before it counts as read whole.
 pub(super) const SIZE: usize = 200;
@@ -57,13 +57,13 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// What the object's kind is taken for.
+/// What is assumed of the object's kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum KindIs {
-    /// None that the policies name.
+    /// A kind that no policy names.
     Other,
     Named(Arc<str>),
-    /// Any.
+    /// Nothing is assumed.
     Unknown,
 }
 
@@ -77,18 +77,18 @@ pub(super) enum Certainty {
     Yes,
 }
 
-/// What came out of a rule or function.
+/// The result of a rule or function.
 #[derive(Debug, Default)]
 pub(super) struct RuleSummary {
     pub(super) value: Possible,
     pub(super) reads: Reads,
-    /// It may end in an error.
+    /// Whether it may end in an error.
     pub(super) risk: bool,
-    /// It depends on the kind.
+    /// Whether it depends on the kind.
     pub(super) sensitive: bool,
 }
 
-/// Looks at rules for one dialect and one kind.
+/// Walks rules for one dialect and one kind.
 pub(super) struct Walker<'a> {
     pub(super) rules: &'a Rules<'a>,
     pub(super) dialect: Dialect,
@@ -119,14 +119,14 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Goes on with another kind; what does not depend on it is kept.
+    /// Continues with another kind; what does not depend on it is kept.
     pub(super) fn set_kind(&mut self, kind: KindIs) {
         self.kind = kind;
         self.memo.retain(|_, summary| !summary.sensitive);
         self.contexts.clear();
     }
 
-    /// Looks at the rule at a path below `data` and all that is found below it.
+    /// Walks the rule at a path below `data`, and all rules below that path.
     pub(super) fn entrypoint(&mut self, path: &Path) -> RuleSummary {
         self.frame = Frame { scopes: vec![BTreeMap::new()], ..Frame::default() };
         let value = self.data(path).0;
@@ -135,14 +135,14 @@ impl<'a> Walker<'a> {
         RuleSummary { value, reads: frame.reads, risk: frame.risk, sensitive: frame.sensitive }
     }
 
-    /// Takes everything as read; for what is not understood.
+    /// Counts everything as read, for what is not understood.
     pub(super) fn unsure(&mut self) -> Possible {
         self.frame.reads.unsure();
         self.frame.risk = true;
         Possible::other()
     }
 
-    /// Counts an expression; `false` if it is one too many.
+    /// Counts an expression; `false` beyond [`STEPS`] or [`DEPTH`].
     pub(super) fn enter(&mut self) -> bool {
         self.steps += 1;
         self.depth += 1;
@@ -155,7 +155,7 @@ impl<'a> Walker<'a> {
 
     // Rules
 
-    /// Returns what came out of the rule (`None`) or function at a path, and counts its reads as the caller's.
+    /// Returns the result of the rule (`None`) or function at a path, and counts its reads as the caller's.
     pub(super) fn call(&mut self, path: &[String], arguments: Option<Vec<Possible>>) -> Possible {
         let mut key = (path.to_vec(), arguments);
         if let Some(arguments) = &mut key.1
@@ -172,7 +172,7 @@ impl<'a> Walker<'a> {
         }
         let summary = match self.memo.get(&key) {
             Some(summary) => Arc::clone(summary),
-            // Refused at load, but this must end here too.
+            // Recursion is refused at load, but the walk must end, too.
             None if self.stack.contains(&key.0) => return self.unsure(),
             None => {
                 self.stack.push(key.0.clone());
@@ -204,7 +204,7 @@ impl<'a> Walker<'a> {
             summary.sensitive |= frame.sensitive;
         }
         let Definitions { mut value, complete, several, sure } = found;
-        // Which of several values a rule has is decided by comparing them: two different ones are an error.
+        // Several values of a rule are compared with each other: two different ones are an error.
         let conflict = (complete > 1 || several) && !(value.is_scalar() && value.scalars.len() < 2);
         value.sure |= sure;
         if conflict || value.size(SIZE) > SIZE {
@@ -235,7 +235,7 @@ impl<'a> Walker<'a> {
             Rule::Spec { head, bodies, .. } => {
                 let mut rest = bodies.as_slice();
                 while let Some((first, others)) = rest.split_first() {
-                    // `else` is tried only when what stands before it failed.
+                    // `else` is evaluated only if the bodies before it failed.
                     let length = others.iter().take_while(|body| body.is_else).count();
                     let mut chain = (Certainty::No, Possible::default());
                     for body in [first].into_iter().chain(&others[..length]) {
@@ -253,7 +253,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Looks at one body and the value that it gives its rule.
+    /// Walks one body and the value that it gives its rule.
     fn body(
         &mut self,
         head: &'a RuleHead,
@@ -297,7 +297,7 @@ impl<'a> Walker<'a> {
             found.several = true;
         }
         let outcome = outcome.min(ended);
-        // Without a value there is none of the rule either.
+        // If the value is undefined, so is the rule.
         if value.is_nothing() {
             (Certainty::No, value)
         } else {
@@ -305,7 +305,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Returns what one body makes of its rule: a value, a set of one element, an object of one field.
+    /// Returns what one body contributes to its rule: a value, a set of one element, an object of one field.
     fn head(&mut self, head: &'a RuleHead, assign: Option<&'a RuleAssign>) -> Possible {
         match head {
             RuleHead::Set { key: Some(key), .. } => {
@@ -341,7 +341,7 @@ impl<'a> Walker<'a> {
 
     // Bodies
 
-    /// Looks at a body, then at what stands for each of its solutions.
+    /// Walks a body, then the term for each of its solutions.
     pub(super) fn query(
         &mut self,
         query: &'a Query,
@@ -381,8 +381,7 @@ impl<'a> Walker<'a> {
         (outcome, value)
     }
 
-    /// Ends at the first statement that fails for sure, if nothing before it can be an error: nothing behind it matters
-    /// then.
+    /// Ends at the first statement that fails for sure, if none before it can be an error: those after it do not matter then.
     fn statements(&mut self, query: &'a Query) -> Certainty {
         let mut outcome = Certainty::Yes;
         for statement in &query.stmts {
@@ -423,7 +422,7 @@ impl<'a> Walker<'a> {
                 match certain(&value) {
                     Certainty::Yes => Certainty::No,
                     Certainty::No if value.sure && !value.is_nothing() => Certainty::Yes,
-                    // Whether `not` of something undefined holds is not the same everywhere.
+                    // Evaluators differ in whether `not` of something undefined holds.
                     _ => Certainty::Maybe,
                 }
             }
@@ -445,7 +444,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// A statement under other documents: nothing that is known of them holds there.
+    /// A statement with replaced documents (`with`), of which nothing is known.
     fn with(&mut self, statement: &'a LiteralStmt) -> Certainty {
         self.unsure();
         match &statement.literal {
@@ -464,7 +463,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// How a statement ends that has this value.
+/// Returns how a statement with this value ends.
 pub(super) fn certain(value: &Possible) -> Certainty {
     if value.is_false() {
         Certainty::No
@@ -475,21 +474,21 @@ pub(super) fn certain(value: &Possible) -> Certainty {
     }
 }
 
-/// What the definitions of a rule gave so far.
+/// What the definitions of a rule have contributed so far.
 #[derive(Default)]
 struct Definitions {
     value: Possible,
-    /// Definitions that may give it a value of which there can be only one.
+    /// The number of definitions that may give it a value where only one is allowed.
     complete: usize,
-    /// One of them may give several.
+    /// Whether one of them may give several values.
     several: bool,
-    /// There is a value for sure.
+    /// Whether there is a value for sure.
     sure: bool,
 }
 
 impl Definitions {
     fn add(&mut self, head: &RuleHead, (outcome, value): (Certainty, Possible)) {
-        // A set or object of several definitions is there, even if it is empty.
+        // A partial set or object exists, even if it is empty.
         let empty = match head {
             RuleHead::Set { key: Some(_), .. } => Some(Possible::set(Possible::default(), true)),
             RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } if is_partial(refr) => {

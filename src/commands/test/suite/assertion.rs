@@ -1,4 +1,4 @@
-//! What a case claims of the violations: how many there are, and with which messages.
+//! Assertions of a case: how many violations there are, and with which messages.
 
 use regex::Regex;
 
@@ -7,7 +7,7 @@ use crate::{
     judge::gatekeeper::node::{Content, YamlNode},
 };
 
-/// One claim.
+/// One entry of `assertions`.
 pub(super) struct Assertion {
     count: Count,
     /// Only violations with this in their message count.
@@ -39,7 +39,7 @@ impl Assertion {
         Ok(Self { count, message })
     }
 
-    /// Returns why the claim is not so, in gator's words; `None` if it is.
+    /// Returns why it does not hold, in gator's words; `None` if it holds.
     pub(super) fn broken(&self, messages: &[&str]) -> Option<String> {
         let counts = |message: &&&str| self.message.as_ref().is_none_or(|regex| regex.is_match(message));
         let found = messages.iter().filter(counts).count() as u64;

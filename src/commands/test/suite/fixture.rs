@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// What the API server writes into a request for review.
+/// The fields that the API server writes into the request of an `AdmissionReview`.
 const REQUEST: &[&str] = &[
     "uid",
     "kind",
@@ -40,7 +40,7 @@ const REQUEST: &[&str] = &[
     "options",
 ];
 
-/// Returns the path that a suite means.
+/// Resolves a path that is relative to the suite.
 pub(super) fn path(suite: &File, path: &str) -> PathBuf {
     let folder = Path::new(&*suite.shown).parent().unwrap_or(Path::new(""));
     // `a/../b` is shown as `b`; where `a` is a link, that is what gator takes too.
@@ -74,8 +74,8 @@ pub(super) fn single(path: &Path) -> Result<YamlNode, String> {
     }
 }
 
-/// Makes sure that a template and a Constraint of its kind are what they are given for. gator takes nothing else either,
-/// whatever a test expects.
+/// Checks that the files of a test hold a template and a Constraint of its kind. gator accepts nothing else either, whatever
+/// the test expects.
 pub(super) fn check_pair(template: &Path, constraint: &Path) -> Result<(), String> {
     let (node, given) = (single(template)?, single(constraint)?);
     if (group(&node), node.get("kind").text()) != ("templates.gatekeeper.sh", Some("ConstraintTemplate")) {
@@ -114,7 +114,7 @@ pub(super) fn is_review(node: &YamlNode) -> bool {
     (group(node), node.get("kind").text()) == ("admission.k8s.io", Some("AdmissionReview"))
 }
 
-/// Checks that a review says nothing that no API server would.
+/// Checks that a review has only fields that the API server would send.
 pub(super) fn check_review(node: &YamlNode) -> Result<(), String> {
     let unknown = |node: &YamlNode, known: &[&str]| {
         node.fields().iter().map(|(name, _)| name.clone()).find(|name| !known.contains(&name.as_str()))
