@@ -1,4 +1,4 @@
-//! kaudit judges every object of a Kubernetes cluster by Rego policies, at each change, and tells what violates them.
+//! kaudit judges every object of a Kubernetes cluster by Rego policies, at each change, and records what violates them.
 //!
 //! The walk of one object, which is also the order of the modules:
 //!
@@ -17,7 +17,7 @@
 //! Of several replicas one records, by a `lease`; of several shards each takes the namespaces that are its own, by a
 //! `shard`.
 //!
-//! Beside that walk, `test` runs the unit tests of policies, and `rbac` tells which rights the walk needs.
+//! Beside that walk, `test` runs the unit tests of policies, and `rbac` prints the rights that the walk needs.
 //!
 //! One task owns cache, gate, queue and ledger, so there is no lock around any of them. `check -f`, `check --once` and
 //! the long run differ only in the source and in what records.
