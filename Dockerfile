@@ -1,40 +1,40 @@
 # syntax=docker/dockerfile:1
 
-# Alpine's target is musl, whose binaries are static by default: the final image needs no file of the system.
+# Alpine's target is musl, whose binaries are static by default, so the final image needs no system files.
 FROM rust:1.95-alpine AS build
 RUN apk add --no-cache ca-certificates gcc musl-dev
 WORKDIR /src
 
-# Dependencies are a layer of their own, built with an empty kaudit: a change of src/ leaves them cached.
-# The workspace's other member only has to be there.
+# Dependencies are built in a separate layer, with an empty kaudit, and stay cached when src/ changes.
+# The other member of the workspace only has to exist.
 COPY Cargo.toml Cargo.lock ./
 COPY tests/controlplane/Cargo.toml tests/controlplane/Cargo.toml
 RUN mkdir src tests/controlplane/src \
     && touch src/lib.rs tests/controlplane/src/lib.rs \
     && echo 'fn main() {}' > src/main.rs \
-    && cargo build --release --locked --bin kaudit \
+    && cargo build --profile dist --locked --bin kaudit \
     && rm -r src
 
 COPY src src
-# Copied files may be older than the empty ones that were just built.
+# Copied files may be older than the empty ones that were just compiled.
 RUN touch src/lib.rs src/main.rs \
-    && cargo build --release --locked --bin kaudit \
-    && ./target/release/kaudit --version
+    && cargo build --profile dist --locked --bin kaudit \
+    && ./target/dist/kaudit --version
 
 FROM scratch
 ARG VERSION=0.1.0
 ARG REVISION=""
 LABEL org.opencontainers.image.title="kaudit" \
-    org.opencontainers.image.description="Judges every changed object of a Kubernetes cluster by Rego policies" \
+    org.opencontainers.image.description="Audits every object of a Kubernetes cluster against Rego policies at each change" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.version="$VERSION" \
     org.opencontainers.image.revision="$REVISION"
-# For clusters whose API server has a public certificate; inside a cluster its own is used.
+# For clusters whose API server has a public certificate; inside a cluster, the cluster's own CA is used.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /src/target/release/kaudit /kaudit
+COPY --from=build /src/target/dist/kaudit /kaudit
 COPY policies /policies
 COPY LICENSE /LICENSE
-# A number, so that the kubelet can tell that it is not root.
+# Numeric, so that the kubelet can verify that it is not root.
 USER 65532:65532
 ENTRYPOINT ["/kaudit"]
 CMD ["check"]

@@ -1,19 +1,21 @@
 //! kaudit on a real cluster, in a minute: `cargo run --release --example live`
 //!
-//! Starts etcd and kube-apiserver (built from Go modules the first time, which takes minutes), installs what the chart
-//! installs, applies `examples/manifests`, runs kaudit as the chart's ServiceAccount, and then makes a violation,
-//! mends it and deletes its object, showing with kubectl what a team sees of it. Needs Rust and Go, nothing else.
+//! Starts etcd and kube-apiserver (built from Go modules the first time, which takes minutes), installs the chart's
+//! objects, applies `examples/manifests`, and runs kaudit with the chart's ServiceAccount. Then it creates a violation,
+//! fixes it, deletes another object that has one, and shows with kubectl what a team sees. Needs only Rust and Go.
+//!
+//! `.ci/live` compares the output with `examples/README.md`.
 
 use std::{ffi::OsString, future::Future, io::Write, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use kaudit_controlplane::{ControlPlane, Options, Tool, tool};
 
-/// Where the chart is installed.
+/// The namespace of the release.
 const NAMESPACE: &str = "kaudit";
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// In order; the demonstration makes it privileged first.
+/// Has no violations. The demonstration first deploys it with a privileged container.
 const DEPLOYMENT: &str = r#"
 apiVersion: apps/v1
 kind: Deployment
@@ -38,7 +40,7 @@ spec:
 async fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     std::env::set_current_dir(root)?;
-    say("A control plane, the chart's objects and examples/manifests")?;
+    say("Start a control plane, install the chart's objects, apply examples/manifests")?;
     let plane = ControlPlane::start(Options { controller_manager: true, ..Options::default() }).await?;
     plane.kubectl(&["create", "namespace", NAMESPACE]).await?;
     plane.kubectl(&["apply", "-f", "charts/kaudit/crds"]).await?;
@@ -49,31 +51,30 @@ async fn main() -> Result<()> {
 
     let account = plane.service_account(NAMESPACE, "kaudit").await?;
     let kubeconfig = account.kubeconfig_path().display().to_string();
-    say("kaudit check, as the chart's ServiceAccount; its lines on standard output begin with a time")?;
+    say("Run kaudit check with the chart's ServiceAccount; its lines start with a timestamp")?;
     let arguments = ["kaudit", "check", "--log-level=error", "--kubeconfig", &kubeconfig].map(OsString::from);
-    let kaudit::cli::Subcommand::Check(check) = kaudit::cli::config::load(arguments)? else { bail!("not a check") };
+    let kaudit::cli::Subcommand::Check(check) = kaudit::cli::config::load(arguments)? else {
+        bail!("not the command check")
+    };
     let mut kaudit = tokio::task::JoinSet::new();
     kaudit.spawn(Box::pin(kaudit::commands::check::run(*check)));
     plane.kubectl(&["-n", NAMESPACE, "wait", "--for=create", "audit/kaudit", "--timeout=60s"]).await?;
     show(&plane, &["-n", NAMESPACE, "wait", "--for=condition=Synced", "audit/kaudit", "--timeout=60s"]).await?;
-    wait_for(|| async {
-        events(&plane, "role/worker").await.map(|events| events.matches("PolicyViolation").count() == 2)
-    })
-    .await?;
+    until_events(&plane, "", "PolicyViolation", 16).await?;
     show(&plane, &["-n", "shop", "get", "events", "--field-selector=reason=PolicyViolation"]).await?;
     wait_for(|| async { Ok(plane.kubectl(&["get", "audits", "-A"]).await?.contains(" 12 ")) }).await?;
     show(&plane, &["get", "audits", "-A"]).await?;
 
     let privileged = DEPLOYMENT.replace("allowPrivilegeEscalation: false", "privileged: true");
-    say("Somebody deploys a privileged container")?;
+    say("Deploy a privileged container")?;
     plane.apply(&privileged).await?;
-    wait_for(|| async { Ok(events(&plane, "deployment/debug").await?.contains("deny_privileged")) }).await?;
-    say("… mends it")?;
+    until_events(&plane, "deployment/debug", "PolicyViolation", 2).await?;
+    say("Fix it")?;
     plane.apply(DEPLOYMENT).await?;
-    wait_for(|| async { Ok(events(&plane, "deployment/debug").await?.contains("PolicyResolved")) }).await?;
-    say("… and deletes the Service with the external address")?;
+    until_events(&plane, "deployment/debug", "PolicyResolved", 2).await?;
+    say("Delete the Service with the external address")?;
     plane.kubectl(&["-n", "shop", "delete", "service", "api"]).await?;
-    wait_for(|| async { Ok(events(&plane, "service/api").await?.contains("PolicyResolved")) }).await?;
+    until_events(&plane, "service/api", "PolicyResolved", 2).await?;
     show(
         &plane,
         &[
@@ -104,7 +105,7 @@ async fn main() -> Result<()> {
     plane.stop().await
 }
 
-/// The chart's objects, less the Deployment: no node is here to run it.
+/// Returns the chart's objects without the Deployment, since there is no node to run it.
 fn render_chart(root: &Path) -> Result<String> {
     let output = std::process::Command::new(tool(Tool::Helm)?)
         .args(["template", "kaudit"])
@@ -117,9 +118,13 @@ fn render_chart(root: &Path) -> Result<String> {
     Ok(parts.collect::<Vec<_>>().join("\n---"))
 }
 
-async fn events(plane: &ControlPlane, object: &str) -> Result<String> {
-    let all = plane.kubectl(&["-n", "shop", "get", "events"]).await?;
-    Ok(all.lines().filter(|line| line.contains(object)).collect::<Vec<_>>().join("\n"))
+/// Waits for this many Events in the shop with a reason, about one object (as kubectl shows it) or, if empty, about all.
+async fn until_events(plane: &ControlPlane, object: &str, reason: &str, count: usize) -> Result<()> {
+    wait_for(|| async {
+        let events = plane.kubectl(&["-n", "shop", "get", "events"]).await?;
+        Ok(events.lines().filter(|line| line.contains(object) && line.contains(reason)).count() == count)
+    })
+    .await
 }
 
 async fn show(plane: &ControlPlane, arguments: &[&str]) -> Result<()> {
@@ -140,5 +145,5 @@ async fn wait_for<F: Future<Output = Result<bool>>>(mut probe: impl FnMut() -> F
         }
         Ok(())
     };
-    tokio::time::timeout(PATIENCE, asking).await.context("kaudit did not do its part in time")?
+    tokio::time::timeout(PATIENCE, asking).await.context("what the demonstration waits for did not happen in time")?
 }

@@ -1,13 +1,13 @@
 # METADATA
 # title: Images
-# description: An image reference should name one image, today and tomorrow.
+# description: An image reference should always mean the same image.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/containers/images/#image-names
 package images
 
 # METADATA
 # title: Tag latest or none
-# description: The tag latest, also where no tag stands, is another image after the next push.
+# description: The tag latest, which is also the default, means another image after the next push.
 # custom:
 #   id: IMG-01
 #   severity: medium
@@ -50,7 +50,7 @@ is_tagged(image) if {
 }
 
 # METADATA
-# description: The tag, with the digest behind it if there is one. The colon of a registry's port stands before the last slash.
+# description: The tag, followed by the digest if there is one. The colon of a registry's port is before the last slash.
 tag(image) := found if {
 	segments := split(image, "/")
 	last := segments[count(segments) - 1]

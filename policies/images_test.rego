@@ -31,7 +31,7 @@ test_digest if {
 	}
 }
 
-# A template may leave the image to whoever fills it in.
+# A template may leave the image out.
 test_no_image if {
 	every image in ["", null] {
 		count(data.images.deny_latest_tag) == 0 with input as build.pod_with_container({"image": image})

@@ -1,13 +1,13 @@
 # METADATA
 # title: Ingresses
-# description: What an Ingress lets in should come by TLS.
+# description: Traffic through an Ingress should use TLS.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/services-networking/ingress/#tls
 package ingress
 
 # METADATA
 # title: TLS
-# description: Without TLS everybody on the way reads and changes what users send.
+# description: Without TLS, anybody on the network path can read and change what users send.
 # custom:
 #   id: NET-03
 #   severity: high
@@ -22,7 +22,7 @@ deny_missing_tls contains result if {
 
 # METADATA
 # title: Hosts outside of TLS
-# description: A rule whose host no entry of spec.tls names is served without TLS.
+# description: A host in a rule that no entry of spec.tls lists is served without TLS.
 # custom:
 #   id: NET-04
 #   severity: medium
@@ -30,7 +30,7 @@ warn_uncovered_host contains result if {
 	is_ingress
 	count(tls) > 0
 
-	# An entry without hosts stands for all.
+	# An entry without hosts covers all.
 	every entry in tls { count(entry) > 0 }
 	some rule in rules
 	not is_covered(rule.host)
@@ -61,7 +61,7 @@ host(rule) := rule.host if {
 
 is_covered(host) if host in tls[_]
 
-# A wildcard stands for one label.
+# A wildcard covers exactly one label.
 is_covered(host) if {
 	labels := split(host, ".")
 	wildcard := concat(".", array.concat(["*"], array.slice(labels, 1, count(labels))))

@@ -1,4 +1,4 @@
-# The whole library against objects that are as they should be.
+# The whole library against objects without violations.
 package library_test
 
 import data.lib.build_test as build
@@ -90,7 +90,7 @@ test_other_kinds_pass if {
 	}
 }
 
-# A bare pod has many findings: what shows that the list above is read.
+# A minimal pod has many violations, which shows that the list above is used.
 test_bare_pod_fails if {
 	count(findings) > 8 with input as build.pod({"containers": [{"name": "web", "image": "web"}]})
 }

@@ -1,13 +1,13 @@
 # METADATA
 # title: Probes
-# description: How the kubelet knows that a container which runs for ever still does its work.
+# description: How the kubelet knows whether a long-running container works.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/
 package probes
 
 # METADATA
 # title: Readiness probe
-# description: Without one, traffic and roll-outs go on before the container can answer.
+# description: Without one, traffic arrives and rollouts continue before the container can answer.
 # custom:
 #   id: PRB-01
 #   severity: low
@@ -45,7 +45,7 @@ lasting_kinds := {"DaemonSet", "Deployment", "ReplicaSet", "ReplicationControlle
 
 is_lasting if input.kind in lasting_kinds
 
-# A pod that may end has another restart policy than the default.
+# A pod that is expected to end has a restart policy other than the default.
 is_lasting if {
 	input.kind == "Pod"
 	object.get(input, ["spec", "restartPolicy"], "Always") == "Always"

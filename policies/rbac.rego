@@ -1,13 +1,13 @@
 # METADATA
 # title: RBAC
-# description: Rights that are as good as all rights, and rights for everybody.
+# description: Permissions that amount to all permissions, and permissions for everybody.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/
 package rbac
 
 # METADATA
 # title: Wildcard verbs
-# description: The verb * also stands for escalate, bind, impersonate and verbs that are yet to come.
+# description: The verb * includes escalate, bind, impersonate and verbs that are added in the future.
 # custom:
 #   id: RBAC-01
 #   severity: high
@@ -19,7 +19,7 @@ deny_wildcard_verbs contains result if {
 
 # METADATA
 # title: Wildcard resources with write verbs
-# description: Writing every resource, those of future versions included, soon leads to every right.
+# description: Write access to all resources, including future ones, leads to all permissions.
 # custom:
 #   id: RBAC-02
 #   severity: high
@@ -32,7 +32,7 @@ deny_wildcard_resources contains result if {
 
 # METADATA
 # title: Wildcard resources with read verbs
-# description: Who reads every resource of the core group reads every Secret.
+# description: Read access to all resources of the core group includes all Secrets.
 # custom:
 #   id: RBAC-03
 #   severity: medium
@@ -47,7 +47,7 @@ warn_wildcard_reads contains result if {
 
 # METADATA
 # title: Escalation
-# description: With escalate, bind or impersonate a subject gives itself any right.
+# description: With escalate, bind or impersonate, a subject can give itself any permission.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/rbac-good-practices/#privilege-escalation-risks
 # custom:
@@ -62,7 +62,7 @@ deny_escalation contains result if {
 
 # METADATA
 # title: Binding to cluster-admin
-# description: cluster-admin may do everything, to the whole cluster or to the binding's whole namespace.
+# description: cluster-admin allows everything in the whole cluster, or in the namespace of the binding.
 # custom:
 #   id: RBAC-05
 #   severity: high
@@ -77,7 +77,7 @@ deny_cluster_admin contains result if {
 
 # METADATA
 # title: Rights for anonymous users
-# description: Everybody who reaches the API server has these rights, without any credentials.
+# description: Everybody who can reach the API server has these permissions, without credentials.
 # custom:
 #   id: RBAC-06
 #   severity: critical
@@ -90,7 +90,7 @@ deny_anonymous contains result if {
 
 # METADATA
 # title: Rights for everybody
-# description: Every user, or every pod with a token, has these rights.
+# description: Every user, or every pod with a token, has these permissions.
 # custom:
 #   id: RBAC-07
 #   severity: high
@@ -109,7 +109,7 @@ is_role if {
 	not is_builtin
 }
 
-# What the API server makes for itself at its start. The label alone would let any role through.
+# Created by the API server at startup. The label alone is not enough, since anybody can set it on a role.
 is_builtin if {
 	input.metadata.labels["kubernetes.io/bootstrapping"] == "rbac-defaults"
 	is_builtin_name(input.metadata.name)
@@ -146,10 +146,10 @@ subjects := [subject |
 	subject := {"index": i, "kind": item.kind, "name": item.name}
 ]
 
-# Members of these groups are administrators anyway.
+# Members of these groups are administrators in any case.
 administrators := {["Group", "kubeadm:cluster-admins"], ["Group", "system:masters"]}
 
-# Roles that Kubernetes itself gives to everybody: what the server is and what oneself may do.
+# Roles that Kubernetes grants to everybody: information about the server and about one's own permissions.
 public_roles := {
 	["ClusterRole", "system:basic-user", "system:authenticated"],
 	["ClusterRole", "system:discovery", "system:authenticated"],
@@ -165,7 +165,7 @@ broad_subjects := [subject |
 	not [kind, role_name, subject.name] in public_roles
 ]
 
-# Where kubeadm keeps what a joining node must know before it has credentials.
+# Where kubeadm publishes what a joining node needs before it has credentials.
 is_cluster_info if {
 	input.metadata.namespace == "kube-public"
 	input.roleRef.kind == "Role"

@@ -106,7 +106,7 @@ test_builtin_roles if {
 		count(data.rbac.deny_wildcard_verbs) == 1 with input as named
 	}
 
-	# Whoever makes a role may put the label on it.
+	# Anybody who creates a role can set the label.
 	count(data.rbac.deny_wildcard_verbs) == 1 with input as object.union(cluster_role(everything), labelled)
 }
 
@@ -123,7 +123,7 @@ test_cluster_admin if {
 		count(data.rbac.deny_cluster_admin) == 0 with input as binding(kind, "cluster-admin", null)
 	}
 
-	# A namespace's own role of that name is another.
+	# A Role of that name in a namespace is a different role.
 	own := object.union(binding("RoleBinding", "cluster-admin", [user("ann")]), {"roleRef": {"kind": "Role"}})
 	count(data.rbac.deny_cluster_admin) == 0 with input as own
 }
@@ -132,7 +132,7 @@ test_administrators if {
 	admins := [group("system:masters"), group("kubeadm:cluster-admins")]
 	count(data.rbac.deny_cluster_admin) == 0 with input as binding("ClusterRoleBinding", "cluster-admin", admins)
 
-	# Others that came into the built-in binding later are told, and so is a user of a group's name.
+	# Subjects added to the built-in binding later are reported, and so is a user with the name of a group.
 	count(data.rbac.deny_cluster_admin) == 2 with input as binding(
 		"ClusterRoleBinding", "cluster-admin",
 		[group("system:masters"), account("web"), user("system:masters")],

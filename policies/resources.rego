@@ -1,13 +1,13 @@
 # METADATA
 # title: Resources
-# description: What a container needs and what it may take at most. Numbers of the whole pod count for each container.
+# description: What a container requests and its limits. Values set for the pod apply to each container.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
 package resources
 
 # METADATA
 # title: Memory limit
-# description: Without a memory limit one container can take its node's memory, and others are killed for it.
+# description: Without a memory limit, one container can exhaust the memory of its node, and others are killed.
 # custom:
 #   id: RES-01
 #   severity: medium
@@ -23,7 +23,7 @@ deny_missing_memory_limit contains result if {
 
 # METADATA
 # title: Requests for CPU and memory
-# description: The scheduler counts requests only; a limit stands in for a request that is not made.
+# description: The scheduler considers only requests; a limit serves as the request if there is none.
 # custom:
 #   id: RES-02
 #   severity: low
@@ -41,14 +41,14 @@ warn_missing_requests contains result if {
 	)
 }
 
-# Null is as good as unset.
+# Null means unset.
 is_limited(spec) if spec.resources.limits.memory != null
 
 is_requested(spec, resource) if spec.resources.requests[resource] != null
 
 is_requested(spec, resource) if spec.resources.limits[resource] != null
 
-# An ephemeral container can't have resources of its own.
+# Ephemeral containers cannot have resources.
 sized_containers := [container |
 	some container in data.lib.workload.containers
 	container.list != "ephemeralContainers"

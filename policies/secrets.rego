@@ -1,6 +1,6 @@
 # METADATA
 # title: Secrets
-# description: Passwords, tokens and keys belong into Secrets, not into the objects that use them.
+# description: Passwords, tokens and keys belong in Secrets, not in the objects that use them.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/configuration/secret/
 package secrets
@@ -8,8 +8,8 @@ package secrets
 # METADATA
 # title: Secret in an environment variable
 # description: |
-#   Who may read the workload reads the value, and so does every place that keeps manifests. The value itself is not
-#   repeated in the result.
+#   Everybody who can read the workload can read the value, and it ends up wherever manifests are stored. The result does
+#   not contain the value.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/inject-data-application/distribute-credentials-secure/
 # custom:
@@ -31,7 +31,7 @@ is_secret_name(name) if {
 	regex.match(`(password|passwd|passphrase|secret|token|credentials?|(api|access|private|secret|signing|encryption)[_.-]?key|secret_key_base|(^|[_.-])(pass|pwd))$`, lower(name))
 }
 
-# Neither a switch, as in ALLOW_EMPTY_PASSWORD=yes, nor a reference to another variable.
+# Not a switch, as in ALLOW_EMPTY_PASSWORD=yes, and not a reference to another variable.
 is_literal(value) if {
 	is_string(value)
 	not lower(value) in {"", "false", "no", "off", "on", "true", "yes"}

@@ -1,6 +1,6 @@
 # METADATA
 # title: Service accounts
-# description: Who a pod is to the API server.
+# description: The identity of a pod for the API server.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/
 package service_accounts
@@ -8,8 +8,8 @@ package service_accounts
 # METADATA
 # title: Token of the default ServiceAccount
 # description: |
-#   A right given to the default ServiceAccount is given to every pod of the namespace that holds its token. It warns
-#   only, because the ServiceAccount itself, which a policy for the pod does not see, can refuse the token as well.
+#   A permission granted to the default ServiceAccount is granted to every pod of the namespace that has its token. This
+#   is only a warning, because the ServiceAccount can disable the token as well, which a policy for the pod does not see.
 # custom:
 #   id: SA-01
 #   severity: low
@@ -18,7 +18,7 @@ warn_default_token contains result if {
 	account(spec) == "default"
 	not spec.automountServiceAccountToken == false
 
-	# The kubelet's own pods have no account.
+	# Static pods of the kubelet have no ServiceAccount.
 	not data.lib.workload.holder.metadata.annotations["kubernetes.io/config.mirror"]
 	result := data.lib.workload.pod_flaw(
 		"automountServiceAccountToken", mounted(spec),

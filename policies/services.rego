@@ -1,13 +1,13 @@
 # METADATA
 # title: Services
-# description: Ways into the cluster that a Service opens beside load balancers and gateways.
+# description: Entry points into the cluster that bypass load balancers and gateways.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/services-networking/service/
 package services
 
 # METADATA
 # title: External IPs
-# description: With externalIPs a Service can take traffic that is meant for any other address (CVE-2020-8554).
+# description: With externalIPs, a Service can intercept traffic to any other address (CVE-2020-8554).
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/services-networking/service/#external-ips
 # custom:
@@ -25,7 +25,7 @@ deny_external_ips contains result if {
 
 # METADATA
 # title: Node ports
-# description: A NodePort Service is open on every node, past ingress and its TLS.
+# description: A NodePort Service is open on every node and bypasses the ingress and its TLS.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/services-networking/service/#type-nodeport
 # custom:

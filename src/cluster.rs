@@ -1,4 +1,4 @@
-//! The API server: clients, what its errors say, kaudit's own name there, and leases.
+//! Talking to the API server: clients, error texts, delays between attempts, kaudit's own names there, and Leases.
 
 pub mod backoff;
 pub mod client;

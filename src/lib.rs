@@ -1,28 +1,34 @@
-//! kaudit judges every object of a Kubernetes cluster by Rego policies, at each change, and records what violates them.
+//! kaudit judges every object of a Kubernetes cluster by Rego policies, at each change, and reports what violates them.
 //!
-//! The walk of one object, which is also the order of the modules:
+//! The walk of one object, through the rooms of the house:
 //!
 //! ```text
-//!  discovery ── kinds ──▶ informer (one task a scope: list, then watch) ┐
-//!                         manifest (files, standard input)             ├─ Change ─▶ pipeline, the one owner of state
-//!                                                                      ┘            cache   ▸ the latest of each object
-//!                                                                                   gate    ▸ shut until every kind is synced or given up on
-//!                                                                                   queue   ▸ keys to judge; the latest state wins
-//!                                                                                   inventory ▸ what policies look up of other objects
-//!                      evaluate (blocking threads; pure: policies × object → Verdict) ◀──┘
-//!                                                                                   ledger  ▸ Verdict → Delta (appeared, resolved)
-//!                      record: events · Audit status     output: text, json, ndjson     admin: health, metrics ◀──┘
+//!  source     discovery ── kinds ──▶ informer: one list and watch a kind  ─┐
+//!             manifest: files, standard input                             ─┤ Change
+//!                                                                          ▼
+//!  audit      pipeline: the one task that owns all state ◀── Command: reload of the policies, term, query of the result
+//!               cache      ▸ the latest state of each object, as compact bytes
+//!               gate       ▸ shut until every kind is synced or given up on
+//!               queue      ▸ keys to judge: changes first, the latest state wins
+//!               inventory  ▸ what policies look up of other objects
+//!                 │ Job                                        ▲ Verdict
+//!  judge          ▼  evaluate: policies × object → Verdict; pure, on blocking threads
+//!  rego              Rego with OPA's meaning, on regorus       │
+//!                                                              ▼
+//!  audit        ledger     ▸ Verdict → Delta: what appeared and what is resolved
+//!                 │ Delta, while this replica leads (cluster::lease)
+//!  record         ├──▶ Events · reports · the status of the Audit object
+//!  output         ├──▶ text · json · ndjson, and the exit code
+//!  serve          └──▶ health · metrics · /status · /policies
 //! ```
 //!
-//! Of several replicas one records, by a `lease`; of several shards each takes the namespaces that are its own, by a
-//! `shard`.
+//! `check -f`, `check --once` and the long run differ only in their source and in what records; [`commands::check`] wires
+//! them. One task owns cache, gate, queue and ledger, so nothing in them is locked. Of several replicas the one that holds
+//! the lease records; of several shards each judges the namespaces that are its own ([`model::shard`]). Beside the walk,
+//! [`commands::test`] runs the tests of policies, and [`commands::rbac`] prints the rights that the walk needs.
 //!
-//! Beside that walk, `test` runs the unit tests of policies, and `rbac` prints the rights that the walk needs.
-//!
-//! One task owns cache, gate, queue and ledger, so there is no lock around any of them. `check -f`, `check --once` and
-//! the long run differ only in the source and in what records.
+//! The modules below stand in the order of their imports: each uses only those before it, which `tests/rooms.rs` checks.
 
-// From the ground up: each room uses only those above it in this list, which `tests/rooms.rs` holds it to.
 pub mod model;
 
 pub mod metrics;

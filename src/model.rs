@@ -1,4 +1,4 @@
-//! What everything speaks of: kinds and objects, what judging finds, coverage, shards. Knows no other room.
+//! The types that all other modules use: kinds and objects, verdicts, coverage, shards. Uses no other module.
 
 pub mod body;
 pub mod coverage;

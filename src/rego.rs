@@ -3,13 +3,13 @@
 pub(crate) mod builtins;
 pub(crate) mod check;
 pub(crate) mod data;
+pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod evaluator;
 pub(crate) mod file;
 pub(crate) mod graph;
-pub(crate) mod guard;
 pub mod limits;
-pub(crate) mod lost;
+pub(crate) mod missing;
 pub(crate) mod parse;
 pub mod problem;
 #[doc(hidden)]
@@ -17,5 +17,6 @@ pub mod query;
 pub(crate) mod references;
 pub(crate) mod rewrite;
 pub(crate) mod stack;
+pub(crate) mod tokens;
 pub(crate) mod value;
 pub(crate) mod yaml;

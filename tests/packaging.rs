@@ -2,7 +2,7 @@
 //!
 //! By reading only; nothing is built.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
 use std::{
     collections::BTreeSet,
@@ -199,6 +199,22 @@ fn the_build_stage_has_what_cargo_needs() {
 }
 
 #[test]
+fn the_image_holds_the_fastest_build() {
+    let stages = stages();
+    let builds: Vec<_> =
+        stages[0].instructions.iter().filter(|words| words.join(" ").contains("cargo build")).collect();
+    assert!(!builds.is_empty());
+    for words in builds {
+        assert!(words.join(" ").contains("cargo build --profile dist --locked --bin kaudit "), "{words:?}");
+    }
+    let copied = stages[1].instructions.iter().any(|words| words.join(" ").contains("/src/target/dist/kaudit /kaudit"));
+    assert!(copied, "the image holds another build");
+    let (_, dist) = CARGO_TOML.split_once("[profile.dist]\n").unwrap();
+    let dist: Vec<_> = dist.split("\n\n").next().unwrap().lines().collect();
+    assert!(dist.contains(&"lto = \"fat\"") && dist.contains(&"codegen-units = 1"), "{dist:?}");
+}
+
+#[test]
 fn the_image_holds_kaudit_and_its_policies_alone() {
     let stages = stages();
     let image = &stages[1];
@@ -366,7 +382,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn nothing_that_is_shipped_is_unsafe() {
-    let (_, lints) = CARGO_TOML.split_once("[lints.rust]\n").unwrap();
+    assert!(CARGO_TOML.contains("\n[lints]\nworkspace = true\n"));
+    let (_, lints) = CARGO_TOML.split_once("[workspace.lints.rust]\n").unwrap();
     assert!(lints.split("\n[").next().unwrap().lines().any(|line| line == "unsafe_code = \"forbid\""));
     // What is forbidden cannot be allowed again; a target of its own that has no lints could.
     let sources = sources(&root().join("src"));

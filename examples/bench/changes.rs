@@ -1,4 +1,4 @@
-//! Changes at a steady rate, and when each of them shows where.
+//! Makes changes at a steady rate, and records when each of them is seen where.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,25 +17,25 @@ use tokio::{
     time::{sleep, sleep_until},
 };
 
-use crate::{objects::Kind, process::Running};
+use crate::{objects::Kind, process::LongRun};
 
-/// Pods that are changed in turn. Each is left alone for so long that its changes cannot be mixed up.
+/// Pods that are changed in turn: so many that the changes of one are far enough apart not to be confused.
 const PODS: usize = 1_000;
-/// How long what was changed may take to show everywhere.
+/// How long a change may take to be seen everywhere.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What the own probes of a plain Event are recognised by.
+/// Marks the Events that the benchmark writes itself.
 const PROBE: &str = "bench-probe";
-/// The policy that the changes break and mend.
+/// The policy that the changes violate and satisfy.
 const POLICY: &str = "bench.owner";
 
-/// When things happened, by what happened to which Pod.
+/// When each change was seen.
 #[derive(Debug, Default)]
 struct Sightings {
     /// By uid and resourceVersion.
     watched: HashMap<(String, String), Instant>,
     /// By uid, in order.
     verdicts: HashMap<String, VecDeque<Instant>>,
-    /// By uid, in order; probes by name.
+    /// By uid, in order; those of the benchmark by name.
     events: HashMap<String, VecDeque<Instant>>,
 }
 
@@ -45,7 +45,7 @@ type Shared = Arc<Mutex<Sightings>>;
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
     pub(crate) changes: usize,
-    /// How long the changes took in all.
+    /// The duration of all changes together.
     pub(crate) seconds: f64,
     /// Patch answered → in a raw watch.
     pub(crate) watch: Vec<f64>,
@@ -95,21 +95,21 @@ struct SeenReference {
     uid: Option<String>,
 }
 
-/// A change that was made.
+/// A change and when it was made.
 struct Change {
     uid: String,
     version: String,
     answered: Instant,
 }
 
-/// Makes `rate` changes a second, each of which breaks or mends the policy for one Pod.
-pub(crate) async fn run(client: &Client, kaudit: &Running, rate: u32, seconds: u32) -> Result<Latencies> {
+/// Makes `rate` changes a second, each of which creates or resolves a violation of one Pod.
+pub(crate) async fn run(client: &Client, kaudit: &LongRun, rate: u32, seconds: u32) -> Result<Latencies> {
     let pods = pods(client).await?;
     ensure!(!pods.is_empty(), "no Pods to change");
     let shared = Shared::default();
     let mut watches = JoinSet::new();
     for path in [Kind::Pod.path(None), "/apis/events.k8s.io/v1/events".to_owned()] {
-        // Not from kube's watcher: nothing shall stand between the server's line and the clock.
+        // Not with kube's watcher, whose work would be part of the measured time.
         let version = resource_version(client, &path).await?;
         watches.spawn(watch(client.clone(), path, version, shared.clone()));
     }
@@ -118,7 +118,7 @@ pub(crate) async fn run(client: &Client, kaudit: &Running, rate: u32, seconds: u
     for number in 0..total {
         sleep_until((began + Duration::from_secs(1) / rate * u32::try_from(number)?).into()).await;
         let (uid, path) = pods[number % pods.len()].clone();
-        // Every Pod loses its owner, then gets it back, and so on.
+        // Each Pod in turn loses its owner and gets it back.
         let owner = if (number / pods.len()).is_multiple_of(2) { Value::Null } else { "bench".into() };
         patches.spawn(patch(client.clone(), uid, path, owner));
         if number % 10 == 0 {
@@ -146,7 +146,7 @@ pub(crate) async fn run(client: &Client, kaudit: &Running, rate: u32, seconds: u
     }
 }
 
-/// Returns uid and path of Pods that have an owner.
+/// Returns the uids and paths of Pods that have an owner.
 async fn pods(client: &Client) -> Result<Vec<(String, String)>> {
     let uri = format!("{}?limit={PODS}&labelSelector=owner", Kind::Pod.path(None));
     let list: Value = client.request(Request::get(uri).body(Vec::new())?).await?;
@@ -174,7 +174,7 @@ async fn patch(client: Client, uid: String, path: String, owner: Value) -> Resul
     Ok(Change { uid, version: pod.metadata.resource_version, answered })
 }
 
-/// Writes an Event as kaudit does, to know what that costs by itself.
+/// Writes an Event as kaudit does, to measure what that costs by itself.
 async fn probe(client: Client, name: String) -> Result<(String, Instant)> {
     let event = json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
@@ -211,8 +211,8 @@ async fn watch(client: Client, path: String, version: String, shared: Shared) ->
     Ok(())
 }
 
-/// Takes in what kaudit has written to its standard output.
-fn take_lines(kaudit: &Running, shared: &Shared) {
+/// Records the lines that kaudit has written to its standard output.
+fn take_lines(kaudit: &LongRun, shared: &Shared) {
     for (at, line) in kaudit.lines.try_iter() {
         let Ok(line) = serde_json::from_str::<Value>(&line) else { continue };
         let Some(uid) = line["resource"]["uid"].as_str().filter(|_| line["policy"] == POLICY) else { continue };
@@ -222,7 +222,7 @@ fn take_lines(kaudit: &Running, shared: &Shared) {
 
 fn match_up(changes: &[Change], sent: &[(String, Instant)], seen: &Sightings, seconds: f64) -> Latencies {
     let mut result = Latencies { changes: changes.len(), seconds, ..Latencies::default() };
-    // The patches of a Pod are answered in their order; so come its verdicts and its Events.
+    // Answers, verdicts and Events of a Pod are all in the order of its patches.
     let mut ordered: Vec<_> = changes.iter().collect();
     ordered.sort_by_key(|change| change.answered);
     let (mut verdicts, mut events) = (seen.verdicts.clone(), seen.events.clone());
@@ -248,7 +248,7 @@ fn match_up(changes: &[Change], sent: &[(String, Instant)], seen: &Sightings, se
     result
 }
 
-/// Returns the time from one moment to another, which may have been before it.
+/// Returns the milliseconds between two instants; negative if the second is earlier.
 fn milliseconds(from: Instant, to: Instant) -> f64 {
     let seconds = to
         .checked_duration_since(from)

@@ -1,4 +1,4 @@
-//! The limit: reading the same lists and doing nothing with them.
+//! The lower bound: reading the same lists and discarding them.
 
 use std::sync::{
     Arc, Mutex,
@@ -17,10 +17,10 @@ use crate::{
     process::cpu,
 };
 
-/// Objects a page, as kaudit asks for them.
+/// Objects per page, as in kaudit.
 const PAGE: usize = 500;
 
-/// What a download took.
+/// The cost of a download.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Download {
     pub(crate) wall: Duration,
@@ -28,7 +28,7 @@ pub(crate) struct Download {
     pub(crate) bytes: u64,
 }
 
-/// Reads all lists over this many connections: the whole lists over one, those of the namespaces over several.
+/// Reads all lists over this many connections: whole lists over one, a list per namespace over several.
 pub(crate) async fn download(client: &Client, connections: usize) -> Result<Download> {
     let lists: Vec<String> = if connections == 1 {
         Kind::ALL.map(|kind| kind.path(None)).to_vec()
@@ -63,7 +63,7 @@ async fn read_list(client: &Client, path: &str) -> Result<u64> {
     loop {
         let uri = format!("{path}?limit={PAGE}{next}");
         let mut body = Box::pin(client.request_stream(Request::get(uri).body(Vec::new())?).await?);
-        // The list's own metadata come first.
+        // The metadata of the list come first.
         let mut head = vec![0; 4_096];
         let length = fill(&mut body, &mut head).await?;
         bytes += length as u64;
@@ -87,7 +87,7 @@ async fn read_list(client: &Client, path: &str) -> Result<u64> {
     }
 }
 
-/// Fills `buffer` as far as there is something to read.
+/// Fills `buffer` until it is full or the input ends.
 async fn fill(body: &mut (impl AsyncBufRead + Unpin), buffer: &mut [u8]) -> Result<usize> {
     let mut length = 0;
     while length < buffer.len() {

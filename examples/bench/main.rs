@@ -1,36 +1,38 @@
-//! Measures kaudit on a real control plane: how fast it audits a full cluster, what memory that takes, and how long a
-//! change takes to its verdict and its Event.
+//! Measures kaudit on a real control plane: how fast it audits a large cluster, how much memory that takes, and the latency
+//! from a change to its verdict and its Event. `examples/bench/README.md` has the results.
 //!
 //! ```text
-//! cargo run --release --example bench -- --objects 20000 --changes-per-second 100 --seconds 30
+//! cargo run --profile dist --example bench -- --objects 20000 --changes-per-second 100 --seconds 30
 //! ```
 //!
-//! It starts etcd and kube-apiserver (found or built as for the tests), makes Pods and Deployments of about 6 KB each
-//! (9 KB as the server sends them), and prints Markdown tables. The policies are twelve simple denies, in
-//! `examples/bench/policies`. What is compared is measured in the same run, in turn: speed of machines and of servers
-//! differs, ratios last.
+//! `dist` is the profile of what is published; run with another profile, the benchmark measures that one.
 //!
-//! - The limit is a plain download: the same lists, read by the same client and thrown away, over one connection and
+//! It starts etcd and kube-apiserver (found or built as for the tests), creates Pods and Deployments of about 6 KB each
+//! (11 KB with `managedFields`), and prints Markdown tables. The policies are twelve simple denies, in
+//! `examples/bench/policies`. Everything that is compared is measured in turn in the same run, because the speed of machines
+//! differs and ratios last.
+//!
+//! - The lower bound is a plain download: the same lists, read by the same client and discarded, over one connection and
 //!   over eight.
-//! - With several `--kaudit PATH` each of these binaries is measured, e.g. before and after an improvement; without,
-//!   the one of this source, which is built first.
-//! - "Own share" is what kaudit adds: from when a raw watch shows the change to when kaudit's verdict is on standard
-//!   output, or its Event in a raw watch, the latter without what an Event costs that this benchmark writes itself.
+//! - With several `--kaudit PATH`, each of these binaries is measured, e.g. before and after an improvement. Without the
+//!   option, the binary of this source is built and measured.
+//! - "Own share" is what kaudit adds: the time from the change in a raw watch to kaudit's verdict on standard output, or to
+//!   its Event in a raw watch. From the latter the cost of an Event that the benchmark writes itself is subtracted.
 //!
 //! ```text
-//! cargo run --release --example bench -- peers
+//! cargo run --profile dist --example bench -- peers
 //! ```
 //!
 //! compares `check -f` with conftest and gator, and evaluation alone with OPA as a Go library, on the same objects and
-//! policies; the peers are built with Go as for the tests.
+//! policies; these tools are built with Go as for the tests.
 //!
-//! All times include what the API server does on the same machine.
+//! The API server runs on the same machine, so all times include its work.
 
-#![allow(
+#![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "what is measured and counted here is small"
+    reason = "measured and counted values are small"
 )]
 
 mod changes;
@@ -40,6 +42,7 @@ mod peers;
 mod process;
 
 use std::{
+    ffi::OsStr,
     fmt::Write as _,
     fs,
     io::Write as _,
@@ -59,7 +62,7 @@ use serde_json::{Value, json};
 use crate::{
     changes::quantile,
     download::download,
-    process::{Kaudit, Running, cpu, memory_kb},
+    process::{Kaudit, LongRun, cpu, memory_kb},
 };
 
 /// Measure kaudit on a real control plane
@@ -70,43 +73,43 @@ struct Options {
     /// Pods and Deployments to create
     #[arg(long, default_value_t = 20_000)]
     objects: usize,
-    /// Changes a second that break or mend a policy
+    /// Changes per second that create or resolve a violation
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     changes_per_second: u32,
-    /// How long to change; 0 leaves the changes out
+    /// Seconds of changes; 0 skips them
     #[arg(long, default_value_t = 30)]
     seconds: u32,
-    /// Repeat each measure of the audit; the median counts
+    /// Repeat each measurement of the audit and take the median
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Measure this binary instead of the one of this source; repeatable
+    /// Measure this binary instead of that of this source; repeatable
     #[arg(long = "kaudit", value_name = "PATH")]
     programs: Vec<PathBuf>,
-    /// Measure nothing: print the kubeconfig of the full cluster and keep it until interrupted, e.g. to profile kaudit
+    /// Measure nothing: print the kubeconfig of the filled cluster and keep it until interrupted, e.g. to profile kaudit
     #[arg(long)]
     hold: bool,
 }
 
-/// What else can be measured.
+/// Other measurements.
 #[derive(Debug, clap::Subcommand)]
 enum Mode {
     /// Compare with conftest, gator and OPA as a library; needs no cluster
     Peers(peers::Options),
 }
 
-/// kaudit's own: evaluation in this process is to be as fast as in kaudit's.
+/// The allocator of kaudit, so that evaluation in this process is as fast as in its own.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Requests under way at a time while the cluster is filled.
+/// Concurrent requests while the cluster is filled.
 const WRITERS: usize = 32;
-/// How long a process is left alone before its steady memory is read.
+/// How long a process is idle before its steady memory is read.
 const REST: Duration = Duration::from_secs(10);
 
 fn main() -> Result<()> {
     let options = Options::parse();
     let runtime = tokio::runtime::Runtime::new()?;
-    // Whatever ends this first, all children end with what is dropped then.
+    // However this ends, the children are killed when they are dropped.
     runtime.block_on(async {
         let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         tokio::select! {
@@ -126,7 +129,7 @@ async fn bench(options: &Options) -> Result<()> {
     let folder = tempfile::tempdir()?;
     note("Starting the control plane");
     let plane = ControlPlane::start(PlaneOptions {
-        // Events and objects are written as fast as they can be, by a user whom nothing holds back.
+        // Events and objects are written as fast as possible, by a user who is not throttled.
         apiserver_args: vec!["--enable-priority-and-fairness=false".to_owned()],
         ..PlaneOptions::default()
     })
@@ -149,7 +152,7 @@ async fn bench(options: &Options) -> Result<()> {
         client.apiserver_version().await?.git_version
     ))?;
 
-    note("An almost empty cluster");
+    note("Measuring an almost empty cluster");
     let mut empty = Vec::new();
     for kaudit in &kaudits {
         empty.push(long_run(kaudit, folder.path()).await?);
@@ -157,7 +160,7 @@ async fn bench(options: &Options) -> Result<()> {
     let filled = fill(&client, options.objects).await?;
     let size = object_size(&client).await?;
     print(&format!(
-        "- {} objects made in {:.0} s ({:.0} a second); a Pod is {:.1} KB of JSON, {:.1} KB with managedFields",
+        "- {} objects created in {:.0} s ({:.0} a second); a Pod is {:.1} KB of JSON, {:.1} KB with managedFields",
         options.objects,
         filled.as_secs_f64(),
         options.objects as f64 / filled.as_secs_f64(),
@@ -176,22 +179,26 @@ async fn bench(options: &Options) -> Result<()> {
     plane.stop().await
 }
 
-/// Builds the binary of this source; returns its path, beside the folder of this one.
+/// Builds the binary of this source with the profile of this process; returns its path.
 fn build() -> Result<PathBuf> {
-    note("Building kaudit");
+    let own = std::env::current_exe()?;
+    let folder = own.ancestors().nth(2).context("this is not in a target folder")?;
+    let profile = match folder.file_name().and_then(OsStr::to_str).context("this is not in a target folder")? {
+        "debug" => "dev",
+        named => named,
+    };
+    note(&format!("Building kaudit with the profile {profile}"));
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--bin", "kaudit", "--manifest-path"])
+        .args(["build", "--profile", profile, "--bin", "kaudit", "--manifest-path"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .status()?;
-    ensure!(built.success(), "kaudit cannot be built");
-    let own = std::env::current_exe()?;
-    let target = own.ancestors().nth(3).context("this is not in a target folder")?;
-    Ok(target.join("release/kaudit"))
+    ensure!(built.success(), "building kaudit failed");
+    Ok(folder.join("kaudit"))
 }
 
-/// Creates namespaces and objects; returns how long the objects took.
+/// Creates namespaces and objects; returns the time for the objects.
 async fn fill(client: &Client, objects: usize) -> Result<Duration> {
-    note(&format!("Making {objects} objects"));
+    note(&format!("Creating {objects} objects"));
     let namespaces = (0..objects::NAMESPACES).map(|number| {
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": objects::namespace(number)}});
         create(client, "/api/v1/namespaces".to_owned(), body)
@@ -214,7 +221,7 @@ async fn create(client: &Client, path: String, object: Value) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes of a Pod as the server sends it, on average, and without managedFields.
+/// Returns the average size of a Pod in bytes, as the server sends it and without `managedFields`.
 async fn object_size(client: &Client) -> Result<(f64, f64)> {
     let request = Request::get(format!("{}?limit=100", objects::Kind::Pod.path(None))).body(Vec::new())?;
     let mut list: Value = client.request(request).await?;
@@ -230,7 +237,7 @@ async fn object_size(client: &Client) -> Result<(f64, f64)> {
     Ok((sent as f64 / count, bare as f64 / count))
 }
 
-/// One row of the audit's table, of several runs.
+/// One row of the table of audits; each list has a value per round.
 #[derive(Default)]
 struct Row {
     name: String,
@@ -259,7 +266,7 @@ async fn audit(
     let mut downloads = connections.map(|count| Row::named(format!("download only, {count} at a time")));
     let mut audits: Vec<_> =
         kaudits.iter().map(|kaudit| Row::named(format!("`{} check --once`", label(kaudit)))).collect();
-    // The first reader pays for what the server then keeps.
+    // The first read fills caches of the server.
     let (mut bytes, mut found) = (download(client, 1).await?.bytes, Value::Null);
     for round in 1..=options.repeat {
         note(&format!("Audit, round {round} of {}", options.repeat));
@@ -308,25 +315,25 @@ async fn audit(
     print(&table)
 }
 
-/// What a long run showed of itself.
-struct LongRun {
+/// The startup of a long run.
+struct StartUp {
     open: Duration,
     judged: Duration,
     peak_kb: u64,
     steady_kb: u64,
 }
 
-async fn long_run(kaudit: &Kaudit, folder: &Path) -> Result<LongRun> {
+async fn long_run(kaudit: &Kaudit, folder: &Path) -> Result<StartUp> {
     let running = kaudit.start(folder, &["--record=none"]).await?;
     let (open, judged) = (running.open().await?, running.judged().await?);
     let memory = |field| memory_kb(running.pid(), field).context("kaudit has ended");
-    // There is nothing to wait for: it is to be seen what a process gives back by itself.
+    // No condition to wait for: this shows how much memory the process returns while idle.
     tokio::time::sleep(REST).await;
-    Ok(LongRun { open, judged, peak_kb: memory("VmHWM")?, steady_kb: memory("VmRSS")? })
+    Ok(StartUp { open, judged, peak_kb: memory("VmHWM")?, steady_kb: memory("VmRSS")? })
 }
 
-async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[LongRun], folder: &Path) -> Result<()> {
-    note("The long run's start");
+async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[StartUp], folder: &Path) -> Result<()> {
+    note("Measuring the startup of the long run");
     let mut table = "\n### Long run: start to the first whole verdict\n\n\
         | binary | gate open s | everything judged s | peak MB | steady MB | empty cluster MB | KB for each object |\n\
         |---|---|---|---|---|---|---|\n"
@@ -349,12 +356,12 @@ async fn first_verdict(options: &Options, kaudits: &[Kaudit], empty: &[LongRun],
     print(&table)
 }
 
-/// Changes Pods and measures how long it takes until that shows.
+/// Changes Pods and measures the latency of verdicts and Events.
 async fn latency(options: &Options, client: &Client, kaudit: &Kaudit, folder: &Path) -> Result<()> {
-    note("Changes");
-    // What stands already is the base line, so that nothing else is written meanwhile.
+    note("Measuring latency");
+    // Existing violations are the baseline, so that nothing else is written meanwhile.
     let arguments = ["--record=events", "--events-per-second=10000", "--initial=skip"];
-    let running: Running = kaudit.start(folder, &arguments).await?;
+    let running: LongRun = kaudit.start(folder, &arguments).await?;
     running.open().await?;
     let before = running.metrics();
     let cpu_before = cpu(running.pid())?;
@@ -382,7 +389,7 @@ async fn latency(options: &Options, client: &Client, kaudit: &Kaudit, folder: &P
     ] {
         writeln!(table, "| {name} | {:.2} | {:.2} |", quantile(times, 0.5), quantile(times, 0.99))?;
     }
-    // Of two distributions only the middles can be subtracted; for the tail there is the share to the verdict.
+    // Only the medians of two distributions can be subtracted; for the tail, see the share to the verdict.
     let own = quantile(&seen.own_event, 0.5) - quantile(&seen.post, 0.5);
     writeln!(table, "| **own share to the Event**: difference of the two | {own:.2} | |")?;
     for name in ["kaudit_verdict_latency_seconds", "kaudit_event_latency_seconds"] {
@@ -402,7 +409,7 @@ fn median(values: &mut [f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// Says on what this runs.
+/// Describes the machine and the version of kaudit.
 fn host(kaudit: &Path) -> Result<String> {
     let info = |file: &str, field: &str| -> Option<String> {
         let text = fs::read_to_string(file).ok()?;
@@ -424,8 +431,8 @@ fn print(text: &str) -> Result<()> {
     Ok(writeln!(std::io::stdout().lock(), "{text}")?)
 }
 
-/// Says what is under way.
+/// Prints progress.
 fn note(text: &str) {
-    // Nothing is left to tell it to when standard error is closed.
+    // If standard error is closed, there is nobody to tell.
     drop(writeln!(std::io::stderr(), "{text}"));
 }

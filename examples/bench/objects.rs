@@ -1,10 +1,10 @@
-//! What the benchmark fills the cluster with: Pods and Deployments of about 6 KB, as varied as those of a company.
+//! The objects that the benchmark fills the cluster with: varied Pods and Deployments of about 6 KB.
 //!
-//! The same number always gives the same object, so that runs can be compared.
+//! The same number always gives the same object, so runs can be compared.
 
 use serde_json::{Value, json};
 
-/// Namespaces that the objects are spread over.
+/// The number of namespaces over which the objects are spread.
 pub(crate) const NAMESPACES: usize = 50;
 
 /// Returns the name of a namespace.
@@ -50,7 +50,7 @@ impl Kind {
     }
 }
 
-/// Returns the object with this number: two Pods for each Deployment.
+/// Returns the object with this number; there are two Pods for each Deployment.
 pub(crate) fn object(number: usize) -> (Kind, Value) {
     let mut dice = Dice(number as u64);
     let app = format!("{}-{}", dice.one_of(&DOMAINS), dice.one_of(&ROLES));
@@ -216,7 +216,7 @@ const ROLES: [&str; 10] = ["api", "worker", "web", "cron", "gateway", "db", "cac
 const SIDECARS: [&str; 5] = ["proxy", "metrics", "logs", "sync", "auth"];
 const SETTINGS: [&str; 8] = ["URL", "TIMEOUT", "REGION", "TOPIC", "BUCKET", "ENDPOINT", "LIMIT", "MODE"];
 
-/// Repeatable randomness (`SplitMix64`).
+/// Reproducible random numbers (`SplitMix64`).
 #[derive(Clone)]
 struct Dice(u64);
 
@@ -232,7 +232,7 @@ impl Dice {
         (self.roll() % u64::from(below)) as usize
     }
 
-    /// True in this many of a hundred cases.
+    /// Returns true in this percentage of cases.
     fn chance(&mut self, percent: usize) -> bool {
         self.number(100) < percent
     }

@@ -1,4 +1,4 @@
-//! kaudit and its peers on the same files and policies, in turn: conftest, gator, and OPA as a library.
+//! Compares kaudit with conftest, gator, and OPA as a library, in turn on the same files and policies.
 
 use std::{
     fmt::Write as _,
@@ -27,21 +27,21 @@ use crate::{
     process::{Kaudit, Usage, measure},
 };
 
-/// How the peers are measured
+/// How other tools are measured
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Pods and Deployments to judge
+    /// Pods and Deployments to evaluate
     #[arg(long, default_value_t = 2_000)]
     objects: usize,
-    /// Rounds in which all are measured in turn; the median counts
+    /// Measure all tools in turn this often and take the medians
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Measure only what has this in its name, e.g. `JSON` or `library`
+    /// Measure only work with this in its name, e.g. `JSON` or `library`
     #[arg(long, default_value = "")]
     only: String,
 }
 
-/// One line of the table: a program that judges files.
+/// One line of the table: a program that evaluates files.
 struct Contest {
     work: &'static str,
     program: &'static str,
@@ -76,7 +76,7 @@ fn policies(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/bench").join(name)
 }
 
-/// The same objects in the ways that people keep them.
+/// The same objects in several formats.
 struct Files {
     stream: PathBuf,
     singles: PathBuf,
@@ -143,7 +143,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// Writes a scalar, in quotes where it would be read as something else.
+/// Writes a scalar, in quotes if it would be read as another type.
 fn scalar_text(value: &Value) -> String {
     let Value::String(text) = value else { return value.to_string() };
     let plain = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
@@ -219,8 +219,8 @@ fn processes(options: &Options, contests: &mut [Contest]) -> Result<String> {
     Ok(table)
 }
 
-/// Compares evaluation alone, on one thread: OPA's prepared queries on inputs that were converted before, and kaudit from
-/// the object's JSON to its verdict.
+/// Compares evaluation alone, on one thread: OPA's prepared queries on inputs converted beforehand, and kaudit from the
+/// JSON of the object to its verdict.
 fn library(options: &Options, folder: &Path) -> Result<String> {
     let prepared = tool(Tool::Prepared)?;
     let mut table = "\n### Evaluation alone, one thread\n\nMicroseconds an object; OPA is given inputs that are converted already, \
@@ -252,7 +252,7 @@ fn library(options: &Options, folder: &Path) -> Result<String> {
     Ok(table)
 }
 
-/// Returns the seconds of one round, the second of two, and how many results it had.
+/// Runs two rounds; returns the seconds of the second and its number of results.
 fn opa_round(prepared: &Path, jobs: &Path) -> Result<(f64, usize)> {
     let output = Command::new(prepared).env("GOMAXPROCS", "1").arg("2").arg(jobs).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "prepared: {}", output.status);
@@ -286,7 +286,7 @@ fn job(number: usize, policies: &Arc<PolicySet>) -> Result<Job> {
     Ok(Job { object, previous: None, deleted: false, namespace: None, policies: policies.clone() })
 }
 
-/// The twelve denies as one unit.
+/// Returns the twelve denies as one unit.
 fn denies_jobs(count: usize) -> Result<Value> {
     let (mut modules, mut queries) = (serde_json::Map::new(), Vec::new());
     for file in fs::read_dir(policies("policies"))? {
@@ -301,7 +301,7 @@ fn denies_jobs(count: usize) -> Result<Value> {
     Ok(json!({"units": [unit], "inputs": inputs}))
 }
 
-/// Each template as a unit, as Gatekeeper keeps them, and the reviews as its audit makes them.
+/// Returns each template as a unit, as in Gatekeeper, and reviews as its audit builds them.
 fn templates_jobs(count: usize) -> Result<Value> {
     let (mut units, mut kinds) = (Vec::new(), Vec::new());
     for file in fs::read_dir(policies("templates"))? {

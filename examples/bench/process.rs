@@ -1,4 +1,4 @@
-//! kaudit as a child process: what it takes, and what it says of itself.
+//! kaudit as a child process: its resource usage and its metrics.
 
 use std::{
     fs,
@@ -14,31 +14,31 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tokio::time::sleep;
 
-/// The unit of processor times in `/proc`, the same on every Linux.
+/// The unit of CPU times in `/proc`, the same on every Linux.
 const TICK: Duration = Duration::from_millis(10);
-/// How often memory is looked at. The kernel keeps the peak, so only what comes after the last look is missed.
+/// How often memory is read. The kernel keeps the peak, so only a peak after the last read is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// What a process took from its start to its end.
+/// The resource usage of a process from its start to its end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) wall: Duration,
     pub(crate) cpu: Duration,
-    /// Largest resident size in KB.
+    /// Peak resident set size in KB.
     pub(crate) peak_kb: u64,
 }
 
-/// Returns the processor time of a process that is there, or has ended and was not waited for yet.
+/// Returns the CPU time of a process that runs, or has ended but was not waited for yet.
 pub(crate) fn cpu(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name before the last bracket may hold anything.
+    // The name before the last parenthesis can contain anything.
     let (_, fields) = stat.rsplit_once(')').context("odd stat")?;
     let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
     Ok(TICK * ticks.sum::<Result<u32, _>>()?)
 }
 
-/// Returns a size in KB out of `/proc/PID/status`; nothing when the process has ended.
+/// Returns a size in KB from `/proc/PID/status`, or nothing if the process has ended.
 pub(crate) fn memory_kb(pid: u32, field: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
@@ -50,18 +50,18 @@ fn has_ended(pid: u32) -> bool {
     stat.rsplit_once(')').is_none_or(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
 }
 
-/// A child that is killed when nobody wants it any more.
+/// A child that is killed when this is dropped.
 struct Guarded(Child);
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// Runs a program that judges: 0 is clean and 1 are violations. Returns what it took.
+/// Runs a program to its end, for which exit codes 0 and 1 are success; returns its resource usage.
 pub(crate) async fn measure(mut command: Command, log: &Path) -> Result<Usage> {
     command.stdin(Stdio::null()).stderr(fs::File::create(log)?);
     let began = Instant::now();
@@ -79,7 +79,7 @@ pub(crate) async fn measure(mut command: Command, log: &Path) -> Result<Usage> {
     Ok(usage)
 }
 
-/// How kaudit is called in this benchmark.
+/// How the benchmark calls kaudit.
 #[derive(Debug, Clone)]
 pub(crate) struct Kaudit {
     pub(crate) program: PathBuf,
@@ -98,7 +98,7 @@ impl Kaudit {
         command
     }
 
-    /// Returns the call of `check -f` with other policies.
+    /// Returns the command `check -f` with other policies.
     pub(crate) fn files(program: &Path, policies: &Path, manifests: &Path) -> Command {
         let kaudit = Self { program: program.to_owned(), kubeconfig: PathBuf::new(), policies: policies.to_owned() };
         let mut command = kaudit.check(&["-o", "json", "-f"]);
@@ -106,7 +106,7 @@ impl Kaudit {
         command
     }
 
-    /// Runs `check --once`; returns what it took and what it found.
+    /// Runs `check --once`; returns its resource usage and its result.
     pub(crate) async fn once(&self, folder: &Path) -> Result<(Usage, Value)> {
         let (result, log) = (folder.join("result.json"), folder.join("once.log"));
         let mut command = self.check(&["--once", "-o", &format!("json={}", result.display())]);
@@ -115,8 +115,8 @@ impl Kaudit {
         Ok((usage, serde_json::from_slice(&fs::read(&result)?)?))
     }
 
-    /// Starts the long run and waits until its server is up.
-    pub(crate) async fn start(&self, folder: &Path, arguments: &[&str]) -> Result<Running> {
+    /// Starts the long run and waits until its HTTP server is up.
+    pub(crate) async fn start(&self, folder: &Path, arguments: &[&str]) -> Result<LongRun> {
         let log = folder.join("kaudit.log");
         let mut command = self.check(&["--listen=127.0.0.1:0", "--log-format=json", "--output=ndjson"]);
         command.args(arguments).stdout(Stdio::piped()).stderr(fs::File::create(&log)?);
@@ -136,7 +136,7 @@ impl Kaudit {
             let text = fs::read_to_string(&log)?;
             let told = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             if let Some(address) = told.into_iter().find_map(|line| line["address"].as_str()?.parse().ok()) {
-                return Ok(Running { child, address, began, lines });
+                return Ok(LongRun { child, address, began, lines });
             }
             if began.elapsed() > PATIENCE || has_ended(child.0.id()) {
                 bail!("kaudit does not listen\n{text}");
@@ -146,22 +146,22 @@ impl Kaudit {
     }
 }
 
-/// A long run under way.
-pub(crate) struct Running {
+/// A long run.
+pub(crate) struct LongRun {
     child: Guarded,
     address: SocketAddr,
     /// When it was started.
     pub(crate) began: Instant,
-    /// Lines of standard output and when they came.
+    /// Lines of standard output and when they were read.
     pub(crate) lines: Receiver<(Instant, String)>,
 }
 
-impl Running {
+impl LongRun {
     pub(crate) fn pid(&self) -> u32 {
         self.child.0.id()
     }
 
-    /// Gets a path of its server; `None` if it does not answer with 200.
+    /// Requests a path of its HTTP server; `None` unless the answer is 200.
     fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
@@ -177,12 +177,12 @@ impl Running {
         Metrics(self.get("/metrics").unwrap_or_default())
     }
 
-    /// Waits for the gate; returns how long it took since the start.
+    /// Waits until the gate is open; returns the time since the start.
     pub(crate) async fn open(&self) -> Result<Duration> {
         self.wait("the gate", |running| running.get("/readyz").is_some()).await
     }
 
-    /// Waits until everything in the cache has been judged; returns how long it took since the start.
+    /// Waits until everything in the cache has been evaluated; returns the time since the start.
     pub(crate) async fn judged(&self) -> Result<Duration> {
         self.wait("the first verdict", |running| {
             let metrics = running.metrics();
@@ -200,7 +200,7 @@ impl Running {
     }
 }
 
-/// Metrics as text.
+/// Metrics in the text format.
 pub(crate) struct Metrics(String);
 
 impl Metrics {

@@ -1,6 +1,6 @@
 # METADATA
 # title: Nothing outlives its date
-# description: Looks at the clock.
+# description: Depends on the time.
 # custom: {id: DATE-01, severity: low}
 package expiry
 

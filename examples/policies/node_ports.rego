@@ -1,5 +1,5 @@
 # METADATA
-# description: In the form of OPA's admission webhook.
+# description: Reads an admission request, as behind OPA's webhook.
 # custom: {id: PORT-01, severity: low}
 package kubernetes.admission
 

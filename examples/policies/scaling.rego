@@ -1,6 +1,6 @@
 # METADATA
 # title: Nothing is scaled to zero
-# description: Sees the object before and after an update.
+# description: Compares the object before and after an update.
 # custom: {id: SCALE-01, severity: info}
 package scaling
 

@@ -1,7 +1,7 @@
 # Objects for the tests of all packages.
 package lib.build_test
 
-# A container that no policy has anything against.
+# A container without violations.
 container := {
 	"name": "web",
 	"image": "registry.example.com/shop/web:1.4.2@sha256:9b2c5a1f0d3e4b6a7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80910213243",

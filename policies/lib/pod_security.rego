@@ -1,5 +1,5 @@
 # METADATA
-# title: What both levels of the Pod Security Standards read
+# title: Shared by both levels of the Pod Security Standards
 package lib.pod_security
 
 # METADATA
@@ -28,5 +28,5 @@ added(container) := {capability |
 }
 
 # METADATA
-# description: Values of `procMount` that keep the default masks; null is as good as unset.
+# description: Values of `procMount` that keep the default masks; null means unset.
 masked_proc_mounts := {null, "Default"}

@@ -1,18 +1,18 @@
 # METADATA
 # title: The pod of a workload
 # description: |
-#   Finds the pod in a Pod or in any built-in kind that holds a pod template, and words results about it.
-#   Of other kinds `spec` and `owners` are undefined and `containers` is empty: a rule that starts from them ends at once.
+#   Finds the pod in a Pod or in any built-in kind with a pod template, and builds results about it.
+#   For other kinds, `spec` and `owners` are undefined and `containers` is empty, so rules that iterate over them end at once.
 package lib.workload
 
-# Kinds whose template is `spec.template`. Custom kinds of the same name are not of these versions.
+# Kinds whose template is `spec.template`. Custom kinds of the same name have other versions.
 template_kinds := {"DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
 
-# Versions that are gone from the server still stand in old manifests.
+# Old manifests still have versions that servers no longer support.
 versions := {"apps/v1", "apps/v1beta1", "apps/v1beta2", "batch/v1", "batch/v1beta1", "extensions/v1beta1", "v1"}
 
 # METADATA
-# description: What has the pod's metadata and spec, the object itself or its template.
+# description: The object that has the pod's metadata and spec, either the input itself or its template.
 holder := input if {
 	input.kind == "Pod"
 	input.apiVersion == "v1"
@@ -30,7 +30,7 @@ holder := input if {
 spec := holder.spec if is_object(holder.spec)
 
 # METADATA
-# description: Every container with the list that names it, in the order init, main, ephemeral.
+# description: Every container with the list it is in, in the order init, main, ephemeral.
 containers := [owner |
 	some list in ["initContainers", "containers", "ephemeralContainers"]
 	container := spec[list][i]
@@ -39,7 +39,7 @@ containers := [owner |
 ]
 
 # METADATA
-# description: The pod (`list` is empty) and every container, for settings that both can make.
+# description: The pod (with an empty `list`) and every container, for settings that both have.
 owners := array.concat([{"list": "", "index": 0, "name": "", "spec": spec}], containers)
 
 # METADATA
@@ -49,11 +49,11 @@ name(part) := object.get(part, "name", "")
 is_windows if spec.os.name == "windows"
 
 # METADATA
-# description: With `hostUsers` false, root of the container is nobody on the node.
+# description: If `hostUsers` is false, root in the container is an unprivileged user on the node.
 in_user_namespace if spec.hostUsers == false
 
 # METADATA
-# description: The result for one owner; `text` is what follows its name in the sentence.
+# description: The result for one owner; `text` follows its name in the message.
 flaw(owner, field, value, text) := {
 	"msg": sprintf("%s %s", [label(owner), text]),
 	"details": {
@@ -64,7 +64,7 @@ flaw(owner, field, value, text) := {
 }
 
 # METADATA
-# description: The result for something of the pod that is no container.
+# description: The result for a part of the pod that is not a container.
 pod_flaw(field, value, msg) := {
 	"msg": msg,
 	"details": {"field": sprintf("%s.%s", [spec_path, field]), "value": value},

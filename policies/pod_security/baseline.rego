@@ -1,15 +1,15 @@
 # METADATA
 # title: Pod Security Standards, baseline
 # description: |
-#   The baseline level of version 1.36, one rule a control, for pods and for every built-in kind with a pod template.
-#   The verdict is that of the API server's own admission on the same pod.
+#   The baseline level of version 1.36, one rule per control, for pods and for every built-in kind with a pod template.
+#   The verdict equals that of the API server's PodSecurity admission for the same pod.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline
 package pod_security.baseline
 
 # METADATA
 # title: HostProcess containers
-# description: A Windows HostProcess container has the node's own rights.
+# description: A Windows HostProcess container has the permissions of the node.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
 # custom:
@@ -26,7 +26,7 @@ deny_host_process contains result if {
 
 # METADATA
 # title: Host namespaces
-# description: In the node's network, PID or IPC namespace a pod sees and reaches what is not its own.
+# description: In the node's network, PID or IPC namespace, a pod can see and reach resources of others.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline
 # custom:
@@ -79,7 +79,7 @@ deny_capabilities contains result if {
 
 # METADATA
 # title: HostPath volumes
-# description: A hostPath volume opens the node's file system to the pod.
+# description: A hostPath volume gives the pod access to the node's file system.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/storage/volumes/#hostpath
 # custom:
@@ -96,7 +96,7 @@ deny_host_path contains result if {
 
 # METADATA
 # title: Host ports
-# description: A host port takes a port of the node and passes by network policies.
+# description: A host port occupies a port of the node and bypasses network policies.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline
 # custom:
@@ -114,7 +114,7 @@ deny_host_ports contains result if {
 
 # METADATA
 # title: AppArmor
-# description: The runtime's AppArmor profile may be replaced by a local one, never switched off.
+# description: The runtime's AppArmor profile may be replaced by a local one, but not disabled.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tutorials/security/apparmor/
 # custom:
@@ -156,7 +156,7 @@ confining_annotation(value) if startswith(value, "localhost/")
 
 # METADATA
 # title: SELinux
-# description: Only container types, and no SELinux user or role of one's own.
+# description: Only the SELinux types for containers, and no custom SELinux user or role.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#assign-selinux-labels-to-a-container
 # custom:
@@ -181,7 +181,7 @@ selinux_options := {
 
 # METADATA
 # title: /proc mount type
-# description: The masks over /proc stay, unless the pod has a user namespace of its own.
+# description: /proc stays masked, unless the pod has its own user namespace.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline
 # custom:
@@ -200,7 +200,7 @@ deny_proc_mount contains result if {
 
 # METADATA
 # title: Seccomp
-# description: Seccomp must not be switched off.
+# description: Seccomp must not be disabled.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tutorials/security/seccomp/
 # custom:
@@ -220,7 +220,7 @@ deny_seccomp contains result if {
 
 # METADATA
 # title: Sysctls
-# description: Only sysctls that a pod has for itself alone.
+# description: Only sysctls that are isolated per pod.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/#safe-and-unsafe-sysctls
 # custom:
@@ -252,7 +252,7 @@ safe_sysctls := {
 
 # METADATA
 # title: Host of probes and lifecycle hooks
-# description: A probe or hook with a host makes the kubelet call any address from inside the node.
+# description: A probe or hook with a host makes the kubelet connect to an arbitrary address from the node.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#baseline
 # custom:

@@ -142,7 +142,7 @@ test_apparmor_annotation if {
 			{"spec": {"jobTemplate": {"spec": {"template": template}}}},
 		)
 
-		# The workload's own annotations are not the pod's.
+		# Annotations of the workload are not those of the pod.
 		count(data.pod_security.baseline.deny_apparmor) == 0 with input as object.union(build.deployment(build.spec), {"metadata": pod.metadata})
 	}
 	every value in ["", "runtime/default", "localhost/", "localhost/web", null] {

@@ -1,15 +1,15 @@
 # METADATA
 # title: Pod Security Standards, restricted
 # description: |
-#   What the restricted level of version 1.36 asks beyond baseline, one rule a control. A pod meets the restricted
-#   level when neither this package nor pod_security.baseline has a violation.
+#   What the restricted level of version 1.36 requires beyond baseline, one rule per control. A pod meets the restricted
+#   level if neither this package nor pod_security.baseline has a violation.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
 package pod_security.restricted
 
 # METADATA
 # title: Volume types
-# description: Only volume types that come from the cluster's own API; hostPath is baseline's.
+# description: Only volume types that the cluster's API provides; baseline covers hostPath.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/storage/volumes/
 # custom:
@@ -42,7 +42,7 @@ volume_fields := {
 
 # METADATA
 # title: Privilege escalation
-# description: No process may gain more rights than its parent, as by a setuid file.
+# description: No process may gain more privileges than its parent, for example through a setuid binary.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
 # custom:
@@ -60,7 +60,7 @@ deny_privilege_escalation contains result if {
 
 # METADATA
 # title: Running as non-root
-# description: The kubelet must refuse to start an image as root, unless root is of a user namespace.
+# description: The kubelet must refuse to start an image as root, unless the pod has its own user namespace.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
 # custom:
@@ -88,7 +88,7 @@ possible_roots contains container if {
 
 # METADATA
 # title: Running as user 0
-# description: User 0 is root of the node too, unless the pod has a user namespace of its own.
+# description: User 0 is also root on the node, unless the pod has its own user namespace.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/
 # custom:
@@ -106,7 +106,7 @@ deny_root_user contains result if {
 
 # METADATA
 # title: Seccomp
-# description: A seccomp profile must be set; one that is switched off is baseline's.
+# description: A seccomp profile must be set; baseline covers a disabled one.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tutorials/security/seccomp/
 # custom:
@@ -125,7 +125,7 @@ deny_missing_seccomp contains result if {
 
 # METADATA
 # title: Capabilities
-# description: All capabilities are dropped and only NET_BIND_SERVICE comes back.
+# description: All capabilities must be dropped, and only NET_BIND_SERVICE may be added.
 # related_resources:
 # - ref: https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#set-capabilities-for-a-container
 # custom:
@@ -150,7 +150,7 @@ capability_flaws contains result if {
 	some container in data.lib.workload.containers
 	added := data.lib.pod_security.added(container.spec)
 
-	# What is outside the default set is baseline's.
+	# Baseline covers capabilities outside the default set.
 	extra := (added & data.lib.pod_security.added_capabilities) - {"NET_BIND_SERVICE"}
 	count(extra) > 0
 	result := data.lib.workload.flaw(
@@ -161,7 +161,7 @@ capability_flaws contains result if {
 
 # METADATA
 # title: /proc mount type
-# description: The masks over /proc stay, with a user namespace too.
+# description: /proc stays masked, even with a user namespace.
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
 # custom:

@@ -18,7 +18,7 @@ test_volume_types if {
 	count(data.pod_security.restricted.deny_volume_types) == 0 with input as build.pod({"volumes": null})
 }
 
-# Baseline says it already.
+# Baseline reports it already.
 test_host_path_is_not_told_twice if {
 	pod := build.pod({"volumes": [{"name": "a", "hostPath": {"path": "/"}}]})
 	count(data.pod_security.restricted.deny_volume_types) == 0 with input as pod
@@ -47,7 +47,7 @@ test_run_as_root if {
 		count(data.pod_security.restricted.deny_run_as_root) == 1 with input as workload
 	}
 
-	# Neither pod nor container sets it: told for each container.
+	# Neither the pod nor the container sets it: reported for each container.
 	every workload in array.concat(
 		build.with_pod(build.context({"runAsNonRoot": null})),
 		build.with_pod({"securityContext": null}),
@@ -56,7 +56,7 @@ test_run_as_root if {
 		build.messages(results) == {"container \"web\" may run as root: set securityContext.runAsNonRoot: true"}
 	}
 
-	# The container's word counts where the pod has none, and is not needed where it has.
+	# The container's setting is needed only if the pod has none.
 	every value in [true, null] {
 		every workload in build.with_container(build.context({"runAsNonRoot": value})) {
 			count(data.pod_security.restricted.deny_run_as_root) == 0 with input as workload
@@ -141,7 +141,7 @@ test_added_capabilities if {
 		count(results) == 1
 	}
 
-	# What is worse is baseline's.
+	# Baseline reports what is worse.
 	every added in [null, [], ["NET_BIND_SERVICE"], ["SYS_ADMIN"]] {
 		every workload in build.with_container(build.context({"capabilities": {"add": added}})) {
 			count(data.pod_security.restricted.deny_capabilities) == 0 with input as workload
@@ -155,7 +155,7 @@ test_proc_mount if {
 		count(data.pod_security.restricted.deny_proc_mount) == 1 with input as workload
 	}
 
-	# Without a user namespace it is baseline's.
+	# Without a user namespace, baseline reports it.
 	every workload in build.workloads(object.union(spec, {"hostUsers": true})) {
 		count(data.pod_security.restricted.deny_proc_mount) == 0 with input as workload
 		count(data.pod_security.baseline.deny_proc_mount) == 1 with input as workload
@@ -168,7 +168,7 @@ test_proc_mount if {
 	}
 }
 
-# Windows knows neither capabilities nor seccomp nor setuid; users it knows.
+# Windows has neither capabilities nor seccomp nor setuid, but it has users.
 test_windows if {
 	spec := {"os": {"name": "windows"}, "containers": [{"name": "web"}]}
 	every workload in build.workloads(spec) {

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     audit::ledger::Violation,
-    model::object::{Kind, ObjectKey},
+    model::object::{Kind, ObjectKey, ObjectRef},
     source::change::WatchScope,
 };
 
@@ -27,56 +27,46 @@ type Place = (Option<Arc<str>>, Arc<str>, Arc<str>);
 /// What was recorded of one object.
 #[derive(Debug, Clone)]
 pub struct RecordedObject {
-    /// `group/version`, or `version` for the core group.
-    pub api_version: String,
-    /// Kind, such as `Deployment`.
-    pub kind: String,
-    /// Namespace; `None` for cluster-scoped objects.
-    pub namespace: Option<Arc<str>>,
-    /// Name.
-    pub name: Arc<str>,
-    /// Uid.
-    pub uid: Arc<str>,
+    /// The object as the record names it, perhaps in a version that is no longer read.
+    pub object: ObjectRef,
     /// Its results, with the time of first sight.
     pub results: Vec<Violation>,
 }
 
 impl RecordedObject {
-    fn group(&self) -> &str {
-        self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
-    }
-
     /// Returns the key of the object, as one of `kind`.
     pub fn key(&self, kind: &Arc<Kind>) -> ObjectKey {
-        ObjectKey { kind: Arc::clone(kind), namespace: self.namespace.clone(), name: Arc::clone(&self.name), copy: 0 }
+        let ObjectRef { namespace, name, .. } = self.object.clone();
+        ObjectKey { kind: Arc::clone(kind), namespace, name, copy: 0 }
     }
 
     /// Returns its kind as far as a record tells it, for kinds that are not served any more.
     pub fn former_kind(&self) -> Arc<Kind> {
         Arc::new(Kind {
-            group: self.group().to_owned(),
-            version: self.api_version.rsplit('/').next().unwrap_or_default().to_owned(),
+            group: self.object.group().to_owned(),
+            version: self.object.api_version.rsplit('/').next().unwrap_or_default().to_owned(),
             plural: String::new(),
-            kind: self.kind.clone(),
+            kind: self.object.kind.clone(),
             singular: String::new(),
             short_names: Vec::new(),
-            namespaced: self.namespace.is_some(),
+            namespaced: self.object.namespace.is_some(),
         })
     }
 }
 
 impl Recorded {
     /// Adds what was recorded of an object; what was recorded first stands.
-    pub fn add(&mut self, object: RecordedObject) {
+    pub fn add(&mut self, recorded: RecordedObject) {
+        let object = &recorded.object;
         let kind = self.kinds.entry((object.group().to_owned(), object.kind.clone())).or_default();
         let place = (object.namespace.clone(), object.name.clone(), object.uid.clone());
         match kind.entry(place) {
             Entry::Vacant(entry) => {
-                entry.insert(object);
+                entry.insert(recorded);
             }
             Entry::Occupied(entry) => {
                 let known = &mut entry.into_mut().results;
-                let new = object.results.into_iter().filter(|new| known.iter().all(|known| known.id != new.id));
+                let new = recorded.results.into_iter().filter(|new| known.iter().all(|known| known.id != new.id));
                 known.extend(new.collect::<Vec<_>>());
             }
         }
@@ -95,7 +85,7 @@ impl Recorded {
     /// Forgets what is not of the namespaces that `keeps` says; `None` is what is in none.
     pub fn keep(&mut self, keeps: impl Fn(Option<&str>) -> bool) {
         for objects in self.kinds.values_mut() {
-            objects.retain(|_, object| keeps(object.namespace.as_deref()));
+            objects.retain(|_, recorded| keeps(recorded.object.namespace.as_deref()));
         }
     }
 
@@ -104,7 +94,8 @@ impl Recorded {
         let Some(objects) = self.kinds.get_mut(&(scope.kind.group.clone(), scope.kind.kind.clone())) else {
             return Vec::new();
         };
-        let own = objects.extract_if(.., |_, object| scope.namespace.is_none() || object.namespace == scope.namespace);
+        let own = objects
+            .extract_if(.., |_, recorded| scope.namespace.is_none() || recorded.object.namespace == scope.namespace);
         own.map(|(_, object)| object).collect()
     }
 

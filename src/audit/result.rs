@@ -12,7 +12,7 @@ use crate::{
     },
     model::{
         coverage::Coverage,
-        object::{Location, ObjectKey},
+        object::{Location, ObjectRef},
         verdict::{Finding, Outcome, Severity, Source},
     },
     rego::problem::Problem,
@@ -120,7 +120,7 @@ pub struct Entry {
     /// What is wrong.
     pub message: Arc<str>,
     /// The object.
-    pub resource: Arc<Resource>,
+    pub resource: Arc<ObjectRef>,
     /// What else the policy said.
     pub details: serde_json::Map<String, serde_json::Value>,
     /// Where the rule stands.
@@ -130,36 +130,9 @@ pub struct Entry {
     pub location: Option<Location>,
 }
 
-/// The reference of an object in a result.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say all")]
-pub struct Resource {
-    pub api_version: String,
-    pub kind: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub namespace: String,
-    pub name: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub uid: String,
-}
-
-impl Resource {
-    /// Names an object.
-    pub fn new(key: &ObjectKey, uid: &str) -> Self {
-        Self {
-            api_version: key.kind.api_version(),
-            kind: key.kind.kind.clone(),
-            namespace: key.namespace.as_deref().unwrap_or_default().to_owned(),
-            name: key.name.to_string(),
-            uid: uid.to_owned(),
-        }
-    }
-}
-
 impl Entry {
     /// Makes a result of a finding.
-    pub fn new(finding: &Finding, resource: &Arc<Resource>, location: Option<&Location>) -> Self {
+    pub fn new(finding: &Finding, resource: &Arc<ObjectRef>, location: Option<&Location>) -> Self {
         Self {
             policy: finding.policy.clone(),
             rule: finding.rule.clone(),

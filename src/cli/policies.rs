@@ -45,7 +45,7 @@ impl PolicyArgs {
     /// Returns what evaluation is bounded by.
     pub fn limits(&self) -> Limits {
         let (default, evaluation) = (Limits::default(), self.evaluation_timeout);
-        Limits { evaluation, object: default.object.max(evaluation * 5), strict: self.strict, ..default }
+        Limits { evaluation, input: default.input.max(evaluation * 5), strict: self.strict, ..default }
     }
 }
 

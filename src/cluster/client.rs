@@ -1,4 +1,4 @@
-//! Ways to the API server.
+//! Clients of the API server: which cluster, as whom, and how long to wait for it.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,7 +13,7 @@ use tower::{buffer::BufferLayer, retry::RetryLayer, timeout::TimeoutLayer};
 
 use super::{error::reasons, lease::Fence};
 
-/// Which cluster, and as whom.
+/// Selects the cluster and the user.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     /// A kubeconfig file; otherwise `KUBECONFIG`, `~/.kube/config`, or the Pod's ServiceAccount.
@@ -24,37 +24,37 @@ pub struct Access {
     pub impersonate: Option<String>,
 }
 
-/// Clients for one cluster, by what may be waited for.
+/// Clients for one cluster, which differ in how long they wait for an answer.
 #[derive(Clone)]
 pub struct Clients {
-    /// For lists and watches: repeats what the server was too busy for (429, 503, 504), within seconds.
+    /// For lists and watches: retries what the server was too busy for (429, 503, 504), for some seconds.
     pub reading: Client,
-    /// For discovery and writes, whose callers have their own idea of what to do when there is no answer soon.
+    /// For discovery and writes, whose callers decide themselves what to do when there is no answer soon.
     pub plain: Client,
     /// The API server, for messages.
     pub url: String,
-    /// What they were made from.
+    /// The configuration that they are built from.
     pub config: Config,
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than the minute between the bookmarks of an idle watch; without it a list that falls silent waits for ever.
 const READ_TIMEOUT: Duration = Duration::from_secs(90);
-/// What is no list or watch is answered sooner, or its connection has died without a word: there may be several of those in
-/// the pool, one attempt each.
+/// All other requests are answered sooner, or their connection has died silently: there may be several of those in the pool,
+/// and each costs one attempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Clients {
-    /// Prepares clients; nothing is sent yet.
+    /// Builds clients; sends nothing yet.
     ///
     /// # Errors
-    /// When there is no usable configuration, with what to check.
+    /// When there is no usable kubeconfig; the message says what to check.
     pub async fn new(access: &Access) -> anyhow::Result<Self> {
         let mut config = config(access).await?;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = Some(READ_TIMEOUT);
         config.reset_reader_on_write = true;
-        // kube's own retry goes on for minutes; what is right differs between lists and discovery.
+        // kube's own retry takes minutes, which is too long for discovery.
         config.default_retry = false;
         if let Some(user) = &access.impersonate {
             config.auth_info.impersonate = Some(user.clone());
@@ -70,13 +70,13 @@ impl Clients {
     /// Returns a client with connections of its own whose requests pass only while the fence is open.
     ///
     /// # Errors
-    /// When there is no usable configuration any more.
+    /// When the kubeconfig has become unusable.
     pub fn fenced(&self, fence: &Fence) -> anyhow::Result<Client> {
         let builder = ClientBuilder::try_from(self.config.clone()).context("preparing the client")?;
         Ok(builder.with_layer(fence).with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
     }
 
-    /// The namespace of the kubeconfig's context, or the one that the Pod runs in.
+    /// Returns the namespace of the kubeconfig's context, or that of the Pod.
     pub fn namespace(&self) -> &str {
         self.plain.default_namespace()
     }
@@ -117,9 +117,9 @@ async fn config(access: &Access) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Decides whether a proxy from the environment is meant for this cluster.
+/// Returns the proxy for this cluster; one from the environment only where `NO_PROXY` does not exclude the cluster.
 ///
-/// kube 5.0 holds `NO_PROXY` against the proxy's host instead of the cluster's. A `proxy-url` of the kubeconfig is
+/// kube 5.0 compares `NO_PROXY` with the proxy's host instead of the cluster's. A `proxy-url` of the kubeconfig is
 /// kept as it is, as kubectl does.
 fn proxy(config: &Config) -> Option<http::Uri> {
     let from_environment = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]

@@ -1,6 +1,6 @@
-//! Errors of the API server in one line.
+//! Texts of the errors of API requests, in one line.
 
-/// Says in one line what went wrong, without repeating itself as nested errors do.
+/// Returns in one line what went wrong: the message of the server, or the causes without the repetitions of nested errors.
 pub fn describe(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         let message = status.message.trim();
@@ -9,7 +9,7 @@ pub fn describe(error: &kube::Error) -> String {
     reasons(error)
 }
 
-/// The reasons behind an error, each once.
+/// Returns the causes of an error, each once; the error itself if it has none.
 pub(super) fn reasons(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     let mut parts: Vec<String> = Vec::new();

@@ -1,10 +1,10 @@
 //! Leader election: which of several replicas records, by a Lease of `coordination.k8s.io`.
 //!
-//! The protocol is that of client-go's `leaderelection`. A candidate claims the Lease by a replace that fails when
+//! The protocol is that of client-go's `leaderelection`. A candidate claims the Lease by an update that fails when
 //! somebody was faster; the leader renews it; a follower takes over when it has not seen the Lease change for its whole
-//! duration. Only the own monotonic clock counts: the times in the Lease are for people.
+//! duration. Only its own monotonic clock counts: the times in the Lease are for people.
 //!
-//! Invariant: no two fences are open at a time. A leader's shuts some time (`deadline`) after it *sent* the last
+//! Invariant: no two fences are open at a time. A leader's fence shuts some time (`deadline`) after it *sent* the last
 //! renewal that succeeded; a follower claims the Lease a longer time (`duration`) after it *saw* that renewal.
 //!
 //! Shards have a Lease each. While the number of shards changes, a namespace belongs to one shard of the old number and
@@ -36,80 +36,80 @@ pub use self::{
 };
 use crate::cluster::error::describe;
 
-/// How long giving the Lease back may take.
+/// How long releasing the Lease may take.
 const RELEASE: Duration = Duration::from_secs(3);
 
-/// How long things take.
+/// The durations of leader election, all derived from that of the Lease.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// Followers wait this long after the last change that they saw.
+    /// `LeaseDuration` of client-go: followers wait this long after the last renewal that they saw.
     duration: Duration,
 }
 
 impl Times {
-    /// Derives all times from how long a Lease lasts; for 15 s they are those of client-go.
+    /// Derives all durations from that of the Lease; for 15 s they are the defaults of client-go.
     pub fn lasting(duration: Duration) -> Self {
         Self { duration }
     }
 
-    /// A leader stops when it could not renew for this long.
+    /// `RenewDeadline`: a leader stops when it could not renew for this long.
     fn deadline(self) -> Duration {
         self.duration * 2 / 3
     }
 
-    /// A leader renews this often.
+    /// `RetryPeriod`: a leader renews this often.
     fn renew_every(self) -> Duration {
         self.duration * 2 / 15
     }
 
-    /// A follower looks twice while a leader renews once, so that it sees that the leader is gone not much later than it can.
-    fn look_every(self) -> Duration {
+    /// A follower polls twice as often as a leader renews, so that it sees soon that the leader is gone.
+    fn poll_every(self) -> Duration {
         self.renew_every() / 2
     }
 
-    /// One request takes no longer, so that a connection that fell silent leaves time for others.
+    /// Timeout of one request, so that a connection that has died leaves time for other attempts.
     fn request(self) -> Duration {
         self.deadline() / 3
     }
 }
 
-/// Returns a name that no other process has, nor a later one in the same place: what was held by a process before is
-/// not this one's.
+/// Returns a holder identity that no other process has, not even a restarted container of the same Pod: a Lease that an
+/// earlier process held is not this one's.
 pub fn identity() -> String {
     let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
     let random = RandomState::new().build_hasher().finish();
     format!("{}_{random:016x}", host.as_deref().unwrap_or("local"))
 }
 
-/// One that would lead.
+/// A candidate for leader.
 pub struct Candidate<S> {
     store: S,
-    me: String,
+    identity: String,
     times: Times,
-    /// The Lease as it was seen last, and when that state was first seen.
+    /// The Lease as it was read last, and when that state of it was first seen.
     seen: Option<(Lease, Instant)>,
-    /// The same of the Leases of another number of shards.
+    /// The same for the Leases of another number of shards, by name.
     rivals: BTreeMap<String, (Option<LeaseSpec>, Instant)>,
-    /// When the last renewal that succeeded was sent.
+    /// When the last successful renewal was sent.
     renewed: Instant,
     fence: watch::Sender<Instant>,
-    /// The trouble that was told last.
-    told: String,
+    /// What was logged last, so that it is not logged again.
+    logged: String,
 }
 
 impl<S: Store> Candidate<S> {
-    /// Makes a follower with a name of its own.
-    pub fn new(store: S, me: String, times: Times) -> Self {
+    /// Makes a follower; `identity` must be unique.
+    pub fn new(store: S, identity: String, times: Times) -> Self {
         let now = Instant::now();
         Self {
             store,
-            me,
+            identity,
             times,
             seen: None,
             rivals: BTreeMap::new(),
             renewed: now,
             fence: watch::channel(now).0,
-            told: String::new(),
+            logged: String::new(),
         }
     }
 
@@ -118,23 +118,29 @@ impl<S: Store> Candidate<S> {
         Fence::new(self.fence.subscribe())
     }
 
-    /// Returns when this candidate leads. May be dropped at any time.
+    /// Returns when this candidate leads.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
     pub async fn acquire(&mut self) {
         loop {
             let wait = match timeout(self.times.request() * 2, self.claim()).await {
                 Ok(Ok(None)) => return,
-                Ok(Ok(Some(wait))) => wait.min(self.times.look_every()),
+                Ok(Ok(Some(wait))) => wait.min(self.times.poll_every()),
                 Ok(Err(error)) => {
                     self.failed(&error);
-                    self.times.look_every()
+                    self.times.poll_every()
                 }
-                Err(_) => self.times.look_every(),
+                Err(_) => self.times.poll_every(),
             };
             sleep(wait).await;
         }
     }
 
-    /// Renews the Lease. Returns when it is lost, and the fence shut. May be dropped at any time.
+    /// Renews the Lease. Returns when it is lost, with the fence shut.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
     pub async fn keep(&mut self) {
         let mut next = self.renewed + self.times.renew_every();
         loop {
@@ -154,25 +160,25 @@ impl<S: Store> Candidate<S> {
         }
     }
 
-    /// Shuts the fence and gives the Lease back, if it is this candidate's, so that nobody has to wait for its end.
+    /// Shuts the fence and releases the Lease if this candidate holds it, so that nobody has to wait for its end.
     pub async fn release(&mut self) {
         self.shut();
-        if timeout(RELEASE, self.give_back()).await.is_err() {
-            debug!("The Lease could not be given back in time");
+        if timeout(RELEASE, self.clear_holder()).await.is_err() {
+            debug!("The Lease could not be released in time");
         }
     }
 
-    async fn give_back(&mut self) {
+    async fn clear_holder(&mut self) {
         loop {
             let Ok(Some(mut lease)) = self.store.get().await else { return };
-            if holder(lease.spec.as_ref()) != Some(&self.me) {
+            if holder(lease.spec.as_ref()) != Some(&self.identity) {
                 return;
             }
             let spec = lease.spec.get_or_insert_default();
             spec.holder_identity = Some(String::new());
             spec.renew_time = Some(MicroTime(Timestamp::now()));
             match self.store.replace(&lease).await {
-                // A renewal that nobody waited for has come between.
+                // A renewal whose answer nobody waited for has arrived in between.
                 Err(error) if is_conflict(&error) => {}
                 Err(error) => return self.failed(&error),
                 Ok(_) => return,
@@ -184,7 +190,7 @@ impl<S: Store> Candidate<S> {
         self.fence.send_replace(Instant::now());
     }
 
-    /// Takes the Lease if it is free; returns how long it may not be, or `None` when it is taken.
+    /// Takes the Lease if it is free. Returns `None` when this candidate holds it, else how long to wait.
     async fn claim(&mut self) -> kube::Result<Option<Duration>> {
         let lease = self.store.get().await?;
         if let Some(lease) = &lease {
@@ -193,21 +199,21 @@ impl<S: Store> Candidate<S> {
                 self.seen = Some((lease.clone(), now));
             }
             let since = self.seen.as_ref().map_or(now, |(_, since)| *since);
-            // Its own name is there when a request of its own was not answered.
+            // Its own identity is there if an earlier request succeeded without an answer.
             let free = since + self.lasts(lease.spec.as_ref());
-            if holder(lease.spec.as_ref()).is_some_and(|holder| *holder != self.me) && now < free {
+            if holder(lease.spec.as_ref()).is_some_and(|holder| *holder != self.identity) && now < free {
                 return Ok(Some(free - now));
             }
         }
-        // Looked at before, so that those who wait leave others in peace, and after, so that of two who claim their Leases
-        // at the same time one sees the other.
-        let wait = Some(self.times.look_every());
+        // Checked before, so that waiting disturbs nobody, and after, so that of two that claim their Leases at the same time
+        // one sees the other.
+        let wait = Some(self.times.poll_every());
         if self.has_rivals().await? || !self.take(lease.unwrap_or_default()).await? {
             return Ok(wait);
         }
         if self.has_rivals().await? {
             self.shut();
-            self.give_back().await;
+            self.clear_holder().await;
             return Ok(wait);
         }
         Ok(None)
@@ -226,20 +232,20 @@ impl<S: Store> Candidate<S> {
             .iter()
             .find(|(_, (spec, since))| holder(spec.as_ref()).is_some() && now < *since + self.lasts(spec.as_ref()));
         let Some((name, _)) = held else { return Ok(false) };
-        if self.told != *name {
+        if self.logged != *name {
             info!(lease = name, "Waiting for the end of shards of another number, which still record");
-            self.told.clone_from(name);
+            self.logged.clone_from(name);
         }
         Ok(true)
     }
 
-    /// How long a Lease is held after it changed. Its holder may have been told another duration.
+    /// Returns how long a Lease is held after it changed. Its holder may be configured with another duration.
     fn lasts(&self, spec: Option<&LeaseSpec>) -> Duration {
-        let told = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
-        self.times.duration.max(Duration::from_secs(told.max(0).unsigned_abs().into()))
+        let seconds = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
+        self.times.duration.max(Duration::from_secs(seconds.max(0).unsigned_abs().into()))
     }
 
-    /// Writes this candidate's name into the Lease as it was read; returns whether nobody was faster.
+    /// Writes this candidate's identity into the Lease as it was read; returns whether nobody was faster.
     async fn take(&mut self, mut lease: Lease) -> kube::Result<bool> {
         let sent = Instant::now();
         let now = MicroTime(Timestamp::now());
@@ -247,7 +253,7 @@ impl<S: Store> Candidate<S> {
         let transitions = before.as_ref().map(|spec| spec.lease_transitions.unwrap_or_default().saturating_add(1));
         let seconds = self.times.duration.as_millis().div_ceil(1_000);
         lease.spec = Some(LeaseSpec {
-            holder_identity: Some(self.me.clone()),
+            holder_identity: Some(self.identity.clone()),
             lease_duration_seconds: Some(i32::try_from(seconds).unwrap_or(i32::MAX)),
             acquire_time: Some(now.clone()),
             renew_time: Some(now),
@@ -269,7 +275,7 @@ impl<S: Store> Candidate<S> {
         }
     }
 
-    /// Renews the Lease, unless its version has become another; returns whether it is still this candidate's.
+    /// Renews the Lease unless it was changed; returns whether this candidate still holds it.
     async fn renew(&mut self) -> kube::Result<bool> {
         let sent = Instant::now();
         let Some((mut lease, _)) = self.seen.clone() else { return Ok(false) };
@@ -280,8 +286,8 @@ impl<S: Store> Candidate<S> {
                 Ok(true)
             }
             Err(error) if is_conflict(&error) || is_missing(&error) => {
-                // Somebody else has it or edited it, or a renewal of its own was not answered.
-                let lease = self.store.get().await?.filter(|lease| holder(lease.spec.as_ref()) == Some(&self.me));
+                // Somebody else holds it or edited it, or a renewal of its own succeeded without an answer.
+                let lease = self.store.get().await?.filter(|lease| holder(lease.spec.as_ref()) == Some(&self.identity));
                 self.seen = lease.map(|lease| (lease, Instant::now()));
                 Ok(self.seen.is_some())
             }
@@ -290,7 +296,7 @@ impl<S: Store> Candidate<S> {
     }
 
     fn won(&mut self, lease: Lease, sent: Instant) {
-        self.told.clear();
+        self.logged.clear();
         self.renewed = sent;
         self.seen = Some((lease, Instant::now()));
         self.fence.send_replace(sent + self.times.deadline());
@@ -298,9 +304,9 @@ impl<S: Store> Candidate<S> {
 
     fn failed(&mut self, error: &kube::Error) {
         let what = describe(error);
-        if self.told != what {
+        if self.logged != what {
             warn!("The Lease that decides who records cannot be read or written: {what}");
-            self.told = what;
+            self.logged = what;
         }
     }
 }

@@ -19,51 +19,50 @@ use super::{
     unit::{Group, Unit},
 };
 use crate::rego::{
-    builtins,
     check::Checked,
     data::Data,
+    engine,
     error::EngineError,
     file::File,
     graph::Graph,
-    guard,
     limits::Limits,
-    lost::Lost,
+    missing::Missing,
     parse,
     problem::Problem,
     references::{self, Node, Path, package},
-    rewrite::{self, Adapted, Place, Unreadable},
-    value,
+    rewrite::{self, Position, Rewritten, SyntaxError},
+    tokens,
 };
 
 /// A file, and its text as the evaluator reads it.
-type Adaptation<'a> = (&'a File, &'a Result<Adapted, Unreadable>);
+type RewrittenFile<'a> = (&'a File, &'a Result<Rewritten, SyntaxError>);
 
 /// Compiles the files that are in order to one unit; `None` if there are none, or if one of a template's is refused.
 pub(crate) fn compile(
     files: Vec<&File>,
     data: &Data,
     limits: &Limits,
-    lost: Lost,
+    missing: Missing,
     problems: &mut Vec<Problem>,
     purpose: Purpose,
 ) -> Option<(Vec<Policy>, Unit)> {
-    let adapted = rewrite::adapt(files.iter().map(|file| (file.text.as_str(), file.version)));
+    let rewritten = rewrite::rewrite(files.iter().map(|file| (file.text.as_str(), file.version())));
     let mut compiler = Compiler {
-        files: files.into_iter().zip(&adapted).collect(),
-        texts: adapted.iter().flatten().map(|adapted| adapted.text.as_str()).collect(),
+        files: files.into_iter().zip(&rewritten).collect(),
+        texts: rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str()).collect(),
         data,
         limits,
-        lost,
+        missing,
         purpose,
         first: true,
     };
     while !compiler.files.is_empty() {
         let parsed = compiler.parse(problems)?;
-        let incomplete = compiler.files.len() < adapted.len();
+        let incomplete = compiler.files.len() < rewritten.len();
         if compiler.files.is_empty() || purpose == Purpose::Template && incomplete {
             break;
         }
-        let nodes = references::read(&parsed.modules, &compiler.lost);
+        let nodes = references::read(&parsed.modules, compiler.missing.rules());
         let refused = match compiler.prepare(parsed, &nodes, problems) {
             Ok(compiled) => return Some(compiled),
             Err(refused) => refused,
@@ -80,13 +79,13 @@ pub(crate) fn compile(
 /// Modules of one unit on their way to it.
 struct Compiler<'a> {
     /// The files that were not refused so far.
-    files: Vec<Adaptation<'a>>,
+    files: Vec<RewrittenFile<'a>>,
     /// The texts of all modules, for the builtins that they may call.
     texts: Vec<&'a str>,
     data: &'a Data,
     limits: &'a Limits,
     /// What the files defined that were refused.
-    lost: Lost,
+    missing: Missing,
     purpose: Purpose,
     /// Whether no file was left out yet.
     first: bool,
@@ -103,7 +102,7 @@ struct Parsed {
 impl<'a> Compiler<'a> {
     /// Parses the files and leaves out those that are no Rego. `None` if the evaluator does not accept the data.
     fn parse(&mut self, problems: &mut Vec<Problem>) -> Option<Parsed> {
-        let mut engine = match self.engine() {
+        let mut engine = match engine::with_data(self.data.document.clone().into(), self.limits, &self.texts) {
             Ok(engine) => engine,
             Err(why) => {
                 problems.push(Problem::refused(&"data".into(), format!("{why:#}")));
@@ -112,27 +111,18 @@ impl<'a> Compiler<'a> {
         };
         let bare = engine.clone();
         let mut modules = Vec::new();
-        self.files.retain(|(file, adapted)| match parse::add(&mut engine, file, adapted, self.limits) {
+        self.files.retain(|(file, rewritten)| match parse::add(&mut engine, file, rewritten, self.limits) {
             Ok(()) => {
                 modules.extend(parse::last_module(&mut engine));
                 true
             }
             Err(problem) => {
                 problems.push(problem);
-                self.lost.unparsed(file);
+                self.missing.unparsed(file);
                 false
             }
         });
         Some(Parsed { engine, bare, modules })
-    }
-
-    /// Makes an engine without modules.
-    fn engine(&self) -> anyhow::Result<Engine> {
-        let mut engine = parse::engine(self.limits);
-        builtins::install(&mut engine, self.limits.strict, &self.texts)?;
-        rewrite::support(&mut engine)?;
-        engine.add_data(value::from_tree(serde_json::Value::Object(self.data.document.clone()))?)?;
-        Ok(engine)
     }
 
     /// Checks the modules and prepares them together; else returns the files that are refused, none if the evaluator
@@ -168,10 +158,10 @@ impl<'a> Compiler<'a> {
     /// Reads and checks modules that all parse.
     fn check(&self, modules: &[Ref<Module>], nodes: &[Node]) -> (Vec<Policy>, Vec<Group>, Vec<Problem>) {
         let mut problems = Vec::new();
-        let imports: Vec<&[(Path, Place)]> = self
+        let imports: Vec<&[(Path, Position)]> = self
             .files
             .iter()
-            .map(|(_, adapted)| adapted.as_ref().map_or(&[][..], |adapted| &adapted.imports))
+            .map(|(_, rewritten)| rewritten.as_ref().map_or(&[][..], |rewritten| &rewritten.imports))
             .collect();
         let files: &[&File] = &self.files.iter().map(|(file, _)| *file).collect::<Vec<_>>();
         let annotations: Vec<Annotations> = files
@@ -179,7 +169,7 @@ impl<'a> Compiler<'a> {
             .zip(modules)
             .map(|(file, module)| {
                 let source = Source::from_contents(file.shown.to_string(), file.text.clone());
-                let tokens = source.map(|source| guard::tokens(&source, self.limits)).unwrap_or_default();
+                let tokens = source.map(|source| tokens::read(&source, self.limits)).unwrap_or_default();
                 metadata::read(file, module, &tokens, &mut problems)
             })
             .collect();
@@ -197,7 +187,7 @@ impl<'a> Compiler<'a> {
             nodes,
             graph,
             data: self.data,
-            lost: &self.lost,
+            missing: &self.missing,
             entries: &entrypoints,
             tests: self.purpose == Purpose::Test,
             companion,
@@ -219,7 +209,7 @@ impl<'a> Compiler<'a> {
     /// Goes on without the refused files; what uses them is refused next.
     fn leave_out(&mut self, refused: &BTreeSet<Arc<str>>, nodes: &[Node]) {
         for (index, (file, _)) in self.files.iter().enumerate().filter(|(_, (file, _))| refused.contains(&file.shown)) {
-            self.lost.module(file, nodes.iter().filter(|node| node.module == index));
+            self.missing.module(file, nodes.iter().filter(|node| node.module == index));
         }
         self.files.retain(|(file, _)| !refused.contains(&file.shown));
     }

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     model::verdict::Source,
-    rego::{data::Data, file::File, limits::Limits, lost::Lost, problem::Problem},
+    rego::{data::Data, file::File, limits::Limits, missing::Missing, problem::Problem},
 };
 
 /// The objects of Gatekeeper among the policies, not compiled yet.
@@ -182,7 +182,7 @@ impl LoadedLibrary {
         let before = problems.len();
         let modules: Vec<&File> = template.modules.iter().collect();
         let mut found = Vec::new();
-        let compiled = compile(modules, &Data::default(), limits, Lost::default(), &mut found, Purpose::Template);
+        let compiled = compile(modules, &Data::default(), limits, Missing::default(), &mut found, Purpose::Template);
         problems.extend(found.into_iter().map(|problem| template.in_file(document.file, problem)));
         let own = compiled.as_ref().and_then(|(policies, _)| policies.first());
         if let Some((policies, _)) = &compiled

@@ -13,10 +13,10 @@ use super::{
 use crate::rego::{
     check::Checked,
     file::File,
-    lost,
+    missing,
     problem::Problem,
     references::{Node, Path, package},
-    rewrite::Place,
+    rewrite::Position,
 };
 
 /// What rules that judge are called.
@@ -39,7 +39,7 @@ pub(crate) fn warnings(checked: &Checked<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     names(checked, &mut problems);
     // Who would use a package or give what is imported may be among the files that were refused.
-    if checked.lost.is_empty() {
+    if checked.missing.is_empty() {
         packages(checked, &mut problems);
         imports(checked, &mut problems);
     }
@@ -48,7 +48,7 @@ pub(crate) fn warnings(checked: &Checked<'_>) -> Vec<Problem> {
 
 /// Returns a warning for a file of tests that has rules that judge instead.
 pub(crate) fn test_file(file: &File) -> Option<Problem> {
-    let names = lost::names(&file.text);
+    let names = missing::names(&file.text);
     if names.iter().any(|name| name.contains("test_")) {
         return None;
     }
@@ -152,7 +152,7 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
 fn is_used(checked: &Checked<'_>, path: &Path, counts: impl Fn(&Node) -> bool) -> bool {
     let meets = |used: &[String]| used.starts_with(path) || path.starts_with(used);
     let by_rule = checked.nodes.iter().any(|node| counts(node) && node.uses.iter().any(|used| meets(used)));
-    let by_import = |(module, imports): (&Ref<Module>, &&[(Path, Place)])| {
+    let by_import = |(module, imports): (&Ref<Module>, &&[(Path, Position)])| {
         !path.starts_with(&package(module)) && imports.iter().any(|(imported, _)| meets(imported))
     };
     by_rule || checked.modules.iter().zip(checked.imports).any(by_import)

@@ -23,7 +23,7 @@ use crate::{
     rego::{
         file::{File, Form},
         limits::Limits,
-        lost::Lost,
+        missing::Missing,
         problem::{LoadError, Problem},
     },
 };
@@ -69,9 +69,9 @@ fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<P
     if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
         return Err(LoadError { problems });
     }
-    let mut lost = Lost::default();
+    let mut missing = Missing::default();
     for unread in &problems {
-        lost.unread(&unread.file);
+        missing.unread(&unread.file);
     }
     let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
     problems.extend(tests.iter().filter_map(lint::test_file));
@@ -84,13 +84,13 @@ fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<P
         if !library.add(file, example, &mut problems) {
             data::add(&mut data, file, example, &mut problems);
             if problems[before..].iter().any(Problem::is_refusal) {
-                lost.unparsed(file);
+                missing.unparsed(file);
             }
         }
     }
     let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
     let mut found = Vec::new();
-    let plain = compile(modules, &data, limits, lost, &mut found, Purpose::Directory);
+    let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory);
     let (plain, found) = without_sources(plain, found, &files, library.has_templates());
     problems.extend(found);
     let LoadedLibrary { mut units, mut policies, unjudged, config } = library.load(limits, point, &mut problems);

@@ -6,11 +6,11 @@ use regorus::unstable::{Module, Ref};
 
 use super::{compile::compile, data, entrypoints::Purpose, files, gatekeeper::Library};
 use crate::rego::{
+    engine,
     evaluator::Evaluator,
     file::{File, Form},
     limits::Limits,
-    lost::Lost,
-    parse,
+    missing::Missing,
     problem::{LoadError, Problem},
 };
 
@@ -49,10 +49,10 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadErr
     }
     let loaded = if sources.is_empty() {
         // Suites bring what they test.
-        Evaluator::new(parse::engine(limits), parse::engine(limits), "").ok()
+        Evaluator::new(engine::empty(limits), engine::empty(limits), "").ok()
     } else {
         let (sources, problems) = (sources.iter().collect(), &mut problems);
-        compile(sources, &data, limits, Lost::default(), problems, Purpose::Test).map(|(_, unit)| unit.evaluator)
+        compile(sources, &data, limits, Missing::default(), problems, Purpose::Test).map(|(_, unit)| unit.evaluator)
     };
     problems.sort();
     problems.dedup();

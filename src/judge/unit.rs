@@ -18,8 +18,7 @@ use super::{
 };
 use crate::rego::{
     evaluator::{Evaluator, GENERATED},
-    lost::Lost,
-    references::{self, Node, Path},
+    references::{self, Node, Path, push_key},
 };
 
 /// All rules of a unit that take the same input. They are evaluated by one query: the engine keeps nothing from one query
@@ -82,7 +81,7 @@ impl Unit {
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it analyses them together.
     pub(crate) fn new(engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
         let evaluator = Evaluator::new(engine, bare, &generated(&groups))?;
-        let nodes = references::read(evaluator.engine().get_modules(), &Lost::default());
+        let nodes = references::read(evaluator.engine().get_modules(), std::iter::empty());
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
         Ok(Self { evaluator, groups, template: None, looks_up, defined: defined(&nodes) })
     }
@@ -162,11 +161,6 @@ fn generated(groups: &[Group]) -> String {
 /// Writes a path below `data` as Rego.
 fn reference(path: &Path) -> String {
     let mut text = String::from("data");
-    for key in path {
-        let plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let _ =
-            if plain { write!(text, ".{key}") } else { write!(text, "[{}]", serde_json::Value::from(key.as_str())) };
-    }
+    path.iter().for_each(|key| push_key(&mut text, key));
     text
 }

@@ -16,12 +16,12 @@ pub struct Body {
 }
 
 impl Body {
-    /// Wraps JSON as it is.
+    /// Wraps JSON without compressing it.
     pub fn plain(json: &[u8]) -> Self {
         Self { bytes: json.into(), dictionary: None }
     }
 
-    /// The bytes as they are kept.
+    /// Returns the bytes as they are stored: JSON, or what it was compressed to.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -59,20 +59,20 @@ impl fmt::Debug for Body {
 
 /// Compresses bodies with a dictionary trained on the first of them.
 ///
-/// Objects of a cluster resemble each other far more than the inside of one resembles itself: without a dictionary
-/// they take two and a half times the room.
+/// The objects of a cluster resemble each other far more than the parts of one object do: without a dictionary they take two
+/// and a half times the memory.
 #[derive(Default)]
 pub struct Packer {
-    /// Plain bodies so far; nothing is packed before the dictionary is there.
+    /// Bodies so far; nothing is compressed before there is a dictionary.
     seen: usize,
     trained: bool,
     dictionary: Option<(EncoderDictionary<'static>, Arc<DecoderDictionary<'static>>)>,
     context: Option<CCtx<'static>>,
 }
 
-/// Objects after which the dictionary is trained; fewer stay plain, as they take no room worth saving.
+/// Objects after which the dictionary is trained; fewer stay plain, as they take no memory worth saving.
 const TRAINING_OBJECTS: usize = 1_000;
-/// As many of them are taken: more make the dictionary no better, but training longer, and everything waits for it.
+/// The number of them that are samples: more make training slower, which everything waits for, and the dictionary no better.
 const TRAINING_SAMPLES: usize = 250;
 /// One huge object (a CRD, a ConfigMap with a binary) must not fill the samples.
 const TRAINING_SAMPLE_BYTES: usize = 8 * 1024;
@@ -85,12 +85,12 @@ impl Packer {
         Self { trained: true, ..Self::default() }
     }
 
-    /// Whether enough was seen.
+    /// Whether there are enough bodies to train the dictionary.
     pub fn ready_to_train(&self) -> bool {
         !self.trained && self.seen >= TRAINING_OBJECTS
     }
 
-    /// Makes the dictionary out of plain bodies.
+    /// Trains the dictionary on plain bodies.
     pub fn train<'a>(&mut self, bodies: impl Iterator<Item = &'a [u8]>) {
         self.trained = true;
         let spread = bodies.step_by(TRAINING_OBJECTS / TRAINING_SAMPLES);

@@ -6,11 +6,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// Everything of it is known.
+    /// Its whole list was read.
     Synced,
     /// It is not in scope, by default or by request.
     Excluded,
-    /// Its first list is under way.
+    /// Its first list is being read.
     Syncing,
     /// Its first list was not complete at `--sync-timeout`.
     TimedOut,
@@ -51,7 +51,7 @@ pub struct Coverage {
     pub resource: String,
     /// How far it was covered.
     pub state: State,
-    /// Objects of it that are known.
+    /// Its objects in the cache.
     pub objects: usize,
     /// Why it is not covered; empty if it is.
     pub message: String,
@@ -64,7 +64,7 @@ impl Coverage {
         self.state != State::Excluded && (self.state != State::Synced || !self.message.is_empty())
     }
 
-    /// Whether it stands for documents that could not be read, instead of for a kind.
+    /// Whether this is about documents of manifests that could not be read, not about a kind.
     pub fn is_documents(&self) -> bool {
         self.resource == "*" && self.version.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Kinds and objects: what a source delivers and everything after it speaks of.
+//! Kinds and objects: what a source delivers, and references to them.
 //!
 //! An [`Object`] holds its JSON as compact bytes, never as a parsed tree: most objects are looked at once, so a
 //! value exists only while it is judged.
@@ -37,7 +37,7 @@ impl Kind {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// Whether this is the kind `kind` of `group`, in any version.
+    /// Whether this is `kind` of `group`, in any version.
     pub fn is(&self, group: &str, kind: &str) -> bool {
         self.group == group && self.kind == kind
     }
@@ -100,18 +100,18 @@ impl fmt::Display for Kind {
 /// as a change of the uid below one key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// What the object is.
+    /// Its kind, in the version that is read.
     pub kind: Arc<Kind>,
     /// Its namespace; `None` for cluster-scoped objects (and manifests that name none).
     pub namespace: Option<Arc<str>>,
     /// Its name.
     pub name: Arc<str>,
-    /// Tells manifests apart that repeat one name (overlays, generated names); always 0 for objects of a cluster.
+    /// Distinguishes manifests that repeat one name (overlays, generated names); always 0 for objects of a cluster.
     pub copy: u32,
 }
 
 impl ObjectKey {
-    /// Returns its kind with the scope that the object is in, which manifests do not say of a kind.
+    /// Returns its kind with the scope that the object shows: manifests do not declare that of a kind.
     pub fn as_placed(&self) -> Kind {
         Kind { namespaced: self.namespace.is_some(), ..Kind::clone(&self.kind) }
     }
@@ -156,7 +156,8 @@ impl ObjectRef {
         Self {
             api_version: key.kind.api_version(),
             kind: key.kind.kind.clone(),
-            namespace: key.namespace.clone(),
+            // A manifest may have an empty one.
+            namespace: key.namespace.clone().filter(|namespace| !namespace.is_empty()),
             name: Arc::clone(&key.name),
             uid: Arc::clone(uid),
         }
@@ -167,7 +168,7 @@ impl ObjectRef {
         self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Returns what tells it from all other objects, whatever version it is read in: the uid, if it has one.
+    /// Returns what identifies the object in whatever version it is read: the uid, if it has one.
     pub fn identity(&self) -> String {
         if !self.uid.is_empty() {
             return self.uid.to_string();
@@ -176,7 +177,7 @@ impl ObjectRef {
     }
 }
 
-/// Where a manifest stands.
+/// Where a manifest was read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Location {
     /// The file as the user named it; `-` for standard input.
@@ -188,7 +189,7 @@ pub struct Location {
 /// One object in one state.
 #[derive(Debug, Clone)]
 pub struct Object {
-    /// Its name.
+    /// Its kind, namespace and name.
     pub key: ObjectKey,
     /// `metadata.uid`; empty for manifests without one.
     pub uid: Arc<str>,
@@ -196,6 +197,6 @@ pub struct Object {
     pub resource_version: Box<str>,
     /// The JSON of the object with `apiVersion` and `kind`, without `managedFields`, Secret values taken out.
     pub body: Body,
-    /// Where it was read, for manifests.
+    /// For manifests only.
     pub location: Option<Location>,
 }

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::model::object::Kind;
 
-/// Shards are told apart in every name, so there are not more than anybody needs.
+/// Most shards; each has a Lease, and objects with names, of its own.
 const MOST: u32 = 1_000;
 
 /// One of several shards, or all there is.
@@ -34,7 +34,7 @@ impl Shard {
     /// `StatefulSet` do.
     ///
     /// # Errors
-    /// With what was expected.
+    /// With the form that was expected.
     pub fn parse(text: &str, host: Option<&str>) -> Result<Self, String> {
         let form = || "expected I/N such as 0/3, or auto/3 in a pod of a StatefulSet".to_owned();
         let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten();
@@ -55,12 +55,12 @@ impl Shard {
         Ok(Self { index, of })
     }
 
-    /// Whether it is all there is.
+    /// Whether everything belongs to it, as there is only one.
     pub fn is_whole(self) -> bool {
         self.of == 1
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub fn count(self) -> u32 {
         self.of
     }
@@ -80,12 +80,12 @@ impl Shard {
         kind.is("", "Namespace") || self.owns(namespace)
     }
 
-    /// Returns all shards of which this is one.
+    /// Returns all shards, this one among them.
     pub fn all(self) -> impl Iterator<Item = Self> {
         (0..self.of).map(move |index| Self { index, ..self })
     }
 
-    /// Returns the name of what each shard has of its own.
+    /// Returns the name of something that each shard has of its own: `base`, with the index behind it if there are several.
     pub fn name(self, base: &str) -> String {
         if self.is_whole() { base.to_owned() } else { format!("{base}-{}", self.index) }
     }
@@ -105,7 +105,7 @@ fn key(name: &str) -> u64 {
 }
 
 /// Jump consistent hashing; a bucket below `buckets`, which is not 0.
-#[allow(
+#[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "as in the paper: positive, and cut to the bucket below"

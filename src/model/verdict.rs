@@ -1,4 +1,4 @@
-//! What judging says about one object.
+//! The results of judging one object.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The word that stands for it in results.
+    /// Returns the word for it in results, reports and metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::Fail => "fail",
@@ -40,7 +40,7 @@ impl Outcome {
 /// Severity as the report APIs define it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "the names say all")]
+#[expect(missing_docs, reason = "the names say all")]
 pub enum Severity {
     Critical,
     High,
@@ -50,14 +50,14 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Reads a severity as policies write it, in any case.
+    /// Parses a severity as policies write it: in upper or lower case.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Critical, Self::High, Self::Medium, Self::Low, Self::Info]
             .into_iter()
             .find(|severity| severity.word().eq_ignore_ascii_case(word.trim()))
     }
 
-    /// Returns it as reports write it.
+    /// Returns the word for it in reports, which is lower case.
     pub fn word(self) -> &'static str {
         match self {
             Self::Critical => "critical",
@@ -69,7 +69,7 @@ impl Severity {
     }
 }
 
-/// Where a rule stands in a policy file.
+/// Where a rule is in the policy files.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Source {
     /// The file, relative to where the user named it.
@@ -99,6 +99,23 @@ pub struct Finding {
     pub source: Source,
 }
 
+#[cfg(test)]
+impl Finding {
+    /// A violation of one policy with this message, for tests.
+    pub(crate) fn sample(message: &str) -> Self {
+        Self {
+            policy: "p".into(),
+            rule: "deny".into(),
+            outcome: Outcome::Fail,
+            severity: None,
+            category: None,
+            message: message.into(),
+            details: None,
+            source: Source { file: "p.rego".into(), line: 1 },
+        }
+    }
+}
+
 /// All results of one object under one policy set. A pure function of the job.
 #[derive(Debug, Clone)]
 pub struct Verdict {
@@ -111,7 +128,7 @@ pub struct Verdict {
     /// What the policies say of the transition (`oldObject`, `operation: UPDATE` or `DELETE`) and not of the object as it
     /// is: reported once, never standing.
     pub transitions: Vec<Finding>,
-    /// Rules that were evaluated and said nothing.
+    /// Rules that were evaluated without a result.
     pub passed: u32,
     /// Digest of the policy set it was judged under.
     pub policies: Digest,

@@ -5,21 +5,21 @@ use std::{
 
 use super::*;
 use crate::{
-    audit::result::{About, AuditResult, Entry, PolicySummary, Resource, Summary},
+    audit::result::{About, AuditResult, Entry, PolicySummary, Summary},
     cluster::identity::API_VERSION,
     model::{
         coverage::{Coverage, State},
-        object::Location,
+        object::{Location, ObjectRef},
         verdict::{Outcome, Severity, Source},
     },
 };
 
-fn resource(api_version: &str, kind: &str, namespace: &str, name: &str) -> Resource {
-    let (api_version, kind, namespace, name) = (api_version.into(), kind.into(), namespace.into(), name.into());
-    Resource { api_version, kind, namespace, name, uid: String::new() }
+fn resource(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectRef {
+    let namespace = (!namespace.is_empty()).then(|| namespace.into());
+    ObjectRef { api_version: api_version.into(), kind: kind.into(), namespace, name: name.into(), uid: "".into() }
 }
 
-fn entry(resource: Resource, policy: &str, rule: &str, outcome: Outcome, message: &str) -> Entry {
+fn entry(resource: ObjectRef, policy: &str, rule: &str, outcome: Outcome, message: &str) -> Entry {
     Entry {
         policy: policy.into(),
         rule: rule.into(),
@@ -123,7 +123,7 @@ fn cluster_with_gaps() -> AuditResult {
         entry(knative, "image", "deny_latest", Outcome::Fail, "two"),
     ];
     let kinds = vec![
-        coverage("", "StreamEvent", "events", State::Excluded, 0, ""),
+        coverage("", "Event", "events", State::Excluded, 0, ""),
         coverage("", "Secret", "secrets", State::Forbidden, 0, "secrets is forbidden: User \"ci\" cannot list"),
         coverage("", "Service", "services", State::Synced, 1, ""),
         coverage("custom.metrics.k8s.io", "*", "*", State::Failed, 0, "the server is currently unable"),

@@ -17,10 +17,10 @@ use super::{
     style::{BOLD, DIM, GREEN, Paint, columns_of, count, style_of, wrap},
 };
 use crate::{
-    audit::result::{AuditResult, Entry, PolicySummary, Resource},
+    audit::result::{AuditResult, Entry, PolicySummary},
     model::{
         coverage::{Coverage, State},
-        object::Location,
+        object::{Location, ObjectRef},
         verdict::{Outcome, Severity},
     },
     rego::problem::Problem,
@@ -36,7 +36,7 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     let paint = Paint(options.color);
     let columns = Columns::of(&result.results, options.width);
     let ambiguous = ambiguous_kinds(&result.results);
-    let mut objects: BTreeMap<(&Resource, Option<&Location>), Vec<&Entry>> = BTreeMap::new();
+    let mut objects: BTreeMap<(&ObjectRef, Option<&Location>), Vec<&Entry>> = BTreeMap::new();
     for entry in &result.results {
         objects.entry((&*entry.resource, entry.location.as_ref())).or_default().push(entry);
     }
@@ -142,19 +142,20 @@ fn rule_name(entry: &Entry) -> String {
     shown_line(&format!("{}/{}", entry.policy, entry.rule))
 }
 
-fn object_name(resource: &Resource, with_group: bool) -> String {
+fn object_name(resource: &ObjectRef, with_group: bool) -> String {
     let mut name = resource.kind.clone();
     if with_group && let Some((group, _)) = resource.api_version.split_once('/') {
         let _ = write!(name, ".{group}");
     }
-    let slash = if resource.namespace.is_empty() { "" } else { "/" };
-    shown_line(&format!("{name} {}{slash}{}", resource.namespace, resource.name))
+    let namespace = resource.namespace.as_deref().unwrap_or_default();
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    shown_line(&format!("{name} {namespace}{slash}{}", resource.name))
 }
 
 /// Returns the kinds that more than one group has, so that their name alone says too little.
 fn ambiguous_kinds(entries: &[Entry]) -> BTreeSet<&str> {
     let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for Resource { kind, api_version, .. } in entries.iter().map(|entry| &*entry.resource) {
+    for ObjectRef { kind, api_version, .. } in entries.iter().map(|entry| &*entry.resource) {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         groups.entry(kind).or_default().insert(group);
     }

@@ -2,7 +2,7 @@
 
 /// What to do about a write that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum WriteFailure {
     /// It may work later.
     Later,
     /// It will not, and that is in order: the namespace or object is going away, or the record is there already.
@@ -11,7 +11,7 @@ pub(super) enum Failure {
     Refused(&'static str),
 }
 
-impl Failure {
+impl WriteFailure {
     /// Classifies an error; the word in it is a reason for metrics.
     pub(super) fn of(error: &kube::Error) -> Self {
         let kube::Error::Api(status) = error else { return Self::Later };

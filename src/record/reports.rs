@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use self::recorder::ReportRecorder;
 pub use self::{
     format::{Api, Choice, Instance, Layout},
-    load::{Loaded, load},
+    load::{LoadedReports, load},
     pending::ReportSink,
     settings::{Ownership, ReportSettings},
 };
@@ -31,7 +31,7 @@ use crate::record::health::Health;
 /// Starts a recorder with what was found. The future ends when the sink is gone and everything is written.
 pub fn start(
     settings: ReportSettings,
-    loaded: Loaded,
+    loaded: LoadedReports,
     health: watch::Sender<Health>,
 ) -> (ReportSink, impl Future<Output = ()> + Send) {
     let (sink, pending) = pending::channel();

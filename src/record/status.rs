@@ -19,7 +19,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use self::conditions::{Transitions, conditions, covered};
+use self::conditions::{ConditionTimes, conditions, covered};
 use crate::{
     audit::overview::Overview,
     cluster::{
@@ -28,7 +28,7 @@ use crate::{
     },
     metrics::Metrics,
     model::coverage::State,
-    record::{failure::Failure, health::Health},
+    record::{failure::WriteFailure, health::Health},
 };
 
 /// Counts are written at most this often; a condition that changes is written at once.
@@ -91,7 +91,7 @@ struct StatusRecorder {
     refused_until: Option<Instant>,
     /// Reason of the failure that was logged last.
     logged: String,
-    transitions: Transitions,
+    times: ConditionTimes,
 }
 
 impl StatusRecorder {
@@ -114,7 +114,7 @@ impl StatusRecorder {
             last: None,
             refused_until: None,
             logged: String::new(),
-            transitions: Transitions::default(),
+            times: ConditionTimes::default(),
         }
     }
 
@@ -131,7 +131,7 @@ impl StatusRecorder {
     }
 
     fn status(&mut self, overview: &Overview, health: &Health) -> Value {
-        let conditions = self.transitions.stamp(conditions(overview, health), Timestamp::now());
+        let conditions = self.times.stamp(conditions(overview, health), Timestamp::now());
         let covered: Vec<_> = covered(overview).collect();
         let summary = &overview.summary;
         json!({
@@ -173,7 +173,7 @@ impl StatusRecorder {
         if !self.created {
             let object = self.api.patch(&name, &parameters, &Patch::Apply(body(None))).await?;
             self.created = true;
-            self.transitions.adopt(&object.data["status"]["conditions"], &mut status["conditions"]);
+            self.times.adopt(&object.data["status"]["conditions"], &mut status["conditions"]);
         }
         let patched = self.api.patch_status(&name, &parameters, &Patch::Apply(body(Some(status)))).await;
         // Somebody deleted it: the next attempt creates it again.
@@ -182,16 +182,16 @@ impl StatusRecorder {
     }
 
     fn failed(&mut self, error: &kube::Error) {
-        let (reason, what) = match Failure::of(error) {
-            Failure::Normal("not_found") if !self.created => (
+        let (reason, what) = match WriteFailure::of(error) {
+            WriteFailure::Normal("not_found") if !self.created => (
                 "not_found",
                 "there is no kind audits.kaudit.dev (install the chart's CRD to have it), or no such namespace"
                     .to_owned(),
             ),
-            Failure::Later => ("unavailable", describe(error)),
-            Failure::Normal(reason) | Failure::Refused(reason) => (reason, describe(error)),
+            WriteFailure::Later => ("unavailable", describe(error)),
+            WriteFailure::Normal(reason) | WriteFailure::Refused(reason) => (reason, describe(error)),
         };
-        if Failure::of(error) != Failure::Later {
+        if WriteFailure::of(error) != WriteFailure::Later {
             self.refused_until = Some(Instant::now() + REFUSED);
         }
         self.settings.metrics.recorder_dropped("status", reason, 1);

@@ -35,9 +35,9 @@ pub struct Terms {
     pub settings: RecorderSettings,
     /// What the status is made from.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
-    /// Prints deltas, if anybody wants them as they come.
+    /// Prints deltas as lines of output, if there are any; never blocks.
     pub lines: Option<Lines>,
-    /// Informs the pipeline.
+    /// Learns of terms.
     pub pipeline: mpsc::Sender<Command>,
     /// Cancelled when the pipeline has ended.
     pub over: CancellationToken,
@@ -100,7 +100,7 @@ impl Terms {
         Ok(())
     }
 
-    /// Records for one term.
+    /// Records for one term, until the pipeline has ended and everything is written.
     async fn serve(&self, client: Client) {
         let recorders = tokio::select! {
             recorders = self.begin(client) => recorders,

@@ -11,10 +11,10 @@ use super::{
     file::File,
     graph::{Depth, Graph},
     limits::Limits,
-    lost::{Companion, Lost},
+    missing::{Companion, Missing},
     problem::{Problem, ProblemSeverity},
     references::{Call, Node, Path, package},
-    rewrite::{self, Place},
+    rewrite::{self, Position},
 };
 
 /// Everything that the checks look at; modules and files go together by index.
@@ -22,15 +22,15 @@ pub(crate) struct Checked<'a> {
     pub(crate) files: &'a [&'a File],
     pub(crate) modules: &'a [Ref<Module>],
     /// What each module imports of `data`.
-    pub(crate) imports: &'a [&'a [(Path, Place)]],
+    pub(crate) imports: &'a [&'a [(Path, Position)]],
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
     pub(crate) data: &'a Data,
-    /// What refused files would have given.
-    pub(crate) lost: &'a Lost,
-    /// The rules that judge.
+    /// What refused files would have defined.
+    pub(crate) missing: &'a Missing,
+    /// The rules that are evaluated from outside.
     pub(crate) entries: &'a BTreeSet<Path>,
-    /// Whether tests are evaluated, too.
+    /// Whether tests are evaluated as well.
     pub(crate) tests: bool,
     pub(crate) companion: Companion,
     pub(crate) limits: &'a Limits,
@@ -44,7 +44,14 @@ impl Checked<'_> {
         self.calls(&mut problems);
         self.recursion(&mut problems);
         self.data(&mut problems);
-        problems.extend(self.lost.users(self.files, self.modules, self.nodes, self.graph, self.data, self.companion));
+        problems.extend(self.missing.users(
+            self.files,
+            self.modules,
+            self.nodes,
+            self.graph,
+            self.data,
+            self.companion,
+        ));
         problems
     }
 
@@ -53,7 +60,7 @@ impl Checked<'_> {
         Problem::refused(&file.shown, message).at(&file.text, node.line, node.column)
     }
 
-    /// regorus takes every import below `rego` and `future.keywords` and gives it no meaning.
+    /// regorus accepts every import below `rego` and `future.keywords` and ignores it.
     fn imports(&self, problems: &mut Vec<Problem>) {
         for (file, module) in self.files.iter().zip(self.modules) {
             for import in &module.imports {
@@ -102,8 +109,8 @@ impl Checked<'_> {
 
     /// Returns what is wrong with a call, how to mend it, and whether OPA would know the function.
     fn wrong_call(&self, call: &Call) -> Option<(String, String, bool)> {
-        // Whoever calls what is refused is told so as a whole.
-        if call.rule.as_ref().is_some_and(|path| self.lost.at(path, self.graph, self.data).is_some()) {
+        // A caller of what is refused is left out with a problem of its own.
+        if call.rule.as_ref().is_some_and(|path| self.missing.at(path, self.graph, self.data).is_some()) {
             return None;
         }
         let functions = call.rule.iter().flat_map(|path| self.graph.at(path));
@@ -112,8 +119,8 @@ impl Checked<'_> {
             (Some(arity), _) => arity,
             (None, Some(Arity::Exactly(arity))) => usize::from(arity),
             (None, Some(Arity::Any)) => return None,
-            (None, None) if rewrite::introduces(&call.name) => return None,
-            (None, None) => return Some(missing(call)),
+            (None, None) if rewrite::is_extension(&call.name) => return None,
+            (None, None) => return Some(unknown_function(call)),
         };
         // One more than it takes is where its result goes: `count(xs, n)`.
         if call.arguments == arity || call.arguments == arity + 1 {
@@ -154,7 +161,7 @@ impl Checked<'_> {
         }
     }
 
-    /// regorus lets data win over a rule at the same place without a word.
+    /// Where both data and a rule define a path, regorus takes the data without an error.
     fn data(&self, problems: &mut Vec<Problem>) {
         for node in self.nodes {
             if let Some(other) = self.data.in_the_way(&node.path) {
@@ -165,8 +172,8 @@ impl Checked<'_> {
     }
 }
 
-/// Returns what to say of a function that is not there.
-fn missing(call: &Call) -> (String, String, bool) {
+/// Returns the message and the help for a function that does not exist, and whether OPA would know it.
+fn unknown_function(call: &Call) -> (String, String, bool) {
     let name = &call.name;
     if let Some(help) = builtins::unsupported(name) {
         return (format!("{name} is not supported"), help, true);

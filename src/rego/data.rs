@@ -22,7 +22,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// Makes an empty document. What stands below the keys `external` comes from elsewhere when a rule is evaluated.
+    /// Returns an empty document. Values below the keys `external` are added by others before a rule is evaluated.
     pub(crate) fn new(external: &'static [&'static str]) -> Self {
         Self { external, ..Self::default() }
     }
@@ -44,7 +44,7 @@ impl Data {
         merge(&mut self.document, values, &mut path, file, &mut self.origins, problems);
     }
 
-    /// Whether what stands at a path comes from elsewhere when a rule is evaluated.
+    /// Whether what is at a path may be added by others before a rule is evaluated.
     pub(crate) fn is_external(&self, path: &[String]) -> bool {
         path.first().is_some_and(|key| self.external.contains(&key.as_str()))
     }

@@ -1,4 +1,4 @@
-//! What regorus' error texts say: it reports places and reasons as text only.
+//! regorus' errors as data: it reports places and reasons as text only.
 
 /// Where and why, out of one of regorus' error texts.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! regorus raises errors where OPA's value is undefined, e.g. for operands of the wrong type. Writing every expression so
 //! that it does not would slow all of them down; so modules run as they are, and only what fails is evaluated once more, by
-//! modules in which such expressions are undefined ([`rewrite::tolerant`]). An error that remains is one to OPA, too.
+//! modules in which such expressions are undefined ([`rewrite::without_type_errors`]). An error that remains is one to OPA, too.
 
 use std::{
     fmt,
@@ -34,24 +34,24 @@ pub(crate) const LARGEST_VALUE: usize = 4 << 20;
 #[derive(Clone)]
 pub(crate) struct Evaluator {
     engine: Engine,
-    tolerant: Tolerant,
+    fallback: Fallback,
 }
 
 /// An engine for what the first one failed on; made when it is first needed, of the first one's modules and data.
-struct Tolerant {
+struct Fallback {
     /// An engine without modules.
     bare: Engine,
     engine: OnceLock<Option<Engine>>,
 }
 
-impl Clone for Tolerant {
+impl Clone for Fallback {
     /// The clone makes its own engine: it may be given other data.
     fn clone(&self) -> Self {
         Self { bare: self.bare.clone(), engine: OnceLock::new() }
     }
 }
 
-impl Tolerant {
+impl Fallback {
     fn of(&self, first: &Engine) -> Option<Engine> {
         self.engine.get_or_init(|| self.make(first).ok()).clone()
     }
@@ -61,7 +61,8 @@ impl Tolerant {
         engine.clear_data();
         engine.add_data(first.get_data())?;
         for source in first.get_policies()? {
-            let (text, version) = rewrite::tolerant(source.get_contents()).context("a module that was read before")?;
+            let (text, version) =
+                rewrite::without_type_errors(source.get_contents()).context("a module that was read before")?;
             engine.set_rego_v0(version == Version::V0);
             engine.add_policy(source.get_path().clone(), text)?;
         }
@@ -79,7 +80,7 @@ impl fmt::Debug for Evaluator {
 /// Why an evaluation has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The policy, or the engine, says why.
+    /// regorus reports an error.
     Error(EngineError),
     /// The engine panicked.
     Panicked,
@@ -87,12 +88,12 @@ pub(crate) enum Failure {
     TimedOut,
     /// The value is larger than [`LARGEST_VALUE`].
     TooLarge,
-    /// It did not begin, because those before it used up [`Limits::object`].
+    /// It did not begin, because those before it used up [`Limits::input`].
     OutOfTime,
 }
 
 impl Failure {
-    /// A failure whose place nobody knows.
+    /// A failure without a place.
     pub(crate) fn error(reason: String) -> Self {
         Self::Error(EngineError { place: None, reason })
     }
@@ -105,7 +106,7 @@ impl Failure {
             Self::TimedOut => format!("took longer than {} s", limits.evaluation.as_secs_f64()),
             Self::TooLarge => format!("its value takes more than {} MiB", LARGEST_VALUE >> 20),
             Self::OutOfTime => {
-                format!("not evaluated: the rules before it took longer than {} s", limits.object.as_secs_f64())
+                format!("not evaluated: the rules before it took longer than {} s", limits.input.as_secs_f64())
             }
         }
     }
@@ -121,7 +122,7 @@ impl Evaluator {
         engine.set_rego_v0(false);
         engine.add_policy(format!("{GENERATED}.rego"), format!("package {GENERATED}\n\nready := true\n{generated}"))?;
         prepare(&mut engine)?;
-        Ok(Self { engine, tolerant: Tolerant { bare, engine: OnceLock::new() } })
+        Ok(Self { engine, fallback: Fallback { bare, engine: OnceLock::new() } })
     }
 
     /// Returns the evaluator with more data, which must not contradict what it has.
@@ -129,7 +130,7 @@ impl Evaluator {
         let mut engine = self.engine.clone();
         engine.add_data(data)?;
         prepare(&mut engine)?;
-        Ok(Self { engine, tolerant: self.tolerant.clone() })
+        Ok(Self { engine, fallback: self.fallback.clone() })
     }
 
     /// Returns the data that it was given; the values of rules are not among it.
@@ -164,7 +165,7 @@ impl Evaluator {
         })
     }
 
-    /// Runs an evaluation, after an error once more with the tolerant modules. Returns also the engine that gave the result.
+    /// Runs an evaluation, after an error once more without type errors. Returns also the engine that gave the result.
     fn run(&self, input: &Value, evaluate: impl Fn(&mut Engine) -> Result<Value>) -> (Result<Value, Failure>, Engine) {
         let once = |mut engine: Engine| {
             engine.set_input(input.clone());
@@ -174,10 +175,10 @@ impl Evaluator {
         if !matches!(first.0, Err(Failure::Error(_))) {
             return first;
         }
-        let Some(tolerant) = self.tolerant.of(&self.engine) else { return first };
+        let Some(fallback) = self.fallback.of(&self.engine) else { return first };
         // All that the first one made goes before the second one begins.
         drop(first);
-        once(tolerant)
+        once(fallback)
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Returns the form that a file's name promises; `None` for files that are no concern of ours.
+    /// Returns the form that a file's name promises; `None` for other files.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "rego" => Some(Self::Rego),
@@ -24,6 +24,16 @@ impl Form {
     }
 }
 
+/// A version that someone else than the module itself declares for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Declared {
+    pub(crate) version: Version,
+    /// Who declares it, as a problem names it.
+    pub(crate) by: &'static str,
+    /// How to mend a wrong one.
+    pub(crate) help: &'static str,
+}
+
 /// One file that was read.
 #[derive(Debug, Clone)]
 pub(crate) struct File {
@@ -32,14 +42,18 @@ pub(crate) struct File {
     /// Directories between the given path and the file; where its data goes.
     pub(crate) directories: Vec<String>,
     pub(crate) form: Form,
-    /// The version that a module says it is written in; without one it is found out.
-    pub(crate) version: Option<Version>,
+    /// The version that a module is to be read in; without one it is detected.
+    pub(crate) declared: Option<Declared>,
     pub(crate) text: String,
 }
 
 impl File {
     pub(crate) fn new(shown: Arc<str>, form: Form, text: String) -> Self {
-        Self { shown, directories: Vec::new(), form, version: None, text }
+        Self { shown, directories: Vec::new(), form, declared: None, text }
+    }
+
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.declared.map(|declared| declared.version)
     }
 
     /// The name below the given path, with `/` on every system.
@@ -48,7 +62,7 @@ impl File {
         self.directories.iter().map(String::as_str).chain([&*name]).collect::<Vec<_>>().join("/")
     }
 
-    /// Whether it belongs to `kaudit test` only.
+    /// Whether it holds tests, by its name.
     pub(crate) fn is_test(&self) -> bool {
         self.form == Form::Rego && self.shown.ends_with("_test.rego")
     }

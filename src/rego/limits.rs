@@ -1,4 +1,4 @@
-//! What keeps one policy from doing harm, and the versions of the language.
+//! Limits that keep a policy from hanging, crashing or overflowing the process, and the versions of the language.
 
 use std::{fmt, num::NonZeroU32, time::Duration};
 
@@ -8,9 +8,10 @@ use serde::Serialize;
 /// A version of the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "the names say all")]
 pub enum Version {
+    /// Of OPA before 1.0: `deny[msg] { … }`; `if`, `contains`, `in` and `every` need an import.
     V0,
+    /// Of OPA 1.0 and later: `deny contains msg if { … }`.
     V1,
 }
 
@@ -21,13 +22,13 @@ impl fmt::Display for Version {
     }
 }
 
-/// What keeps one policy from doing harm.
+/// What policies may take of time and memory, and how complex they may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Time for one evaluation of one object, and for each rule of it when they are evaluated one by one.
+    /// Time for one evaluation: all rules of a query, or one rule where they are evaluated one by one.
     pub evaluation: Duration,
-    /// Time for one object in all; what was not evaluated by then is an error.
-    pub object: Duration,
+    /// Time for all evaluations of one input; those that did not begin by then fail.
+    pub input: Duration,
     /// Whether a builtin that fails makes the rule an error, instead of being undefined.
     pub strict: bool,
     /// Largest policy or data file.
@@ -40,8 +41,8 @@ pub struct Limits {
     pub bracket_tries: u64,
     /// Highest tree of operators and brackets in one expression.
     pub height: usize,
-    /// Bytes of stack that evaluation may need, as estimated; threads that call [`crate::judge::evaluate::evaluate`] must have
-    /// twice as much.
+    /// Bytes of stack that evaluation may need, as estimated; threads that evaluate must have twice as
+    /// much.
     pub stack: usize,
     /// How many levels of collections in collections a value may get, as estimated: it is compared and dropped by recursion.
     pub levels: usize,
@@ -51,7 +52,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             evaluation: Duration::from_secs(1),
-            object: Duration::from_secs(5),
+            input: Duration::from_secs(5),
             strict: false,
             file_bytes: 1 << 20,
             columns: NonZeroU32::new(20_000).unwrap_or(NonZeroU32::MAX),

@@ -1,4 +1,4 @@
-//! What is wrong with a policy file, told so that its author can mend it.
+//! Problems of policy files: what is wrong, where, and how to mend it.
 
 use std::{fmt, sync::Arc};
 
@@ -8,11 +8,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProblemSeverity {
-    /// The file is not judged by until it is mended.
+    /// The file is not loaded until it is mended.
     Refused,
-    /// The file is not judged by because it uses one that is refused.
+    /// The file is not loaded because it uses one that is refused.
     LeftOut,
-    /// The file is judged by all the same.
+    /// The file is loaded all the same.
     Warning,
 }
 
@@ -31,16 +31,16 @@ pub struct Problem {
     pub severity: ProblemSeverity,
     /// What is wrong.
     pub message: String,
-    /// How to mend it; empty if the message says it all.
+    /// How to mend it; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub help: String,
-    /// The line it stands on; empty if there is none.
+    /// The text of the line; empty if there is none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub excerpt: String,
 }
 
 impl Problem {
-    /// Whether the file is not judged by.
+    /// Whether the file is not loaded.
     pub fn is_refusal(&self) -> bool {
         self.severity != ProblemSeverity::Warning
     }
@@ -54,7 +54,7 @@ impl Problem {
         }
     }
 
-    /// Returns a problem of a whole file that cannot be judged by.
+    /// Returns a problem of a whole file that is refused.
     pub(crate) fn refused(file: &Arc<str>, message: impl Into<String>) -> Self {
         Self {
             file: Arc::clone(file),
@@ -72,7 +72,7 @@ impl Problem {
         Self { severity: ProblemSeverity::LeftOut, ..Self::refused(file, message) }
     }
 
-    /// Returns a problem of a whole file that is judged by all the same.
+    /// Returns a problem of a whole file that is loaded all the same.
     pub(crate) fn warning(file: &Arc<str>, message: impl Into<String>) -> Self {
         Self { severity: ProblemSeverity::Warning, ..Self::refused(file, message) }
     }
@@ -84,7 +84,7 @@ impl Problem {
         self
     }
 
-    /// Adds where it stands, with the line itself taken from `text`. The column is as the evaluator counts.
+    /// Adds its place, with the text of the line taken from `text`. The column is as regorus counts.
     #[must_use]
     pub(crate) fn at(mut self, text: &str, line: u32, column: u32) -> Self {
         self.line = line;
@@ -94,15 +94,15 @@ impl Problem {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks like this")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks like this")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Columns of a tab, for the evaluator; one for editors and for `opa`.
+/// Columns of a tab for regorus; one for editors and for `opa`.
 const TAB: u32 = 4;
 
-/// Returns which character of a line, from 1, stands at a column of the evaluator.
+/// Returns which character of a line, from 1, is at a column of regorus.
 fn character(line: &str, column: u32) -> u32 {
     // The column at which a character begins less its number.
     let mut surplus = 0;

@@ -1,5 +1,4 @@
-//! Any query of any modules, as `opa eval` answers it: for the comparison with OPA's own cases, which read a module the
-//! way that judging does.
+//! Any query of any modules, as `opa eval` evaluates it: for the comparison with OPA's own cases.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,92 +8,88 @@ use regorus::{
 };
 
 use super::{
-    builtins,
+    builtins::budget,
     check::Checked,
     data::Data,
+    engine,
     error::EngineError,
     file::{File, Form},
     graph::Graph,
     limits::Limits,
-    lost::Lost,
+    missing::Missing,
     parse,
     problem::Problem,
-    references, rewrite, value,
+    references, rewrite,
 };
 
 /// The package that a query is read in.
 const PACKAGE: &str = "kaudit_query";
 
-/// What is asked of what.
+/// A query with the modules, data and input that it is evaluated on.
 #[derive(Debug)]
-pub struct Question<'a> {
+pub struct Query<'a> {
     /// Texts of modules.
     pub modules: &'a [String],
-    /// What stands below `data`.
+    /// The `data` document.
     pub data: serde_json::Value,
     /// The input; `Undefined` for none.
     pub input: Value,
     /// The query, in Rego v1.
-    pub query: &'a str,
+    pub text: &'a str,
     /// Whether a builtin that fails ends the evaluation.
     pub strict: bool,
 }
 
-/// Why a question got no answer.
+/// Why a query has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum QueryError {
     /// A module was refused before anything ran.
     Refused(String),
     /// The evaluation ended with an error.
     Failed(String),
 }
 
-/// Answers a question: the variables of the query, once for each way to answer it.
+/// Evaluates a query; returns the bindings of its variables, once for each solution.
 ///
 /// # Errors
 /// Returns the first problem of the modules, or why the evaluation failed.
-pub fn ask(question: &Question) -> Result<Vec<Value>, Unanswered> {
-    let limits = Limits::default();
-    let failed = |error: anyhow::Error| Unanswered::Failed(EngineError::new(&error).reason);
-    // The query is adapted as the only rule of a module would be.
-    let query =
-        rewrite::adapt([(format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", question.query).as_str(), None)])
-            .remove(0);
-    let query = query.map_err(|unreadable| Unanswered::Refused(unreadable.why))?.text;
-    let body = query.split_once('{').and_then(|(_, body)| body.rsplit_once('}')).map_or("", |(body, _)| body);
-    let mut engine = load(question, &query, &limits)?;
-    engine.set_strict_builtin_errors(question.strict);
+pub fn evaluate(query: &Query) -> Result<Vec<Value>, QueryError> {
+    let limits = Limits { strict: query.strict, ..Limits::default() };
+    let failed = |error: anyhow::Error| QueryError::Failed(EngineError::new(&error).reason);
+    // The query is rewritten as the only rule of a module would be.
+    let module = format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", query.text);
+    let text = rewrite::rewrite([(module.as_str(), None)]).remove(0);
+    let text = text.map_err(|unreadable| QueryError::Refused(unreadable.why))?.text;
+    let body = text.split_once('{').and_then(|(_, body)| body.rsplit_once('}')).map_or("", |(body, _)| body);
+    let mut engine = load(query, &text, &limits)?;
     engine.set_rego_v0(false);
-    engine.set_input(question.input.clone());
-    builtins::budget::renew();
+    engine.set_input(query.input.clone());
+    budget::renew();
     let asked = catch_unwind(AssertUnwindSafe(|| engine.eval_query(body.to_owned(), false)));
-    let results = asked.map_err(|_| Unanswered::Failed("the evaluator panicked".to_owned()))?.map_err(failed)?;
+    let results = asked.map_err(|_| QueryError::Failed("the evaluator panicked".to_owned()))?.map_err(failed)?;
     let holds = |value: &Value| !matches!(value, Value::Undefined | Value::Bool(false));
     let true_ones = results.result.into_iter().filter(|result| result.expressions.iter().all(|e| holds(&e.value)));
     Ok(true_ones.map(|result| result.bindings).collect())
 }
 
-fn load(question: &Question, query: &str, limits: &Limits) -> Result<Engine, Unanswered> {
-    let refused = |why: &dyn std::fmt::Display| Unanswered::Refused(why.to_string());
-    let mut engine = parse::engine(limits);
-    let data = value::from_tree(question.data.clone()).map_err(|error| refused(&error))?;
-    engine.add_data(data).map_err(|error| refused(&error))?;
+fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError> {
+    let refused = |why: &dyn std::fmt::Display| QueryError::Refused(why.to_string());
     let file = |(index, text): (usize, &String)| File::new(format!("{index}.rego").into(), Form::Rego, text.clone());
-    let files: Vec<File> = question.modules.iter().enumerate().map(file).collect();
-    let adapted = rewrite::adapt(files.iter().map(|file| (file.text.as_str(), file.version)));
-    let texts = adapted.iter().flatten().map(|adapted| adapted.text.as_str()).chain([query]);
-    builtins::install(&mut engine, question.strict, &texts.collect::<Vec<_>>()).map_err(|error| refused(&error))?;
-    rewrite::support(&mut engine).map_err(|error| refused(&error))?;
+    let files: Vec<File> = query.modules.iter().enumerate().map(file).collect();
+    let rewritten = rewrite::rewrite(files.iter().map(|file| (file.text.as_str(), file.version())));
+    let texts = rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str()).chain([text]);
+    let mut engine =
+        engine::with_data(query.data.clone(), limits, &texts.collect::<Vec<_>>()).map_err(|error| refused(&error))?;
     let mut modules: Vec<Ref<Module>> = Vec::new();
-    for (file, adapted) in files.iter().zip(&adapted) {
-        parse::add(&mut engine, file, adapted, limits).map_err(|problem| refused(&problem.message))?;
+    for (file, rewritten) in files.iter().zip(&rewritten) {
+        parse::add(&mut engine, file, rewritten, limits).map_err(|problem| refused(&problem.message))?;
         modules.extend(parse::last_module(&mut engine));
     }
-    let lost = Lost::default();
-    let nodes = references::read(&modules, &lost);
+    let missing = Missing::default();
+    let nodes = references::read(&modules, missing.rules());
     let graph = Graph::new(&nodes);
     let files: Vec<&File> = files.iter().collect();
-    // Everything may be asked for.
+    // The query may refer to every rule.
     let entries = nodes.iter().map(|node| node.path.clone()).collect();
     let (data, modules) = (&Data::default(), modules.as_slice());
     let checked = Checked {
@@ -104,7 +99,7 @@ fn load(question: &Question, query: &str, limits: &Limits) -> Result<Engine, Una
         nodes: &nodes,
         graph: &graph,
         data,
-        lost: &lost,
+        missing: &missing,
         entries: &entries,
         tests: false,
         companion: |_, _| None,

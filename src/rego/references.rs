@@ -1,14 +1,17 @@
 //! What each rule refers to: other rules, builtins, and parts of the input. Read from the syntax tree, so that import
 //! aliases, `input["request"]` and local variables are what they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use regorus::{
     Value,
     unstable::{AssignOp, Expr, Literal, Module, Query, Ref, Rule, RuleAssign, RuleHead, Span},
 };
 
-use super::{lost::Lost, stack};
+use super::stack;
 
 /// Keys from `data` or `input` on, as far as they are constant.
 pub(crate) type Path = Vec<String>;
@@ -18,7 +21,7 @@ pub(crate) type Path = Vec<String>;
 pub(crate) struct Call {
     /// The name as written.
     pub(crate) name: String,
-    /// The rule that it names, if the beginning of the name stands for a rule, an import or `data`.
+    /// The rule that it names, if the name begins with a rule, an import or `data`.
     pub(crate) rule: Option<Path>,
     pub(crate) arguments: usize,
     pub(crate) line: u32,
@@ -65,9 +68,23 @@ pub(crate) fn is_test_name(name: &str) -> bool {
 }
 
 impl Node {
-    /// Whether it belongs to `kaudit test`.
+    /// Whether it is a test: `test_x` or `todo_test_x`.
     pub(crate) fn is_test(&self, package: usize) -> bool {
         self.path.get(package).is_some_and(|name| is_test_name(name))
+    }
+}
+
+/// Adds a key to a reference as Rego writes it: `.key`, or `["a key"]` if it is no identifier.
+pub(crate) fn push_key(reference: &mut String, key: &str) {
+    let is_identifier = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if is_identifier {
+        if !reference.is_empty() {
+            reference.push('.');
+        }
+        reference.push_str(key);
+    } else {
+        let _ = write!(reference, "[{}]", serde_json::Value::from(key));
     }
 }
 
@@ -135,12 +152,14 @@ pub(crate) fn head_path(rule: &Rule) -> (Path, bool) {
     constant_path(head(rule).0)
 }
 
-/// Reads all rules of all modules. What refused files define is known by name too.
-pub(crate) fn read(modules: &[Ref<Module>], lost: &Lost) -> Vec<Node> {
+/// Reads all rules of all modules. The `missing` rules of refused files are known by name, too.
+pub(crate) fn read<'a>(modules: &[Ref<Module>], missing: impl Iterator<Item = &'a Path> + Clone) -> Vec<Node> {
     let mut names: BTreeMap<Path, BTreeSet<String>> = BTreeMap::new();
     for module in modules {
         let package = package(module);
-        let missing: Vec<String> = lost.names(&package).cloned().collect();
+        let missing =
+            missing.clone().filter(|path| path.starts_with(&package)).filter_map(|path| path.get(package.len()));
+        let missing: Vec<String> = missing.cloned().collect();
         let names = names.entry(package).or_default();
         names.extend(missing);
         names.extend(module.policy.iter().filter_map(|rule| head_path(rule).0.into_iter().next()));
@@ -191,7 +210,7 @@ pub(crate) fn aliases(module: &Module) -> BTreeMap<String, Path> {
     aliases
 }
 
-/// What a name at the beginning of a reference stands for.
+/// What the first name of a reference means.
 enum Root {
     /// `data` or `input` and the keys behind it.
     Document(Path),
@@ -340,7 +359,7 @@ impl Reader<'_> {
         self.scopes.pop();
     }
 
-    /// Reads what stands in the brackets of a reference.
+    /// Reads what is in the brackets of a reference.
     fn indices(&mut self, mut expr: &Expr) {
         loop {
             match expr {

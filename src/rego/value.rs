@@ -1,4 +1,4 @@
-//! Texts as the evaluator's values.
+//! Texts as regorus' values.
 //!
 //! regorus reads JSON too, but gives a meaning to the key `$serde_json::private::Number`: a number of any size, whose
 //! digits it computes for hours if the exponent is large. Any object could carry it, so nothing is read by that way.
@@ -8,7 +8,7 @@ use std::{cell::RefCell, collections::BTreeMap, fmt};
 use regorus::Value;
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
 use crate::rego::yaml;
@@ -18,7 +18,18 @@ use crate::rego::yaml;
 /// # Errors
 /// Also for what is nested deeper than 127 levels, and for numbers beyond 64-bit floats.
 pub(crate) fn from_json(json: &[u8]) -> Result<Value, serde_json::Error> {
-    serde_json::from_slice::<Plain>(json).map(|plain| plain.0)
+    from_json_parts(json, All)
+}
+
+/// Reads the selected parts of JSON.
+///
+/// # Errors
+/// Those of [`from_json`], for the parts that are left out, too.
+pub(crate) fn from_json_parts(json: &[u8], selection: impl Selection) -> Result<Value, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = Selected(selection).deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
 }
 
 /// Reads one YAML document for a policy that asks for it.
@@ -70,18 +81,49 @@ pub(crate) fn visit(value: &Value, mut look: impl FnMut(&Value, usize) -> bool) 
     true
 }
 
-/// A value as the text says it.
-pub(crate) struct Plain(pub(crate) Value);
+/// Which parts of a text become a value. It is copied for each of them.
+pub(crate) trait Selection: Copy {
+    /// Returns what to read of each element of an array; `None` for an array that is read as an empty one.
+    fn of_elements(self) -> Option<Self>;
+    /// Returns what to read of a field; `None` for one that is left out.
+    fn of_field(self, key: &str) -> Option<Self>;
+}
 
-impl<'de> Deserialize<'de> for Plain {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(PlainVisitor).map(Self)
+/// Selects a text with all its parts.
+#[derive(Clone, Copy)]
+struct All;
+
+impl Selection for All {
+    fn of_elements(self) -> Option<Self> {
+        Some(self)
+    }
+
+    fn of_field(self, _: &str) -> Option<Self> {
+        Some(self)
     }
 }
 
-struct PlainVisitor;
+/// A whole text as a value.
+struct Plain(Value);
 
-impl<'de> Visitor<'de> for PlainVisitor {
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Selected(All)).map(Self)
+    }
+}
+
+/// Reads the selected parts of a text as a value.
+struct Selected<S>(S);
+
+impl<'de, S: Selection> DeserializeSeed<'de> for Selected<S> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, S: Selection> Visitor<'de> for Selected<S> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,57 +157,121 @@ impl<'de> Visitor<'de> for PlainVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut values = Vec::with_capacity(items.size_hint().unwrap_or(0));
-        while let Some(Plain(value)) = items.next_element()? {
-            values.push(value);
+        match self.0.of_elements() {
+            Some(element) => {
+                while let Some(value) = items.next_element_seed(Selected(element))? {
+                    values.push(value);
+                }
+            }
+            // Not even how many there are is read.
+            None => while items.next_element::<Skipped>()?.is_some() {},
         }
         Ok(Value::from(values))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut values = Vec::with_capacity(entries.size_hint().unwrap_or(8));
-        while let Some((Key(key), Plain(value))) = entries.next_entry()? {
-            values.push((key, value));
+        let mut values = Vec::new();
+        while let Some(field) = entries.next_key_seed(Field(self.0))? {
+            let Some((key, selection)) = field else {
+                entries.next_value::<Skipped>()?;
+                continue;
+            };
+            if values.is_empty() {
+                values.reserve(entries.size_hint().unwrap_or(8));
+            }
+            values.push((key, entries.next_value_seed(Selected(selection))?));
         }
         // Of equal keys the last one counts. What is sorted already, as most of what a server sends, costs least this way.
         Ok(Value::from(values.into_iter().collect::<BTreeMap<_, _>>()))
     }
 }
 
-/// A key as the text says it. Objects have few different ones, so each thread keeps those it met.
-struct Key(Value);
+/// Reads the key of a field, and what to read of its value.
+struct Field<S>(S);
 
+impl<'de, S: Selection> DeserializeSeed<'de> for Field<S> {
+    type Value = Option<(Value, S)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<S: Selection> Visitor<'_> for Field<S> {
+    type Value = Option<(Value, S)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(self.0.of_field(text).map(|selection| (key(text), selection)))
+    }
+}
+
+/// Reads over a value, and refuses what cannot be read as one: whether a text can be read must not depend on the selection.
+pub(crate) struct Skipped;
+
+impl<'de> Deserialize<'de> for Skipped {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Skipped {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        // What is a key and what a value does not matter here.
+        while map.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+}
 /// Longer keys are mostly data.
 const KEY_BYTES: usize = 48;
 /// A power of two, so that the hash can be cut.
 const KEYS: usize = 1_024;
 
 thread_local! {
-    /// Each key has one place; who comes later takes it.
+    /// Each key has one place, which the last key of its hash takes.
     static KNOWN: RefCell<Vec<Value>> = RefCell::new(vec![Value::Undefined; KEYS]);
 }
 
-impl<'de> Deserialize<'de> for Key {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(KeyVisitor)
-    }
-}
-
-struct KeyVisitor;
-
-impl Visitor<'_> for KeyVisitor {
-    type Value = Key;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Key, E> {
-        Ok(Key(key(text)))
-    }
-}
-
-/// Returns the value of a key.
-pub(crate) fn key(text: &str) -> Value {
+/// Returns the value of a key. Objects have few different keys, so each thread keeps those that it has met.
+fn key(text: &str) -> Value {
     if text.len() > KEY_BYTES {
         return Value::from(text);
     }

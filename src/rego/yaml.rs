@@ -1,4 +1,4 @@
-//! How YAML is read: as kubectl or as OPA reads it, within limits, and what is said of text that cannot be read.
+//! Reading YAML as kubectl or as OPA does, within limits, and its errors in one line.
 
 use serde_saphyr::{Error, Options, budget::BudgetBreach};
 
@@ -15,8 +15,8 @@ pub(crate) fn as_opa() -> Options {
     options(true, 200_000)
 }
 
-/// As OPA reads what is short: annotations, and texts that rules unmarshal, where nobody can stop the reader once it writes
-/// out what aliases of aliases stand for.
+/// As OPA reads what is short: annotations, and texts that rules unmarshal, where nothing can stop the reader once it expands
+/// aliases of aliases.
 pub(crate) fn as_opa_short() -> Options {
     options(true, 20_000)
 }
@@ -47,7 +47,7 @@ fn options(strict_booleans: bool, most: usize) -> Options {
     }
 }
 
-/// Returns the error below what tells its place.
+/// Returns the error inside those that only add its place.
 pub(crate) fn cause(mut error: &Error) -> &Error {
     while let Error::WithSnippet { error: inner, .. } | Error::AliasError { error: inner, .. } = error {
         error = inner;
@@ -68,7 +68,7 @@ pub(crate) fn reason(error: &Error) -> String {
         other => {
             let text = other.to_string();
             let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            // The place stands at either end.
+            // The place is at either end.
             let line = line.split_once(": ").filter(|(at, _)| at.starts_with("line ")).map_or(line, |it| it.1);
             line.rsplit_once(" at line ").map_or(line, |it| it.0).to_owned()
         }

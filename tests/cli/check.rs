@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
 
-use crate::kaudit;
+use crate::{files, kaudit};
 
 /// Refuses images by the tag latest, and warns of images of another registry.
 const IMAGES: &str = r#"# METADATA
@@ -62,13 +62,7 @@ fn foreign() -> String {
 
 /// A folder with `policies/images.rego` and other files.
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in [("policies/images.rego", IMAGES)].iter().chain(files) {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-    folder
+    files::folder(&[&[("policies/images.rego", IMAGES)][..], files].concat())
 }
 
 /// `kaudit check` in a folder, so that it shows paths as the user names them.

@@ -2,15 +2,15 @@
 //!
 //! What judging gives is tested where it is rendered; here is what only a process has: its environment and its code.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
 use std::{fs, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
 
 mod check;
-mod hostile;
-mod peers;
+#[path = "../support/files.rs"]
+mod files;
 mod policies;
 mod secrets;
 mod test;

@@ -1,10 +1,8 @@
 //! What is loaded, what is refused, and what that means for judging.
 
-use std::fs;
-
 use insta_cmd::assert_cmd_snapshot;
 
-use crate::kaudit;
+use crate::{files::folder, kaudit};
 
 /// Everything that annotations can say, and two rules.
 const IMAGES: &str = r#"# METADATA
@@ -94,16 +92,6 @@ spec:
 ";
 
 const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\nspec:\n  containers: [{name: web, image: registry.example.com/web:1}]\n";
-
-fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-    folder
-}
 
 #[test]
 fn policies_are_listed_with_what_they_depend_on() {

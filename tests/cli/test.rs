@@ -1,21 +1,12 @@
 //! `kaudit test`: what failing, erroneous and skipped tests of both kinds say, in every format.
 
+mod opa_and_gator;
+
 use std::{fs, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
 
-use crate::kaudit;
-
-/// Writes files into a new folder.
-pub(crate) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-    folder
-}
+use crate::{files::folder, kaudit};
 
 /// `kaudit test` with time enough for a busy machine.
 pub(crate) fn test(folder: &Path, arguments: &[&str]) -> Command {

@@ -31,10 +31,7 @@ async fn a_violation_appears_and_is_resolved_once() {
     plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", "bad=yes"]).await.unwrap();
     wait_for("the violation", || async { (results_in(&kaudit.status(), &namespace).len() == 1).then_some(()) }).await;
-    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", "bad-"]).await.unwrap();
-    wait_for("its end", || async { results_in(&kaudit.status(), &namespace).is_empty().then_some(()) }).await;
-
-    let events = || async {
+    let events = async |number: usize| {
         let list = plane.kubectl(&["-n", &namespace, "get", "events.events.k8s.io", "-o", "json"]).await.unwrap();
         let list: Value = serde_json::from_str(&list).unwrap();
         let mut reasons: Vec<String> = list["items"]
@@ -44,9 +41,13 @@ async fn a_violation_appears_and_is_resolved_once() {
             .map(|event| event["reason"].as_str().unwrap().to_owned())
             .collect();
         reasons.sort();
-        (reasons.len() == 2).then_some(reasons)
+        (reasons.len() == number).then_some(reasons)
     };
-    assert_eq!(wait_for("two events", events).await, ["PolicyResolved", "PolicyViolation"]);
+    // What is over before its Event was written has none.
+    assert_eq!(wait_for("an Event", || events(1)).await, ["PolicyViolation"]);
+    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", "bad-"]).await.unwrap();
+    wait_for("its end", || async { results_in(&kaudit.status(), &namespace).is_empty().then_some(()) }).await;
+    assert_eq!(wait_for("two Events", || events(2)).await, ["PolicyResolved", "PolicyViolation"]);
 
     let once = run(&plane.kubeconfig(), &["check", "--once", "-o", "json", paths[0], paths[1], "-n", &namespace]).await;
     assert_eq!(once.code, Some(0), "{once:?}");

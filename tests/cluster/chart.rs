@@ -184,16 +184,18 @@ async fn count_of_events(plane: &ControlPlane, namespace: &str, reason: &str) ->
     plane.kubectl(&events).await.unwrap().lines().count()
 }
 
-/// Makes a violation in `namespace` and mends it, and waits until both are told.
+/// Makes a violation in `namespace`, waits until it is told, mends it, and waits for that. What is over before its Event
+/// was written has none.
 async fn violate_and_mend(plane: &ControlPlane, kaudit: &Running, namespace: &str, mark: &str) {
     plane.kubectl(&["-n", namespace, "create", "configmap", "one"]).await.unwrap();
-    for (label, violations) in [(format!("{mark}=yes"), 1), (format!("{mark}-"), 0)] {
+    let steps = [(format!("{mark}=yes"), 1, "PolicyViolation"), (format!("{mark}-"), 0, "PolicyResolved")];
+    for (label, violations, reason) in steps {
         plane.kubectl(&["-n", namespace, "label", "configmap", "one", &label]).await.unwrap();
         let seen = || async { (results_in(&kaudit.status(), namespace).len() == violations).then_some(()) };
         wait_for(&format!("{violations} violations in {namespace}"), seen).await;
+        let told = || async { (count_of_events(plane, namespace, reason).await == 1).then_some(()) };
+        wait_for(&format!("the Event {reason}"), told).await;
     }
-    let told = || async { (count_of_events(plane, namespace, "PolicyResolved").await == 1).then_some(()) };
-    wait_for("the Event of the end", told).await;
     assert_eq!(count_of_events(plane, namespace, "PolicyViolation").await, 1);
 }
 

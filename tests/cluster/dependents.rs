@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Running, policies, results_in, run, wait_for};
+use crate::support::{PATIENCE, Running, denies_marked, marked, policies, results_in, run, wait_for};
 
 /// Conftest's dialect, Gatekeeper's layout of the inventory.
 const UNIQUE_HOST: &str = r#"
@@ -439,13 +439,14 @@ async fn a_forbidden_change_is_one_event_and_does_not_stand() {
     }
     let plane = shared().await;
     let namespace = plane.temp_namespace("changes").await.unwrap();
-    let directory = policies(&[("changes.rego", CHANGES)]);
+    let directory = policies(&[("changes.rego", CHANGES), ("marked.rego", &denies_marked(&namespace))]);
     let paths = ["--policies", directory.path().to_str().unwrap(), "--namespace", &namespace, "--record=events"];
     let config_map = |text: &str| {
         let metadata = json!({"name": "one", "namespace": namespace, "labels": {"fixed": "yes"}});
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": text}}).to_string()
     };
     plane.apply(&config_map("a")).await.unwrap();
+    plane.apply(&marked("v1", "ConfigMap", &namespace, "stands", &namespace)).await.unwrap();
     let kaudit = Running::start(&plane.kubeconfig(), &paths).await;
     kaudit.ready().await;
     let notes = || async {
@@ -458,21 +459,24 @@ async fn a_forbidden_change_is_one_event_and_does_not_stand() {
         notes.sort();
         notes
     };
+    let stands = "PolicyViolation marked/deny: marked yes";
     let changed = "PolicyViolation changes/deny: one must stay as it is";
     let deleted = "PolicyViolation changes/deny: one must not be deleted";
+    // It tells: what it told before is read while it judges, and until it is nothing is told of transitions.
+    wait_for("the Event of what stands", || async { (notes().await == [stands]).then_some(()) }).await;
 
     plane.apply(&config_map("b")).await.unwrap();
-    wait_for("the Event of the change", || async { (notes().await == [changed]).then_some(()) }).await;
+    wait_for("the Event of the change", || async { (notes().await == [changed, stands]).then_some(()) }).await;
     // Judged again by another change, which is allowed.
     let evaluations = kaudit.metric("kaudit_evaluations_total");
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", "other=yes"]).await.unwrap();
     wait_for("the next verdict", || async { (kaudit.metric("kaudit_evaluations_total") > evaluations).then_some(()) })
         .await;
-    assert!(results_in(&kaudit.status(), &namespace).is_empty(), "nothing stands");
+    assert_eq!(results_in(&kaudit.status(), &namespace).len(), 1, "nothing else stands");
     plane.kubectl(&["-n", &namespace, "delete", "configmap", "one"]).await.unwrap();
-    wait_for("the Event of the deletion", || async { (notes().await.len() == 2).then_some(()) }).await;
+    wait_for("the Event of the deletion", || async { (notes().await.len() == 3).then_some(()) }).await;
     assert_eq!(kaudit.stop().await, Some(0));
-    assert_eq!(notes().await, [deleted, changed], "nothing is resolved");
+    assert_eq!(notes().await, [deleted, changed, stands], "nothing is resolved");
 }
 
 #[tokio::test]

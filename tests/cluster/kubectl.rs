@@ -217,6 +217,10 @@ async fn policies_are_loaded_anew_and_broken_ones_leave_the_last_good_in_force()
             (results.len() == 1 && results[0]["message"] == message).then_some(())
         };
         wait_for(message, found).await;
+        // What is over before its Event was written has none.
+        let notes = ["-n", &namespace, "get", "events.events.k8s.io", "-o", "jsonpath={.items[*].note}"];
+        let told = || async { plane.kubectl(&notes).await.unwrap().contains(message).then_some(()) };
+        wait_for(&format!("an Event of {message}"), told).await;
     };
     message("marked yes").await;
     until_condition(plane, &namespace, "PoliciesLoaded", "True").await;

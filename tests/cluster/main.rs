@@ -3,7 +3,7 @@
 //! The real binary runs as its users run it, mostly as the chart's ServiceAccount. Tests share the cluster, so each
 //! makes namespaces of its own and looks only at those; what needs a whole cluster starts one.
 
-#![allow(
+#![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
@@ -18,6 +18,8 @@ mod coverage;
 mod dependents;
 mod events;
 mod faults;
+#[path = "../support/files.rs"]
+mod files;
 mod kubectl;
 mod namespaced;
 mod odd;

@@ -4,7 +4,7 @@ use kaudit_controlplane::{AuditRecord, require, shared};
 
 use crate::support::{Running, denies_marked, establish_audits, policies, results_in, run, wait_for};
 
-/// What the README tells a team to grant itself.
+/// What `kaudit rbac -n` prints.
 fn role(namespace: &str) -> String {
     format!(
         r#"
@@ -57,13 +57,17 @@ async fn a_role_in_one_namespace_is_enough_and_nothing_is_asked_outside_of_it() 
     plane.kubectl(&["-n", &namespace, "label", "secret", "two", &mark]).await.unwrap();
     let both = || async { (results_in(&kaudit.status(), &namespace).len() == 2).then_some(()) };
     wait_for("both violations", both).await;
-    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}-")]).await.unwrap();
-    let events = || async {
+    let events = async |wanted: &str| {
         let reasons = ["-n", &namespace, "get", "events", "-o", "jsonpath={.items[*].reason}"];
         let reasons = plane.kubectl(&reasons).await.unwrap();
-        (reasons.split(' ').count() == 3 && reasons.contains("PolicyResolved")).then_some(())
+        let mut reasons: Vec<_> = reasons.split(' ').collect();
+        reasons.sort_unstable();
+        (reasons.join(" ") == wanted).then_some(())
     };
-    wait_for("three Events", events).await;
+    // What is over before its Event was written has none.
+    wait_for("two Events", || events("PolicyViolation PolicyViolation")).await;
+    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}-")]).await.unwrap();
+    wait_for("three Events", || events("PolicyResolved PolicyViolation PolicyViolation")).await;
     let status = kaudit.status();
     assert_eq!(status["complete"], true, "{}", status["coverage"]);
     assert_eq!(status["results"].as_array().unwrap().len(), 1, "nothing from elsewhere: {status}");

@@ -4,7 +4,7 @@ use std::{
     future::Future,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
@@ -14,8 +14,14 @@ use kaudit_controlplane::{ControlPlane, Options};
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, OnceCell};
 
+pub(crate) use crate::files::folder as policies;
+
 /// How long anything that a test waits for may take; generous, as machines are shared.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How long a run that ends by itself may take. It may compute all that time: thousands of manifests are judged by a
+/// binary that is not optimised.
+const RUN: Duration = Duration::from_mins(5);
 
 /// Asks again and again until `probe` gives something; fails with what it is, and what `context` shows, after
 /// [`PATIENCE`].
@@ -60,17 +66,17 @@ pub(crate) fn kaudit(kubeconfig: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs kaudit to its end, which must come within [`PATIENCE`].
+/// Runs kaudit to its end, which must come within [`RUN`].
 pub(crate) async fn run(kubeconfig: &Path, arguments: &[&str]) -> Ended {
     let mut command = kaudit(kubeconfig, arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let pid = child.id();
     let waiting = tokio::task::spawn_blocking(move || child.wait_with_output());
-    let Ok(output) = tokio::time::timeout(PATIENCE, waiting).await else {
+    let Ok(output) = tokio::time::timeout(RUN, waiting).await else {
         // Still there, as nobody has waited for it: the id is its own.
         drop(Command::new("kill").arg("-KILL").arg(pid.to_string()).status());
-        panic!("waited {PATIENCE:?} in vain for the end of kaudit {arguments:?}");
+        panic!("waited {RUN:?} in vain for the end of kaudit {arguments:?}");
     };
     let output = output.unwrap().unwrap();
     Ended {
@@ -269,15 +275,4 @@ pub(crate) async fn establish(plane: &ControlPlane, crds: &str, names: &[&str]) 
 pub(crate) async fn establish_audits(plane: &ControlPlane) {
     let crd = include_str!("../../charts/kaudit/crds/audits.kaudit.dev.yaml");
     establish(plane, crd, &["audits.kaudit.dev"]).await;
-}
-
-/// A directory of policies for one test.
-pub(crate) fn policies(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let directory = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        let path: PathBuf = directory.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-    directory
 }

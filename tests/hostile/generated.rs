@@ -174,7 +174,7 @@ fn judged(files: &[(&str, &str)], objects: Vec<Object>) -> Vec<Vec<String>> {
     }
     let work = move || {
         let limits =
-            Limits { evaluation: Duration::from_millis(50), object: Duration::from_millis(200), ..Limits::default() };
+            Limits { evaluation: Duration::from_millis(50), input: Duration::from_millis(200), ..Limits::default() };
         let set = Arc::new(PolicySet::load_partly(&[folder.path().to_owned()], &limits).unwrap());
         let judge = |object| {
             let began = Instant::now();

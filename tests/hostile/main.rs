@@ -1,10 +1,11 @@
 //! Policies and objects that want to do harm: nothing of them crashes or hangs kaudit, or gets out unescaped, and all
 //! others are judged as if they were not there.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
 mod corpus;
 mod generated;
+mod memory;
 mod objects;
 mod policies;
 mod text;

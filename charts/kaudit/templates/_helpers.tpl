@@ -1,9 +1,9 @@
-{{/* The part of names that does not depend on the release. */}}
+{{/* The part of names that is independent of the release. */}}
 {{- define "kaudit.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 54 | trimSuffix "-" }}
 {{- end }}
 
-{{/* The name of all objects; at most 54 characters, so that a suffix fits into a label. */}}
+{{/* The name of all objects; at most 54 characters, so that a label has room for a suffix. */}}
 {{- define "kaudit.fullname" -}}
 {{- $name := include "kaudit.name" . }}
 {{- if .Values.fullnameOverride }}
@@ -33,7 +33,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if .Values.serviceAccount.create }}
 {{- default (include "kaudit.fullname" .) .Values.serviceAccount.name }}
 {{- else }}
-{{- required "serviceAccount.name is needed when serviceAccount.create is false: the namespace's default account would share these rights with every pod" .Values.serviceAccount.name }}
+{{- required "serviceAccount.name is required when serviceAccount.create is false: the namespace's default ServiceAccount would share these permissions with every pod" .Values.serviceAccount.name }}
 {{- end }}
 {{- end }}
 
@@ -45,7 +45,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
-{{/* Not empty if pods hold a Lease while they record. */}}
+{{/* Not empty if pods need a Lease to record. */}}
 {{- define "kaudit.elects" -}}
 {{- if or (gt (int .Values.replicas) 1) (gt (int .Values.shards) 1) }}true{{ end }}
 {{- end }}
@@ -76,12 +76,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $names = prepend $names $inline }}
 {{- end }}
 {{- if not (or .Values.policies.bundled $names) }}
-{{- fail "there is nothing to judge by: set policies.bundled, policies.inline or policies.configMaps" }}
+{{- fail "there are no policies: set policies.bundled, policies.inline or policies.configMaps" }}
 {{- end }}
 {{- toYaml $names }}
 {{- end }}
 
-{{/* The rules for what is judged: reading it, and telling Events and reports about it. */}}
+{{/* The rules for audited objects: reading them, and writing Events and reports about them. */}}
 {{- define "kaudit.judgedRules" -}}
 {{- range $index, $rule := .Values.rbac.readRules }}
 {{- if $index }}{{ "\n" }}{{ end -}}
@@ -106,7 +106,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
-{{- /* Events are listed at the start, to know what was told before. */}}
+{{- /* Events are listed at startup to find those already written. */}}
 {{- define "kaudit.eventRule" -}}
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]

@@ -207,7 +207,7 @@ impl Records {
         let all = self.results.values().flat_map(|object| {
             let text = |known: &crate::audit::ledger::Violation| {
                 let finding = &known.finding;
-                line(&object.uid, finding.outcome, &finding.policy, &finding.rule, &finding.message)
+                line(&object.object.uid, finding.outcome, &finding.policy, &finding.rule, &finding.message)
             };
             object.results.iter().map(text)
         });

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Overview, Pipeline, Progress};
 use crate::{
-    audit::result::{AuditResult, Entry, PolicySummary, Resource, Summary},
+    audit::result::{AuditResult, Entry, PolicySummary, Summary},
     cluster::identity::API_VERSION,
-    model::{coverage::Coverage, verdict::Outcome},
+    model::{coverage::Coverage, object::ObjectRef, verdict::Outcome},
 };
 
 /// Scopes that are named to whoever asks what the gate waits for.
@@ -97,7 +97,7 @@ impl Pipeline {
         let summary = self.summary();
         let mut results: Vec<Entry> = Vec::with_capacity(summary.fail + summary.warn + summary.error + summary.skip);
         for (key, standing) in self.ledger.objects() {
-            let resource = Arc::new(Resource::new(key, &standing.uid));
+            let resource = Arc::new(ObjectRef::new(key, &standing.uid));
             let location = self.cache.location(key);
             let entries = standing.results.iter().map(|known| Entry::new(&known.finding, &resource, location));
             results.extend(entries);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::Pipeline;
 use crate::{
     audit::{command::Term, ledger::Ledger, queue::Lane, recorded::RecordedObject},
-    model::object::ObjectKey,
+    model::object::{ObjectKey, ObjectRef},
     source::change::WatchScope,
 };
 
@@ -41,7 +41,7 @@ impl Pipeline {
         let mut keys = Vec::new();
         for recorded in self.recording.recorded.take(scope) {
             let key = recorded.key(&scope.kind);
-            let RecordedObject { uid, results, .. } = recorded;
+            let RecordedObject { object: ObjectRef { uid, .. }, results } = recorded;
             let delta = if self.cache.uid(&key) == Some(&uid) {
                 let delta = self.ledger.recall(&key, &uid, results);
                 keys.push(key);
@@ -62,7 +62,7 @@ impl Pipeline {
         }
         for recorded in self.recording.recorded.take_unless(|group, kind| self.gate.expects(group, kind)) {
             let key = recorded.key(&recorded.former_kind());
-            self.recording.record(Ledger::gone(key, recorded.uid, recorded.results, Lane::Snapshot));
+            self.recording.record(Ledger::gone(key, recorded.object.uid, recorded.results, Lane::Snapshot));
         }
     }
 }

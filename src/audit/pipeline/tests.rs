@@ -13,7 +13,10 @@ use crate::{
         recorded::Recorded,
         recorded::RecordedObject,
     },
-    model::{coverage::State, object::Kind},
+    model::{
+        coverage::State,
+        object::{Kind, ObjectRef},
+    },
     source::{
         change::{Discovered, Unreadable},
         received::{Received, Secrets},
@@ -537,14 +540,7 @@ fn random_object(random: &mut fastrand::Rng, version: u64) -> Object {
 
 /// What a report would keep of a standing result.
 pub(super) fn recorded_object(delta: &Delta) -> RecordedObject {
-    RecordedObject {
-        api_version: delta.object.kind.api_version(),
-        kind: delta.object.kind.kind.clone(),
-        namespace: delta.object.namespace.clone(),
-        name: delta.object.name.clone(),
-        uid: delta.uid.clone(),
-        results: delta.results.clone(),
-    }
+    RecordedObject { object: ObjectRef::new(&delta.object, &delta.uid), results: delta.results.clone() }
 }
 
 /// Returns what was told, each `+ name: message` or `- name: message`, sorted.
@@ -581,7 +577,8 @@ async fn a_term_begins_where_the_last_one_ended() {
         // Of kinds that are not served any more, and of one that cannot be read.
         for kind in ["Gone", "Unread"] {
             let mut other = recorded_object(&first.told.lock().unwrap()[0]);
-            (other.kind, other.api_version, other.name) = (kind.into(), "example.com/v1".into(), kind.into());
+            (other.object.kind, other.object.api_version, other.object.name) =
+                (kind.into(), "example.com/v1".into(), kind.into());
             recorded.add(other);
         }
         recorded

@@ -1,4 +1,4 @@
-//! A fence before the API server: requests pass only while the Lease is held.
+//! A fence in front of the API server: requests pass only while the Lease is held.
 
 use std::{
     future::poll_fn,
@@ -13,11 +13,11 @@ use tokio::{
 };
 use tower::{BoxError, Layer, Service};
 
-/// Open until some instant, which moves on with each renewal. As a layer of a client it refuses requests when it is
-/// shut, and drops those that are under way.
+/// Open until an instant that moves on with each renewal. As a layer of a client it refuses requests when it is shut, and
+/// cancels those that are in flight.
 ///
-/// What has left this process cannot be called back: that is what the time between a leader's deadline and the Lease's end is
-/// for.
+/// What has left this process cannot be called back: the time between a leader's deadline and the end of the Lease is for
+/// that.
 #[derive(Debug, Clone)]
 pub struct Fence {
     until: watch::Receiver<Instant>,
@@ -28,12 +28,12 @@ impl Fence {
         Self { until }
     }
 
-    /// Whether requests may pass now. Asks the clock: a process that was frozen finds its timers unfired.
+    /// Whether requests may pass now. Reads the clock, as timers have not fired yet in a process that was frozen.
     pub fn is_open(&self) -> bool {
         Instant::now() < *self.until.borrow()
     }
 
-    /// Returns when it is shut.
+    /// Returns when it has shut.
     async fn shut(mut self) {
         loop {
             let until = *self.until.borrow_and_update();
@@ -53,14 +53,14 @@ impl<S> Layer<S> for Fence {
     }
 }
 
-/// A service behind a fence.
+/// A service whose requests pass a [`Fence`].
 #[derive(Debug, Clone)]
 pub struct Fenced<S> {
     inner: S,
     fence: Arc<Fence>,
 }
 
-/// What a request is told that came too late.
+/// The error of requests that come too late.
 #[derive(Debug, thiserror::Error)]
 #[error("the lease is lost, and another replica may record by now")]
 struct Shut;

@@ -1,4 +1,4 @@
-//! Where Leases are kept.
+//! The Leases at the API server.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -11,18 +11,18 @@ use crate::{
     model::shard::Shard,
 };
 
-/// Says of a Lease how many shards its holder knows of.
+/// Annotation with the number of shards that the holder of a Lease is configured with.
 const SHARDS: &str = "kaudit.dev/shards";
 
-/// One Lease, and those that it is not to be held beside.
+/// One Lease, and those that may not be held at the same time.
 pub trait Store: Send + Sync {
     /// Reads it; `None` if there is none.
     fn get(&self) -> impl Future<Output = kube::Result<Option<Lease>>> + Send;
     /// Creates it; fails if there is one.
     fn create(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
-    /// Replaces it; fails if it is not in the version that `lease` names.
+    /// Replaces it; fails if its `resourceVersion` is not that of `lease`.
     fn replace(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
-    /// Reads those of another number of shards.
+    /// Reads the Leases of another number of shards.
     fn rivals(&self) -> impl Future<Output = kube::Result<Vec<Lease>>> + Send;
 }
 
@@ -30,9 +30,9 @@ pub trait Store: Send + Sync {
 pub struct ClusterStore {
     /// Reads and writes Leases of one namespace.
     pub api: Api<Lease>,
-    /// The name that the Leases of all shards begin with.
+    /// What the names of the Leases of all shards begin with.
     pub base: String,
-    /// Which of them it is.
+    /// The shard whose Lease it is.
     pub shard: Shard,
 }
 

@@ -142,7 +142,7 @@ async fn the_first_leads_and_the_second_waits_for_it_to_end() {
         kept = renewing => assert!(kept.is_err(), "it is kept for ever"),
         () = second.acquire() => panic!("two lead"),
     }
-    // Killed: it renews no more. The follower has seen the last renewal at most a second after it was made.
+    // Killed: it no longer renews. The follower has seen the last renewal at most a second after it was made.
     let killed = Instant::now();
     second.acquire().await;
     assert!(killed.elapsed() < TIMES.duration + Duration::from_secs(2), "{:?}", killed.elapsed());
@@ -398,7 +398,7 @@ mod fenced {
         assert_eq!(since(start), 10);
         assert!(service.call(0).await.is_err());
         assert_eq!(*done.lock().unwrap(), [3, 20]);
-        // Whoever leads no more needs no renewal to be stopped.
+        // A renewal is not needed to stop what no longer leads.
         until.send_replace(Instant::now() + Duration::from_secs(30));
         let slow = service.call(20);
         drop(until);

@@ -7,10 +7,8 @@ use tokio::{sync::mpsc, task::JoinSet};
 use tracing::warn;
 
 use crate::{
-    audit::{
-        ledger::Delta,
-        result::{Entry, Resource},
-    },
+    audit::{ledger::Delta, result::Entry},
+    model::object::ObjectRef,
     output::{StreamEvent, Streams},
 };
 
@@ -30,7 +28,7 @@ pub(super) fn write(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(
         }
     });
     move |delta| {
-        let (resource, now) = (Arc::new(Resource::new(&delta.object, &delta.uid)), Timestamp::now());
+        let (resource, now) = (Arc::new(ObjectRef::new(&delta.object, &delta.uid)), Timestamp::now());
         let appeared = delta.appeared.iter().map(|violation| (StreamEvent::Appeared, violation));
         let resolved = delta.resolved.iter().map(|violation| (StreamEvent::Resolved, violation));
         let transitions = delta.transitions.iter().map(|violation| (StreamEvent::Happened, violation));

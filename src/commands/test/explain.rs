@@ -25,9 +25,9 @@ use crate::{
     rego::{
         evaluator::guarded,
         file::{File, Form},
-        guard,
         limits::Limits,
         references::{self, Path, TEST_PREFIX},
+        tokens,
     },
 };
 
@@ -103,7 +103,7 @@ impl<'a> Explainer<'a> {
             file: &file.shown,
             written: &file.text,
             text: source.contents().clone(),
-            tokens: guard::tokens(source, &Limits::default()),
+            tokens: tokens::read(source, &Limits::default()),
             package: references::package(module),
             began: Instant::now(),
         }
@@ -366,9 +366,9 @@ impl<'a> Explainer<'a> {
         }
         let source = Source::from_contents(PROBE.to_owned(), text.clone()).ok()?;
         let limits = Limits::default();
-        let tokens = guard::tokens(&source, &limits);
+        let tokens = tokens::read(&source, &limits);
         let file = File::new(PROBE.into(), Form::Rego, String::new());
-        if guard::refuse(&file, &tokens, &limits).is_some() {
+        if tokens::too_complex(&file, &tokens, &limits).is_some() {
             return None;
         }
         let mut engine = self.engine.clone();

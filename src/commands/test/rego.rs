@@ -188,7 +188,7 @@ fn test(index: usize, module: &Ref<Module>, rule: &Ref<Rule>) -> Option<RegoTest
     })
 }
 
-/// Whether the adapter added a rule so that an empty document is one: `test_x[key__1] := null`, beside the user's own.
+/// Whether the rewriter added a rule so that an empty document is one: `test_x[key__1] := null`, beside the user's own.
 fn is_generated(module: &Module, rule: &Ref<Rule>) -> bool {
     let Rule::Spec { head: RuleHead::Compr { refr, assign: Some(assign), .. }, .. } = &**rule else { return false };
     let made_up = |index: &Expr| matches!(index, Expr::Var { span, .. } if span.text().starts_with("key__"));
@@ -200,17 +200,9 @@ fn is_generated(module: &Module, rule: &Ref<Rule>) -> bool {
 
 /// Writes a reference as OPA does.
 fn dotted(first: &str, rest: &[String]) -> String {
-    let plain = |key: &str| {
-        key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    rest.iter().fold(first.to_owned(), |text, key| {
-        if plain(key) {
-            format!("{text}.{key}")
-        } else {
-            format!("{text}[{}]", show::literal(&Value::from(key.as_str())))
-        }
-    })
+    let mut text = first.to_owned();
+    rest.iter().for_each(|key| references::push_key(&mut text, key));
+    text
 }
 
 fn constant(value: &Expr) -> Value {

@@ -8,7 +8,7 @@ use regorus::{
     unstable::{Expr, Span, Token},
 };
 
-use crate::rego::guard;
+use crate::rego::tokens;
 
 /// How much of a value is shown.
 const VALUE: usize = 160;
@@ -154,10 +154,10 @@ impl<'a> ModuleText<'a> {
     /// Returns what stands between two places, with the brackets that belong to it.
     pub(super) fn between(&self, start: u32, end: u32) -> &'a str {
         let mut first = self.tokens.partition_point(|token| token.1.start < start);
-        let mut behind = self.tokens.partition_point(|token| guard::begin(token) < end.max(start + 1));
+        let mut behind = self.tokens.partition_point(|token| tokens::begin(token) < end.max(start + 1));
         let (mut open, mut missing) = (0_usize, 0_usize);
         for token in self.tokens.get(first..behind).unwrap_or_default() {
-            match guard::text(token) {
+            match tokens::text(token) {
                 "(" | "[" | "{" | "set(" => open += 1,
                 ")" | "]" | "}" if open > 0 => open -= 1,
                 ")" | "]" | "}" => missing += 1,
@@ -166,14 +166,14 @@ impl<'a> ModuleText<'a> {
         }
         while missing > 0 && first > 0 {
             first -= 1;
-            match guard::text(&self.tokens[first]) {
+            match tokens::text(&self.tokens[first]) {
                 "(" | "[" | "{" | "set(" => missing -= 1,
                 ")" | "]" | "}" => missing += 1,
                 _ => {}
             }
         }
         while open > 0 && behind < self.tokens.len() {
-            match guard::text(&self.tokens[behind]) {
+            match tokens::text(&self.tokens[behind]) {
                 "(" | "[" | "{" | "set(" => open += 1,
                 ")" | "]" | "}" => open -= 1,
                 _ => {}
@@ -185,7 +185,7 @@ impl<'a> ModuleText<'a> {
         else {
             return "";
         };
-        self.text.get(guard::begin(first) as usize..guard::end(last) as usize).unwrap_or_default()
+        self.text.get(tokens::begin(first) as usize..tokens::end(last) as usize).unwrap_or_default()
     }
 }
 

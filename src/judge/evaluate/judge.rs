@@ -67,7 +67,7 @@ impl Judge<'_> {
 
     /// Evaluates one rule, unless the object has used up its time.
     pub(super) fn alone(&self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Value, Failure> {
-        if self.began.elapsed() > self.limits.object {
+        if self.began.elapsed() > self.limits.input {
             return Err(Failure::OutOfTime);
         }
         unit.evaluator.rule(input, &group.one(index))

@@ -8,11 +8,11 @@ use super::{annotations, document::Document, node::YamlNode, schema::Schema};
 use crate::{
     judge::metadata::Metadata,
     rego::{
-        file::{File, Form},
-        guard,
+        file::{Declared, File, Form},
         limits::{Limits, Version},
         problem::{Problem, number},
         references::{self, Path},
+        tokens,
     },
 };
 
@@ -153,7 +153,9 @@ impl Template {
         let text = if entry { in_package(text, limits) } else { text.to_owned() };
         let above = block.as_ref().map_or(0, |block| block.first as usize - 1);
         let file = File::new(shown, Form::Rego, "\n".repeat(above) + &text);
-        self.modules.push(File { version: Some(version), ..file });
+        let help = "put it under code with engine: Rego and version: v1, or import future.keywords";
+        let declared = Some(Declared { version, by: "the template", help });
+        self.modules.push(File { declared, ..file });
         self.blocks.extend(block);
     }
 
@@ -197,7 +199,7 @@ fn block(file: &str, node: &YamlNode) -> Option<BlockScalar> {
 /// Puts an entry module into [`PACKAGE`], so that it cannot collide with a library.
 fn in_package(text: &str, limits: &Limits) -> String {
     let Ok(source) = Source::from_contents("rego".to_owned(), text.to_owned()) else { return text.to_owned() };
-    let tokens = guard::tokens(&source, limits);
+    let tokens = tokens::read(&source, limits);
     let Some(begin) = tokens.iter().position(|token| token.1.text() == "package") else { return text.to_owned() };
     let path = path(&tokens[begin + 1..]);
     let (Some(first), Some(last)) = (path.first(), path.last()) else { return text.to_owned() };
@@ -242,7 +244,7 @@ pub(crate) fn check(
 /// Returns the imports that Gatekeeper refuses, read from the text as it was written.
 fn imports(file: &File, limits: &Limits) -> Vec<Problem> {
     let Ok(source) = Source::from_contents(file.shown.to_string(), file.text.clone()) else { return Vec::new() };
-    let tokens = guard::tokens(&source, limits);
+    let tokens = tokens::read(&source, limits);
     let mut problems = Vec::new();
     for (index, import) in
         tokens.iter().enumerate().filter(|(_, token)| token.0 == TokenKind::Ident && token.1.text() == "import")

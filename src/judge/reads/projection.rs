@@ -1,7 +1,6 @@
 //! The read parts of an object, straight from its JSON: as a hash, and as a value to evaluate.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     hash::{BuildHasher, Hasher, RandomState},
     sync::LazyLock,
@@ -9,12 +8,12 @@ use std::{
 
 use regorus::Value;
 use serde::{
-    Deserialize, Deserializer,
+    Deserializer,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
 
 use super::tree::{Segment, Tree};
-use crate::rego::value::{self, Plain};
+use crate::rego::value::{self, Selection, Skipped};
 
 /// The parts of an object that policies can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,10 +77,7 @@ impl Projection {
     /// # Errors
     /// When the whole cannot be read, as for [`value::from_json`].
     pub(crate) fn read(&self, json: &[u8]) -> Result<Value, serde_json::Error> {
-        let mut reader = serde_json::Deserializer::from_slice(json);
-        let value = ReadParts(&self.named).deserialize(&mut reader)?;
-        reader.end()?;
-        Ok(value)
+        value::from_json_parts(json, &self.named)
     }
 
     /// Returns the paths that are read, sorted; `path?` where only whether it is there is read (and its value if it is a
@@ -95,6 +91,16 @@ impl Projection {
 impl fmt::Display for Projection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.tree.fmt(f)
+    }
+}
+
+impl Selection for &Tree {
+    fn of_elements(self) -> Option<Self> {
+        if self.whole { Some(self) } else { self.any.as_deref() }
+    }
+
+    fn of_field(self, key: &str) -> Option<Self> {
+        if self.whole { Some(self) } else { self.fields.get(key).or(self.any.as_deref()) }
     }
 }
 
@@ -114,9 +120,6 @@ enum Tag {
 
 /// Hashes a value of which the parts in a tree are read.
 struct HashedParts<'t>(&'t Tree);
-
-/// Reads over a value as the evaluator would read it: what it could not read must not go unnoticed.
-struct Skipped;
 
 fn hasher(tag: Tag) -> impl Hasher {
     let mut hasher = KEY.build_hasher();
@@ -177,8 +180,7 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<u64, A::Error> {
         let mut hasher = hasher(Tag::Array);
-        let element = if self.0.whole { Some(self.0) } else { self.0.any.as_deref() };
-        match element {
+        match self.0.of_elements() {
             Some(element) => {
                 let mut length = 0;
                 while let Some(hash) = items.next_element_seed(HashedParts(element))? {
@@ -194,7 +196,7 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<u64, A::Error> {
         let mut entries: Vec<(u64, u64)> = Vec::new();
-        while let Some(field) = map.next_key_seed(Field(self.0, text))? {
+        while let Some(field) = map.next_key_seed(Field(self.0))? {
             match field {
                 Some((key, tree)) => entries.push((key, map.next_value_seed(HashedParts(tree))?)),
                 None => {
@@ -215,149 +217,25 @@ impl<'de> Visitor<'de> for HashedParts<'_> {
     }
 }
 
-/// Makes a value of the parts of one that are read.
-struct ReadParts<'t>(&'t Tree);
+/// The hash of a field's key, and what is read of its value, if anything.
+struct Field<'t>(&'t Tree);
 
-impl<'de> DeserializeSeed<'de> for ReadParts<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        if self.0.whole {
-            Plain::deserialize(deserializer).map(|plain| plain.0)
-        } else {
-            deserializer.deserialize_any(self)
-        }
-    }
-}
-
-impl<'de> Visitor<'de> for ReadParts<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        match self.0.any.as_deref() {
-            Some(element) => {
-                while let Some(value) = items.next_element_seed(ReadParts(element))? {
-                    values.push(value);
-                }
-            }
-            // Not even how many there are is read.
-            None => while items.next_element::<Skipped>()?.is_some() {},
-        }
-        Ok(Value::from(values))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(field) = map.next_key_seed(Field(self.0, value::key))? {
-            match field {
-                Some((key, tree)) => values.push((key, map.next_value_seed(ReadParts(tree))?)),
-                None => {
-                    map.next_value::<Skipped>()?;
-                }
-            }
-        }
-        Ok(Value::from(values.into_iter().collect::<BTreeMap<_, _>>()))
-    }
-}
-
-/// The key of a field: what a function makes of it, and what is read of the field's value, if anything.
-struct Field<'t, K>(&'t Tree, fn(&str) -> K);
-
-impl<'de, 't, K> DeserializeSeed<'de> for Field<'t, K> {
-    type Value = Option<(K, &'t Tree)>;
+impl<'de, 't> DeserializeSeed<'de> for Field<'t> {
+    type Value = Option<(u64, &'t Tree)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl<'t, K> Visitor<'_> for Field<'t, K> {
-    type Value = Option<(K, &'t Tree)>;
+impl<'t> Visitor<'_> for Field<'t> {
+    type Value = Option<(u64, &'t Tree)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
-        let child = if self.0.whole { Some(self.0) } else { self.0.fields.get(key).or(self.0.any.as_deref()) };
-        Ok(child.map(|child| ((self.1)(key), child)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Skipped {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for Skipped {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
-        while items.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        // What is a key and what a value does not matter here.
-        while map.next_entry::<Self, Self>()?.is_some() {}
-        Ok(self)
+        Ok(self.0.of_field(key).map(|child| (text(key), child)))
     }
 }

@@ -1,10 +1,8 @@
 //! Paths of documents as a tree, and how they are shown.
 
-use std::{
-    collections::BTreeMap,
-    fmt::{self, Write as _},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use crate::rego::references::push_key;
 
 /// One step from a value to a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +129,7 @@ impl Tree {
         }
         let length = path.len();
         for (name, child) in &self.fields {
-            push_field(path, name);
+            push_key(path, name);
             child.list(path, out);
             path.truncate(length);
         }
@@ -155,20 +153,6 @@ impl Tree {
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.paths().join(" "))
-    }
-}
-
-/// Adds a field to a path as Rego writes it.
-fn push_field(path: &mut String, name: &str) {
-    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if plain {
-        if !path.is_empty() {
-            path.push('.');
-        }
-        path.push_str(name);
-    } else {
-        let _ = write!(path, "[{}]", serde_json::Value::from(name));
     }
 }
 

@@ -22,8 +22,11 @@ use crate::{
         recorded::{Recorded, RecordedObject},
     },
     cluster::{backoff::Backoff, error::describe, identity::CONTROLLER},
-    model::verdict::{Finding, Outcome, Source},
-    record::failure::Failure,
+    model::{
+        object::ObjectRef,
+        verdict::{Finding, Outcome, Source},
+    },
+    record::failure::WriteFailure,
 };
 
 /// Events in one answer.
@@ -43,11 +46,13 @@ pub async fn load(client: &Client, namespaces: &[String], audit: &str) -> Record
         let mut failures = 0;
         while let Err(error) = read(&api, audit, &mut appearances).await {
             let what = describe(&error);
-            match Failure::of(&error) {
-                Failure::Later => warn!("The Events written so far cannot be read, trying on: {what}"),
-                Failure::Normal(_) => break,
-                Failure::Refused(_) => {
-                    warn!("The Events written so far cannot be read, so what stands is told again: {what}");
+            match WriteFailure::of(&error) {
+                WriteFailure::Later => warn!("The Events written so far cannot be read, trying on: {what}"),
+                WriteFailure::Normal(_) => break,
+                WriteFailure::Refused(_) => {
+                    warn!(
+                        "The Events written so far cannot be read, so Events about what stands are written again: {what}"
+                    );
                     break;
                 }
             }
@@ -72,7 +77,7 @@ pub fn reconcile(reported: Recorded, events: Recorded, now: Timestamp) -> (Recor
         let appeared: Vec<_> = object.results.iter().filter(missing).cloned().collect();
         (!appeared.is_empty()).then(|| Delta {
             object: object.key(&object.former_kind()),
-            uid: object.uid.clone(),
+            uid: object.object.uid.clone(),
             appeared,
             resolved: Vec::new(),
             transitions: Vec::new(),
@@ -147,11 +152,13 @@ impl Appearances {
             let uid = uid.unwrap_or_default();
             let finding = finding(id, &uid, &note);
             let object = objects.entry(uid.clone()).or_insert_with(|| RecordedObject {
-                api_version: api_version.unwrap_or_default(),
-                kind: kind.unwrap_or_default(),
-                namespace: namespace.map(Arc::from),
-                name: name.unwrap_or_default().into(),
-                uid: uid.into(),
+                object: ObjectRef {
+                    api_version: api_version.unwrap_or_default(),
+                    kind: kind.unwrap_or_default(),
+                    namespace: namespace.map(Arc::from),
+                    name: name.unwrap_or_default().into(),
+                    uid: uid.into(),
+                },
                 results: Vec::new(),
             });
             object.results.push(Violation { id, finding, since });
@@ -232,7 +239,7 @@ mod tests {
         let (a, b) = (finding_of("a: b", Outcome::Warn), finding_of("c/d", Outcome::Fail));
         let [object] = &objects([event(&a, APPEARED, FIRST), event(&b, APPEARED, SECOND)])[..] else { panic!() };
         assert_eq!(
-            (object.api_version.as_str(), object.kind.as_str(), &*object.name),
+            (object.object.api_version.as_str(), object.object.kind.as_str(), &*object.object.name),
             ("apps/v1", "Deployment", "api")
         );
         let mut results = object.results.clone();

@@ -45,14 +45,14 @@ pub(super) struct ViolationChange {
 
 /// What an Event says.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum EventContent {
     /// Something about a violation of an object.
     Violation(ViolationChange),
     /// Something about kaudit itself: the whole Event, which replaces a waiting one with the same subject.
     Own(String, Box<Event>),
 }
 
-impl Content {
+impl EventContent {
     /// Returns the namespace that the Event is written to.
     pub(super) fn namespace(&self) -> &str {
         match self {
@@ -80,7 +80,7 @@ pub(super) enum Priority {
 /// An Event to write.
 #[derive(Debug)]
 pub(super) struct PendingEvent {
-    pub(super) content: Content,
+    pub(super) content: EventContent,
     pub(super) priority: Priority,
     pub(super) queued: Instant,
     /// An attempt was made whose outcome is not known: it may be there.
@@ -91,7 +91,7 @@ pub(super) struct PendingEvent {
 pub(super) type Sequence = u64;
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedEvent {
     event: PendingEvent,
     /// Not to be written before.
     due: Option<Instant>,
@@ -108,7 +108,7 @@ enum ReplaceKey {
 /// Events to write, by priority and time.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
-    waiting: BTreeMap<Sequence, Waiting>,
+    waiting: BTreeMap<Sequence, QueuedEvent>,
     ready: BTreeSet<(Priority, Sequence)>,
     delayed: BTreeSet<(Instant, Sequence)>,
     /// The Events that can still be replaced.
@@ -123,7 +123,7 @@ impl EventQueue {
         if event.content.is_transient() && self.transient == MAX_TRANSIENT {
             return false;
         }
-        if let Content::Own(subject, _) = &event.content
+        if let EventContent::Own(subject, _) = &event.content
             && let Some(older) = self.replaceable.remove(&ReplaceKey::Own(subject.clone()))
         {
             self.remove(older);
@@ -183,8 +183,8 @@ impl EventQueue {
     /// Counts the Events about violations that have waited since before `queued`, by namespace.
     pub(super) fn waiting_since(&self, queued: Instant) -> BTreeMap<Option<Arc<str>>, usize> {
         let mut counts = BTreeMap::new();
-        for Waiting { event, .. } in self.waiting.values() {
-            if let Content::Violation(change) = &event.content
+        for QueuedEvent { event, .. } in self.waiting.values() {
+            if let EventContent::Violation(change) = &event.content
                 && event.queued < queued
             {
                 *counts.entry(change.object.namespace.clone()).or_default() += 1;
@@ -203,11 +203,11 @@ impl EventQueue {
             Some(due) => self.delayed.insert((due, sequence)),
             None => self.ready.insert((event.priority, sequence)),
         };
-        self.waiting.insert(sequence, Waiting { event, due });
+        self.waiting.insert(sequence, QueuedEvent { event, due });
     }
 
     fn remove(&mut self, sequence: Sequence) -> Option<PendingEvent> {
-        let Waiting { event, due } = self.waiting.remove(&sequence)?;
+        let QueuedEvent { event, due } = self.waiting.remove(&sequence)?;
         self.transient -= usize::from(event.content.is_transient());
         match due {
             Some(due) => self.delayed.remove(&(due, sequence)),
@@ -217,13 +217,13 @@ impl EventQueue {
     }
 }
 
-fn replace_key(content: &Content) -> Option<ReplaceKey> {
+fn replace_key(content: &EventContent) -> Option<ReplaceKey> {
     match content {
-        Content::Violation(ViolationChange { violation, lifecycle: Lifecycle::Appeared, .. }) => {
+        EventContent::Violation(ViolationChange { violation, lifecycle: Lifecycle::Appeared, .. }) => {
             Some(ReplaceKey::Appeared(violation.id, violation.since))
         }
-        Content::Violation(_) => None,
-        Content::Own(subject, _) => Some(ReplaceKey::Own(subject.clone())),
+        EventContent::Violation(_) => None,
+        EventContent::Own(subject, _) => Some(ReplaceKey::Own(subject.clone())),
     }
 }
 
@@ -232,22 +232,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::{
-        object::Kind,
-        verdict::{Finding, Outcome, Source},
-    };
+    use crate::model::{object::Kind, verdict::Finding};
 
     fn violation(message: &str, since: i64) -> Violation {
-        let finding = Finding {
-            policy: "p".into(),
-            rule: "deny".into(),
-            outcome: Outcome::Fail,
-            severity: None,
-            category: None,
-            message: message.into(),
-            details: None,
-            source: Source { file: "p.rego".into(), line: 1 },
-        };
+        let finding = Finding::sample(message);
         Violation { id: Id::new("u", &finding), finding, since: Timestamp::from_second(since).unwrap() }
     }
 
@@ -256,19 +244,19 @@ mod tests {
             ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: Some("n".into()), name: "a".into(), copy: 0 };
         let violation = violation(message, since);
         let change = ViolationChange { object, uid: "u".into(), violation, lifecycle, at: Timestamp::UNIX_EPOCH };
-        PendingEvent { content: Content::Violation(change), priority, queued: Instant::now(), tried: false }
+        PendingEvent { content: EventContent::Violation(change), priority, queued: Instant::now(), tried: false }
     }
 
     fn own(subject: &str, note: &str) -> PendingEvent {
         let event = Event { note: Some(note.to_owned()), ..Event::default() };
-        let content = Content::Own(subject.to_owned(), Box::new(event));
+        let content = EventContent::Own(subject.to_owned(), Box::new(event));
         PendingEvent { content, priority: Priority::Own, queued: Instant::now(), tried: false }
     }
 
     fn text(event: &PendingEvent) -> String {
         match &event.content {
-            Content::Violation(change) => change.violation.finding.message.to_string(),
-            Content::Own(_, event) => event.note.clone().unwrap(),
+            EventContent::Violation(change) => change.violation.finding.message.to_string(),
+            EventContent::Own(_, event) => event.note.clone().unwrap(),
         }
     }
 

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::{
     bucket::{Bucket, ObjectBuckets},
     pauses::Pauses,
-    queue::{Content, EventQueue, Lifecycle, PendingEvent, Priority, Sequence},
+    queue::{EventContent, EventQueue, Lifecycle, PendingEvent, Priority, Sequence},
     settings::{EventFilter, EventSettings},
     sink::Incoming,
     writer::{EventWriter, PostError},
@@ -113,7 +113,7 @@ impl EventRecorder {
                 return self.report("PolicyRefused", own, &note, at);
             }
         };
-        if let Content::Violation(change) = &pending.content
+        if let EventContent::Violation(change) = &pending.content
             && change.lifecycle == Lifecycle::Resolved
         {
             if self.queue.supersede(&change.violation) {
@@ -133,7 +133,7 @@ impl EventRecorder {
     fn report(&mut self, reason: &str, regarding: ObjectReference, note: &str, at: Timestamp) {
         let subject = format!("{reason} {}", regarding.namespace.as_deref().unwrap_or_default());
         let event = Box::new(self.writer.own_event(regarding, reason, note, at));
-        let content = Content::Own(subject, event);
+        let content = EventContent::Own(subject, event);
         self.queue.push(PendingEvent { content, priority: Priority::Own, queued: Instant::now(), tried: false });
     }
 
@@ -147,7 +147,7 @@ impl EventRecorder {
                 continue;
             }
             // An attempt has taken its token, whatever came of it.
-            if let Content::Violation(change) = &pending.content
+            if let EventContent::Violation(change) = &pending.content
                 && !pending.tried
                 && let Err(until) = self.objects.take(&change.uid, now)
             {
@@ -170,7 +170,7 @@ impl EventRecorder {
     /// there is no time left to wait.
     fn wait_for_object(&mut self, sequence: Sequence, pending: PendingEvent, until: Instant) {
         match &pending.content {
-            Content::Violation(change) if self.ending || change.lifecycle == Lifecycle::Transient => {
+            EventContent::Violation(change) if self.ending || change.lifecycle == Lifecycle::Transient => {
                 *self.dropped.entry(change.object.namespace.clone()).or_default() += 1;
                 self.metrics.recorder_dropped("events", "object_rate", 1);
             }
@@ -183,7 +183,7 @@ impl EventRecorder {
         match result {
             Ok(()) => {
                 self.metrics.recorder_wrote("events");
-                if matches!(pending.content, Content::Violation(_)) {
+                if matches!(pending.content, EventContent::Violation(_)) {
                     self.metrics.event_after(pending.queued.elapsed());
                 }
                 self.pauses.succeeded(&namespace);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use super::queue::{Content, Lifecycle, PendingEvent, Priority, ViolationChange};
+use super::queue::{EventContent, Lifecycle, PendingEvent, Priority, ViolationChange};
 use crate::audit::{ledger::Delta, queue::Lane};
 
 /// Takes deltas and never blocks.
@@ -40,7 +40,7 @@ impl EventSink {
         for (violations, lifecycle) in changes {
             for violation in violations {
                 let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());
-                let content = Content::Violation(ViolationChange { object, uid, violation, lifecycle, at });
+                let content = EventContent::Violation(ViolationChange { object, uid, violation, lifecycle, at });
                 self.send(Incoming::Event(Box::new(PendingEvent { content, priority, queued, tried: false })));
             }
         }

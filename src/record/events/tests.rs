@@ -25,7 +25,7 @@ use crate::{
     metrics::Metrics,
     model::{
         object::{Kind, ObjectKey},
-        verdict::{Finding, Outcome, Source},
+        verdict::Finding,
     },
     record::health::Health,
 };
@@ -41,7 +41,7 @@ struct Scene {
 }
 
 fn status(code: u16, reason: &str, retry_after: u32) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code,
+    json!({"kind": "Status", "apiVersion": "v1", "status": "WriteFailure", "message": "no", "reason": reason, "code": code,
         "details": {"retryAfterSeconds": retry_after}})
 }
 
@@ -102,16 +102,7 @@ impl Scene {
 }
 
 fn violation(uid: &str, message: &str) -> Violation {
-    let finding = Finding {
-        policy: "p".into(),
-        rule: "deny".into(),
-        outcome: Outcome::Fail,
-        severity: None,
-        category: None,
-        message: message.into(),
-        details: None,
-        source: Source { file: "p.rego".into(), line: 1 },
-    };
+    let finding = Finding::sample(message);
     Violation { id: Id::new(uid, &finding), finding, since: Timestamp::UNIX_EPOCH }
 }
 

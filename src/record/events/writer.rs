@@ -13,12 +13,12 @@ use tokio::time::timeout;
 use super::{
     annotations::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION},
     pauses::REFUSED,
-    queue::{CLUSTER_SCOPED, Content, Lifecycle, ViolationChange},
+    queue::{CLUSTER_SCOPED, EventContent, Lifecycle, ViolationChange},
 };
 use crate::{
     cluster::{error::describe, identity::CONTROLLER},
     model::{digest::Digest, object::ObjectKey, text::truncate},
-    record::failure::Failure,
+    record::failure::WriteFailure,
 };
 
 /// Longest note that the API takes, in bytes.
@@ -53,10 +53,10 @@ pub(super) enum PostError {
 
 impl EventWriter {
     /// Returns the Event to post.
-    pub(super) fn event(&self, content: &Content) -> Event {
+    pub(super) fn event(&self, content: &EventContent) -> Event {
         match content {
-            Content::Violation(change) => self.violation_event(change),
-            Content::Own(_, event) => Event::clone(event),
+            EventContent::Violation(change) => self.violation_event(change),
+            EventContent::Own(_, event) => Event::clone(event),
         }
     }
 
@@ -136,9 +136,9 @@ fn classify(error: &kube::Error) -> PostError {
     let retry_after =
         status.and_then(|status| status.details.as_ref()).map_or(0, |details| details.retry_after_seconds);
     let retry_after = Duration::from_secs(retry_after.into());
-    match (Failure::of(error), status.map_or(0, |status| status.code)) {
-        (Failure::Normal(reason), _) => PostError::Normal(reason),
-        (Failure::Refused(reason), 400 | 422) => PostError::Never(reason, why),
+    match (WriteFailure::of(error), status.map_or(0, |status| status.code)) {
+        (WriteFailure::Normal(reason), _) => PostError::Normal(reason),
+        (WriteFailure::Refused(reason), 400 | 422) => PostError::Never(reason, why),
         (_, 403) => PostError::Namespace(REFUSED, why),
         // Not about the namespace: the answer comes from elsewhere, or is about kaudit.
         (_, 0 | 401 | 502..=504) => PostError::Server(retry_after, why),

@@ -22,14 +22,14 @@ use super::{
 use crate::{
     audit::recorded::{Recorded, RecordedObject},
     cluster::{backoff::Backoff, error::describe},
-    record::failure::Failure,
+    record::failure::WriteFailure,
 };
 
 /// Report objects in one answer; each may have 64 KiB.
 const PAGE: u32 = 100;
 
 /// What was found.
-pub struct Loaded {
+pub struct LoadedReports {
     /// What was recorded before.
     pub recorded: Recorded,
     /// The API that is written; `None` if the cluster serves none that may be.
@@ -47,7 +47,7 @@ pub(super) type Obsolete = BTreeMap<Option<Arc<str>>, BTreeSet<(Api, String)>>;
 pub(super) type Versions = BTreeMap<(Option<Arc<str>>, String), String>;
 
 /// Reads all our reports. Retries until the server answers; what it refuses is left out and reported as unhealthy.
-pub async fn load(settings: &ReportSettings) -> Loaded {
+pub async fn load(settings: &ReportSettings) -> LoadedReports {
     let mut failures = 0;
     loop {
         match try_load(settings).await {
@@ -62,7 +62,7 @@ pub async fn load(settings: &ReportSettings) -> Loaded {
     }
 }
 
-async fn try_load(settings: &ReportSettings) -> kube::Result<Loaded> {
+async fn try_load(settings: &ReportSettings) -> kube::Result<LoadedReports> {
     let mut served = Vec::new();
     for api in Api::ALL {
         if is_served(&settings.client, api).await? {
@@ -71,7 +71,7 @@ async fn try_load(settings: &ReportSettings) -> kube::Result<Loaded> {
     }
     let api = choose(settings.choice, &served);
     let format = ReportFormat { layout: settings.layout, instance: settings.instance.clone() };
-    let mut found = Found::new(format);
+    let mut found = FoundReports::new(format);
     let mut read_error = String::new();
     for from in &served {
         let take = |report: DynamicObject| {
@@ -81,7 +81,7 @@ async fn try_load(settings: &ReportSettings) -> kube::Result<Loaded> {
         };
         match each_report(settings, *from, take).await {
             Ok(()) => {}
-            Err(error) if Failure::of(&error) == Failure::Later => return Err(error),
+            Err(error) if WriteFailure::of(&error) == WriteFailure::Later => return Err(error),
             Err(error) => {
                 warn!("The reports of {} that are there cannot be read: {}", from.api_version(), describe(&error));
                 if Some(*from) == api {
@@ -90,14 +90,14 @@ async fn try_load(settings: &ReportSettings) -> kube::Result<Loaded> {
             }
         }
     }
-    let Found { reports, obsolete } = found.split_large();
+    let FoundReports { reports, obsolete } = found.split_large();
     let recorded = recorded(&reports);
     if let Some(api) = api {
         let stored: usize = reports.reports.values().map(|report| report.stored.len()).sum();
         let other: usize = obsolete.values().map(BTreeSet::len).sum();
         info!(api = api.api_version(), reports = stored, other, "Reports read");
     }
-    Ok(Loaded { recorded, api, reports, obsolete, read_error })
+    Ok(LoadedReports { recorded, api, reports, obsolete, read_error })
 }
 
 /// Returns the API to write: the first that is served.
@@ -115,12 +115,12 @@ pub(super) async fn is_served(client: &Client, api: Api) -> kube::Result<bool> {
 }
 
 /// What was found: the results, and the report objects that hold them.
-pub(super) struct Found {
+pub(super) struct FoundReports {
     pub(super) reports: ReportSet,
     pub(super) obsolete: Obsolete,
 }
 
-impl Found {
+impl FoundReports {
     pub(super) fn new(format: ReportFormat) -> Self {
         Self { reports: ReportSet::new(format), obsolete: Obsolete::new() }
     }
@@ -164,14 +164,9 @@ fn recorded(reports: &ReportSet) -> Recorded {
     let mut objects: BTreeMap<String, RecordedObject> = BTreeMap::new();
     let partitions = reports.reports.values().flat_map(|report| report.partitions.iter());
     for (reference, violation) in partitions.flat_map(|(_, partition)| partition.results()) {
-        let object = objects.entry(reference.identity()).or_insert_with(|| RecordedObject {
-            api_version: reference.api_version.clone(),
-            kind: reference.kind.clone(),
-            namespace: reference.namespace.clone(),
-            name: Arc::clone(&reference.name),
-            uid: Arc::clone(&reference.uid),
-            results: Vec::new(),
-        });
+        let object = objects
+            .entry(reference.identity())
+            .or_insert_with(|| RecordedObject { object: reference.clone(), results: Vec::new() });
         object.results.push(violation.clone());
     }
     let mut recorded = Recorded::default();

@@ -84,14 +84,14 @@ impl fmt::Display for Prefix {
 
 /// A result in a partition.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct ReportedResult {
     pub(super) object: Arc<ObjectRef>,
     pub(super) violation: Violation,
     /// Its length as JSON in a report.
     pub(super) bytes: usize,
 }
 
-impl Entry {
+impl ReportedResult {
     fn is_written_alike(&self, other: &Self) -> bool {
         let (mine, others) = (&self.violation.finding, &other.violation.finding);
         let key = |entry: &Self| (Arc::clone(&entry.object), entry.violation.id, entry.violation.since, entry.bytes);
@@ -103,7 +103,7 @@ impl Entry {
 /// The results of one report object.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
-    entries: BTreeMap<Position, Entry>,
+    entries: BTreeMap<Position, ReportedResult>,
     bytes: usize,
     /// What the server has may differ.
     pub(super) dirty: bool,
@@ -119,7 +119,7 @@ impl Partition {
         self.entries.values().map(|entry| (&*entry.object, &entry.violation))
     }
 
-    fn put(&mut self, position: Position, entry: Entry) {
+    fn put(&mut self, position: Position, entry: ReportedResult) {
         self.bytes += entry.bytes;
         if let Some(former) = self.entries.insert(position, entry) {
             self.bytes -= former.bytes;
@@ -163,9 +163,9 @@ impl Partitions {
     }
 
     /// Replaces all results of an object; returns whether that changes a report.
-    pub(super) fn set(&mut self, object: &ObjectRef, entries: Vec<Entry>) -> bool {
+    pub(super) fn set(&mut self, object: &ObjectRef, entries: Vec<ReportedResult>) -> bool {
         let first = Position::of_object(object);
-        let mut now: BTreeMap<Position, Entry> =
+        let mut now: BTreeMap<Position, ReportedResult> =
             entries.into_iter().map(|entry| (first.of_result(entry.violation.id), entry)).collect();
         let mut changed_prefixes = Vec::new();
         let begin = self.prefix_of(first);
@@ -208,7 +208,7 @@ impl Partitions {
 
     /// Adds a result that was found in a report, unless it is there already. Splits and joins nothing: what was written is to
     /// stay as it is.
-    pub(super) fn add(&mut self, entry: Entry) {
+    pub(super) fn add(&mut self, entry: ReportedResult) {
         let position = Position::of_object(&entry.object).of_result(entry.violation.id);
         let prefix = self.prefix_of(position);
         if let Some(partition) = self.0.get_mut(&prefix).filter(|partition| !partition.entries.contains_key(&position))

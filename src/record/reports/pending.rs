@@ -13,26 +13,26 @@ use crate::{
 };
 
 /// The results of each object that changed and was not taken yet, by [`ObjectRef::identity`].
-type Changes = BTreeMap<String, (ObjectRef, Vec<Violation>)>;
+type ChangedResults = BTreeMap<String, (ObjectRef, Vec<Violation>)>;
 
 /// Takes deltas and never blocks.
 pub struct ReportSink {
-    changes: Arc<Mutex<Changes>>,
+    changes: Arc<Mutex<ChangedResults>>,
     /// Holds one message: the receiver takes all changes at once.
     wake: mpsc::Sender<()>,
 }
 
 /// The recorder's end.
-pub(super) struct Pending {
-    changes: Arc<Mutex<Changes>>,
+pub(super) struct PendingChanges {
+    changes: Arc<Mutex<ChangedResults>>,
     woken: mpsc::Receiver<()>,
 }
 
 /// Returns a sink and where its changes arrive.
-pub(super) fn channel() -> (ReportSink, Pending) {
+pub(super) fn channel() -> (ReportSink, PendingChanges) {
     let (wake, woken) = mpsc::channel(1);
-    let changes = Arc::<Mutex<Changes>>::default();
-    (ReportSink { changes: Arc::clone(&changes), wake }, Pending { changes, woken })
+    let changes = Arc::<Mutex<ChangedResults>>::default();
+    (ReportSink { changes: Arc::clone(&changes), wake }, PendingChanges { changes, woken })
 }
 
 impl ReportSink {
@@ -47,7 +47,7 @@ impl ReportSink {
     }
 }
 
-impl Pending {
+impl PendingChanges {
     /// Returns when there is something to take, with `false` when the sink is gone.
     ///
     /// # Cancel safety

@@ -16,15 +16,15 @@ use tracing::{debug, info, warn};
 
 use super::{
     format::{Api, Choice},
-    load::{Loaded, Obsolete, Versions, choose, is_served, versions},
-    pending::Pending,
+    load::{LoadedReports, Obsolete, Versions, choose, is_served, versions},
+    pending::PendingChanges,
     report_set::{ReportKey, ReportSet, Stored},
     settings::ReportSettings,
     write::{ApplyError, PlanResult, ReportWriter},
 };
 use crate::{
     cluster::{backoff::Backoff, error::describe},
-    record::{failure::Failure, health::Health},
+    record::{failure::WriteFailure, health::Health},
 };
 
 /// A report is written this long after its last change,
@@ -47,7 +47,7 @@ const LAST_ATTEMPTS: u32 = 5;
 
 /// A report in the queue.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedReport {
     /// When the oldest change came that is not written.
     first: Instant,
     due: Instant,
@@ -78,7 +78,7 @@ pub(super) struct ReportRecorder {
     former_api: Option<Api>,
     reports: ReportSet,
     obsolete: Obsolete,
-    waiting: BTreeMap<ReportKey, Waiting>,
+    waiting: BTreeMap<ReportKey, QueuedReport>,
     /// Those of them that are not in flight.
     due: BTreeSet<(Instant, ReportKey)>,
     in_flight: BTreeSet<ReportKey>,
@@ -100,8 +100,8 @@ pub(super) struct ReportRecorder {
 }
 
 impl ReportRecorder {
-    pub(super) fn new(settings: ReportSettings, loaded: Loaded, health: watch::Sender<Health>) -> Self {
-        let Loaded { api, reports, obsolete, read_error, recorded: _ } = loaded;
+    pub(super) fn new(settings: ReportSettings, loaded: LoadedReports, health: watch::Sender<Health>) -> Self {
+        let LoadedReports { api, reports, obsolete, read_error, recorded: _ } = loaded;
         let now = Instant::now();
         let mut recorder = Self {
             settings,
@@ -129,7 +129,7 @@ impl ReportRecorder {
         recorder
     }
 
-    pub(super) async fn run(mut self, mut pending: Pending) {
+    pub(super) async fn run(mut self, mut pending: PendingChanges) {
         self.report_health();
         loop {
             // First, as it may find that nothing is left to do.
@@ -155,7 +155,7 @@ impl ReportRecorder {
     }
 
     /// Takes what changed.
-    fn take(&mut self, pending: &Pending, now: Instant) {
+    fn take(&mut self, pending: &PendingChanges, now: Instant) {
         for (object, results) in pending.take() {
             if let Some(key) = self.reports.set(object, &results) {
                 self.enqueue(&key, now);
@@ -194,7 +194,7 @@ impl ReportRecorder {
     }
 
     fn enqueue_at(&mut self, key: &ReportKey, due: Instant) {
-        let waiting = self.waiting.entry(key.clone()).or_insert(Waiting { first: Instant::now(), due });
+        let waiting = self.waiting.entry(key.clone()).or_insert(QueuedReport { first: Instant::now(), due });
         self.due.remove(&(waiting.due, key.clone()));
         waiting.due = due;
         if !self.in_flight.contains(key) {
@@ -326,7 +326,7 @@ impl ReportRecorder {
                         self.compare(&versions, now);
                     }
                     Err(kube::Error::Api(status)) if status.code == 404 => self.api_lost(now),
-                    Err(error) if Failure::of(&error) == Failure::Later => {
+                    Err(error) if WriteFailure::of(&error) == WriteFailure::Later => {
                         debug!("Reports cannot be listed: {}", describe(&error));
                     }
                     Err(error) => self.read_error = describe(&error),

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     format::{Api, Layout, ReportFormat, content_digest, is_listed, report_name},
-    partitions::{Entry, Partitions, Prefix},
+    partitions::{Partitions, Prefix, ReportedResult},
 };
 use crate::{
     audit::ledger::Violation,
@@ -148,7 +148,7 @@ impl ReportSet {
         let key = ReportKey::of(&self.format, &object);
         let object = Arc::new(object);
         let listed = results.iter().filter(|violation| is_listed(violation));
-        let entries: Vec<Entry> = listed.map(|violation| self.entry(&object, violation.clone())).collect();
+        let entries: Vec<ReportedResult> = listed.map(|violation| self.entry(&object, violation.clone())).collect();
         let changed = if entries.is_empty() {
             self.reports.get_mut(&key)?.partitions.set(&object, entries)
         } else {
@@ -164,9 +164,9 @@ impl ReportSet {
         self.reports.entry(key).or_default().partitions.add(entry);
     }
 
-    fn entry(&self, object: &Arc<ObjectRef>, violation: Violation) -> Entry {
+    fn entry(&self, object: &Arc<ObjectRef>, violation: Violation) -> ReportedResult {
         let bytes = self.format.result(object, &violation).to_string().len() + 1;
-        Entry { object: Arc::clone(object), violation, bytes }
+        ReportedResult { object: Arc::clone(object), violation, bytes }
     }
 
     /// Notes that the server has none of the reports, as another API is written from now on.

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     cluster::{error::describe, identity::CONTROLLER},
     metrics::Metrics,
-    record::failure::Failure,
+    record::failure::WriteFailure,
 };
 
 /// How long one request may take.
@@ -128,11 +128,11 @@ impl ReportWriter {
                 return Ok(answer);
             }
             Err(_) => ("timeout", ApplyError::Later(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
-            Ok(Err(error)) => match Failure::of(&error) {
-                Failure::Normal("not_found") if !names_an_object(&error) => ("no_api", ApplyError::NoApi),
-                Failure::Normal(reason) => (reason, ApplyError::Normal),
-                Failure::Refused(reason) => (reason, ApplyError::Refused(describe(&error))),
-                Failure::Later => ("unavailable", ApplyError::Later(describe(&error))),
+            Ok(Err(error)) => match WriteFailure::of(&error) {
+                WriteFailure::Normal("not_found") if !names_an_object(&error) => ("no_api", ApplyError::NoApi),
+                WriteFailure::Normal(reason) => (reason, ApplyError::Normal),
+                WriteFailure::Refused(reason) => (reason, ApplyError::Refused(describe(&error))),
+                WriteFailure::Later => ("unavailable", ApplyError::Later(describe(&error))),
             },
         };
         self.metrics.recorder_dropped(RECORDER, reason, 1);

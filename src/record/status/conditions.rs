@@ -93,9 +93,9 @@ pub(super) fn covered(overview: &Overview) -> impl Iterator<Item = &Coverage> {
 
 /// Since when each condition has its status: `lastTransitionTime`, by type.
 #[derive(Debug, Default)]
-pub(super) struct Transitions(BTreeMap<&'static str, (bool, String)>);
+pub(super) struct ConditionTimes(BTreeMap<&'static str, (bool, String)>);
 
-impl Transitions {
+impl ConditionTimes {
     /// Returns the conditions as they are written; `now` is the time of those whose status changed.
     pub(super) fn stamp(&mut self, conditions: [Condition; 4], now: Timestamp) -> Vec<Value> {
         let stamped = conditions.into_iter().map(|Condition { kind, status, reason, message }| {

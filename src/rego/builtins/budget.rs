@@ -1,6 +1,6 @@
 //! What calls may make: each by itself, and all of one evaluation together.
 //!
-//! The evaluator looks at its clock between statements only, so a few lines that double a text would take all memory before
+//! regorus looks at its clock between statements only, so a few lines that double a text would take all memory before
 //! it looks again. Every call that can make something large goes through here. An evaluation that reaches a limit ends as an
 //! error, never with less than what it asked for. What a policy makes without calls, by comprehensions, grows by a few
 //! bytes a step, and the clock ends it.
@@ -9,11 +9,10 @@ use std::cell::Cell;
 
 use regorus::Value;
 
-use super::{Fault, refused};
+use super::call::{Fault, refused};
 use crate::rego::value;
 
-/// The longest text that one call may make, in bytes. A server holds objects of 1.5 MiB at most, and a result may say
-/// 4 MiB: no policy has a use for more.
+/// The longest text that one call may make, in bytes: twice what the value of a whole evaluation may have.
 pub(super) const LONGEST_TEXT: usize = 8 << 20;
 
 /// The most elements that one call may make.

@@ -7,7 +7,7 @@ use std::{
 
 use regorus::Value;
 
-use super::{Answer, Builtin, Fault, failed, items, refused, string};
+use super::call::{Answer, Builtin, Fault, failed, items, refused, string};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("net.cidr_contains", 2, contains),

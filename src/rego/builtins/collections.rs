@@ -1,10 +1,14 @@
-//! Arrays, sets and objects: what the evaluator lacks, and the deprecated builtins.
+//! Arrays, sets and objects: what regorus lacks, and the deprecated builtins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::Value;
 
-use super::{Answer, Builtin, array, budget, failed, items, native, wrong_type};
+use super::{
+    budget,
+    call::{Answer, Builtin, array, failed, items, wrong_type},
+    natives::native,
+};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("all", 1, |arguments| quantified(arguments, true)),
@@ -65,7 +69,7 @@ fn set_diff(arguments: &[Value]) -> Answer {
     }
 }
 
-/// The evaluator cuts arrays into windows as long as the second one, and panics where that is empty.
+/// regorus cuts arrays into windows as long as the second one, and panics where that is empty.
 fn subset(arguments: &[Value]) -> Answer {
     match (&arguments[0], &arguments[1]) {
         (Value::Array(_), Value::Array(part)) if part.iter().next().is_none() => Ok(Value::from(true)),

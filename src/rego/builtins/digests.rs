@@ -1,14 +1,13 @@
 //! `crypto.*`: digests and message authentication.
 
-use std::fmt::Write as _;
-
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use md5::Md5;
 use regorus::Value;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
-use super::{Answer, Builtin, failed, string};
+use super::call::{Answer, Builtin, failed, string};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("crypto.hmac.equal", 2, equal),
@@ -22,24 +21,16 @@ pub(super) const TABLE: &[Builtin] = &[
 ];
 
 fn digest<D: Digest>(arguments: &[Value]) -> Answer {
-    Ok(Value::from(hexadecimal(&D::digest(string(arguments, 0)?))))
+    Ok(Value::from(HEXLOWER.encode(&D::digest(string(arguments, 0)?))))
 }
 
 fn authenticated<M: Mac, E>(arguments: &[Value], with_key: fn(&[u8]) -> Result<M, E>) -> Answer {
     let (message, key) = (string(arguments, 0)?, string(arguments, 1)?);
     let Ok(mut mac) = with_key(key.as_bytes()) else { return failed("a key of this length") };
     mac.update(message.as_bytes());
-    Ok(Value::from(hexadecimal(&mac.finalize().into_bytes())))
+    Ok(Value::from(HEXLOWER.encode(&mac.finalize().into_bytes())))
 }
 
 fn equal(arguments: &[Value]) -> Answer {
     Ok(Value::from(string(arguments, 0)? == string(arguments, 1)?))
-}
-
-/// Small hexadecimal digits.
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -1,11 +1,16 @@
 //! Texts that hold values: JSON, YAML, tokens.
 
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use regorus::Value;
 use serde::de::IgnoredAny;
 use serde_saphyr::Error as YamlError;
 
-use super::{Answer, Builtin, Fault, budget, digests::hexadecimal, failed, native, refused, string, uri};
+use super::{
+    budget,
+    call::{Answer, Builtin, Fault, failed, refused, string},
+    natives::native,
+    uri,
+};
 use crate::rego::{value, yaml};
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -31,7 +36,7 @@ const LONGEST_READ: usize = 2 << 20;
 /// How often a token may lie in a token.
 const DEEPEST_TOKEN: usize = 16;
 
-// The evaluator reads a key that stands for numbers of any size; see `value`.
+// regorus reads a key that stands for numbers of any size; see `value`.
 
 fn json(arguments: &[Value]) -> Answer {
     let text = readable("json.unmarshal", string(arguments, 0)?)?;
@@ -116,7 +121,7 @@ fn query_decoded(name: &str, arguments: &[Value]) -> Answer {
     native(name, arguments)
 }
 
-/// The evaluator encodes by the rules of HTML forms, where the tilde is encoded and the star is not.
+/// regorus encodes by the rules of HTML forms, where the tilde is encoded and the star is not.
 fn query_encoded(name: &str, arguments: &[Value]) -> Answer {
     budget::check_whole(name, &arguments[0])?;
     match native(name, arguments)? {
@@ -155,7 +160,7 @@ fn decode_token(arguments: &[Value]) -> Answer {
             token = inner;
             continue;
         }
-        let signature = hexadecimal(&base64url("signature", signature)?);
+        let signature = HEXLOWER.encode(&base64url("signature", signature)?);
         return Ok(Value::from(vec![header, object(&payload)?, Value::from(signature)]));
     }
     failed("tokens in tokens")

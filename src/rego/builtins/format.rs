@@ -9,11 +9,10 @@ use num_bigint::{BigInt, Sign};
 use regorus::Value;
 
 use super::{
-    Answer, Builtin, array,
     budget::{self, LONGEST_TEXT},
-    failed,
+    call::{Answer, Builtin, array, failed, refused, string},
     gofloat::{Number, float},
-    native, refused, string,
+    natives::native,
 };
 use crate::rego::value;
 
@@ -83,7 +82,7 @@ fn quoted(text: &str) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
         return format!("\"{text}\"");
     }
-    // The evaluator holds the table of what Go can print.
+    // regorus holds the table of what Go can print.
     let arguments = [Value::from("%q"), Value::from(vec![Value::from(text)])];
     match native("sprintf", &arguments) {
         Ok(Value::String(quoted)) => quoted.to_string(),
@@ -154,7 +153,7 @@ impl Argument {
 
 /// What stands between `%` and the verb.
 #[derive(Debug, Clone, Copy, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "Go's flags")]
+#[expect(clippy::struct_excessive_bools, reason = "Go's flags")]
 struct Flags {
     sharp: bool,
     /// `#` of `%#v`.

@@ -4,7 +4,10 @@ use std::{iter::Peekable, str::Chars};
 
 use regorus::Value;
 
-use super::{Answer, Builtin, Fault, array, failed, regexes, string, wrong_type};
+use super::{
+    call::{Answer, Builtin, Fault, array, failed, string, wrong_type},
+    regexes,
+};
 
 pub(super) const TABLE: &[Builtin] = &[("glob.match", 3, matches), ("glob.quote_meta", 1, quote)];
 

@@ -12,7 +12,7 @@ pub(super) enum Number {
 
 impl Number {
     /// Reads a value that is a number. What has no fraction counts as an integer: OPA goes by how a number is spelled,
-    /// and the evaluator does not keep that.
+    /// and regorus does not keep that.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let Value::Number(number) = value else { return None };
         if let Some(small) = number.as_i64() {

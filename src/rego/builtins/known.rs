@@ -2,7 +2,30 @@
 
 use regorus::unstable::BUILTINS;
 
-/// Builtins that the evaluator answers without doing what they say, and those that need what a policy shall not have.
+use super::{
+    call::Builtin, cidr, collections, digests, encoding, format, globs, numbers, operators, regexes, replacer, text,
+    times, units, uri,
+};
+
+/// All builtins of ours.
+const TABLES: &[&[Builtin]] = &[
+    cidr::TABLE,
+    collections::TABLE,
+    digests::TABLE,
+    encoding::TABLE,
+    format::TABLE,
+    globs::TABLE,
+    numbers::TABLE,
+    operators::TABLE,
+    regexes::TABLE,
+    replacer::TABLE,
+    text::TABLE,
+    times::TABLE,
+    units::TABLE,
+    uri::TABLE,
+];
+
+/// Builtins that regorus answers without doing what they say, and those that need what a policy shall not have.
 const REFUSED: &[(&str, &str)] = &[
     ("http.send", NETWORK),
     ("net.lookup_ip_addr", NETWORK),
@@ -32,12 +55,17 @@ pub(crate) enum Arity {
     Exactly(u8),
 }
 
+/// Returns all builtins of ours.
+pub(super) fn all() -> impl Iterator<Item = &'static Builtin> {
+    TABLES.iter().copied().flatten()
+}
+
 /// Returns what a builtin of this name takes, if there is one that can be called.
 pub(crate) fn find(name: &str) -> Option<Arity> {
     if name == "print" {
         return Some(Arity::Any);
     }
-    if let Some((_, arity, _)) = super::all().find(|(known, ..)| *known == name) {
+    if let Some((_, arity, _)) = all().find(|(known, ..)| *known == name) {
         return Some(Arity::Exactly(*arity));
     }
     if unsupported(name).is_some() {
@@ -48,7 +76,7 @@ pub(crate) fn find(name: &str) -> Option<Arity> {
 
 /// Returns why OPA's builtin of this name is not here, if OPA has one.
 pub(crate) fn unsupported(name: &str) -> Option<String> {
-    if super::all().any(|(known, ..)| *known == name) {
+    if all().any(|(known, ..)| *known == name) {
         return None;
     }
     let refused = |known: &str| if known.ends_with('.') { name.starts_with(known) } else { name == known };
@@ -57,7 +85,7 @@ pub(crate) fn unsupported(name: &str) -> Option<String> {
 
 /// Returns the builtin whose name is nearest to a misspelt one.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
-    let names = BUILTINS.keys().copied().chain(super::all().map(|(known, ..)| *known));
+    let names = BUILTINS.keys().copied().chain(all().map(|(known, ..)| *known));
     let names =
         names.filter(|known| find(known).is_some() && !known.starts_with("__") && !known.starts_with("internal."));
     let (distance, nearest) = names.map(|known| (strsim::levenshtein(name, known), known)).min()?;
@@ -87,7 +115,7 @@ mod tests {
 
     #[test]
     fn no_builtin_is_there_twice() {
-        let mut names: Vec<&str> = super::super::all().map(|(name, ..)| *name).collect();
+        let mut names: Vec<&str> = all().map(|(name, ..)| *name).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();

@@ -1,8 +1,17 @@
-//! The evaluator's own builtins that can make something large: right as they are, only measured.
+//! regorus' own builtins that can make something large: right as they are, only measured.
 
-use regorus::Value;
+use std::sync::LazyLock;
 
-use super::{Answer, Fault, budget, items, native};
+use regorus::{
+    Value,
+    unstable::{BUILTINS, Expr, Ref, Source, Span},
+};
+
+use super::{
+    budget,
+    call::{Answer, Fault, items, refused},
+};
+use crate::rego::error::EngineError;
 
 /// A builtin, how many arguments it takes, and what is checked before it is called: those that make no more than a few
 /// times what they are given are only measured afterwards.
@@ -43,6 +52,27 @@ const TABLE: &[Measured] = &[
     ("yaml.marshal", 1, |arguments| whole("yaml.marshal", arguments)),
 ];
 
+/// Calls regorus' own builtin.
+pub(super) fn native(name: &str, arguments: &[Value]) -> Answer {
+    // Builtins want the places of call and arguments for their messages.
+    static PLACES: LazyLock<Option<(Span, Vec<Ref<Expr>>)>> = LazyLock::new(|| {
+        let source = Source::from_contents("builtin".to_owned(), "builtin".to_owned()).ok()?;
+        let span = Span { source, line: 1, col: 1, start: 0, end: 0 };
+        let place = |_| Ref::new(Expr::Null { span: span.clone(), value: Value::Null, eidx: 0 });
+        let places = (0..8).map(place).collect();
+        Some((span, places))
+    });
+    let (Some((builtin, _)), Some((span, places))) = (BUILTINS.get(name), PLACES.as_ref()) else {
+        return refused(format!("{name} is not available"));
+    };
+    let places = places.get(..arguments.len()).unwrap_or_default();
+    builtin(span, places, arguments, true).map_err(|error| {
+        let limit = error.downcast_ref::<regorus::LimitError>().is_some();
+        let why = EngineError::new(&error).reason;
+        if limit { Fault::Refused(why) } else { Fault::Failed(why) }
+    })
+}
+
 /// Names and arities.
 pub(super) fn all() -> impl Iterator<Item = (&'static str, u8)> {
     TABLE.iter().map(|&(name, arity, _)| (name, arity))
@@ -56,12 +86,11 @@ pub(super) fn call(name: &str, arguments: &[Value]) -> Answer {
     native(name, arguments)
 }
 
-#[allow(clippy::unnecessary_wraps, reason = "it has the type of the others")]
 fn nothing(_: &[Value]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What is of another type is the evaluator's fault to tell.
+/// Zero for other types: regorus refuses them.
 fn length(value: &Value) -> usize {
     if let Value::String(text) = value { text.len() } else { 0 }
 }
@@ -106,14 +135,14 @@ fn paths(arguments: &[Value]) -> Result<(), Fault> {
 mod tests {
     use regorus::unstable::BUILTINS;
 
-    use super::*;
+    use super::{super::known, *};
 
     #[test]
     fn all_are_the_evaluators_and_sorted() {
         assert!(TABLE.is_sorted_by_key(|(name, ..)| *name));
         for (name, arity) in all() {
             assert!(BUILTINS.get(name).is_some_and(|(_, known)| *known == arity), "{name}");
-            assert!(super::super::all().all(|(ours, ..)| *ours != name), "{name} is ours");
+            assert!(known::all().all(|(ours, ..)| *ours != name), "{name} is ours");
         }
     }
 

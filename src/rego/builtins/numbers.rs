@@ -4,9 +4,10 @@ use num_bigint::BigInt;
 use regorus::Value;
 
 use super::{
-    Answer, Builtin, Fault,
     budget::{self, MOST_ELEMENTS},
-    failed, items, native, operators, refused, wrong_type,
+    call::{Answer, Builtin, Fault, failed, items, refused, wrong_type},
+    natives::native,
+    operators,
 };
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -18,7 +19,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("to_number", 1, to_number),
 ];
 
-/// The longest text that is read as a number, and the largest exponent in it: beyond, the evaluator computes the digits
+/// The longest text that is read as a number, and the largest exponent in it: beyond, regorus computes the digits
 /// one by one. Floats end far below.
 const LONGEST: usize = 400;
 const LARGEST_EXPONENT: u32 = 400;

@@ -4,7 +4,10 @@ use std::cmp::Ordering;
 
 use regorus::Value;
 
-use super::{Answer, Builtin, budget, failed, wrong_type};
+use super::{
+    budget,
+    call::{Answer, Builtin, failed, wrong_type},
+};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("and", 2, |arguments| sets(arguments, true)),
@@ -14,7 +17,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("gt", 2, |arguments| compare(arguments, Ordering::is_gt)),
     ("gte", 2, |arguments| compare(arguments, Ordering::is_ge)),
     ("lt", 2, |arguments| compare(arguments, Ordering::is_lt)),
-    // What the adapter writes for `x * y`, where a policy may have a `mul` of its own.
+    // What the rewriter writes for `x * y`, where a policy may have a `mul` of its own.
     ("internal.mul", 2, times),
     ("lte", 2, |arguments| compare(arguments, Ordering::is_le)),
     ("minus", 2, minus),

@@ -11,9 +11,8 @@ use regex::{Captures, Regex, RegexBuilder};
 use regorus::Value;
 
 use super::{
-    Answer, Builtin, Fault,
     budget::{self, MOST_ELEMENTS},
-    failed, integer, refused, string,
+    call::{Answer, Builtin, Fault, failed, integer, refused, string},
 };
 
 pub(super) const TABLE: &[Builtin] = &[

@@ -2,7 +2,10 @@
 
 use regorus::Value;
 
-use super::{Answer, Builtin, budget, failed, string, wrong_type};
+use super::{
+    budget,
+    call::{Answer, Builtin, failed, string, wrong_type},
+};
 
 pub(super) const TABLE: &[Builtin] = &[("replace", 3, replace), ("strings.replace_n", 2, replace_n)];
 

@@ -1,8 +1,12 @@
-//! Strings, where the evaluator's builtins differ from OPA's.
+//! Strings, where regorus' builtins differ from OPA's.
 
 use regorus::Value;
 
-use super::{Answer, Builtin, budget, failed, integer, native, string};
+use super::{
+    budget,
+    call::{Answer, Builtin, failed, integer, string},
+    natives::native,
+};
 
 pub(super) const TABLE: &[Builtin] = &[
     ("indexof", 2, |arguments| searched("indexof", arguments)),
@@ -15,7 +19,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("upper", 1, upper),
 ];
 
-/// The evaluator finds the empty text everywhere.
+/// regorus finds the empty text everywhere.
 fn searched(name: &str, arguments: &[Value]) -> Answer {
     if string(arguments, 1)?.is_empty() {
         return failed("empty search character");

@@ -1,8 +1,11 @@
-//! `time.*`, where the evaluator differs: OPA's days, weeks and years in durations, dates that run over, layouts.
+//! `time.*`, where regorus differs: OPA's days, weeks and years in durations, dates that run over, layouts.
 
 use regorus::Value;
 
-use super::{Answer, Builtin, failed, integer, native, refused, string};
+use super::{
+    call::{Answer, Builtin, failed, integer, refused, string},
+    natives::native,
+};
 
 pub(super) const TABLE: &[Builtin] =
     &[("time.add_date", 4, add_date), ("time.format", 1, format), ("time.parse_duration_ns", 1, parse)];
@@ -49,7 +52,7 @@ fn civil(day: i128) -> (i128, i128, i128) {
     (year, month, day - days_to(year, month) + 1)
 }
 
-/// The evaluator knows offsets of time zones, not their abbreviations, and takes fractions apart otherwise.
+/// regorus knows offsets of time zones, not their abbreviations, and takes fractions apart otherwise.
 fn format(arguments: &[Value]) -> Answer {
     let Value::Array(parts) = &arguments[0] else { return native("time.format", arguments) };
     let text = |index: usize| parts.get(index).and_then(|part| part.as_string().ok()).map(ToString::to_string);

@@ -3,7 +3,7 @@
 use num_bigint::BigInt;
 use regorus::Value;
 
-use super::{Answer, Builtin, Fault, failed, string};
+use super::call::{Answer, Builtin, Fault, failed, refused, string};
 
 pub(super) const TABLE: &[Builtin] = &[("units.parse", 1, parse), ("units.parse_bytes", 1, parse_bytes)];
 
@@ -110,7 +110,7 @@ fn amount(name: &str, what: &str, text: &str) -> Result<Amount, Fault> {
         return Err(wrong());
     }
     if text.len() > LONGEST || exponent.abs() > LARGEST_EXPONENT {
-        return super::refused(format!("{name}: a number of this size"));
+        return refused(format!("{name}: a number of this size"));
     }
     let digits: BigInt = format!("{unsigned}{fraction}").parse().map_err(|_| wrong())?;
     let digits = if whole.starts_with('-') { -digits } else { digits };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use regorus::Value;
 
-use super::{Answer, Builtin, Fault, failed, string};
+use super::call::{Answer, Builtin, Fault, failed, string};
 
 pub(super) const TABLE: &[Builtin] = &[("uri.is_valid", 1, is_valid), ("uri.parse", 1, parse)];
 
@@ -82,7 +82,7 @@ impl Address {
     }
 }
 
-/// Splits off what stands before the first colon, if it can be a scheme.
+/// Splits off what comes before the first colon, if it can be a scheme.
 fn scheme(text: &str) -> Result<(&str, &str), Fault> {
     for (at, byte) in text.bytes().enumerate() {
         match byte {
@@ -149,7 +149,7 @@ fn valid_port(port: &str) -> Result<(), Fault> {
     }
 }
 
-/// Checks that two hexadecimal digits stand behind each percent sign.
+/// Checks that two hexadecimal digits follow each percent sign.
 pub(super) fn escapes(text: &str) -> Result<(), Fault> {
     let mut pieces = text.split('%');
     pieces.next();

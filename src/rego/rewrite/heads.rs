@@ -1,13 +1,14 @@
 //! Heads: what OPA computes as part of the body is written into the body.
 
 use super::{
-    Package, Unreadable,
+    lexer::SyntaxError,
+    outline::Package,
     scopes::Fresh,
-    syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Name, Rule, Statement, Version, path},
+    syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Rule, Statement, Version, path},
 };
 
 /// `f("x")` without value and body is true.
-pub(crate) fn bare_functions(module: &mut Module) {
+pub(super) fn bare_functions(module: &mut Module) {
     for rule in &mut module.rules {
         let first = &mut rule.first;
         if rule.parameters.is_some() && first.value.is_none() && first.body.is_none() {
@@ -16,8 +17,8 @@ pub(crate) fn bare_functions(module: &mut Module) {
     }
 }
 
-/// Keys that iterate, as in `p contains x[_]`: the evaluator fails where there is nothing to iterate over.
-pub(crate) fn keys(module: &mut Module, fresh: &mut Fresh) {
+/// Keys that iterate, as in `p contains x[_]`: regorus fails where there is nothing to iterate over.
+pub(super) fn keys(module: &mut Module, fresh: &mut Fresh) {
     for rule in module.rules.iter_mut().filter(|rule| !rule.default) {
         let keys = match &mut rule.name.kind {
             Kind::Ref(_, keys) => keys.as_mut_slice(),
@@ -45,7 +46,7 @@ pub(crate) fn keys(module: &mut Module, fresh: &mut Fresh) {
 }
 
 /// Terms of comprehensions that iterate.
-pub(crate) fn terms(module: &mut Module, fresh: &mut Fresh) {
+pub(super) fn terms(module: &mut Module, fresh: &mut Fresh) {
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| {
             let Kind::Comprehension(comprehension) = &mut expr.kind else { return };
@@ -62,8 +63,8 @@ pub(crate) fn terms(module: &mut Module, fresh: &mut Fresh) {
     }
 }
 
-/// The values of rules with `else`: one that is undefined makes OPA go on to the next branch, the evaluator stop.
-pub(crate) fn values_before_else(module: &mut Module, fresh: &mut Fresh) {
+/// The values of rules with `else`: one that is undefined makes OPA go on to the next branch, regorus stop.
+pub(super) fn values_before_else(module: &mut Module, fresh: &mut Fresh) {
     for rule in module.rules.iter_mut().filter(|rule| !rule.others.is_empty()) {
         for branch in rule.branches() {
             let Branch { value, body, conditional, .. } = branch;
@@ -77,30 +78,19 @@ pub(crate) fn values_before_else(module: &mut Module, fresh: &mut Fresh) {
     }
 }
 
-/// What stands before the first variable in the head of a rule, as `p` and `q` in `p.q[x] := 1`. Elements of sets have none.
-pub(super) fn before_variable(rule: &Rule, version: Version) -> Option<Vec<Name>> {
-    let Kind::Ref(head, keys) = &rule.name.kind else { return None };
-    let first = keys.iter().position(is_variable)?;
-    let element = version == Version::V0 && keys.len() == 1 && rule.first.value.is_none() && rule.contains.is_none();
-    if rule.parameters.is_some() || element {
-        return None;
-    }
-    path(head, &keys[..first])
-}
-
-/// `p.b := 1` beside `p[x] := 2`: the evaluator asks only the first for `p.b`. Below one name all keys become variables.
-pub(super) fn beside_variables(module: &mut Module, package: &Package, fresh: &mut Fresh) -> Result<(), Unreadable> {
+/// `p.b := 1` beside `p[x] := 2`: regorus asks only the first for `p.b`. Below one name all keys become variables.
+pub(super) fn beside_variables(module: &mut Module, package: &Package, fresh: &mut Fresh) -> Result<(), SyntaxError> {
     for rule in module.rules.iter_mut().filter(|rule| rule.parameters.is_none()) {
         let at = rule.at;
         let Kind::Ref(head, keys) = &mut rule.name.kind else { continue };
         let beside =
             |place: &usize| path(head, &keys[..*place]).is_some_and(|path| package.before_variables.contains(&path));
-        let Some(place) = (0..keys.len()).find(beside).filter(|place| !is_variable(&keys[*place])) else { continue };
+        let Some(place) = (0..keys.len()).find(beside).filter(|place| !keys[*place].is_variable()) else { continue };
         if rule.default || !rule.others.is_empty() {
             let what = if rule.default { "a default" } else { "else" };
             let why = format!("{what} for one key, beside rules with a variable key, is not supported");
             let help = "write rules with conditions that exclude each other";
-            return Err(Unreadable::unsupported(at, why, help));
+            return Err(SyntaxError::unsupported(at, why, help));
         }
         let mut key = match &keys[place] {
             Key::Dot(name) => Expr::scalar(at, &format!("\"{name}\"")),
@@ -113,17 +103,13 @@ pub(super) fn beside_variables(module: &mut Module, package: &Package, fresh: &m
     Ok(())
 }
 
-fn is_variable(key: &Key) -> bool {
-    matches!(key, Key::Index(index) if !matches!(index.kind, Kind::Scalar(_)))
-}
-
-/// `p[x].y := …` and `p[x] contains y`: without any `x`, `p` is an empty object to OPA and undefined to the evaluator, unless
+/// `p[x].y := …` and `p[x] contains y`: without any `x`, `p` is an empty object to OPA and undefined to regorus, unless
 /// there is a definition of the simple form too.
-pub(crate) fn empty_documents(module: &mut Module, fresh: &mut Fresh) {
+pub(super) fn empty_documents(module: &mut Module, fresh: &mut Fresh) {
     let mut added: Vec<Rule> = Vec::new();
     for rule in module.rules.iter().filter(|rule| !rule.default && rule.parameters.is_none()) {
         let Kind::Ref(head, keys) = &rule.name.kind else { continue };
-        let Some(first) = keys.iter().position(is_variable) else { continue };
+        let Some(first) = keys.iter().position(Key::is_variable) else { continue };
         if first + 1 == keys.len() && rule.contains.is_none() {
             continue;
         }
@@ -155,7 +141,7 @@ fn bind(expr: &mut Expr, body: &mut Option<Vec<Statement>>, fresh: &mut Fresh, b
 /// Whether an expression has a key that may be a variable.
 fn iterates(expr: &mut Expr) -> bool {
     let mut found = match &expr.kind {
-        Kind::Ref(_, keys) => keys.iter().any(is_variable),
+        Kind::Ref(_, keys) => keys.iter().any(Key::is_variable),
         _ => false,
     };
     expr.parts(&mut |part| found |= iterates(part));

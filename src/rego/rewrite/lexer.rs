@@ -2,30 +2,30 @@
 
 use std::rc::Rc;
 
-use super::syntax::Place;
+use super::syntax::Position;
 
 /// Why a text is not Rego, as far as this reader goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unreadable {
-    pub(crate) at: Place,
+pub(crate) struct SyntaxError {
+    pub(crate) at: Position,
     pub(crate) why: String,
     /// How to mend it, where it is legal Rego that cannot be had here.
     pub(crate) help: Option<&'static str>,
 }
 
-impl Unreadable {
-    pub(crate) fn new(at: Place, why: impl Into<String>) -> Self {
+impl SyntaxError {
+    pub(super) fn new(at: Position, why: impl Into<String>) -> Self {
         Self { at, why: why.into(), help: None }
     }
 
     /// Legal Rego that cannot be had here.
-    pub(crate) fn unsupported(at: Place, why: impl Into<String>, help: &'static str) -> Self {
+    pub(super) fn unsupported(at: Position, why: impl Into<String>, help: &'static str) -> Self {
         Self { at, why: why.into(), help: Some(help) }
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum TokenKind {
+pub(super) enum TokenKind {
     Name,
     Number,
     /// A string of either form, with its quotes.
@@ -37,39 +37,39 @@ pub(crate) enum TokenKind {
 
 /// A part of a template string.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Part {
+pub(super) enum Part {
     /// A string literal, with quotes.
     Text(Rc<str>),
     Tokens(Vec<Token>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Token {
-    pub(crate) kind: TokenKind,
-    pub(crate) text: Rc<str>,
-    pub(crate) at: Place,
+pub(super) struct Token {
+    pub(super) kind: TokenKind,
+    pub(super) text: Rc<str>,
+    pub(super) at: Position,
     /// Line that it ends on.
-    pub(crate) last_line: u32,
+    pub(super) last_line: u32,
     /// Whether it follows the one before without a space.
-    pub(crate) adjacent: bool,
+    pub(super) adjacent: bool,
 }
 
 impl Token {
-    pub(crate) fn is(&self, symbol: &str) -> bool {
+    pub(super) fn is(&self, symbol: &str) -> bool {
         self.kind == TokenKind::Symbol && &*self.text == symbol
     }
 }
 
 /// Returns all tokens and the end behind them.
-pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, Unreadable> {
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SyntaxError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    Lexer { text, offset: 0, place: Place { line: 1, column: 1 }, depth: 0 }.until_end()
+    Lexer { text, offset: 0, place: Position { line: 1, column: 1 }, depth: 0 }.until_end()
 }
 
 struct Lexer<'a> {
     text: &'a str,
     offset: usize,
-    place: Place,
+    place: Position,
     /// Template strings around here.
     depth: u8,
 }
@@ -88,14 +88,14 @@ impl Lexer<'_> {
         let next = self.peek()?;
         self.offset += next.len_utf8();
         match next {
-            '\n' => self.place = Place { line: self.place.line + 1, column: 1 },
+            '\n' => self.place = Position { line: self.place.line + 1, column: 1 },
             '\t' => self.place.column += 4,
             _ => self.place.column += 1,
         }
         Some(next)
     }
 
-    fn until_end(mut self) -> Result<Vec<Token>, Unreadable> {
+    fn until_end(mut self) -> Result<Vec<Token>, SyntaxError> {
         let mut tokens = Vec::new();
         loop {
             let token = self.next()?;
@@ -107,7 +107,7 @@ impl Lexer<'_> {
         }
     }
 
-    fn next(&mut self) -> Result<Token, Unreadable> {
+    fn next(&mut self) -> Result<Token, SyntaxError> {
         let before = self.offset;
         self.skip_space();
         let (start, at) = (self.offset, self.place);
@@ -126,7 +126,7 @@ impl Lexer<'_> {
             }
             Some('`') => {
                 self.take();
-                while self.take().ok_or_else(|| Unreadable::new(at, "a string that does not end"))? != '`' {}
+                while self.take().ok_or_else(|| SyntaxError::new(at, "a string that does not end"))? != '`' {}
                 TokenKind::Text
             }
             Some('$') => self.template()?,
@@ -179,7 +179,7 @@ impl Lexer<'_> {
         TokenKind::Number
     }
 
-    fn string(&mut self) -> Result<(), Unreadable> {
+    fn string(&mut self) -> Result<(), SyntaxError> {
         let at = self.place;
         self.take();
         loop {
@@ -188,34 +188,34 @@ impl Lexer<'_> {
                 Some('\\') => {
                     self.take();
                 }
-                None | Some('\n') => return Err(Unreadable::new(at, "a string that does not end")),
+                None | Some('\n') => return Err(SyntaxError::new(at, "a string that does not end")),
                 Some(_) => {}
             }
         }
     }
 
-    fn symbol(&mut self) -> Result<TokenKind, Unreadable> {
+    fn symbol(&mut self) -> Result<TokenKind, SyntaxError> {
         let at = self.place;
         let two = [":=", "==", "!=", "<=", ">="].iter().any(|symbol| self.rest().starts_with(symbol));
         let first = self.take().unwrap_or_default();
         if two {
             self.take();
         } else if !"[]{}(),:+-*/%&|=<>;.".contains(first) {
-            return Err(Unreadable::new(at, format!("unexpected character `{first}`")));
+            return Err(SyntaxError::new(at, format!("unexpected character `{first}`")));
         }
         Ok(TokenKind::Symbol)
     }
 
     /// Reads `$"…{expression}…"`, or the same with backquotes, where no escape but `\{` counts.
-    fn template(&mut self) -> Result<TokenKind, Unreadable> {
+    fn template(&mut self) -> Result<TokenKind, SyntaxError> {
         let at = self.place;
         self.take();
         let Some(quote @ ('"' | '`')) = self.take() else {
-            return Err(Unreadable::new(at, "unexpected character `$`"));
+            return Err(SyntaxError::new(at, "unexpected character `$`"));
         };
         self.depth += 1;
         if self.depth > 8 {
-            return Err(Unreadable::new(at, "template strings nested too deep"));
+            return Err(SyntaxError::new(at, "template strings nested too deep"));
         }
         let mut parts = Vec::new();
         let mut text = String::new();
@@ -231,8 +231,8 @@ impl Lexer<'_> {
                     push_text(&mut parts, &mut text, quote);
                     parts.push(Part::Tokens(self.until_brace()?));
                 }
-                Some('\n') if quote == '"' => return Err(Unreadable::new(at, "a string that does not end")),
-                None => return Err(Unreadable::new(at, "a string that does not end")),
+                Some('\n') if quote == '"' => return Err(SyntaxError::new(at, "a string that does not end")),
+                None => return Err(SyntaxError::new(at, "a string that does not end")),
                 Some(c) => text.push(c),
             }
         }
@@ -242,7 +242,7 @@ impl Lexer<'_> {
     }
 
     /// Reads the tokens of one expression of a template string, with the brace behind them as their end.
-    fn until_brace(&mut self) -> Result<Vec<Token>, Unreadable> {
+    fn until_brace(&mut self) -> Result<Vec<Token>, SyntaxError> {
         let mut tokens = Vec::new();
         let mut open = 0_usize;
         loop {
@@ -257,7 +257,7 @@ impl Lexer<'_> {
                 }
                 open -= 1;
             } else if token.kind == TokenKind::End {
-                return Err(Unreadable::new(token.at, "a string that does not end"));
+                return Err(SyntaxError::new(token.at, "a string that does not end"));
             }
             tokens.push(token);
         }

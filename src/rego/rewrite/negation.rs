@@ -5,13 +5,13 @@
 //! `rewriteDynamicTerms` in OPA's `ast/compile.go`.) With `import future.keywords.not` both mean the same.
 
 use super::{
-    Package,
+    outline::Package,
     parser::never,
     scopes::Fresh,
     syntax::{Body, Expr, Key, Kind, Module, Statement, What},
 };
 
-pub(crate) fn rewrite(module: &mut Module, package: &Package, fresh: &mut Fresh) {
+pub(super) fn rewrite(module: &mut Module, package: &Package, fresh: &mut Fresh) {
     let inside = module.imports.iter().filter_map(|import| import.path.path()).any(|path| {
         let words: Vec<&str> = path.iter().map(|name| &**name).collect();
         words == ["future", "keywords"] || words == ["future", "keywords", "not"]
@@ -56,7 +56,7 @@ fn comparisons(module: &mut Module) {
 struct Outside<'a> {
     package: &'a Package,
     fresh: &'a mut Fresh,
-    /// Statements that stand before the negated one.
+    /// Statements to be inserted before the negated one.
     taken: Vec<Statement>,
 }
 

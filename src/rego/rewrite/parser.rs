@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use super::{
-    lexer::{Token, TokenKind, Unreadable, tokens},
+    lexer::{SyntaxError, Token, TokenKind, tokens},
     syntax::{
-        Body, Branch, Comprehension, Expr, Form, Import, Key, Kind, Module, Name, Place, Rule, Statement, Version,
-        What, With,
+        Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule,
+        Statement, Version, What, With,
     },
 };
 
@@ -18,10 +18,10 @@ const KEYWORDS: &[&str] =
     &["as", "default", "else", "false", "import", "null", "package", "some", "true", "not", "with"];
 const LATER_KEYWORDS: &[&str] = &["contains", "every", "if", "in"];
 
-type Read<T> = Result<T, Unreadable>;
+type Read<T> = Result<T, SyntaxError>;
 
 /// Reads a module, written in the given version.
-pub(crate) fn module(text: &str, version: Version) -> Read<Module> {
+pub(super) fn module(text: &str, version: Version) -> Read<Module> {
     let mut parser = Parser::new(tokens(text)?, version);
     let at = parser.place();
     parser.expect("package")?;
@@ -38,7 +38,7 @@ pub(crate) fn module(text: &str, version: Version) -> Read<Module> {
     Ok(module)
 }
 
-pub(crate) struct Parser {
+pub(super) struct Parser {
     tokens: Vec<Token>,
     next: usize,
     depth: u32,
@@ -58,7 +58,7 @@ impl Parser {
     }
 
     /// Reads other tokens with the same keywords, for an expression inside a string.
-    pub(crate) fn inner(&self, tokens: Vec<Token>) -> Read<Self> {
+    pub(super) fn inner(&self, tokens: Vec<Token>) -> Read<Self> {
         if self.depth > DEEPEST {
             return Err(self.error("nested too deep"));
         }
@@ -74,7 +74,7 @@ impl Parser {
         })
     }
 
-    pub(crate) fn token(&self) -> &Token {
+    pub(super) fn token(&self) -> &Token {
         &self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
@@ -82,34 +82,34 @@ impl Parser {
         &self.tokens[(self.next + 1).min(self.tokens.len() - 1)]
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Position {
         self.token().at
     }
 
-    pub(crate) fn at_end(&self) -> bool {
+    pub(super) fn at_end(&self) -> bool {
         self.token().kind == TokenKind::End
     }
 
-    pub(crate) fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         self.next += 1;
     }
 
-    pub(crate) fn save(&self) -> usize {
+    pub(super) fn save(&self) -> usize {
         self.next
     }
 
-    pub(crate) fn restore(&mut self, saved: usize) {
+    pub(super) fn restore(&mut self, saved: usize) {
         self.next = saved;
     }
 
     /// Counts an attempt that was in vain; `None` once there were too many, as each may double the work.
-    pub(crate) fn count_retry(&mut self) -> Option<()> {
+    pub(super) fn count_retry(&mut self) -> Option<()> {
         self.retries += 1;
         (self.retries < 1_000).then_some(())
     }
 
     /// Whether the next token is this symbol or word; a word that has keys behind it is no keyword.
-    pub(crate) fn is(&self, text: &str) -> bool {
+    pub(super) fn is(&self, text: &str) -> bool {
         let token = self.token();
         match token.kind {
             TokenKind::Symbol => &*token.text == text,
@@ -121,7 +121,7 @@ impl Parser {
         }
     }
 
-    pub(crate) fn take_if(&mut self, text: &str) -> bool {
+    pub(super) fn take_if(&mut self, text: &str) -> bool {
         let is = self.is(text);
         if is {
             self.advance();
@@ -129,24 +129,24 @@ impl Parser {
         is
     }
 
-    pub(crate) fn is_keyword(&self, text: &str) -> bool {
+    pub(super) fn is_keyword(&self, text: &str) -> bool {
         KEYWORDS.contains(&text) || self.keywords.contains(&text)
     }
 
     /// Whether the next token is one of the keywords that have to be switched on.
-    pub(crate) fn is_later_keyword(&self, text: &str) -> bool {
+    pub(super) fn is_later_keyword(&self, text: &str) -> bool {
         self.keywords.contains(&text) && self.is(text)
     }
 
-    pub(crate) fn expect(&mut self, text: &str) -> Read<()> {
+    pub(super) fn expect(&mut self, text: &str) -> Read<()> {
         if self.take_if(text) { Ok(()) } else { Err(self.error(format!("expected `{text}`"))) }
     }
 
-    pub(crate) fn error(&self, why: impl Into<String>) -> Unreadable {
-        Unreadable::new(self.place(), why)
+    pub(super) fn error(&self, why: impl Into<String>) -> SyntaxError {
+        SyntaxError::new(self.place(), why)
     }
 
-    pub(crate) fn unexpected(&self) -> Unreadable {
+    pub(super) fn unexpected(&self) -> SyntaxError {
         match self.token().kind {
             TokenKind::End => self.error("unexpected end"),
             _ => self.error(format!("unexpected `{}`", self.token().text)),
@@ -154,7 +154,7 @@ impl Parser {
     }
 
     /// Reads one level deeper.
-    pub(crate) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+    pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(self.error("nested too deep"));
@@ -165,7 +165,7 @@ impl Parser {
     }
 
     /// Reads a name that is no keyword.
-    pub(crate) fn variable(&mut self) -> Read<Name> {
+    pub(super) fn variable(&mut self) -> Read<Name> {
         let token = self.token();
         if token.kind != TokenKind::Name || (self.is_keyword(&token.text) && &*token.text != "contains") {
             return Err(self.unexpected());
@@ -190,7 +190,7 @@ impl Parser {
             ["future", "keywords", "every"] => self.keywords.extend(["every", "in"]),
             ["rego", "v2"] | ["future", "keywords", "and" | "or"] => {
                 let help = "Rego v1 says the same with rules and functions of several bodies; take the import out";
-                return Err(Unreadable::unsupported(at, format!("import {} is not supported", words.join(".")), help));
+                return Err(SyntaxError::unsupported(at, format!("import {} is not supported", words.join(".")), help));
             }
             ["future", "keywords", word] => {
                 self.keywords.extend(LATER_KEYWORDS.iter().filter(|known| *known == word));
@@ -224,7 +224,7 @@ impl Parser {
             // A call without a body is a function that is true; a name with one key an element of a set.
             let set = self.version == Version::V0 && matches!(&name.kind, Kind::Ref(_, keys) if keys.len() == 1);
             if parameters.is_none() && !set {
-                return Err(Unreadable::new(at, "a rule without a value and without a body"));
+                return Err(SyntaxError::new(at, "a rule without a value and without a body"));
             }
         }
         let mut others = Vec::new();
@@ -254,13 +254,13 @@ impl Parser {
         Ok(())
     }
 
-    /// OPA allows a rule to be called `if.x`; the evaluator knows no way to write that.
+    /// OPA allows a rule to be called `if.x`; regorus knows no way to write that.
     fn keyword_root(&self) -> Read<()> {
         let token = self.token();
         let root = token.kind == TokenKind::Name && self.is_keyword(&token.text) && !self.is(&token.text);
         if root && &*token.text != "contains" {
             let why = format!("a rule cannot begin with the keyword `{}` here", token.text);
-            return Err(Unreadable::unsupported(token.at, why, "give the rule another name"));
+            return Err(SyntaxError::unsupported(token.at, why, "give the rule another name"));
         }
         Ok(())
     }
@@ -315,7 +315,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Reads what stands behind `if`: one statement, which may begin with a brace, or statements in braces.
+    /// Reads what follows `if`: one statement, which may begin with a brace, or statements in braces.
     fn conditions(&mut self) -> Read<Body> {
         if !self.is("{") {
             return Ok(vec![self.statement()?]);
@@ -332,13 +332,13 @@ impl Parser {
         self.braced()
     }
 
-    pub(crate) fn braced(&mut self) -> Read<Body> {
+    pub(super) fn braced(&mut self) -> Read<Body> {
         self.expect("{")?;
         self.deeper(|parser| parser.body("}"))
     }
 
     /// Reads statements up to a closing bracket.
-    pub(crate) fn body(&mut self, close: &str) -> Read<Body> {
+    pub(super) fn body(&mut self, close: &str) -> Read<Body> {
         let mut body = Vec::new();
         loop {
             body.push(self.statement()?);
@@ -359,7 +359,7 @@ impl Parser {
         before.is_some_and(|before| before.last_line < self.place().line)
     }
 
-    pub(crate) fn statement(&mut self) -> Read<Statement> {
+    pub(super) fn statement(&mut self) -> Read<Statement> {
         let at = self.place();
         let what = if self.is("some") {
             self.advance();
@@ -407,9 +407,10 @@ impl Parser {
     fn every(&mut self) -> Read<What> {
         let at = self.place();
         let Kind::In { key, value, collection } = self.expression()?.kind else {
-            return Err(Unreadable::new(at, "expected `every x in xs { … }`"));
+            return Err(SyntaxError::new(at, "expected `every x in xs { … }`"));
         };
-        let name = |expr: &Expr| expr.as_name().cloned().ok_or_else(|| Unreadable::new(expr.at, "expected a variable"));
+        let name =
+            |expr: &Expr| expr.as_name().cloned().ok_or_else(|| SyntaxError::new(expr.at, "expected a variable"));
         let key = key.as_deref().map(name).transpose()?;
         let value = name(&value)?;
         Ok(What::Every { key, value, collection: *collection, body: self.braced()? })
@@ -429,9 +430,9 @@ impl Parser {
 }
 
 /// `[true | body] == []`.
-pub(crate) fn never(at: Place, body: Body) -> Expr {
+pub(super) fn never(at: Position, body: Body) -> Expr {
     let term = Expr::scalar(at, "true");
-    let all = Comprehension { form: Form::Array, key: None, term, body };
+    let all = Comprehension { form: ComprehensionKind::Array, key: None, term, body };
     let all = Expr::new(at, Kind::Comprehension(Box::new(all)));
     Expr::binary("==", all, Expr::new(at, Kind::Array(Vec::new())))
 }

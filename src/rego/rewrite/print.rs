@@ -1,13 +1,14 @@
 //! Syntax tree to text. Whatever came from the source stands on its line, and as far as possible at its column, so that
-//! what the evaluator says of the text is true of the source.
+//! what regorus says of the text is true of the source.
 
 use super::syntax::{
-    Body, Branch, Comprehension, Expr, Form, Import, Key, Kind, Module, Name, Place, Rule, Statement, What,
+    Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule, Statement,
+    What,
 };
 
 /// Returns a module as text that regorus parses as what the tree says.
-pub(crate) fn module(module: &Module) -> String {
-    let mut printer = Printer { text: String::new(), at: Place { line: 1, column: 1 } };
+pub(super) fn module(module: &Module) -> String {
+    let mut printer = Printer { text: String::new(), at: Position { line: 1, column: 1 } };
     printer.word(module.at, "package");
     printer.expr(&module.package);
     // All of them before the first rule, on the line of the package if need be.
@@ -25,12 +26,12 @@ pub(crate) fn module(module: &Module) -> String {
 struct Printer {
     text: String,
     /// Where the next character goes.
-    at: Place,
+    at: Position,
 }
 
 impl Printer {
     /// Goes to a place, if it is still ahead.
-    fn go(&mut self, place: Place) {
+    fn go(&mut self, place: Position) {
         while self.at.line < place.line {
             self.raw("\n");
         }
@@ -42,7 +43,7 @@ impl Printer {
     fn raw(&mut self, text: &str) {
         for c in text.chars() {
             match c {
-                '\n' => self.at = Place { line: self.at.line + 1, column: 1 },
+                '\n' => self.at = Position { line: self.at.line + 1, column: 1 },
                 '\t' => self.at.column += 4,
                 _ => self.at.column += 1,
             }
@@ -50,8 +51,8 @@ impl Printer {
         self.text.push_str(text);
     }
 
-    /// Writes something that is not part of what stands before it.
-    fn word(&mut self, place: Place, text: &str) {
+    /// Writes something that is not part of what comes before it.
+    fn word(&mut self, place: Position, text: &str) {
         self.go(place);
         self.apart(text);
     }
@@ -215,7 +216,7 @@ impl Printer {
         };
         if loose {
             // In the source it stands before what it encloses.
-            self.word(Place { column: expr.at.column.saturating_sub(1), ..expr.at }, "(");
+            self.word(Position { column: expr.at.column.saturating_sub(1), ..expr.at }, "(");
             self.expr(expr);
             self.raw(")");
         } else {
@@ -292,14 +293,14 @@ impl Printer {
         }
     }
 
-    fn bracketed(&mut self, place: Place, open: &str, items: &[Expr], close: &str) {
+    fn bracketed(&mut self, place: Position, open: &str, items: &[Expr], close: &str) {
         self.word(place, open);
         self.list(items, |printer, item| printer.operand(item, Tight::Element));
         self.raw(close);
     }
 
-    fn comprehension(&mut self, place: Place, comprehension: &Comprehension) {
-        let (open, close) = if comprehension.form == Form::Array { ("[", "]") } else { ("{", "}") };
+    fn comprehension(&mut self, place: Position, comprehension: &Comprehension) {
+        let (open, close) = if comprehension.form == ComprehensionKind::Array { ("[", "]") } else { ("{", "}") };
         self.word(place, open);
         if let Some(key) = &comprehension.key {
             self.operand(key, Tight::Element);

@@ -2,7 +2,7 @@
 //! out, and so is the path of a rule behind `with`.
 //!
 //! After this pass a name is a rule of the package, `data`, `input`, or a variable; the other passes rely on it.
-//! `some x` has done its work then, and goes: the evaluator would take it for a second definition in a loop.
+//! `some x` has done its work then, and goes: regorus would take it for a second definition in a loop.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,17 +10,17 @@ use std::{
 };
 
 use super::{
-    Package,
+    outline::Package,
     syntax::{Body, Comprehension, Expr, Import, Key, Kind, Module, Name, Piece, Rule, Statement, What},
 };
 
 /// Gives out names that the module does not use.
-pub(crate) struct Fresh {
+pub(super) struct Fresh {
     used: HashSet<Name>,
 }
 
 impl Fresh {
-    pub(crate) fn new(module: &mut Module, package: &Package) -> Self {
+    pub(super) fn new(module: &mut Module, package: &Package) -> Self {
         let mut used: HashSet<Name> = package.rules.keys().cloned().collect();
         for rule in &mut module.rules {
             rule.each_expr(&mut |expr| {
@@ -33,7 +33,7 @@ impl Fresh {
     }
 
     /// Returns `base__1`, `base__2` or so on.
-    pub(crate) fn name(&mut self, base: &str) -> Name {
+    pub(super) fn name(&mut self, base: &str) -> Name {
         let mut number = 1_usize;
         loop {
             let name: Name = format!("{base}__{number}").into();
@@ -46,7 +46,7 @@ impl Fresh {
 }
 
 /// Gives every name of the module its meaning.
-pub(crate) fn resolve(module: &mut Module, package: &Package, fresh: &mut Fresh) {
+pub(super) fn resolve(module: &mut Module, package: &Package, fresh: &mut Fresh) {
     let mut imports = HashMap::new();
     module.imports.retain(|import| match imported(import) {
         Some((alias, path)) => {
@@ -277,7 +277,7 @@ impl Resolver<'_> {
         flatten(function);
     }
 
-    /// The evaluator takes `with rule as …` for functions only.
+    /// regorus takes `with rule as …` for functions only.
     fn with_target(&mut self, target: &mut Expr) {
         let name = match &mut target.kind {
             Kind::Ref(head, _) => head,

@@ -1,17 +1,19 @@
-//! Statements and operators that the evaluator refuses or misreads.
+//! Statements and operators that regorus refuses or misreads.
 
 use std::{collections::HashMap, rc::Rc};
 
 use super::{
-    Outline, Package,
+    extensions::{MEMBER, PAIR},
+    outline::{Outline, Package},
     scopes::Fresh,
-    syntax::{Branch, Comprehension, Expr, Form, Key, Kind, Module, Name, Piece, Place, Rule, Statement, What},
-    tolerant,
+    syntax::{
+        Branch, Comprehension, ComprehensionKind, Expr, Key, Kind, Module, Name, Piece, Position, Rule, Statement, What,
+    },
 };
 use crate::rego::builtins::{self, Arity};
 
 /// `x = s[x]`: what defines `x` is the iteration, the rest a comparison.
-pub(crate) fn self_references(module: &mut Module) {
+pub(super) fn self_references(module: &mut Module) {
     for rule in &mut module.rules {
         rule.each_body(&mut |body| {
             for statement in body {
@@ -37,7 +39,7 @@ fn refers_to_itself(name: &Expr, reference: &mut Expr) -> bool {
 }
 
 /// `-x` is `0 - x`.
-pub(crate) fn minus(module: &mut Module) {
+pub(super) fn minus(module: &mut Module) {
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| {
             if let Kind::Minus(inner) = &mut expr.kind {
@@ -49,7 +51,7 @@ pub(crate) fn minus(module: &mut Module) {
 }
 
 /// `f(x, y)` as a statement, where `f` takes one argument, is `y = f(x)`: extensions know no other way.
-pub(crate) fn outputs(module: &mut Module, package: &Package, outline: &Outline) {
+pub(super) fn outputs(module: &mut Module, package: &Package, outline: &Outline) {
     for rule in &mut module.rules {
         rule.each_body(&mut |body| {
             for statement in body {
@@ -73,8 +75,8 @@ pub(crate) fn outputs(module: &mut Module, package: &Package, outline: &Outline)
     }
 }
 
-/// `walk` has many results; the evaluator knows it as `walk(x, pattern)` alone, as a statement.
-pub(crate) fn walks(module: &mut Module, fresh: &mut Fresh) {
+/// `walk` has many results; regorus knows it as `walk(x, pattern)` alone, as a statement.
+pub(super) fn walks(module: &mut Module, fresh: &mut Fresh) {
     for rule in &mut module.rules {
         rule.each_body(&mut |body| {
             let mut index = 0;
@@ -125,13 +127,13 @@ fn take_walks(expr: &mut Expr, fresh: &mut Fresh, taken: &mut Vec<Statement>) {
     }
 }
 
-/// Membership. With a key, the evaluator finds nothing in sets, whose keys are their elements; inside of an expression it
+/// Membership. With a key, regorus finds nothing in sets, whose keys are their elements; inside of an expression it
 /// takes the elements of an undefined collection for none, where OPA's value is undefined.
-pub(crate) fn memberships(module: &mut Module) {
+pub(super) fn memberships(module: &mut Module) {
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| {
             if let Kind::In { key, value, collection } = &mut expr.kind {
-                let function = if key.is_some() { tolerant::PAIR } else { tolerant::MEMBER };
+                let function = if key.is_some() { PAIR } else { MEMBER };
                 let parts = key.take().into_iter().map(|key| *key).chain([value.take(), collection.take()]);
                 *expr = Expr::call(expr.at, function, parts.collect());
             }
@@ -140,7 +142,7 @@ pub(crate) fn memberships(module: &mut Module) {
         rule.each_body(&mut |body| {
             for statement in body {
                 if let What::Expr(expr) | What::Not(expr) = &mut statement.what
-                    && tolerant::is_call(expr, tolerant::MEMBER)
+                    && expr.is_call(MEMBER)
                     && let Kind::Call(_, arguments) = &mut expr.kind
                     && let Some(collection) = arguments.pop()
                     && let Some(value) = arguments.pop()
@@ -152,8 +154,8 @@ pub(crate) fn memberships(module: &mut Module) {
     }
 }
 
-/// `with f as builtin`: the evaluator replaces functions by functions of policies, so the builtin gets one around it.
-pub(crate) fn replacements(module: &mut Module, package: &Package, outline: &Outline, fresh: &mut Fresh) {
+/// `with f as builtin`: regorus replaces functions by functions of policies, so the builtin gets one around it.
+pub(super) fn replacements(module: &mut Module, package: &Package, outline: &Outline, fresh: &mut Fresh) {
     let mut added: Vec<Rule> = Vec::new();
     for rule in &mut module.rules {
         // A variable that is called like a builtin is a value.
@@ -183,7 +185,7 @@ pub(crate) fn replacements(module: &mut Module, package: &Package, outline: &Out
 }
 
 /// `count__1(x__1) := count(x__1)`.
-fn function_around(at: Place, builtin: &[Name], arity: u8, fresh: &mut Fresh) -> Rule {
+fn function_around(at: Position, builtin: &[Name], arity: u8, fresh: &mut Fresh) -> Rule {
     let name = Expr::name(at, &fresh.name(&builtin.join("_")));
     let parameters: Vec<Expr> = (0..arity).map(|_| Expr::name(at, &fresh.name("x"))).collect();
     let value = Some((":=", Expr::call(at, &builtin.join("."), parameters.clone())));
@@ -192,7 +194,7 @@ fn function_around(at: Place, builtin: &[Name], arity: u8, fresh: &mut Fresh) ->
 }
 
 /// Template strings, as OPA itself lowers them: each expression becomes a set that is empty where it is undefined.
-pub(crate) fn templates(module: &mut Module, fresh: &mut Fresh) {
+pub(super) fn templates(module: &mut Module, fresh: &mut Fresh) {
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| {
             let Kind::Template(pieces) = &mut expr.kind else { return };
@@ -214,5 +216,5 @@ fn captured(statement: Statement, fresh: &mut Fresh) -> Expr {
     let What::Expr(value) = statement.what else { return term };
     let what = What::Expr(Expr::binary(":=", term.clone(), value));
     let body = vec![Statement { at, what, with: statement.with }];
-    Expr::new(at, Kind::Comprehension(Box::new(Comprehension { form: Form::Set, key: None, term, body })))
+    Expr::new(at, Kind::Comprehension(Box::new(Comprehension { form: ComprehensionKind::Set, key: None, term, body })))
 }

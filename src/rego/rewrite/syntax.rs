@@ -2,94 +2,85 @@
 
 use std::rc::Rc;
 
-pub(crate) use crate::rego::limits::Version;
+pub(super) use crate::rego::limits::Version;
 
 /// A name as written.
-pub(crate) type Name = Rc<str>;
+pub(super) type Name = Rc<str>;
 
 /// Where something begins, in regorus' way of counting: from 1, tabs as four columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Module {
-    pub(crate) version: Version,
+pub(super) struct Module {
+    pub(super) version: Version,
     /// `package`.
-    pub(crate) at: Place,
-    pub(crate) package: Expr,
-    pub(crate) imports: Vec<Import>,
-    pub(crate) rules: Vec<Rule>,
+    pub(super) at: Position,
+    pub(super) package: Expr,
+    pub(super) imports: Vec<Import>,
+    pub(super) rules: Vec<Rule>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Import {
-    pub(crate) at: Place,
-    pub(crate) path: Expr,
-    pub(crate) alias: Option<Name>,
+pub(super) struct Import {
+    pub(super) at: Position,
+    pub(super) path: Expr,
+    pub(super) alias: Option<Name>,
 }
 
 /// One definition. Several bodies behind one head are several definitions.
 #[derive(Debug, Clone)]
-pub(crate) struct Rule {
-    pub(crate) at: Place,
-    pub(crate) default: bool,
+pub(super) struct Rule {
+    pub(super) at: Position,
+    pub(super) default: bool,
     /// The name, with the keys behind it.
-    pub(crate) name: Expr,
-    pub(crate) parameters: Option<Vec<Expr>>,
-    pub(crate) contains: Option<Expr>,
-    pub(crate) first: Branch,
-    pub(crate) others: Vec<Branch>,
+    pub(super) name: Expr,
+    pub(super) parameters: Option<Vec<Expr>>,
+    pub(super) contains: Option<Expr>,
+    pub(super) first: Branch,
+    pub(super) others: Vec<Branch>,
 }
 
 /// A value and the body that it has a condition in: the rule itself, or an `else`.
 #[derive(Debug, Clone)]
-pub(crate) struct Branch {
-    pub(crate) at: Place,
-    pub(crate) value: Option<(&'static str, Expr)>,
-    /// Whether the body stands behind `if`.
-    pub(crate) conditional: bool,
-    pub(crate) body: Option<Body>,
+pub(super) struct Branch {
+    pub(super) at: Position,
+    pub(super) value: Option<(&'static str, Expr)>,
+    /// Whether the body follows `if`.
+    pub(super) conditional: bool,
+    pub(super) body: Option<Body>,
 }
 
-pub(crate) type Body = Vec<Statement>;
+pub(super) type Body = Vec<Statement>;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Statement {
-    pub(crate) at: Place,
-    pub(crate) what: What,
-    pub(crate) with: Vec<With>,
-}
-
-/// The name of a head and its keys, if all are constant.
-pub(crate) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
-    let mut path = vec![Rc::clone(head.as_name()?)];
-    for key in keys {
-        path.push(key.constant()?);
-    }
-    Some(path)
+pub(super) struct Statement {
+    pub(super) at: Position,
+    pub(super) what: What,
+    pub(super) with: Vec<With>,
 }
 
 impl Statement {
-    pub(crate) fn plain(expr: Expr) -> Self {
+    pub(super) fn plain(expr: Expr) -> Self {
         Self { at: expr.at, what: What::Expr(expr), with: Vec::new() }
     }
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct With {
-    pub(crate) target: Expr,
-    pub(crate) value: Expr,
+pub(super) struct With {
+    pub(super) target: Expr,
+    pub(super) value: Expr,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum What {
+pub(super) enum What {
     Expr(Expr),
     Not(Expr),
     /// `some x, y`.
-    Some(Vec<(Place, Name)>),
+    Some(Vec<(Position, Name)>),
     SomeIn {
         key: Option<Expr>,
         value: Expr,
@@ -104,13 +95,13 @@ pub(crate) enum What {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Expr {
-    pub(crate) at: Place,
-    pub(crate) kind: Kind,
+pub(super) struct Expr {
+    pub(super) at: Position,
+    pub(super) kind: Kind,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Kind {
+pub(super) enum Kind {
     /// A number, a string, `true`, `false`, `null`: as written.
     Scalar(Rc<str>),
     Name(Name),
@@ -122,7 +113,7 @@ pub(crate) enum Kind {
     Object(Vec<(Expr, Expr)>),
     Comprehension(Box<Comprehension>),
     /// Also `=` and `:=`, which stand in statements only.
-    Binary(&'static str, Place, Box<Expr>, Box<Expr>),
+    Binary(&'static str, Position, Box<Expr>, Box<Expr>),
     In {
         key: Option<Box<Expr>>,
         value: Box<Expr>,
@@ -133,22 +124,22 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Key {
+pub(super) enum Key {
     Dot(Name),
     Index(Expr),
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Comprehension {
-    pub(crate) form: Form,
+pub(super) struct Comprehension {
+    pub(super) form: ComprehensionKind,
     /// The key of an object comprehension.
-    pub(crate) key: Option<Expr>,
-    pub(crate) term: Expr,
-    pub(crate) body: Body,
+    pub(super) key: Option<Expr>,
+    pub(super) term: Expr,
+    pub(super) body: Body,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(super) enum ComprehensionKind {
     Array,
     Set,
     Object,
@@ -156,31 +147,40 @@ pub(crate) enum Form {
 
 /// A part of a template string.
 #[derive(Debug, Clone)]
-pub(crate) enum Piece {
+pub(super) enum Piece {
     /// A scalar.
     Text(Rc<str>),
     Statement(Box<Statement>),
 }
 
+/// Returns the name of a head and its keys, if all are constant.
+pub(super) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
+    let mut path = vec![Rc::clone(head.as_name()?)];
+    for key in keys {
+        path.push(key.constant()?);
+    }
+    Some(path)
+}
+
 impl Expr {
-    pub(crate) fn new(at: Place, kind: Kind) -> Self {
+    pub(super) fn new(at: Position, kind: Kind) -> Self {
         Self { at, kind }
     }
 
-    pub(crate) fn name(at: Place, name: &Name) -> Self {
+    pub(super) fn name(at: Position, name: &Name) -> Self {
         Self::new(at, Kind::Name(Rc::clone(name)))
     }
 
-    pub(crate) fn scalar(at: Place, text: &str) -> Self {
+    pub(super) fn scalar(at: Position, text: &str) -> Self {
         Self::new(at, Kind::Scalar(text.into()))
     }
 
     /// `left operator right`.
-    pub(crate) fn binary(operator: &'static str, left: Self, right: Self) -> Self {
+    pub(super) fn binary(operator: &'static str, left: Self, right: Self) -> Self {
         Self::new(left.at, Kind::Binary(operator, left.at, Box::new(left), Box::new(right)))
     }
 
-    pub(crate) fn call(at: Place, function: &str, arguments: Vec<Self>) -> Self {
+    pub(super) fn call(at: Position, function: &str, arguments: Vec<Self>) -> Self {
         let mut names = function.split('.');
         let head = Self::new(at, Kind::Name(names.next().unwrap_or_default().into()));
         let keys: Vec<Key> = names.map(|name| Key::Dot(name.into())).collect();
@@ -189,21 +189,27 @@ impl Expr {
     }
 
     /// Takes an expression away to put it somewhere else.
-    pub(crate) fn take(&mut self) -> Self {
+    pub(super) fn take(&mut self) -> Self {
         let null = Self::scalar(self.at, "null");
         std::mem::replace(self, null)
     }
 
     /// The name, if it is nothing else.
-    pub(crate) fn as_name(&self) -> Option<&Name> {
+    pub(super) fn as_name(&self) -> Option<&Name> {
         match &self.kind {
             Kind::Name(name) => Some(name),
             _ => None,
         }
     }
 
+    /// Whether it calls a function of this name.
+    pub(super) fn is_call(&self, name: &str) -> bool {
+        let Kind::Call(function, _) = &self.kind else { return false };
+        function.path().is_some_and(|path| path.join(".") == name)
+    }
+
     /// The name and constant keys of a reference, e.g. `data`, `a`, `b`.
-    pub(crate) fn path(&self) -> Option<Vec<Name>> {
+    pub(super) fn path(&self) -> Option<Vec<Name>> {
         match &self.kind {
             Kind::Name(name) => Some(vec![Rc::clone(name)]),
             Kind::Ref(head, keys) => path(head, keys),
@@ -213,7 +219,7 @@ impl Expr {
 
     /// Calls `look` for each part of this expression that has a value of its own in the same scope: what is inside a
     /// comprehension is not.
-    pub(crate) fn parts<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Self)) {
+    pub(super) fn parts<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Self)) {
         match &mut self.kind {
             Kind::Scalar(_) | Kind::Name(_) | Kind::Comprehension(_) => {}
             Kind::Ref(head, keys) => {
@@ -253,8 +259,13 @@ impl Expr {
 }
 
 impl Key {
+    /// Whether it may have several values.
+    pub(super) fn is_variable(&self) -> bool {
+        matches!(self, Self::Index(index) if !matches!(index.kind, Kind::Scalar(_)))
+    }
+
     /// The key, if it is a constant string without escapes.
-    pub(crate) fn constant(&self) -> Option<Name> {
+    pub(super) fn constant(&self) -> Option<Name> {
         match self {
             Self::Dot(name) => Some(Rc::clone(name)),
             Self::Index(Expr { kind: Kind::Scalar(text), .. }) => {
@@ -268,7 +279,7 @@ impl Key {
 
 impl Statement {
     /// Calls `look` for each expression of this statement in its own scope, not for the body of an `every`.
-    pub(crate) fn exprs<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Expr)) {
+    pub(super) fn exprs<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Expr)) {
         match &mut self.what {
             What::Expr(expr) | What::Not(expr) => look(expr),
             What::Some(_) => {}
@@ -289,7 +300,15 @@ impl Statement {
 }
 
 impl Rule {
-    pub(crate) fn branches(&mut self) -> impl Iterator<Item = &mut Branch> {
+    /// Returns the name that its head begins with.
+    pub(super) fn first_name(&self) -> Option<&Name> {
+        match &self.name.kind {
+            Kind::Ref(head, _) => head.as_name(),
+            _ => self.name.as_name(),
+        }
+    }
+
+    pub(super) fn branches(&mut self) -> impl Iterator<Item = &mut Branch> {
         std::iter::once(&mut self.first).chain(&mut self.others)
     }
 
@@ -311,7 +330,7 @@ impl Rule {
     }
 
     /// Calls `look` for each body of this rule, those of comprehensions and `every` too, the inner ones first.
-    pub(crate) fn each_body(&mut self, look: &mut dyn FnMut(&mut Body)) {
+    pub(super) fn each_body(&mut self, look: &mut dyn FnMut(&mut Body)) {
         self.head_exprs(&mut |expr| bodies_of_expr(expr, look));
         for branch in self.branches() {
             if let Some(body) = &mut branch.body {
@@ -321,7 +340,7 @@ impl Rule {
     }
 
     /// Calls `look` for each expression, parts first, in all scopes.
-    pub(crate) fn each_expr(&mut self, look: &mut dyn FnMut(&mut Expr)) {
+    pub(super) fn each_expr(&mut self, look: &mut dyn FnMut(&mut Expr)) {
         self.head_exprs(&mut |expr| exprs_of_expr(expr, look));
         for branch in self.branches() {
             if let Some(body) = &mut branch.body {

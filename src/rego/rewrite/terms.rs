@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use super::{
-    lexer::{Part, TokenKind, Unreadable},
+    lexer::{Part, SyntaxError, TokenKind},
     parser::Parser,
-    syntax::{Body, Comprehension, Expr, Form, Key, Kind, Piece, What},
+    syntax::{Body, Comprehension, ComprehensionKind, Expr, Key, Kind, Piece, What},
 };
 
-type Read<T> = Result<T, Unreadable>;
+type Read<T> = Result<T, SyntaxError>;
 
 /// Operators from the weakest to the strongest; all are left-associative.
 const OPERATORS: &[&[&str]] = &[&["==", "!=", "<", "<=", ">", ">="], &["|"], &["&"], &["+", "-"], &["*", "/", "%"]];
@@ -18,7 +18,7 @@ const LONGEST: usize = 1_000;
 
 impl Parser {
     /// Reads an expression; `key, value in xs` is one.
-    pub(crate) fn expression(&mut self) -> Read<Expr> {
+    pub(super) fn expression(&mut self) -> Read<Expr> {
         self.deeper(|parser| parser.membership(true, None))
     }
 
@@ -73,7 +73,7 @@ impl Parser {
         Err(self.error("too many operations in a row"))
     }
 
-    pub(crate) fn term(&mut self) -> Read<Expr> {
+    pub(super) fn term(&mut self) -> Read<Expr> {
         self.deeper(|parser| {
             let at = parser.place();
             if parser.token().is("-") {
@@ -177,7 +177,7 @@ impl Parser {
     }
 
     /// Reads expressions up to a closing bracket; the last may have a comma behind it.
-    pub(crate) fn list(&mut self, close: &str) -> Read<Vec<Expr>> {
+    pub(super) fn list(&mut self, close: &str) -> Read<Vec<Expr>> {
         self.list_from(close, Vec::new())
     }
 
@@ -192,7 +192,7 @@ impl Parser {
         Ok(items)
     }
 
-    /// Reads what stands behind `[`. A comprehension comes before a union: `[a | b]` is one.
+    /// Reads what follows `[`. A comprehension comes before a union: `[a | b]` is one.
     fn array(&mut self) -> Read<Kind> {
         if self.take_if("]") {
             return Ok(Kind::Array(Vec::new()));
@@ -200,7 +200,7 @@ impl Parser {
         let may_be_comprehension = !self.take_if(",");
         let first = self.term()?;
         if may_be_comprehension && let Some(body) = self.behind_bar("]")? {
-            return Ok(comprehension(Form::Array, None, first, body));
+            return Ok(comprehension(ComprehensionKind::Array, None, first, body));
         }
         let first = self.item_from(Some(first))?;
         Ok(Kind::Array(self.rest_of_list("]", first)?))
@@ -239,7 +239,7 @@ impl Parser {
         let may_be_comprehension = !self.take_if(",");
         let first = self.term()?;
         if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
-            return Ok(comprehension(Form::Set, None, first, body));
+            return Ok(comprehension(ComprehensionKind::Set, None, first, body));
         }
         let first = self.item_from(Some(first))?;
         if !self.take_if(":") {
@@ -247,7 +247,7 @@ impl Parser {
         }
         let value = self.term()?;
         if may_be_comprehension && let Some(body) = self.behind_bar("}")? {
-            return Ok(comprehension(Form::Object, Some(first), value, body));
+            return Ok(comprehension(ComprehensionKind::Object, Some(first), value, body));
         }
         let mut fields = vec![(first, self.item_from(Some(value))?)];
         while self.take_if(",") && !self.is("}") {
@@ -278,7 +278,7 @@ impl Parser {
                             pieces.push(Piece::Text(Rc::clone(text)));
                         }
                         What::Expr(expr) if !assigns(expr) => pieces.push(Piece::Statement(Box::new(statement))),
-                        _ => return Err(Unreadable::new(statement.at, "no value in a template string")),
+                        _ => return Err(SyntaxError::new(statement.at, "no value in a template string")),
                     }
                 }
             }
@@ -287,7 +287,7 @@ impl Parser {
     }
 }
 
-fn comprehension(form: Form, key: Option<Expr>, term: Expr, body: Body) -> Kind {
+fn comprehension(form: ComprehensionKind, key: Option<Expr>, term: Expr, body: Body) -> Kind {
     Kind::Comprehension(Box::new(Comprehension { form, key, term, body }))
 }
 

@@ -1,12 +1,12 @@
-//! What the passes make of a text. That it means what OPA makes of it is compared in `tests/policy/fidelity`.
+//! What the passes make of a text. That it means what OPA makes of it is compared in `tests/evaluator/opa/fidelity`.
 
 use super::*;
 
-fn read(text: &str) -> Result<Adapted, Unreadable> {
-    adapt([(text, None)]).remove(0)
+fn read(text: &str) -> Result<Rewritten, SyntaxError> {
+    rewrite([(text, None)]).remove(0)
 }
 
-fn adapted(text: &str) -> String {
+fn rewritten(text: &str) -> String {
     read(text).unwrap().text
 }
 
@@ -42,7 +42,7 @@ fn each_pass_rewrites_what_it_is_for() {
         ("p := 1 in x", "p := kaudit_generated.member(1, x)"),
     ] {
         assert_eq!(
-            words(&adapted(&format!("package test\n{text}"))),
+            words(&rewritten(&format!("package test\n{text}"))),
             words(&format!("package test\n{want}")),
             "{text}"
         );
@@ -57,23 +57,23 @@ fn what_needs_nothing_stays_as_it_is() {
         "package a\n\np := (1 + 2) * 3\n\nq := 1 - (2 - 3)\n\nr := {(a | b), c}\n\ns := [(a | b)]\n\nt := {a | b}\n",
     ] {
         let words = |text: &str| words(text).into_iter().filter(|word| word != ";").collect::<Vec<_>>();
-        assert_eq!(words(&adapted(text)), words(text));
+        assert_eq!(words(&rewritten(text)), words(text));
     }
 }
 
 #[test]
 fn lines_hold_and_columns_where_nothing_was_put_before() {
     let text = "# comment\npackage a\n\nimport data.lib\n\ndeny contains msg if {\n\tnot f(input.u) # why\n\n\tx := lib.g(\n\t\tinput.y,\n\t)\n\tmsg := `two\nlines`\n\tz := nowhere(x)\n}\n\nlast := here\n";
-    let adapted = adapted(text);
+    let rewritten = rewritten(text);
     let place = |text: &str, word: &str| {
         let tokens = lexer::tokens(text).unwrap();
         tokens.iter().find(|token| &*token.text == word).map(|token| token.at).unwrap()
     };
     for word in ["deny", "u", "g", "y", "nowhere", "last", "here"] {
-        assert_eq!(place(&adapted, word).line, place(text, word).line, "{word}\n{adapted}");
+        assert_eq!(place(&rewritten, word).line, place(text, word).line, "{word}\n{rewritten}");
     }
     for word in ["deny", "msg", "nowhere", "last", "here"] {
-        assert_eq!(place(&adapted, word), place(text, word), "{word}\n{adapted}");
+        assert_eq!(place(&rewritten, word), place(text, word), "{word}\n{rewritten}");
     }
 }
 

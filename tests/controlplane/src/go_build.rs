@@ -75,13 +75,13 @@ pub(crate) const OPA_CASES: Module = Module {
     version_flags: |_| String::new(),
 };
 
-/// What kaudit is measured against: conftest, and OPA as a library with prepared queries.
-pub(crate) const PEERS: Module = Module {
-    folder: "peers",
+/// The tool that a dialect is named after, and OPA as a library with prepared queries, which the benchmark measures.
+pub(crate) const CONFTEST: Module = Module {
+    folder: "conftest",
     main: "github.com/open-policy-agent/conftest",
     packages: &[
         Package { path: "github.com/open-policy-agent/conftest", binary: "conftest" },
-        Package { path: "kaudit/tests/tools/peers/prepared", binary: "prepared" },
+        Package { path: "kaudit/tests/tools/conftest/prepared", binary: "prepared" },
     ],
     version_flags: |_| String::new(),
 };
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &HELM, &OPA, &OPA_CASES, &GATOR, &PEERS] {
+        for module in [&KUBERNETES, &HELM, &OPA, &OPA_CASES, &GATOR, &CONFTEST] {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

@@ -44,7 +44,7 @@ impl Default for Options {
             anonymous: true,
             apiserver_args: Vec::new(),
             etcd_args: Vec::new(),
-            start_timeout: Duration::from_secs(120),
+            start_timeout: Duration::from_mins(2),
         }
     }
 }

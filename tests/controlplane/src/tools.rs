@@ -1,7 +1,10 @@
 //! Finds the binaries the tests run.
 //!
-//! Called by the control plane for its servers, and by tests for `helm`, `opa` and `gator`. The first that
+//! Called by the control plane for its servers, and by tests for `helm`, `opa` and others. The first that
 //! exists wins: `TEST_ASSET_<NAME>`, `KUBEBUILDER_ASSETS`, our own build out of `tests/tools`.
+//!
+//! Without `CI`, tests do not build [`Tool::Conftest`] and [`Tool::Gator`], whose answers kaudit's are only
+//! compared with: that takes longer than all other tools but the control plane.
 
 use std::env;
 use std::io::{Write as _, stderr};
@@ -9,10 +12,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use crate::{
-    go_build::{GATOR, HELM, KUBERNETES, Module, OPA, OPA_CASES, PEERS, go},
-    shared::use_existing_cluster,
-};
+use crate::go_build::{CONFTEST, GATOR, HELM, KUBERNETES, Module, OPA, OPA_CASES, go};
+use crate::shared::use_existing_cluster;
 
 /// A program that tests run and that Go can build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl Tool {
             Self::Opa => &OPA,
             Self::Gator => &GATOR,
             Self::OpaCases => &OPA_CASES,
-            Self::Conftest | Self::Prepared => &PEERS,
+            Self::Conftest | Self::Prepared => &CONFTEST,
             _ => &KUBERNETES,
         }
     }
@@ -81,16 +82,27 @@ impl Tool {
             .filter(|path| path.is_file()))
     }
 
+    /// Returns whether tests build it in CI only.
+    fn is_for_ci(self) -> bool {
+        matches!(self, Self::Conftest | Self::Gator)
+    }
+
     fn available(self) -> Result<(), String> {
-        match self.asset() {
-            Err(error) => Err(error.to_string()),
-            Ok(Some(_)) => Ok(()),
-            Ok(None) if self.module().is_built() || go().is_some() => Ok(()),
-            Ok(None) => Err(format!(
-                "no {}: set KUBEBUILDER_ASSETS to a folder that holds it, or install Go to build it",
-                self.name()
-            )),
+        let name = self.name();
+        if self.asset().map_err(|error| error.to_string())?.is_some() || self.module().is_built() {
+            return Ok(());
         }
+        if go().is_none() {
+            return Err(format!(
+                "no {name}: set KUBEBUILDER_ASSETS to a folder that holds it, or install Go to build it"
+            ));
+        }
+        if self.is_for_ci() && !in_ci() {
+            return Err(format!(
+                "not compared with {name}: `.ci/run` and `CI=true cargo test` build {name} and compare"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -128,7 +140,8 @@ pub fn require() -> bool {
     decide(available())
 }
 
-/// Returns whether a test that needs `tool` shall run; the rule is that of [`require`].
+/// Returns whether a test that needs `tool` shall run; the rule is that of [`require`], and without `CI` a tool that
+/// is only compared with is not built.
 ///
 /// # Panics
 ///
@@ -140,10 +153,13 @@ pub fn require_tool(tool: Tool) -> bool {
 
 fn decide(available: Result<(), String>) -> bool {
     let Err(reason) = available else { return true };
-    let in_ci = env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
-    assert!(!in_ci, "{reason}");
+    assert!(!in_ci(), "{reason}");
     say(&format!("SKIPPED {}: {reason}", std::thread::current().name().unwrap_or("a test")));
     false
+}
+
+fn in_ci() -> bool {
+    env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
 }
 
 /// Writes a line to the real standard error, which the test harness does not capture.

@@ -90,7 +90,7 @@ fn start(ending: &str) -> (Child, Plane) {
 }
 
 fn wait_until_gone(plane: &Plane) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while plane.pids.iter().any(|pid| is_alive(pid)) || plane.folder.exists() {
         assert!(Instant::now() < deadline, "still there: {}", plane.folder.display());
         thread::sleep(Duration::from_millis(20));

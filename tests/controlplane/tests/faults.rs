@@ -23,7 +23,7 @@ async fn killed_servers_come_back_with_their_data() {
 
     plane.kill_etcd().expect("a server to kill");
     plane.start_etcd().await.expect("a server");
-    plane.wait_ready(Duration::from_secs(60)).await.expect("ready again");
+    plane.wait_ready(Duration::from_mins(1)).await.expect("ready again");
     plane.kubectl(&["get", "namespace", &namespace]).await.expect("the namespace is there");
 
     assert_eq!(plane.url(), url);
@@ -44,11 +44,11 @@ async fn frozen_server_answers_nothing_until_resumed() {
     plane.pause_apiserver().expect("a server to pause");
     timeout(Duration::from_millis(500), get()).await.expect_err("no answer");
     plane.resume_apiserver().expect("a server to resume");
-    plane.wait_ready(Duration::from_secs(60)).await.expect("ready again");
+    plane.wait_ready(Duration::from_mins(1)).await.expect("ready again");
 
     plane.pause_etcd().expect("a server to pause");
     plane.resume_etcd().expect("a server to resume");
-    plane.wait_ready(Duration::from_secs(60)).await.expect("ready again");
+    plane.wait_ready(Duration::from_mins(1)).await.expect("ready again");
     plane.stop().await.expect("an end");
 }
 
@@ -87,7 +87,7 @@ async fn controllers_delete_namespaces() {
     let plane = ControlPlane::start(options).await.expect("a control plane");
     let namespace = plane.temp_namespace("gone").await.expect("a namespace");
     plane.kubectl(&["delete", "namespace", &namespace, "--wait=false"]).await.expect("a deletion");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while plane.kubectl(&["get", "namespace", &namespace]).await.is_ok() {
         assert!(Instant::now() < deadline, "{namespace} is still there");
         sleep(Duration::from_millis(100)).await;

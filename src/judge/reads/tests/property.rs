@@ -139,7 +139,7 @@ fn sets() -> Vec<Set> {
         }
     }
     let mut files: Vec<PathBuf> =
-        std::fs::read_dir(root.join("tests/policy")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(root.join("tests/evaluator/cases")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
         let text = std::fs::read_to_string(file).unwrap();

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::verdict::{Finding, Outcome, Source};
+use crate::model::verdict::Finding;
 
 fn reference(uid: &str) -> Arc<ObjectRef> {
     Arc::new(ObjectRef {
@@ -16,20 +16,11 @@ fn reference(uid: &str) -> Arc<ObjectRef> {
     })
 }
 
-fn entry(object: &Arc<ObjectRef>, number: usize, bytes: usize) -> Entry {
-    let finding = Finding {
-        policy: "p".into(),
-        rule: "deny".into(),
-        outcome: Outcome::Fail,
-        severity: None,
-        category: None,
-        message: number.to_string().into(),
-        details: None,
-        source: Source { file: "p.rego".into(), line: 1 },
-    };
+fn entry(object: &Arc<ObjectRef>, number: usize, bytes: usize) -> ReportedResult {
+    let finding = Finding::sample(&number.to_string());
     let id = Id::new(&object.uid, &finding);
     let violation = Violation { id, finding, since: Timestamp::UNIX_EPOCH };
-    Entry { object: Arc::clone(object), violation, bytes }
+    ReportedResult { object: Arc::clone(object), violation, bytes }
 }
 
 fn ids(partitions: &Partitions) -> Vec<String> {

@@ -10,7 +10,7 @@ use crate::{
     model::verdict::{Finding, Outcome, Severity, Source},
     record::reports::{
         format::{Instance, read},
-        load::Found,
+        load::FoundReports,
     },
 };
 
@@ -85,8 +85,8 @@ impl Server {
     }
 
     /// What a new process finds.
-    fn read(&self, layout: Layout) -> Found {
-        let mut found = Found::new(format(layout));
+    fn read(&self, layout: Layout) -> FoundReports {
+        let mut found = FoundReports::new(format(layout));
         for report in self.0.values() {
             let report: DynamicObject = serde_json::from_value(report.clone()).unwrap();
             found.take(Api::OpenReports, Some(Api::OpenReports), &report);

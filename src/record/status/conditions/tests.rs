@@ -116,35 +116,35 @@ fn each_condition_in_each_state() {
 
 #[test]
 fn the_time_is_that_of_the_last_change_of_the_status() {
-    let (mut transitions, at) = (Transitions::default(), |second| Timestamp::from_second(second).unwrap());
-    let mut times = |overview: &Overview, trouble: &str, now: Timestamp| -> Vec<String> {
-        let stamped = transitions.stamp(conditions(overview, &health(trouble, "")), now);
+    let (mut known, at) = (ConditionTimes::default(), |second| Timestamp::from_second(second).unwrap());
+    let mut stamps = |overview: &Overview, trouble: &str, now: Timestamp| -> Vec<String> {
+        let stamped = known.stamp(conditions(overview, &health(trouble, "")), now);
         stamped.iter().map(|condition| condition["lastTransitionTime"].as_str().unwrap().to_owned()).collect()
     };
     let (first, second) = ("1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z");
-    assert_eq!(times(&well(), "", at(0)), [first; 4]);
-    assert_eq!(times(&well(), "no", at(1)), [first, first, first, second]);
-    assert_eq!(times(&well(), "still no", at(2)), [first, first, first, second], "the message alone is no transition");
-    assert_eq!(times(&Overview { complete: false, ..well() }, "", at(3))[2..], ["1970-01-01T00:00:03Z"; 2]);
+    assert_eq!(stamps(&well(), "", at(0)), [first; 4]);
+    assert_eq!(stamps(&well(), "no", at(1)), [first, first, first, second]);
+    assert_eq!(stamps(&well(), "still no", at(2)), [first, first, first, second], "the message alone is no transition");
+    assert_eq!(stamps(&Overview { complete: false, ..well() }, "", at(3))[2..], ["1970-01-01T00:00:03Z"; 2]);
 }
 
 #[test]
 fn times_of_an_earlier_process_are_kept_where_the_status_is_the_same() {
-    let (mut transitions, now) = (Transitions::default(), Timestamp::from_second(1).unwrap());
+    let (mut known, now) = (ConditionTimes::default(), Timestamp::from_second(1).unwrap());
     let before = json!([{"type": "Synced", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"},
         {"type": "Recording", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}]);
-    let mut stamped = Value::from(transitions.stamp(conditions(&well(), &Health::default()), now));
-    transitions.adopt(&before, &mut stamped);
+    let mut stamped = Value::from(known.stamp(conditions(&well(), &Health::default()), now));
+    known.adopt(&before, &mut stamped);
     let times = |conditions: &Value| [0, 3].map(|place| conditions[place]["lastTransitionTime"].clone());
     assert_eq!(times(&stamped), ["2020-01-01T00:00:00Z", "1970-01-01T00:00:01Z"]);
     let later = Timestamp::from_second(9).unwrap();
-    let stamped = Value::from(transitions.stamp(conditions(&well(), &Health::default()), later));
+    let stamped = Value::from(known.stamp(conditions(&well(), &Health::default()), later));
     assert_eq!(times(&stamped), ["2020-01-01T00:00:00Z", "1970-01-01T00:00:01Z"]);
 }
 
 #[test]
 fn long_messages_are_cut() {
     let overview = Overview { inventory_error: "ä".repeat(3_000), ..well() };
-    let stamped = Transitions::default().stamp(conditions(&overview, &Health::default()), Timestamp::UNIX_EPOCH);
+    let stamped = ConditionTimes::default().stamp(conditions(&overview, &Health::default()), Timestamp::UNIX_EPOCH);
     assert_eq!(stamped[1]["message"].as_str().unwrap().len(), MESSAGE_BYTES);
 }

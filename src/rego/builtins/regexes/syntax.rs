@@ -4,7 +4,7 @@
 //! and most signs behind a backslash stand for themselves; `\Q…\E`, octal numbers; and Rust has more than Go, which must
 //! stay an error or keep Go's meaning: operations on classes, `\<`, `(?x)`, repeated repetitions.
 
-use super::super::{Fault, failed};
+use super::super::call::{Fault, failed};
 
 const DIGIT: &str = "0-9";
 const SPACE: &str = r"\t\n\x0C\r ";
@@ -100,7 +100,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What stands behind a backslash.
+    /// What follows a backslash.
     fn escape(&mut self, in_class: bool) -> Result<(), Fault> {
         let class = |set: &str, negated: bool| match (negated, in_class) {
             (false, true) => set.to_owned(),
@@ -182,7 +182,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What stands in brackets.
+    /// What is in brackets.
     fn class(&mut self) -> Result<(), Fault> {
         self.out.push('[');
         if let Some(rest) = self.rest.strip_prefix('^') {

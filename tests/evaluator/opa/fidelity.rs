@@ -17,7 +17,7 @@ use kaudit_controlplane::{Tool, require_tool, tool};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{judge, object};
+use crate::{judge, object};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -149,9 +149,9 @@ fn kaudit_finds_what_opa_finds() {
     if !require_tool(Tool::Opa) {
         return;
     }
-    let directory = std::env::var("FIDELITY_CASES").unwrap_or_else(|_| "tests/policy/fidelity".to_owned());
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/opa/fidelity");
     let mut cases: Vec<Case> = Vec::new();
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(directory)).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let read: Vec<Case> = serde_saphyr::from_str(&fs::read_to_string(&path).unwrap())
             .unwrap_or_else(|why| panic!("{}: {why}", path.display()));

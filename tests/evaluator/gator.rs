@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 use crate::object;
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policy/gator")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/gator")
 }
 
 fn documents(file: &str) -> Vec<Value> {

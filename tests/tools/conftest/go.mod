@@ -1,4 +1,4 @@
-module kaudit/tests/tools/peers
+module kaudit/tests/tools/conftest
 
 go 1.26.8
 

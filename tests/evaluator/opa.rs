@@ -1,9 +1,9 @@
-//! kaudit's Rego against OPA's: the compliance cases that OPA is tested by, and expressions that the real `opa` answers.
+//! kaudit's Rego against OPA's: the compliance cases that OPA is tested by, and policies and expressions that the real
+//! `opa` answers.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
-
-mod cases;
+mod compliance;
 mod expressions;
+mod fidelity;
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@ use std::{
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::Value;
 
-use crate::test::{FAILING, FAILING_SUITE, OLD, SUITE, TABLES, folder, policies, suite, test};
+use super::{FAILING, FAILING_SUITE, OLD, SUITE, TABLES, folder, policies, suite, test};
 
 /// How each test, or each case of it, ended.
 type Ends = BTreeMap<String, String>;

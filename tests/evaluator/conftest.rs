@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 type Results = BTreeSet<[String; 5]>;
 
 fn run(program: &Path, arguments: &[&str]) -> Value {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/conftest");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/conftest");
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(program);
     // conftest wants a home for plugins, of which there are none.

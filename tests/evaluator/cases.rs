@@ -1,8 +1,6 @@
-//! Runs the cases of the YAML files beside it: policies are written to a directory, loaded, and asked about objects.
+//! Runs the cases of the YAML files in `cases`: policies are written to a directory, loaded, and asked about objects.
 //!
-//! A result is written as `outcome policy/rule [severity] file:line: message {details}`.
-
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on must stop")]
+//! A result is written as [`shown`] does.
 
 use std::{
     collections::BTreeMap,
@@ -16,20 +14,13 @@ use kaudit::{
         evaluate::{Job, evaluate},
         set::PolicySet,
     },
-    model::{
-        body::Body,
-        object::{Kind, Object, ObjectKey},
-        verdict::{Finding, Verdict},
-    },
+    model::verdict::Verdict,
     rego::limits::Limits,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
-mod fidelity;
-mod files;
-mod gator;
-mod guards;
+use crate::{object, shown};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,36 +74,6 @@ struct WantVerdict {
     transitions: Vec<String>,
 }
 
-/// Returns an object as a source would deliver it.
-fn object(value: &Value) -> Object {
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (group, version) = text("/apiVersion").split_once('/').map_or_else(
-        || (String::new(), text("/apiVersion")),
-        |(group, version)| (group.to_owned(), version.to_owned()),
-    );
-    let kind = Kind {
-        group,
-        version,
-        plural: format!("{}s", text("/kind").to_lowercase()),
-        kind: text("/kind"),
-        singular: String::new(),
-        short_names: Vec::new(),
-        namespaced: true,
-    };
-    let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str).map(Arc::from);
-    Object {
-        key: ObjectKey { kind: Arc::new(kind), namespace, name: text("/metadata/name").into(), copy: 0 },
-        uid: text("/metadata/uid").into(),
-        resource_version: "".into(),
-        body: Body::plain(value.to_string().as_bytes()),
-        location: None,
-    }
-}
-
-fn judge(policies: &Arc<PolicySet>, object: Object) -> Verdict {
-    evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(policies) })
-}
-
 /// Judges what became of an object, in its Namespace if that is known.
 fn judge_change(policies: &Arc<PolicySet>, change: &Change, namespaces: &[Value]) -> Verdict {
     let name = change.object.pointer("/metadata/namespace");
@@ -126,15 +87,7 @@ fn judge_change(policies: &Arc<PolicySet>, change: &Change, namespaces: &[Value]
     })
 }
 
-fn shown(finding: &Finding) -> String {
-    let Finding { policy, rule, outcome, severity, message, details, source, .. } = finding;
-    let outcome = serde_json::to_value(outcome).unwrap();
-    let severity = severity.map(|severity| format!("[{}] ", severity.word())).unwrap_or_default();
-    let details = details.as_ref().map(|details| format!(" {}", serde_json::to_string(&**details).unwrap()));
-    let (outcome, file, line) = (outcome.as_str().unwrap(), &source.file, source.line);
-    format!("{outcome} {policy}/{rule} {severity}{file}:{line}: {message}{}", details.unwrap_or_default())
-}
-
+/// Writes files below a directory.
 fn write(root: &Path, files: &BTreeMap<String, String>) {
     for (name, text) in files {
         let path = root.join(name);
@@ -207,7 +160,7 @@ fn run(case: &Case) -> Vec<String> {
 
 #[test]
 fn cases() {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policy");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/cases");
     let mut files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let mut failed = Vec::new();

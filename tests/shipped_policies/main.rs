@@ -1,7 +1,7 @@
 //! The shipped policies: their own tests, what they say of themselves, and what they find in the example manifests,
 //! by the real `opa` and by kaudit.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
+#![expect(clippy::unwrap_used, reason = "a test says what failed")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,6 @@
 //! Paths: directories, single files, links, and whether a change is seen.
 
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -12,18 +11,9 @@ use kaudit::{
     rego::limits::Limits,
 };
 
-use super::write;
+use crate::files::folder;
 
 const DENY: &str = "package main\n\ndeny contains \"x\"\n";
-
-fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let root = tempfile::tempdir().unwrap();
-    write(
-        root.path(),
-        &files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect::<BTreeMap<_, _>>(),
-    );
-    root
-}
 
 fn rules(paths: &[&Path]) -> Result<usize, String> {
     let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
@@ -32,14 +22,14 @@ fn rules(paths: &[&Path]) -> Result<usize, String> {
 
 #[test]
 fn a_path_may_be_a_file_and_given_twice() {
-    let root = directory(&[("a.rego", DENY), ("sub/b.rego", "package b\n\nwarn contains \"x\"\n")]);
+    let root = folder(&[("a.rego", DENY), ("sub/b.rego", "package b\n\nwarn contains \"x\"\n")]);
     assert_eq!(rules(&[&root.path().join("a.rego")]), Ok(1));
     assert_eq!(rules(&[root.path(), &root.path().join("sub"), &root.path().join("a.rego")]), Ok(2));
 }
 
 #[test]
 fn a_missing_path_and_a_strange_file_are_told() {
-    let root = directory(&[("a.rego", DENY), ("a.txt", "x")]);
+    let root = folder(&[("a.rego", DENY), ("a.txt", "x")]);
     let why = rules(&[root.path(), &root.path().join("nope")]).unwrap_err();
     assert!(why.contains("nope: no such file or directory") && why.contains("help: name a directory"), "{why}");
     let why = rules(&[&root.path().join("a.txt")]).unwrap_err();
@@ -49,7 +39,7 @@ fn a_missing_path_and_a_strange_file_are_told() {
 
 #[test]
 fn files_that_are_too_large_or_no_text_are_told() {
-    let root = directory(&[("a.rego", DENY), ("large.json", &" ".repeat(2 << 20))]);
+    let root = folder(&[("a.rego", DENY), ("large.json", &" ".repeat(2 << 20))]);
     fs::write(root.path().join("b.rego"), b"package b\n# \xff\xfe").unwrap();
     let why = rules(&[root.path()]).unwrap_err();
     assert!(why.contains("large.json: has 2097152 bytes, more than the 1048576"), "{why}");
@@ -59,7 +49,7 @@ fn files_that_are_too_large_or_no_text_are_told() {
 #[test]
 fn hidden_files_are_passed_over_and_the_digest_knows_names_and_contents() {
     let digest = |files: &[(&str, &str)]| {
-        let root = directory(files);
+        let root = folder(files);
         PolicySet::load(&[root.path().to_owned()]).unwrap().digest
     };
     let one = digest(&[("a.rego", DENY)]);
@@ -103,7 +93,7 @@ fn a_mounted_config_map_is_a_directory_and_its_swap_is_a_change() {
 #[cfg(unix)]
 #[test]
 fn links_in_a_circle_end() {
-    let root = directory(&[("sub/a.rego", DENY)]);
+    let root = folder(&[("sub/a.rego", DENY)]);
     std::os::unix::fs::symlink(root.path(), root.path().join("sub/back")).unwrap();
     let why = rules(&[root.path()]).unwrap_err();
     assert!(why.contains("sub/back: cannot be read: a link that leads back to a directory above it"), "{why}");
@@ -112,7 +102,7 @@ fn links_in_a_circle_end() {
 
 #[test]
 fn edits_additions_and_deletions_change_the_fingerprint() {
-    let root = directory(&[("a.rego", DENY), ("sub/data.yaml", "a: 1")]);
+    let root = folder(&[("a.rego", DENY), ("sub/data.yaml", "a: 1")]);
     let paths = [root.path().to_owned()];
     let mut seen = vec![fingerprint(&paths)];
     let mut changed = |what: &str| {

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use kaudit::rego::query::{Question, Unanswered, ask};
+use kaudit::rego::query::{Query, QueryError, evaluate};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::{Engine, Value};
 use serde::Deserialize;
@@ -75,14 +75,14 @@ impl Case {
             (None, None) => Value::Undefined,
         };
         let data = self.data.clone().unwrap_or_else(|| serde_json::json!({}));
-        let question = Question { modules: &self.modules, data, input, query: &self.query, strict: self.strict_error };
-        let answer = ask(&question);
+        let query = Query { modules: &self.modules, data, input, text: &self.query, strict: self.strict_error };
+        let answer = evaluate(&query);
         let error = self.want_error.as_ref().or(self.want_error_code.as_ref());
         match (answer, error) {
             (Err(_), Some(_)) => Outcome::Pass,
             (Ok(answers), Some(error)) => Outcome::Silent(format!("{answers:?} instead of the error {error}")),
-            (Err(Unanswered::Refused(why)), None) => Outcome::Loud(format!("refused: {why}")),
-            (Err(Unanswered::Failed(why)), None) => Outcome::Loud(format!("failed: {why}")),
+            (Err(QueryError::Refused(why)), None) => Outcome::Loud(format!("refused: {why}")),
+            (Err(QueryError::Failed(why)), None) => Outcome::Loud(format!("failed: {why}")),
             (Ok(answers), None) => self.compare(&answers),
         }
     }
@@ -164,7 +164,7 @@ fn the_compliance_cases_of_opa_pass() {
         .map(|line| serde_json::from_slice(line).unwrap())
         .collect();
     assert!(cases.len() > 4_000, "{}", cases.len());
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/opa");
     let known: Known = serde_saphyr::from_str(&fs::read_to_string(here.join("known.yaml")).unwrap()).unwrap();
     let reason = |list: &BTreeMap<String, BTreeSet<String>>, name: &str| {
         list.iter().find(|(_, names)| names.contains(name)).map(|(reason, _)| reason.clone())

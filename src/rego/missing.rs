@@ -1,7 +1,7 @@
 //! What is missing because a file was refused: the rest must not be judged as if it had never been there.
 //!
 //! A rule that uses another one which was left out would come out undefined, and `not allowed` true: a wrong verdict in
-//! silence. So whatever uses something lost is left out too, and told why.
+//! silence. So whatever uses something missing is left out too, with the reason.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,25 +15,25 @@ use super::{
     references::{Node, Path, package},
 };
 
-/// Tells, of a package and one of its rules, the rule of the package that is evaluated together with it.
+/// Returns, for a package and one of its rules, the rule of the package that is always evaluated together with it.
 pub(crate) type Companion = fn(&Path, &str) -> Option<&'static str>;
 
-/// Everything that refused files would have given.
+/// What refused files would have defined.
 #[derive(Debug, Default)]
-pub(crate) struct Lost {
+pub(crate) struct Missing {
     /// Rules that are known to be missing, and the file they are in.
     rules: Vec<(Path, Arc<str>)>,
     /// Places below which anything may be missing: all that is known of files that could not be read or parsed.
     below: Vec<(Path, Arc<str>)>,
 }
 
-impl Lost {
+impl Missing {
     /// Whether anything is missing.
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.below.is_empty()
     }
 
-    /// Adds a file of which nothing is known but its name.
+    /// Adds a file that could not be read.
     pub(crate) fn unread(&mut self, shown: &Arc<str>) {
         self.below.push((Vec::new(), Arc::clone(shown)));
     }
@@ -57,15 +57,12 @@ impl Lost {
         self.rules.extend(nodes.map(|node| (node.path.clone(), Arc::clone(&file.shown))));
     }
 
-    /// Returns the names of the missing rules of a package.
-    pub(crate) fn names<'a>(&'a self, package: &'a Path) -> impl Iterator<Item = &'a String> {
-        self.rules
-            .iter()
-            .filter(move |(path, _)| path.starts_with(package))
-            .filter_map(|(path, _)| path.get(package.len()))
+    /// Returns the rules that are known to be missing.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.rules.iter().map(|(path, _)| path)
     }
 
-    /// Returns the file that would give what stands at a path, or a part of it, if that is missing.
+    /// Returns the file that would define what is at a path, or a part of it, if that is missing.
     pub(crate) fn at(&self, path: &[String], graph: &Graph<'_>, data: &Data) -> Option<&Arc<str>> {
         let rule = self.rules.iter().find(|(rule, _)| rule.starts_with(path) || path.starts_with(rule));
         let place = || {
@@ -90,16 +87,16 @@ impl Lost {
         if self.is_empty() {
             return Vec::new();
         }
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         let mut problems = Vec::new();
         for node in nodes {
             let package = package(&modules[node.module]);
-            if told.contains(&node.module) || node.is_test(package.len()) {
+            if reported.contains(&node.module) || node.is_test(package.len()) {
                 continue;
             }
             let used = node.uses.iter().find_map(|path| Some((path.clone(), self.at(path, graph, data)?)));
             let Some((path, missing)) = used.or_else(|| self.unnamed(node, &package, companion)) else { continue };
-            told.insert(node.module);
+            reported.insert(node.module);
             let file = files[node.module];
             let name = node.path.get(package.len()).map_or("", String::as_str);
             let path = path.join(".");
@@ -118,7 +115,7 @@ impl Lost {
     }
 }
 
-/// Returns the package that a text says it is of.
+/// Returns the package that a text declares.
 fn package_of(text: &str) -> Option<Path> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix("package "))?;
     let path = line.split(['#', ';']).next()?.trim().replace("[\"", ".").replace("\"]", "");

@@ -1,14 +1,14 @@
-//! What is checked before a module is parsed, because parsing it would be the harm.
+//! The tokens of a module, and what is checked on them before it is parsed, because parsing itself could do harm.
 //!
 //! regorus parses nested brackets in exponential time and walks long expressions with the stack, so a file of a few bytes
-//! could hold kaudit for minutes or abort it. Its lexer is linear; everything here works on tokens alone.
+//! could keep a process busy for minutes or abort it. Its lexer is linear.
 
 use regorus::unstable::{Lexer, Source, Token, TokenKind};
 
 use super::{file::File, limits::Limits, problem::Problem};
 
-/// Returns the tokens of a module up to the first that is none; the parser gets no further than that either.
-pub(crate) fn tokens(source: &Source, limits: &Limits) -> Vec<Token> {
+/// Returns the tokens of a module up to the first lexical error; the parser gets no further than that either.
+pub(crate) fn read(source: &Source, limits: &Limits) -> Vec<Token> {
     let mut lexer = Lexer::new(source);
     lexer.set_max_col(limits.columns);
     let mut tokens = Vec::new();
@@ -21,8 +21,8 @@ pub(crate) fn tokens(source: &Source, limits: &Limits) -> Vec<Token> {
     tokens
 }
 
-/// Returns why a module must not be given to the parser, if it must not.
-pub(crate) fn refuse(file: &File, tokens: &[Token], limits: &Limits) -> Option<Problem> {
+/// Returns why a module is too complex for the parser, if it is.
+pub(crate) fn too_complex(file: &File, tokens: &[Token], limits: &Limits) -> Option<Problem> {
     let mut shape = Shape::default();
     let mut previous: Option<&Token> = None;
     for token in tokens {
@@ -58,7 +58,7 @@ struct Around {
 }
 
 impl Shape {
-    /// Takes one token; returns what is too much, if something is.
+    /// Takes one token; returns which limit is exceeded, if one is.
     fn step(&mut self, previous: Option<&Token>, token: &Token, limits: &Limits) -> Option<String> {
         let text = text(token);
         let after_operand = previous.is_some_and(ends_operand);
@@ -146,7 +146,7 @@ pub(crate) fn end(token: &Token) -> u32 {
 }
 
 /// Returns whether the module uses a keyword that version 0 knows only after an import that it does not make. Parsing it
-/// as version 0 would lead nowhere (and regorus would say so on stderr).
+/// as version 0 would fail (and regorus would write that to stderr).
 pub(crate) fn needs_v1(tokens: &[Token]) -> bool {
     let mut imported: Vec<&str> = Vec::new();
     let words: Vec<&str> = tokens.iter().map(text).collect();
@@ -174,7 +174,7 @@ mod tests {
         let file = File::new("a.rego".into(), crate::rego::file::Form::Rego, text.to_owned());
         let source = Source::from_contents("a.rego".to_owned(), text.to_owned()).unwrap();
         let limits = Limits::default();
-        refuse(&file, &tokens(&source, &limits), &limits).map(|problem| problem.message)
+        too_complex(&file, &read(&source, &limits), &limits).map(|problem| problem.message)
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
     fn keywords_without_import_are_of_version_1() {
         let needs = |text: &str| {
             let source = Source::from_contents("a".to_owned(), format!("package a\n{text}")).unwrap();
-            needs_v1(&tokens(&source, &Limits::default()))
+            needs_v1(&read(&source, &Limits::default()))
         };
         assert!(needs("deny if true"));
         assert!(needs("import data.x\ndeny[x] { some x in y }"));

@@ -1,15 +1,12 @@
-//! What the evaluator does by itself, without a call that could be measured, and that can take all memory or all time.
+//! What regorus does by itself, without a call that could be measured, and that can take all memory or all time.
 
 use super::{
+    extensions::BOUNDED,
     syntax::{Expr, Kind, Module},
-    tolerant::is_call,
 };
 
-/// `bounded(x)` is `x`, if all that it holds can be gone through.
-pub(crate) const BOUNDED: &str = "kaudit_generated.bounded";
-
 /// `x * y`: some dozens of lines make a number whose digits nobody can write. A constant factor adds its digits only.
-pub(crate) fn products(module: &mut Module) {
+pub(super) fn products(module: &mut Module) {
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| {
             if let Kind::Binary("*", _, left, right) = &mut expr.kind
@@ -22,7 +19,7 @@ pub(crate) fn products(module: &mut Module) {
 }
 
 /// `walk(x, y)` and `print(x)` go through all of `x`, what it holds several times as often.
-pub(crate) fn whole_values(module: &mut Module) {
+pub(super) fn whole_values(module: &mut Module) {
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| {
             let Kind::Call(function, arguments) = &mut expr.kind else { return };
@@ -32,7 +29,7 @@ pub(crate) fn whole_values(module: &mut Module) {
                 _ => 0,
             };
             for argument in arguments.iter_mut().take(gone_through) {
-                if !matches!(argument.kind, Kind::Scalar(_)) && !is_call(argument, BOUNDED) {
+                if !matches!(argument.kind, Kind::Scalar(_)) && !argument.is_call(BOUNDED) {
                     let at = argument.at;
                     *argument = Expr::call(at, BOUNDED, vec![argument.take()]);
                 }

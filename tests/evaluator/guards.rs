@@ -13,7 +13,7 @@ use kaudit::{
     rego::limits::Limits,
 };
 
-use super::{judge, object, shown};
+use crate::{judge, object, shown};
 
 fn load_with(text: &str, limits: &Limits) -> Result<Arc<PolicySet>, String> {
     let root = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ fn a_rule_that_never_ends_is_an_error_and_the_others_judge() {
 #[test]
 fn an_object_that_used_up_its_time_leaves_errors() {
     let limits =
-        Limits { evaluation: Duration::from_millis(30), object: Duration::from_millis(50), ..Limits::default() };
+        Limits { evaluation: Duration::from_millis(30), input: Duration::from_millis(50), ..Limits::default() };
     let mut text = String::from("package main\n");
     for index in 0..20 {
         let slow = "some a in numbers.range(1, 5000); some b in numbers.range(1, 5000); a + b < 0";

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command, thread};
 
-use kaudit::rego::query::{Question, ask};
+use kaudit::rego::query::{Query, evaluate};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::Value;
 
@@ -56,8 +56,8 @@ fn by_kaudit(expression: &str) -> Result<Option<Value>, String> {
     let input = Value::from_json_str(INPUT).unwrap();
     let modules = [module("answers", expression)];
     let data = serde_json::json!({});
-    let question = Question { modules: &modules, data, input, query: "x = data.answers.answer", strict: false };
-    let answers = ask(&question).map_err(|unanswered| format!("{unanswered:?}"))?;
+    let query = Query { modules: &modules, data, input, text: "x = data.answers.answer", strict: false };
+    let answers = evaluate(&query).map_err(|error| format!("{error:?}"))?;
     Ok(answers.first().map(|bindings| bindings["x"].clone()))
 }
 
@@ -66,7 +66,8 @@ fn builtins_answer_as_opa_does() {
     if !require_tool(Tool::Opa) {
         return;
     }
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/opa/expressions.txt")).unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/opa/expressions.txt")).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let expressions: Vec<&str> = lines.iter().map(|line| line.trim_start_matches(['!', '~']).trim_start()).collect();
     assert!(expressions.len() > 300, "{}", expressions.len());
