@@ -60,7 +60,7 @@ pub fn completions(shell: clap_complete::Shell, out: &mut dyn io::Write) -> io::
 
 /// Returns the command as clap sees it.
 ///
-/// The environment is hidden from the lists of options: one sentence tells the rule, and help does not depend on
+/// The environment is hidden from the lists of options: one sentence states the rule, and help does not depend on
 /// what is set.
 pub(crate) fn command() -> clap::Command {
     Cli::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env(true)))

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let subcommand = match config::load(std::env::args_os()) {
         Ok(subcommand) => subcommand,
         Err(error) => {
-            // Help and version go to standard output, everything else to standard error; a closed one is no news.
+            // Help and version go to standard output, everything else to standard error; a closed one is no error.
             let _closed = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     match run(subcommand) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // There is nowhere left to say that standard error is closed.
+            // Nothing is left to report to where standard error is closed.
             let _closed = writeln!(std::io::stderr(), "error: {}", shown_lines(&format!("{error:#}")));
             ExitCode::from(2)
         }

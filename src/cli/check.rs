@@ -52,7 +52,7 @@ EXAMPLES:
 
 /// Options of `kaudit check`.
 ///
-/// The three ways to run are told apart by [`CheckArgs::mode`].
+/// [`CheckArgs::mode`] says which of the three ways to run is meant.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// Judge everything once and exit, instead of watching
@@ -185,7 +185,7 @@ pub struct WritingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running")]
 pub struct TimingArgs {
-    /// Judge what is there at the start, or take it as the base line and judge later changes only
+    /// Judge what is there at the start, or take it as the baseline and judge later changes only
     #[arg(
         long,
         env = "KAUDIT_INITIAL",
@@ -205,7 +205,7 @@ pub struct TimingArgs {
     )]
     pub sync_timeout: Duration,
 
-    /// Judge again this often what depends on the time (policies that call time.now_ns); 0 is never
+    /// Judge what depends on the time (policies that call time.now_ns) again at this interval; 0 is never
     #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(
         long,
@@ -251,7 +251,7 @@ pub enum Initial {
 
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs, reason = "the names say all")]
+#[expect(missing_docs, reason = "the names say all")]
 pub enum Switch {
     On,
     Off,
@@ -264,7 +264,7 @@ pub enum Mode {
     Files,
     /// A cluster, once.
     Once,
-    /// A cluster, until it is told to stop.
+    /// A cluster, until a signal.
     Watch,
 }
 

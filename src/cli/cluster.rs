@@ -35,11 +35,11 @@ pub struct RecordingArgs {
     #[arg(long, env = "KAUDIT_RECORD", value_enum, value_name = "WHAT", value_delimiter = ',')]
     pub record: Vec<RecordTarget>,
 
-    /// Write these of the Events, if --record has them
+    /// Write only these Events, if --record includes events
     #[arg(long, env = "KAUDIT_EVENTS", value_enum, value_name = "WHICH", default_value_t = events::EventFilter::All)]
     pub events: events::EventFilter,
 
-    /// Write reports by this API
+    /// Write reports with this API
     #[arg(
         long,
         env = "KAUDIT_REPORT_API",
@@ -59,7 +59,7 @@ pub struct RecordingArgs {
     )]
     pub audit_name: String,
 
-    /// Record only while this replica holds a Lease, so that of several replicas one does; all of them judge
+    /// Record only while this replica holds a Lease, so that one of several replicas records; all of them judge
     #[arg(long, env = "KAUDIT_LEADER_ELECT", value_parser = BoolishValueParser::new())]
     pub leader_elect: bool,
 

@@ -2,7 +2,7 @@
 //!
 //! There is one definition of each option, in [`crate::cli`]. The file is turned into arguments for the options that
 //! neither the command line nor the environment gave, and everything is parsed again, so a value means and is
-//! checked the same wherever it stands.
+//! checked the same wherever it is set.
 
 use std::{
     collections::BTreeMap,
@@ -82,7 +82,7 @@ fn conflict(subcommand: &str, message: String) -> clap::Error {
     }
 }
 
-/// Makes an error without the usage of the command line, which is not what is wrong.
+/// Makes an error without the usage line, since the mistake is not on the command line.
 fn file_error(kind: ErrorKind, message: &str) -> clap::Error {
     clap::Error::raw(kind, format!("{}\n", message.trim_end()))
 }
@@ -93,7 +93,7 @@ fn config_path(matches: &ArgMatches) -> Option<(&str, &PathBuf)> {
     Some((name, path))
 }
 
-/// Where the value of an option comes from; the greater wins.
+/// Where the value of an option comes from; the greatest wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Default,
@@ -102,7 +102,7 @@ enum Origin {
     CommandLine,
 }
 
-/// Where all options of the subcommand come from.
+/// The origin of every option of the subcommand, by its id.
 struct Origins(BTreeMap<String, Origin>);
 
 impl Origins {
@@ -127,7 +127,7 @@ impl Origins {
 }
 
 /// Splits lists of paths at commas where they come from the environment. On the command line and in the file each
-/// path stands alone and may contain a comma.
+/// path is a value of its own and may contain a comma.
 fn split_environment<'a>(lists: impl IntoIterator<Item = (&'a str, &'a mut Vec<PathBuf>)>, origins: &Origins) {
     for (id, paths) in lists {
         if origins.of(id) == Origin::Environment {
@@ -172,8 +172,8 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
     Ok(())
 }
 
-/// Returns an option of `check` that is about a cluster and given as directly as `--filename`: what is about a cluster are
-/// whole groups of options.
+/// Returns an option of `check` that needs a cluster and is given as directly as `--filename`. Which options need one
+/// follows from the group that they are declared in.
 fn cluster_option(matches: &ArgMatches, origins: &Origins) -> Option<String> {
     let groups = [
         ClusterArgs::group_id(),
@@ -229,7 +229,7 @@ fn settle_output(check: &mut CheckArgs, mode: Mode) -> Result<(), String> {
     Ok(())
 }
 
-/// The settings of a file, and where each stands.
+/// The settings of a file, with their lines for messages.
 struct ConfigFile {
     path: PathBuf,
     settings: Vec<Setting>,
@@ -317,7 +317,7 @@ impl ConfigFile {
     }
 }
 
-/// Returns what is wrong, without what is said elsewhere (the place) or meant for programmers (after the comma).
+/// Returns what is wrong, without the place, which is added elsewhere, and without advice for programmers.
 fn plain_message(error: &serde_saphyr::Error) -> String {
     let line = yaml::reason(error);
     let line = line.split(", set DuplicateKeyPolicy").next().unwrap_or(&line);
@@ -365,7 +365,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The entries of the file in their order.
+/// The settings of a file in their order, which a map would lose.
 struct Mapping(Vec<Setting>);
 
 impl<'de> serde::Deserialize<'de> for Mapping {

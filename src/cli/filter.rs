@@ -23,7 +23,7 @@ impl Filter {
         Ok(Self { parts: parts.into_iter().map(compile).collect::<Result<_, _>>()? })
     }
 
-    /// Whether a test of a suite is to be run, whatever its cases.
+    /// Whether a test of a suite is run with all of its cases.
     pub(crate) fn takes_test(&self, test: &str) -> bool {
         match &self.parts[..] {
             [] => true,

@@ -26,11 +26,11 @@ pub struct PolicyArgs {
     #[arg(long, env = "KAUDIT_ALLOW_REFUSED", value_parser = BoolishValueParser::new())]
     pub allow_refused: bool,
 
-    /// Make each builtin that fails a result error, instead of undefined
+    /// Report a builtin that fails as an error, instead of taking it as undefined
     #[arg(long, env = "KAUDIT_STRICT", value_parser = BoolishValueParser::new())]
     pub strict: bool,
 
-    /// Give each evaluation of an object this long
+    /// Stop the evaluation of an object after this time
     #[arg(
         long,
         env = "KAUDIT_EVALUATION_TIMEOUT",
@@ -52,7 +52,7 @@ impl PolicyArgs {
 pub(super) const AFTER_HELP: &str = "\
 EXIT CODES:
   0  Everything was loaded
-  2  A file was refused, or there is no policy; standard error tells why
+  2  A file was refused, or there is no policy; standard error says why
 
 EXAMPLES:
   What kaudit check would judge by

@@ -26,7 +26,7 @@ pub struct ScopeArgs {
     )]
     pub namespace: Vec<String>,
 
-    /// Judge these kinds although they are left out, by default or by --exclude; repeatable
+    /// Judge these kinds even if they are left out, by default or by --exclude; repeatable
     #[arg(long, value_name = "KIND", env = "KAUDIT_INCLUDE", value_delimiter = ',')]
     pub include: Vec<KindPattern>,
 
@@ -39,7 +39,7 @@ pub struct ScopeArgs {
     pub part: PartArgs,
 }
 
-/// Which part of a cluster is read, of what is in scope.
+/// Which part of that is read at all.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct PartArgs {
@@ -47,7 +47,7 @@ pub struct PartArgs {
     #[arg(long, value_name = "I/N", env = "KAUDIT_SHARD", value_parser = values::shard)]
     pub shard: Option<Shard>,
 
-    /// Read all kinds, or of those only the ones that a policy can say anything about or looks up
+    /// Read all kinds, or only those that a policy is about or looks up
     #[arg(long, env = "KAUDIT_KINDS", value_enum, value_name = "WHICH", default_value_t = KindFilter::All)]
     pub kinds: KindFilter,
 }
@@ -70,6 +70,6 @@ impl ScopeArgs {
 pub enum KindFilter {
     /// Also those that no policy is about: they are known when a policy is added
     All,
-    /// The others need neither rights nor memory
+    /// Only those: the others need neither rights nor memory
     Judged,
 }

@@ -45,7 +45,7 @@ pub struct TestArgs {
     )]
     pub output: TestFormat,
 
-    /// Tell which lines of the .rego files the tests evaluated
+    /// Report which lines of the .rego files the tests evaluated
     #[arg(long, env = "KAUDIT_TEST_COVERAGE", value_parser = BoolishValueParser::new())]
     pub coverage: bool,
 
@@ -63,7 +63,7 @@ pub struct TestArgs {
     )]
     pub timeout: Duration,
 
-    /// Tell also what passed, what all tests printed and how long they took
+    /// Also report what passed, what all tests printed and how long they took
     #[arg(short, long, env = "KAUDIT_TEST_VERBOSE", value_parser = BoolishValueParser::new())]
     pub verbose: bool,
 

@@ -29,7 +29,7 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
     }
 }
 
-/// Parses a duration with units that is longer than nothing.
+/// Parses a duration that has a unit and is not zero.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let humane = "expected a duration such as 500ms, 60s, 2m or 1h";
     if text.trim().chars().all(|c| c.is_ascii_digit() || c == '.') {
@@ -42,23 +42,23 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses how long a Lease lasts: long enough that a tenth of it is time for an answer.
+/// Parses the duration of a Lease: long enough that a request can be answered within a tenth of it.
 pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
     duration(text)
         .and_then(|time| if time < Duration::from_secs(3) { Err("must be at least 3s".into()) } else { Ok(time) })
 }
 
-/// Parses a shard; the ordinal of `auto` is at the end of the host's name.
+/// Parses a shard; `auto` takes its ordinal from the end of the host name.
 pub(super) fn shard(text: &str) -> Result<Shard, String> {
     Shard::parse(text, std::env::var("HOSTNAME").ok().as_deref())
 }
 
-/// Parses how often something is done; 0 is never.
+/// Parses an interval; 0 is never.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
-/// Parses a percentage.
+/// Parses a percentage, with or without `%`.
 pub(super) fn percentage(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
@@ -78,7 +78,7 @@ pub(super) fn listen(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses the name of a namespace.
+/// Parses the name of a namespace: an RFC 1123 label.
 pub(super) fn label(text: &str) -> Result<String, String> {
     if is_label(text) && text.len() <= 63 {
         Ok(text.to_owned())
@@ -87,7 +87,7 @@ pub(super) fn label(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses the name of an object of a custom resource.
+/// Parses the name of an object: an RFC 1123 subdomain.
 pub(super) fn subdomain(text: &str) -> Result<String, String> {
     if text.len() <= 253 && text.split('.').all(is_label) {
         Ok(text.to_owned())
@@ -98,7 +98,6 @@ pub(super) fn subdomain(text: &str) -> Result<String, String> {
 
 /// A `ServiceAccount`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say all")]
 pub struct ServiceAccount {
     pub namespace: String,
     pub name: String,
@@ -135,7 +134,7 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// Checks a filter as far as it can be without starting to log.
+/// Checks a log filter; a level that is misspelt is refused, which the library would take for a target.
 ///
 /// # Errors
 ///
@@ -144,7 +143,7 @@ pub(crate) fn check_filter(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("expected a level (error, warn, info, debug, trace, off) or a filter such as kaudit=debug".into());
     }
-    // The library takes a bare word for a target, so a misspelt level would silence everything.
+    // As a target it would silence everything else.
     let bare =
         text.split(',').map(str::trim).find(|part| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err());
     if let Some(word) = bare {

@@ -19,7 +19,7 @@ pub fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
         Err(why) => PolicyList::failed(&why),
     };
     for problem in &list.problems {
-        // There is nowhere left to say that standard error is closed.
+        // Nothing is left to report to where standard error is closed.
         let _closed = writeln!(io::stderr(), "{}", shown_lines(&problem.to_string()));
     }
     print(|out| match options.output {

@@ -65,17 +65,17 @@ impl PolicyRule {
 
 /// What one recorder does.
 struct Writes {
-    /// Wherever objects are judged.
+    /// In every namespace that is judged.
     judged: Vec<PolicyRule>,
     /// In kaudit's own namespace.
     own: Vec<PolicyRule>,
 }
 
-/// The requests of each recorder, as its module makes them.
+/// The requests of each recorder; keep them in step with `crate::record`.
 fn writes(target: RecordTarget, options: &RbacArgs) -> Writes {
     let events = |verbs| vec![PolicyRule::new("events.k8s.io", &["events"], verbs)];
     match target {
-        // They are listed at the start, to know what was told before. Those about kaudit itself are in its own namespace.
+        // They are listed at the start, to know what was recorded before. Those about kaudit itself are in its own namespace.
         RecordTarget::Events => Writes { judged: events(&["create", "list"]), own: events(&["create"]) },
         // Server-side apply of an object that is not there needs `create`, which cannot be bound to a name.
         RecordTarget::Status => {
@@ -100,19 +100,19 @@ fn writes(target: RecordTarget, options: &RbacArgs) -> Writes {
     }
 }
 
-/// The requests of whoever would lead.
-fn electing(options: &RbacArgs) -> Vec<PolicyRule> {
+/// The requests of leader election.
+fn leader_election(options: &RbacArgs) -> Vec<PolicyRule> {
     let rule = |verbs| PolicyRule::new("coordination.k8s.io", &["leases"], verbs);
     let own = each_shard(options, options.recording.lease_name());
     vec![rule(&["create", "list"]), rule(&["get", "update"]).named(&own)]
 }
 
-/// Returns the names that each shard makes of one: they share a ServiceAccount.
+/// Returns the names that all shards make of one, since they share a ServiceAccount.
 fn each_shard(options: &RbacArgs, base: &str) -> Vec<String> {
     options.scope.part.shard.unwrap_or_default().all().map(|shard| shard.name(base)).collect()
 }
 
-/// Returns the rules for reading, one an API group; asks a cluster only if that cannot be told without.
+/// Returns the rules for reading, one for each API group; asks a cluster only where the options name kinds.
 async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
     let scope = &options.scope;
     let policies = match scope.part.kinds {
@@ -155,7 +155,7 @@ fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
         judged.extend(writes.judged);
     }
     if options.recording.leader_elect {
-        own.extend(electing(options));
+        own.extend(leader_election(options));
     }
     let mut objects = Vec::new();
     if namespaces.is_empty() {
@@ -217,20 +217,22 @@ mod tests {
         ];
         let kinds = served.into_iter().map(|(group, plural, kind)| Kind::sample(group, plural, kind)).collect();
         let served = Served { kinds, stale: vec![] };
-        let told = |selection: &Selection| -> Vec<String> {
-            let rules = readable(selection, &served).into_iter();
-            rules.map(|rule| format!("{}: {}", rule.group, Vec::from_iter(rule.resources).join(" "))).collect()
+        let rules = |selection: &Selection| -> Vec<String> {
+            readable(selection, &served)
+                .into_iter()
+                .map(|rule| format!("{}: {}", rule.group, Vec::from_iter(rule.resources).join(" ")))
+                .collect()
         };
         let policies = policies(
             "package main\n\ndeny contains \"x\" if {\n\tinput.kind == \"Deployment\"\n\tinput.spec.name in \
              object.keys(data.kubernetes.ingresses[input.metadata.namespace])\n}\n",
         );
         let judged = Selection { judged_by: Some(policies), ..Selection::default() };
-        assert_eq!(told(&judged), ["apps: deployments", "networking.k8s.io: ingresses"]);
+        assert_eq!(rules(&judged), ["apps: deployments", "networking.k8s.io: ingresses"]);
         let include = vec!["secrets".parse().unwrap()];
-        assert_eq!(told(&Selection { include, ..judged })[0], ": secrets");
+        assert_eq!(rules(&Selection { include, ..judged })[0], ": secrets");
         let exclude = vec!["*.core".parse().unwrap()];
-        let rest = told(&Selection { exclude, ..Selection::default() });
+        let rest = rules(&Selection { exclude, ..Selection::default() });
         assert_eq!(rest, ["apps: deployments", "networking.k8s.io: ingresses"]);
     }
 }

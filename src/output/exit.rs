@@ -1,4 +1,4 @@
-//! What a result means for the pipeline that runs kaudit.
+//! The exit code of a finished audit.
 
 use clap::ValueEnum;
 
@@ -15,7 +15,7 @@ pub enum FailOn {
     None,
 }
 
-/// Returns the exit code that a finished audit deserves: 1 for violations at or above `fail_on`, else 3 where
+/// Returns the exit code of a finished audit: 1 for violations at or above `fail_on`, else 3 where
 /// something was not judged, else 0.
 pub fn exit_code(result: &AuditResult, fail_on: FailOn) -> u8 {
     let summary = &result.summary;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// How results are written.
+/// The formats of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// For people: grouped by object.
     Text,
     /// One document: the [`AuditResult`].
     Json,
@@ -26,7 +26,7 @@ impl Format {
         }
     }
 
-    /// Whether results can be written one by one as they come and go.
+    /// Whether the format has a line for each violation that comes or goes.
     pub fn streams(self) -> bool {
         matches!(self, Self::Text | Self::Ndjson)
     }
@@ -35,16 +35,16 @@ impl Format {
 /// One `-o FORMAT[=FILE]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// How to write.
+    /// The format.
     pub format: Format,
-    /// Where to; `None` is standard output.
+    /// The file; `None` is standard output.
     pub file: Option<PathBuf>,
 }
 
-/// What a renderer may know about where its text will be read. Ignored by the formats for programs.
+/// What a terminal can show. Ignored by the formats for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenderOptions {
-    /// Whether to colour.
+    /// Whether text has ANSI colours.
     pub color: bool,
     /// Columns to wrap at; `usize::MAX` does not wrap.
     pub width: usize,
@@ -61,11 +61,11 @@ impl Default for RenderOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamEvent {
-    /// It was not there before.
+    /// The object did not have it before.
     Appeared,
-    /// It is gone, or its object is.
+    /// The object no longer has it, or is gone.
     Resolved,
-    /// It was about a change: it is over, and stands nowhere.
+    /// It was about a transition, and does not stand.
     Happened,
 }
 

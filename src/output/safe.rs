@@ -1,7 +1,7 @@
-//! What others wrote, such that it is shown and not obeyed.
+//! Untrusted text, escaped for terminals and logs.
 //!
-//! Messages and names come from policies and from whoever may create objects. A terminal would obey their control
-//! characters, an editor the marks that turn text around, and the log of a pipeline lines that look like its commands.
+//! Messages and names come from policies and from everybody who may create objects. A terminal would obey their control
+//! characters, an editor their bidirectional marks, and the log of a CI system lines that look like its commands.
 
 use std::{borrow::Cow, io};
 

@@ -123,7 +123,7 @@ fn cluster_with_gaps() -> AuditResult {
         entry(knative, "image", "deny_latest", Outcome::Fail, "two"),
     ];
     let kinds = vec![
-        coverage("", "StreamEvent", "events", State::Excluded, 0, ""),
+        coverage("", "Event", "events", State::Excluded, 0, ""),
         coverage("", "Secret", "secrets", State::Forbidden, 0, "secrets is forbidden: User \"ci\" cannot list"),
         coverage("", "Service", "services", State::Synced, 1, ""),
         coverage("custom.metrics.k8s.io", "*", "*", State::Failed, 0, "the server is currently unable"),

@@ -1,7 +1,7 @@
 //! Results for people: grouped by object, the worst first, and one line that sums up.
 //!
-//! Messages and names come from policies and from whoever may create objects, so nothing of them reaches a terminal
-//! that could move its cursor or turn its text around: see [`safe`](super::safe).
+//! Messages and names come from policies and from everybody who may create objects, so nothing in them that could move a
+//! cursor or reverse text reaches a terminal: see [`safe`](super::safe).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -30,12 +30,12 @@ use crate::{
     output::{PolicyList, safe::Escaping},
 };
 
-/// How long the pipeline may take to tell its state.
+/// How long the pipeline may take to answer.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long open requests may take after the end was asked for.
+/// How long open requests may take after a signal.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What the server tells about.
+/// What the server reads from.
 #[derive(Debug, Clone)]
 pub struct Admin {
     /// Whether the pipeline is ready. When its sender is gone, so is the pipeline, and neither probe succeeds.
@@ -51,7 +51,7 @@ pub struct Admin {
 /// What is served at one address. The status names objects and has the messages of violations; the rest has counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// Everything.
+    /// All pages, where there is one address.
     All,
     /// `/livez`, `/readyz` and `/metrics`.
     Health,
@@ -59,18 +59,18 @@ pub enum Pages {
     Status,
 }
 
-/// A server that has its address and does not answer yet.
+/// A server that listens and does not answer yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// Takes the address `HOST:PORT`, or `:PORT` for all addresses of both families.
+/// Listens at `HOST:PORT`, or at `:PORT` of all addresses of both families.
 ///
 /// # Errors
 ///
-/// If it can't be had; the address is in the message.
+/// If the address is taken or not of this host; the message has it.
 pub async fn bind(address: &str) -> anyhow::Result<Server> {
     let bound = match address.strip_prefix(':') {
         // A machine may have no IPv6 at all.
@@ -86,7 +86,7 @@ pub async fn bind(address: &str) -> anyhow::Result<Server> {
 }
 
 impl Server {
-    /// Returns the address that was taken, with the port that 0 became.
+    /// Returns the address that it listens at, with the port that was chosen for port 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

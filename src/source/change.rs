@@ -1,4 +1,4 @@
-//! What a source says: the one type that every source delivers and the pipeline takes in.
+//! Changes: the one type that every source delivers and the pipeline consumes.
 
 use std::{fmt, sync::Arc};
 
@@ -7,18 +7,18 @@ use crate::model::{
     object::{Kind, Object},
 };
 
-/// What a source says. Within a watch scope the order counts.
+/// What a source reports. Within a watch scope the order counts.
 #[derive(Debug)]
 pub enum Change {
-    /// A watch scope is to be expected.
+    /// A watch scope begins to be read.
     Appeared(WatchScope),
-    /// A watch scope is there no more, and its objects with it.
+    /// A watch scope is no longer read, and its objects are gone.
     Vanished(WatchScope),
-    /// A pass of discovery is complete: everything that is in scope has appeared.
+    /// A pass of discovery is complete: every watch scope has appeared.
     Discovered(Discovered),
     /// A new list of the watch scope begins.
     Listing(WatchScope),
-    /// The present state of an object.
+    /// The current state of an object.
     Seen(WatchScope, Object),
     /// An object was deleted; its last state.
     Gone(WatchScope, Object),
@@ -28,20 +28,20 @@ pub enum Change {
     Synced(WatchScope),
     /// The watch scope cannot be read for now.
     Unreadable(WatchScope, Unreadable),
-    /// A list or watch had to begin again; a word for metrics says why.
+    /// A list or watch had to begin again, with the reason as a metric's label.
     Restarted(WatchScope, &'static str),
 }
 
-/// One list and watch: a kind, in one namespace or in all.
+/// What one list and watch covers: a kind, in one namespace or in all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WatchScope {
-    /// What is read.
+    /// The kind that is listed and watched.
     pub kind: Arc<Kind>,
-    /// Where it is read; `None` is the whole cluster.
+    /// The namespace; `None` is the whole cluster, and any kind without namespaces.
     pub namespace: Option<Arc<str>>,
 }
 
-/// Shows `plural.group` and the namespace, if it is one.
+/// Shows `plural.group`, and the namespace if there is one.
 impl fmt::Display for WatchScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind)?;
@@ -54,26 +54,26 @@ impl fmt::Display for WatchScope {
 pub struct Unreadable {
     /// [`State::Forbidden`] or [`State::Failed`].
     pub state: State,
-    /// What the server said.
+    /// The server's words; empty where documents of a file failed, which are named one by one.
     pub message: String,
 }
 
-/// An API group whose kinds could not even be learned.
+/// A group version whose kinds could not be discovered.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unserved {
-    /// API group.
+    /// Empty for the core group.
     pub group: String,
-    /// API version.
+    /// Such as `v1beta1`.
     pub version: String,
-    /// What is known of the reason.
+    /// Why, as far as the server says.
     pub message: String,
 }
 
 /// What one pass of discovery found, beside the watch scopes themselves.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Discovered {
-    /// Groups that are announced, but whose server does not answer.
+    /// Group versions that are registered, but whose server does not answer.
     pub unserved: Vec<Unserved>,
-    /// Kinds that are served but not in scope, with the reason.
+    /// Kinds that are served but not audited, with the reason.
     pub excluded: Vec<(Arc<Kind>, String)>,
 }

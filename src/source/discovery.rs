@@ -16,11 +16,11 @@ use crate::{cluster::error::describe, model::object::Kind, source::change::Unser
 pub struct Served {
     /// Kinds that can be listed and watched, sorted.
     pub kinds: Vec<Arc<Kind>>,
-    /// Group versions that are announced, but that nobody answers for now.
+    /// Group versions that are registered, but whose server does not answer now.
     pub stale: Vec<Unserved>,
 }
 
-/// Asks the API server what it serves: two requests on Kubernetes 1.27 and later, else one a group version.
+/// Asks the API server what it serves: two requests on Kubernetes 1.27 and later, else one for each group version.
 pub async fn discover(client: &Client) -> kube::Result<Served> {
     let (core, groups) =
         futures::try_join!(client.list_core_api_versions_aggregated(), client.list_api_groups_aggregated())?;
@@ -59,7 +59,7 @@ fn served(groups: &[APIGroupDiscovery]) -> Served {
     found.done()
 }
 
-/// Asks for each group version by itself, for servers before 1.27; one that does not answer costs only its own kinds.
+/// Asks for each group version by itself, for servers before 1.27; one that fails costs only its own kinds.
 pub async fn discover_by_group(client: &Client) -> kube::Result<Served> {
     let (core, groups) = futures::try_join!(client.list_core_api_versions(), client.list_api_groups())?;
     let mut asked: Vec<(String, String)> = core.versions.into_iter().map(|version| (String::new(), version)).collect();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_is_told_the_nearest() {
+    fn an_unknown_name_gets_the_nearest_one() {
         let served = Served {
             kinds: vec![kind("", "pods", "Pod", "po"), kind("apps", "deployments", "Deployment", "deploy")],
             stale: vec![Unserved { group: "down.example.com".into(), version: "v1".into(), message: String::new() }],

@@ -32,13 +32,13 @@ use crate::{
     },
 };
 
-/// Discovery is repeated this often although nothing says that a kind came or went.
+/// How often discovery is repeated although no CRD or APIService changed.
 const REDISCOVER: Duration = Duration::from_secs(30);
-/// The same where CRDs are not read, and so cannot say it.
+/// The same where CRDs are not watched.
 const REDISCOVER_BLIND: Duration = Duration::from_secs(4);
-/// After a CRD or APIService changed; the later ones because an aggregated API answers some time after it is known.
+/// When discovery is repeated after a CRD or APIService changed: an aggregated API answers some time after it is known.
 const REDISCOVER_SOON: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(2), Duration::from_secs(5)];
-/// Reads a cluster.
+/// Lists and watches what a selection has of a cluster.
 pub struct Informer {
     shared: Arc<Shared>,
     selection: Selection,
@@ -61,7 +61,7 @@ impl Informer {
         Self { shared, selection, policies: None, scopes: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
-    /// Reads what is to be read by the policies that are in force, if the selection depends on them.
+    /// Follows the policies in force, if the selection depends on them.
     #[must_use]
     pub fn following(mut self, policies: watch::Receiver<Arc<PolicySet>>) -> Self {
         self.policies = self.selection.judged_by.is_some().then_some(policies);
@@ -69,7 +69,7 @@ impl Informer {
     }
 
     /// Reads until the receiver of the changes is gone, or with `once` until everything is read. `served` is a first
-    /// pass of discovery, so that the caller could already tell an unreachable cluster from an empty one.
+    /// pass of discovery, which the caller has made to find out whether the cluster answers.
     pub async fn run(mut self, served: Served) {
         self.follow_discovery(served).await;
         if self.shared.once {
@@ -102,7 +102,7 @@ impl Informer {
         }
     }
 
-    /// Starts what is new, ends what is gone.
+    /// Starts to follow what is new, and ends what is gone.
     async fn follow_discovery(&mut self, served: Served) {
         let mut wanted = BTreeSet::new();
         let mut excluded = Vec::new();
@@ -149,7 +149,10 @@ impl Informer {
     }
 }
 
-/// Waits until other policies than `known` are in force. Cancel safe: what was not taken is seen the next time.
+/// Waits until other policies than `known` are in force.
+///
+/// # Cancel safety
+/// A change that was missed is seen by the next call.
 async fn other_policies(
     policies: &mut Option<watch::Receiver<Arc<PolicySet>>>,
     known: Option<&Arc<PolicySet>>,

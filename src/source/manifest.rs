@@ -70,7 +70,7 @@ fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> std::io::Resul
     Ok(())
 }
 
-/// Reads all `files` into `changes`; blocks. Ends when all is read or nobody listens any more.
+/// Reads all `files` into `changes`, and blocks until all is read or the receiver is gone.
 ///
 /// Files are read in chunks that are parsed in parallel and delivered in their order, so that the result is always the
 /// same and the memory does not grow with the files.
@@ -131,7 +131,7 @@ impl Delivery<'_> {
         self.send(Change::Seen(scope, object));
     }
 
-    /// Notes a document that cannot be read; in the coverage it is of the kind `*`.
+    /// Reports a document that cannot be read; in the coverage its kind is `*`.
     fn unreadable(&mut self, at: String, why: String) {
         let mut kind = kind_of("", "*");
         kind.plural.clone_from(&kind.kind);
@@ -155,7 +155,7 @@ impl Delivery<'_> {
     }
 
     fn send(&self, change: Change) {
-        // Nobody listens any more after an interrupt; what is left to read is little.
+        // After an interrupt the receiver is gone; the little that is left is read in vain.
         let _ended = self.changes.blocking_send(change);
     }
 }

@@ -1,4 +1,4 @@
-//! An object as a server or a file gives it, taken apart in one pass over its bytes.
+//! An object as a server or a file delivers it, taken apart in one pass over its bytes.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -29,11 +29,11 @@ fn quoted(text: &str) -> Vec<u8> {
     serde_json::to_vec(text).unwrap_or_default()
 }
 
-/// How the names of annotations end in which tools keep the whole object as it was applied: kubectl and Argo CD; kapp;
+/// Suffixes of annotations in which tools keep the whole object as it was applied: kubectl and Argo CD; kapp;
 /// Rancher and Helm controllers; the objectmatcher library of operators.
 const COPIES: [&str; 4] = ["/last-applied-configuration", "/original", "/applied", "/last-applied"];
 
-/// Takes the values out of a Secret; a policy still sees which keys there are.
+/// Removes the values from a Secret; policies still see its keys.
 fn redact(json: &[u8]) -> Result<Vec<u8>, String> {
     let mut secret: serde_json::Value = serde_json::from_slice(json).map_err(|error| without_value(&error))?;
     for (field, value) in secret.as_object_mut().into_iter().flatten() {
@@ -54,7 +54,7 @@ fn redact(json: &[u8]) -> Result<Vec<u8>, String> {
     serde_json::to_vec(&secret).map_err(|error| error.to_string())
 }
 
-/// An object as a server or a file gives it: the metadata that an informer needs, and the JSON without
+/// An object as a server or a file delivers it: the metadata that an informer needs, and the JSON without
 /// `managedFields`, read in one pass over the bytes.
 ///
 /// Deserializing never fails for anything that is JSON: one odd object must cost neither its page of a list nor the
@@ -118,7 +118,7 @@ impl Received {
         self.meta.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
     }
 
-    /// Why it could not be read, if it could not.
+    /// Why the JSON is not that of an object, if it is not.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -170,7 +170,7 @@ impl Received {
     }
 }
 
-/// Says what is wrong without the value that it is wrong about, which may be that of a Secret.
+/// Describes an error without the value that caused it, which may be that of a Secret.
 pub(crate) fn without_value(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match (text.find(['"', '`']), text.rfind(", expected ")) {

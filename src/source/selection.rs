@@ -1,4 +1,4 @@
-//! What of the served kinds is audited.
+//! The selection: which of the served kinds are audited, and in which namespaces.
 
 use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
@@ -20,7 +20,7 @@ pub struct KindPattern {
 }
 
 impl KindPattern {
-    /// Whether `kind` is meant.
+    /// Whether the pattern names `kind`.
     pub fn matches(&self, kind: &Kind) -> bool {
         let group = self.group.as_ref().is_none_or(|group| group.eq_ignore_ascii_case(&kind.group));
         let named = self.name.as_ref().is_none_or(|name| names(kind).any(|own| own.eq_ignore_ascii_case(name)));
@@ -29,7 +29,7 @@ impl KindPattern {
 }
 
 impl KindPattern {
-    /// Whether it is a bare `*`, which says nothing about any single kind.
+    /// Whether it is `*`, which names no single kind.
     fn is_everything(&self) -> bool {
         self.name.is_none() && self.group.is_none()
     }
@@ -57,7 +57,7 @@ impl FromStr for KindPattern {
     }
 }
 
-/// Shows it as it was written.
+/// Shows the pattern as the user wrote it.
 impl fmt::Display for KindPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written)
@@ -68,22 +68,22 @@ fn names(kind: &Kind) -> impl Iterator<Item = &String> {
     [&kind.plural, &kind.singular, &kind.kind].into_iter().chain(&kind.short_names).filter(|name| !name.is_empty())
 }
 
-/// What of the served kinds is audited.
+/// Which of the served kinds are audited, and in which namespaces.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
-    /// Only these namespaces; empty is the whole cluster.
+    /// The only namespaces; empty is the whole cluster.
     pub namespaces: BTreeSet<String>,
-    /// Audited whatever else is said, but for kaudit's own output.
+    /// Audited in any case, except kaudit's own output.
     pub include: Vec<KindPattern>,
     /// Not audited, unless included.
     pub exclude: Vec<KindPattern>,
-    /// Only what belongs to this shard.
+    /// The part of the objects that this process judges.
     pub shard: Shard,
-    /// Audited only if these policies can say anything about it or look it up, unless included.
+    /// Only kinds that these policies can say anything about or look up are audited, unless included.
     pub judged_by: Option<Arc<PolicySet>>,
 }
 
-/// Written many times a minute by controllers, or a copy of something else, or made by auditors like this one.
+/// Not audited by default: written many times a minute by controllers, derived from other objects, or made by auditors.
 const NOISE: [(&str, &str); 7] = [
     ("", "endpoints"),
     ("", "events"),
@@ -133,7 +133,7 @@ impl Selection {
         if named(&self.include) { Some(true) } else { named(&self.exclude).then_some(false) }
     }
 
-    /// Checks that every name that the user gave is that of a kind.
+    /// Checks that every pattern names a kind that is served.
     ///
     /// # Errors
     /// Names the pattern and the nearest name there is.

@@ -12,7 +12,7 @@ use crate::{
     output::{StreamEvent, Streams},
 };
 
-/// Lines that wait for whoever reads standard output; more are dropped.
+/// Lines that wait for the reader of standard output; more are dropped.
 const LINES: usize = 10_000;
 
 /// Writes lines on a thread of their own; returns what takes the deltas, and never blocks.
@@ -33,7 +33,7 @@ pub(super) fn write(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(
         let resolved = delta.resolved.iter().map(|violation| (StreamEvent::Resolved, violation));
         let transitions = delta.transitions.iter().map(|violation| (StreamEvent::Happened, violation));
         for (event, violation) in appeared.chain(resolved).chain(transitions) {
-            // Nobody reads, or not fast enough: /status has the verdicts all the same.
+            // The reader is gone, or too slow: /status has the verdicts all the same.
             let _dropped = sender.try_send((event, Entry::new(&violation.finding, &resource, None), now));
         }
     }

@@ -6,7 +6,7 @@ use kube::runtime::watcher;
 
 use crate::cluster::{backoff::Backoff, error::describe};
 
-/// A growing delay between attempts. kube's own starts anew with each attempt to list.
+/// A growing delay between attempts; kube's own begins again with each attempt to list.
 #[derive(Debug, Default)]
 pub(super) struct Delay {
     failures: u32,
@@ -14,7 +14,7 @@ pub(super) struct Delay {
 
 impl Delay {
     /// Half a second to half a minute for what may pass soon, five seconds to five minutes for a clear refusal. A token
-    /// file is read anew within a minute: what it was refused for is worth another look right after.
+    /// file is read again within a minute, so what was refused for an old token is soon worth another attempt.
     pub(super) fn next(&mut self, code: u16) -> Duration {
         let backoff = match code {
             401 => Backoff::SHORT,
@@ -26,7 +26,7 @@ impl Delay {
     }
 }
 
-/// Returns the HTTP code of an error (0 if there is none) and a word for metrics.
+/// Returns the HTTP code of an error (0 if there is none) and its reason as a metric's label.
 pub(super) fn classify(error: &watcher::Error) -> (u16, &'static str) {
     let code = match error {
         watcher::Error::WatchError(status) => status.code,

@@ -1,4 +1,4 @@
-//! One watch scope, followed: from the events of a list and watch to changes.
+//! One watch scope: from the events of kube's watcher to changes.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -23,13 +23,13 @@ use crate::{
     },
 };
 
-/// Initial lists under way at a time: more only makes the API server work on all of them at once.
+/// Initial lists under way at a time: more would only slow each other down in the API server.
 const LISTS_AT_A_TIME: usize = 8;
-/// Objects that are asked for at a time. A page is held as a whole, and more at once is not faster.
+/// Objects in a page of a list. A page is held as a whole, and larger ones are not faster.
 const PAGE: u32 = 200;
-/// The server ends a watch after this many seconds; what was revoked meanwhile shows at the next start.
+/// The server ends a watch after this many seconds, and the next one shows whether a right was revoked.
 const WATCH_SECONDS: u32 = 120;
-/// A watch that was in trouble and is silent this long has been connected again: every failure shows within the
+/// A watch that failed and has been silent for this long is connected again: a failure would have shown within the
 /// connect timeout.
 const RECOVERED: Duration = Duration::from_secs(15);
 /// Failures in a row, other than clear refusals, after which a watch scope counts as failed.
@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) clients: Clients,
     secrets: Secrets,
     pub(super) shard: Shard,
-    /// Only the first lists: for `--once`.
+    /// Whether to end after the first list, for `--once`.
     pub(super) once: bool,
     pub(super) changes: mpsc::Sender<Change>,
     lists: Semaphore,
@@ -69,9 +69,9 @@ impl Shared {
 /// How a stream ended.
 #[derive(Debug)]
 enum StreamEnd {
-    /// Everything wanted was read, or nobody listens any more.
+    /// Everything wanted was read, or the receiver of the changes is gone.
     Done,
-    /// It is to begin again from a new list after this long.
+    /// To begin again with a new list after this long.
     Again(Duration),
 }
 
@@ -96,13 +96,13 @@ struct Follower {
     shared: Arc<Shared>,
     scope: WatchScope,
     delay: Delay,
-    /// Failures since something last worked.
+    /// Failures since the last success.
     failures: u32,
     /// A list is under way.
     listing: bool,
-    /// What was said last is that everything is known.
+    /// [`Change::Synced`] was sent last.
     synced: bool,
-    /// The watch failed, and has not shown since that it is back.
+    /// The watch failed, and has not recovered yet.
     troubled: bool,
 }
 
@@ -133,7 +133,7 @@ impl Follower {
             match next {
                 None => return StreamEnd::Again(self.delay.next(0)),
                 Some(Ok(Event::Init)) => {
-                    // What the list does not name is gone, which only its end can tell.
+                    // What the list does not name is gone, which only its end shows.
                     (self.listing, self.synced) = (true, false);
                     shared.send(Change::Listing(self.scope.clone())).await;
                 }
@@ -199,7 +199,7 @@ impl Follower {
         None
     }
 
-    /// Notes that the watch scope is complete and watched.
+    /// The watch scope is complete and watched.
     async fn recovered(&mut self) {
         self.failures = 0;
         self.troubled = false;
@@ -208,7 +208,7 @@ impl Follower {
         }
     }
 
-    /// Whether an object is to be read by this shard; the others are thrown away before anything is made of them.
+    /// Whether an object belongs to this shard; the others are dropped before they are parsed.
     fn reads(&self, received: &Received) -> bool {
         self.shared.shard.reads(&self.scope.kind, received.namespace())
     }
