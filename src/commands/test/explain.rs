@@ -2,7 +2,7 @@
 //!
 //! The evaluator tells nothing of its way, so it is asked again: a module of the same package with rules that stop behind
 //! the first statement, behind the second, and so on, shows how far the body gets; then the parts of the statement that
-//! ends it are asked for their values. ModuleText of the test's own source are put together for that, so what they mean is
+//! ends it are asked for their values. Pieces of the test's own source are put together for that, so what they mean is
 //! what they mean in the test.
 
 use std::{
