@@ -161,6 +161,8 @@ fn generated(groups: &[Group]) -> String {
 /// Writes a path below `data` as Rego.
 fn reference(path: &Path) -> String {
     let mut text = String::from("data");
-    path.iter().for_each(|key| push_key(&mut text, key));
+    for key in path {
+        push_key(&mut text, key);
+    }
     text
 }

@@ -131,12 +131,12 @@ impl Checked<'_> {
     }
 
     fn recursion(&self, problems: &mut Vec<Problem>) {
-        let (Depth { stack: (stack, first), levels: (levels, nested) }, circles) = self.graph.depth();
-        for circle in circles {
-            let names: Vec<String> = circle.iter().chain(circle.first()).map(|path| name(path)).collect();
+        let (Depth { stack: (stack, first), levels: (levels, nested) }, cycles) = self.graph.depth();
+        for cycle in cycles {
+            let names: Vec<String> = cycle.iter().chain(cycle.first()).map(|path| name(path)).collect();
             let message = format!("rules may not refer to themselves: {}", names.join(" → "));
             let help = "OPA refuses recursion too; `walk` and `graph.reachable` go through nested values";
-            let node = circle.first().and_then(|path| self.graph.at(path).next());
+            let node = cycle.first().and_then(|path| self.graph.at(path).next());
             problems.extend(node.map(|node| self.at(node, message).help(help)));
         }
         if stack > self.limits.stack

@@ -64,21 +64,21 @@ impl<'a> Graph<'a> {
         reached
     }
 
-    /// Returns what chains of references need at most, and every circle found.
+    /// Returns what chains of references need at most, and every cycle found.
     ///
-    /// Each circle is its paths in order, beginning with the smallest. Rules of a circle count for no chain.
+    /// Each cycle is its paths in order, beginning with the smallest. Rules of a cycle count for no chain.
     pub(crate) fn depth(&self) -> (Depth<'a>, Vec<Vec<&'a [String]>>) {
-        let mut circles: Vec<Vec<&[String]>> = Vec::new();
+        let mut cycles: Vec<Vec<&[String]>> = Vec::new();
         loop {
-            let without: BTreeSet<&[String]> = circles.iter().flatten().copied().collect();
+            let without: BTreeSet<&[String]> = cycles.iter().flatten().copied().collect();
             match self.chain(&without) {
-                Ok(depth) => return (depth, circles),
-                Err(circle) => circles.push(circle),
+                Ok(depth) => return (depth, cycles),
+                Err(cycle) => cycles.push(cycle),
             }
         }
     }
 
-    /// Goes from the rules that refer to nothing upwards; what cannot be reached that way refers in a circle.
+    /// Goes from the rules that refer to nothing upwards; what cannot be reached that way refers in a cycle.
     fn chain(&self, without: &BTreeSet<&[String]>) -> Result<Depth<'a>, Vec<&'a [String]>> {
         let mut open: BTreeMap<&'a [String], usize> = BTreeMap::new();
         let mut users: BTreeMap<&'a [String], Vec<&'a [String]>> = BTreeMap::new();
@@ -109,7 +109,7 @@ impl<'a> Graph<'a> {
                 }
             }
         }
-        if open.is_empty() { Ok(deepest) } else { Err(self.circle(&open)) }
+        if open.is_empty() { Ok(deepest) } else { Err(self.cycle(&open)) }
     }
 
     /// Returns by how many levels the value of a rule is nested deeper than its arguments, and any value on the way to it.
@@ -117,7 +117,7 @@ impl<'a> Graph<'a> {
         let (mut grows, mut levels) = (0, 0);
         for node in self.at(path) {
             let called = || node.calls.iter().filter_map(|call| heights.get(call.rule.as_deref()?));
-            // What a function gives lies in what its caller makes of it, as often as it is called.
+            // The value of a function is nested in that of its caller, once for each call.
             let own = called().fold(node.collections, |sum, (_, grows, _)| sum.saturating_add(*grows));
             // Its deepest value may also be one that a function makes of the rest and keeps.
             let kept = called().map(|(_, grows, levels)| own.saturating_sub(*grows).saturating_add(*levels));
@@ -131,16 +131,16 @@ impl<'a> Graph<'a> {
         (if gives { grows.saturating_add(below) } else { 0 }, levels.saturating_add(below))
     }
 
-    /// Finds a circle among rules of which each refers to another one of them.
-    fn circle(&self, open: &BTreeMap<&'a [String], usize>) -> Vec<&'a [String]> {
+    /// Finds a cycle among rules each of which refers to another of them.
+    fn cycle(&self, open: &BTreeMap<&'a [String], usize>) -> Vec<&'a [String]> {
         let mut walked: Vec<&'a [String]> = Vec::new();
         let mut at = open.keys().next().copied();
         while let Some(path) = at {
             if let Some(begin) = walked.iter().position(|before| *before == path) {
-                let mut circle = walked.split_off(begin);
-                let smallest = (0..circle.len()).min_by_key(|index| circle[*index]).unwrap_or(0);
-                circle.rotate_left(smallest);
-                return circle;
+                let mut cycle = walked.split_off(begin);
+                let smallest = (0..cycle.len()).min_by_key(|index| cycle[*index]).unwrap_or(0);
+                cycle.rotate_left(smallest);
+                return cycle;
             }
             walked.push(path);
             at = self.edges[path].iter().find(|target| open.contains_key(*target)).copied();

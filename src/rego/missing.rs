@@ -58,7 +58,7 @@ impl Missing {
     }
 
     /// Returns the rules that are known to be missing.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = &Path> + Clone {
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Path> {
         self.rules.iter().map(|(path, _)| path)
     }
 

@@ -1,5 +1,5 @@
-//! What each rule refers to: other rules, builtins, and parts of the input. Read from the syntax tree, so that import
-//! aliases, `input["request"]` and local variables are what they are.
+//! What each rule refers to: other rules, builtins, and parts of the input. Read from the syntax tree, so import
+//! aliases, `input["request"]` and local variables are resolved.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -153,12 +153,13 @@ pub(crate) fn head_path(rule: &Rule) -> (Path, bool) {
 }
 
 /// Reads all rules of all modules. The `missing` rules of refused files are known by name, too.
-pub(crate) fn read<'a>(modules: &[Ref<Module>], missing: impl Iterator<Item = &'a Path> + Clone) -> Vec<Node> {
+pub(crate) fn read<'a>(modules: &[Ref<Module>], missing: impl Iterator<Item = &'a Path>) -> Vec<Node> {
+    let missing: Vec<&Path> = missing.collect();
     let mut names: BTreeMap<Path, BTreeSet<String>> = BTreeMap::new();
     for module in modules {
         let package = package(module);
         let missing =
-            missing.clone().filter(|path| path.starts_with(&package)).filter_map(|path| path.get(package.len()));
+            missing.iter().filter(|path| path.starts_with(&package)).filter_map(|path| path.get(package.len()));
         let missing: Vec<String> = missing.cloned().collect();
         let names = names.entry(package).or_default();
         names.extend(missing);
@@ -196,7 +197,7 @@ pub(crate) fn read<'a>(modules: &[Ref<Module>], missing: impl Iterator<Item = &'
     nodes
 }
 
-/// Returns what the imports of a module call what.
+/// Returns the paths that a module imports, by their aliases.
 pub(crate) fn aliases(module: &Module) -> BTreeMap<String, Path> {
     let mut aliases = BTreeMap::new();
     for import in &module.imports {

@@ -159,7 +159,7 @@ impl<'de, S: Selection> Visitor<'de> for Selected<S> {
         let mut values = Vec::with_capacity(items.size_hint().unwrap_or(0));
         match self.0.of_elements() {
             Some(element) => {
-                while let Some(value) = items.next_element_seed(Selected(element))? {
+                while let Some(value) = items.next_element_seed(Self(element))? {
                     values.push(value);
                 }
             }
@@ -179,7 +179,7 @@ impl<'de, S: Selection> Visitor<'de> for Selected<S> {
             if values.is_empty() {
                 values.reserve(entries.size_hint().unwrap_or(8));
             }
-            values.push((key, entries.next_value_seed(Selected(selection))?));
+            values.push((key, entries.next_value_seed(Self(selection))?));
         }
         // Of equal keys the last one counts. What is sorted already, as most of what a server sends, costs least this way.
         Ok(Value::from(values.into_iter().collect::<BTreeMap<_, _>>()))

@@ -201,7 +201,9 @@ fn is_generated(module: &Module, rule: &Ref<Rule>) -> bool {
 /// Writes a reference as OPA does.
 fn dotted(first: &str, rest: &[String]) -> String {
     let mut text = first.to_owned();
-    rest.iter().for_each(|key| references::push_key(&mut text, key));
+    for key in rest {
+        references::push_key(&mut text, key);
+    }
     text
 }
 

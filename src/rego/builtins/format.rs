@@ -140,7 +140,7 @@ impl Argument {
         Number::of(value).map_or_else(|| Self::Text(plain(value)), Self::Number)
     }
 
-    /// The name of its type in Go, for `%T` and for what went wrong.
+    /// The name of its type in Go, for `%T` and for errors.
     fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -151,7 +151,7 @@ impl Argument {
     }
 }
 
-/// What stands between `%` and the verb.
+/// The flags, width and precision between `%` and the verb.
 #[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "Go's flags")]
 struct Flags {

@@ -25,7 +25,7 @@ const TABLES: &[&[Builtin]] = &[
     uri::TABLE,
 ];
 
-/// Builtins that regorus answers without doing what they say, and those that need what a policy shall not have.
+/// Builtins that regorus only pretends to have, and those that need what a policy must not have.
 const REFUSED: &[(&str, &str)] = &[
     ("http.send", NETWORK),
     ("net.lookup_ip_addr", NETWORK),

@@ -7,7 +7,7 @@ use super::call::{Answer, Builtin, Fault, failed, refused, string};
 
 pub(super) const TABLE: &[Builtin] = &[("units.parse", 1, parse), ("units.parse_bytes", 1, parse_bytes)];
 
-/// The longest amount and the largest exponent that are computed; OPA takes more digits, Kubernetes far fewer.
+/// The longest amount and the largest exponent that are computed; OPA takes more digits.
 const LONGEST: usize = 400;
 const LARGEST_EXPONENT: i64 = 400;
 

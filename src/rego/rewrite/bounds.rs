@@ -1,11 +1,11 @@
-//! What regorus does by itself, without a call that could be measured, and that can take all memory or all time.
+//! Bounds for what regorus does without a call that could be measured, and what could take all memory or time.
 
 use super::{
     extensions::BOUNDED,
     syntax::{Expr, Kind, Module},
 };
 
-/// `x * y`: some dozens of lines make a number whose digits nobody can write. A constant factor adds its digits only.
+/// `x * y`: a few dozen lines make a number that is too long to be written. A constant factor adds its digits only.
 pub(super) fn products(module: &mut Module) {
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| {

@@ -5,7 +5,7 @@ use regorus::{Engine, Value};
 
 use crate::rego::builtins;
 
-/// `bounded(x)` is `x`, if all that it holds can be gone through.
+/// `bounded(x)` is `x`, if that is not too large to be traversed.
 pub(crate) const BOUNDED: &str = "kaudit_generated.bounded";
 
 /// `collection(x)` is `x` if it can be iterated over.

@@ -9,7 +9,7 @@ use super::syntax::Position;
 pub(crate) struct SyntaxError {
     pub(crate) at: Position,
     pub(crate) why: String,
-    /// How to mend it, where it is legal Rego that cannot be had here.
+    /// How to mend it, where it is legal Rego that is not supported.
     pub(crate) help: Option<&'static str>,
 }
 
@@ -18,7 +18,7 @@ impl SyntaxError {
         Self { at, why: why.into(), help: None }
     }
 
-    /// Legal Rego that cannot be had here.
+    /// An error about legal Rego that is not supported.
     pub(super) fn unsupported(at: Position, why: impl Into<String>, help: &'static str) -> Self {
         Self { at, why: why.into(), help: Some(help) }
     }
@@ -70,7 +70,7 @@ struct Lexer<'a> {
     text: &'a str,
     offset: usize,
     place: Position,
-    /// Template strings around here.
+    /// How many template strings enclose this position.
     depth: u8,
 }
 

@@ -42,10 +42,10 @@ pub(super) struct Parser {
     tokens: Vec<Token>,
     next: usize,
     depth: u32,
-    /// Bodies that turned out to be none.
+    /// How many attempts to read a body failed.
     retries: u32,
     version: Version,
-    /// Keywords that are switched on.
+    /// Keywords that are enabled.
     keywords: Vec<&'static str>,
     /// Whether `not` may have a body, by `import future.keywords.not`.
     not_bodies: bool,
@@ -102,7 +102,7 @@ impl Parser {
         self.next = saved;
     }
 
-    /// Counts an attempt that was in vain; `None` once there were too many, as each may double the work.
+    /// Counts a failed attempt; `None` once there were too many, as each may double the work.
     pub(super) fn count_retry(&mut self) -> Option<()> {
         self.retries += 1;
         (self.retries < 1_000).then_some(())
@@ -133,7 +133,7 @@ impl Parser {
         KEYWORDS.contains(&text) || self.keywords.contains(&text)
     }
 
-    /// Whether the next token is one of the keywords that have to be switched on.
+    /// Whether the next token is one of the keywords that an import enables.
     pub(super) fn is_later_keyword(&self, text: &str) -> bool {
         self.keywords.contains(&text) && self.is(text)
     }

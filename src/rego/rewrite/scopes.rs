@@ -2,7 +2,7 @@
 //! out, and so is the path of a rule behind `with`.
 //!
 //! After this pass a name is a rule of the package, `data`, `input`, or a variable; the other passes rely on it.
-//! `some x` has done its work then, and goes: regorus would take it for a second definition in a loop.
+//! `some x` is removed then: regorus would take it for a second definition in a loop.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +14,7 @@ use super::{
     syntax::{Body, Comprehension, Expr, Import, Key, Kind, Module, Name, Piece, Rule, Statement, What},
 };
 
-/// Gives out names that the module does not use.
+/// Generates names that the module does not use.
 pub(super) struct Fresh {
     used: HashSet<Name>,
 }
@@ -62,7 +62,7 @@ pub(super) fn resolve(module: &mut Module, package: &Package, fresh: &mut Fresh)
     }
 }
 
-/// What an import calls what, if it is one of a document.
+/// Returns the alias and the path of an import, if it is one of a document.
 fn imported(import: &Import) -> Option<(Name, Expr)> {
     let path = import.path.path()?;
     let document = matches!(&*path[0], "data" | "input") && (path.len() > 1 || &*path[0] == "input");
