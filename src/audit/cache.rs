@@ -57,9 +57,9 @@ pub struct Cache {
 #[derive(Debug, Default)]
 struct Entries {
     objects: HashMap<ObjectKey, Entry>,
-    /// Counts listings; an entry that a complete listing did not name is gone.
+    /// Counts lists; an entry that a complete list did not name is gone.
     listing: u32,
-    /// Objects of which only that they were there is known.
+    /// Objects that were dropped and only counted.
     dropped: usize,
 }
 
@@ -70,12 +70,12 @@ struct Entry {
     body: Body,
     location: Option<Box<Location>>,
     listing: u32,
-    /// Hash of what policies can read of it, once that was asked for.
+    /// Hash of what policies can read of it, if it was computed.
     projection: Option<NonZeroU64>,
 }
 
 impl Entry {
-    /// Whether it is the state that `object` has, too. Manifests have no resourceVersion to compare.
+    /// Whether `object` is in this state. Manifests have no resourceVersion to compare.
     fn is(&self, object: &Object) -> bool {
         self.uid == object.uid && self.resource_version == object.resource_version && !self.resource_version.is_empty()
     }
@@ -87,7 +87,7 @@ impl Entry {
 }
 
 impl Cache {
-    /// Makes a cache that holds bodies as they come, for objects that stay for a moment only.
+    /// Makes a cache that does not compress, for objects that are judged and dropped.
     pub fn unpacked() -> Self {
         Self { packer: Packer::off(), ..Self::default() }
     }
@@ -116,7 +116,7 @@ impl Cache {
         entries.objects.extract_if(|_, entry| entry.listing != listing).map(|(key, _)| key).collect()
     }
 
-    /// Takes the present state of an object; returns what is new about it.
+    /// Puts the present state of an object in; returns what is new about it.
     pub fn apply(&mut self, scope: &WatchScope, object: Object) -> Effect {
         // An unknown scope was dropped while this change was under way.
         let Some(entries) = self.scopes.get_mut(scope) else { return Effect::Same };
@@ -162,7 +162,7 @@ impl Cache {
         self.entry(key)?.location.as_deref()
     }
 
-    /// Forgets the JSON of an object that nobody will ask for any more.
+    /// Drops the JSON of an object that will not be judged again.
     pub fn drop_body(&mut self, key: &ObjectKey) {
         let entry = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope)?.objects.get_mut(key));
         if let Some(entry) = entry {
@@ -170,17 +170,12 @@ impl Cache {
         }
     }
 
-    /// Forgets an object of which nobody will ask anything any more; it is only counted.
+    /// Drops an object that is no longer needed, and counts it.
     pub fn drop_object(&mut self, key: &ObjectKey) {
         let entries = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope));
         if let Some(entries) = entries {
             entries.dropped += usize::from(entries.objects.remove(key).is_some());
         }
-    }
-
-    /// Returns the hash that was kept for the present state of an object.
-    pub fn projection(&self, key: &ObjectKey) -> Option<NonZeroU64> {
-        self.entry(key)?.projection
     }
 
     /// Keeps a hash for the present state of an object.
@@ -191,7 +186,7 @@ impl Cache {
         }
     }
 
-    /// Forgets all hashes: policies that read something else are in force.
+    /// Drops all hashes, for policies that read other fields.
     pub fn clear_projections(&mut self) {
         #[allow(clippy::iter_over_hash_type, reason = "the order makes no difference")]
         for entry in self.scopes.values_mut().flat_map(|entries| entries.objects.values_mut()) {
@@ -223,7 +218,7 @@ impl Cache {
         self.scopes.get(&self.scope(key)?)?.objects.get(key)
     }
 
-    /// Makes the dictionary out of what came so far, and packs that with it.
+    /// Trains the dictionary on the objects so far, and compresses them with it.
     fn train(&mut self) {
         let plain =
             || self.scopes.values().flat_map(|entries| entries.objects.values()).map(|entry| entry.body.bytes());

@@ -53,31 +53,31 @@ impl Gate {
         });
     }
 
-    /// Expects a scope no more.
+    /// No longer expects a scope.
     pub fn vanished(&mut self, scope: &WatchScope) {
         self.scopes.remove(scope);
     }
 
-    /// Takes in a pass of discovery. The gate stays shut until there was one.
+    /// Takes the outcome of a pass of discovery. The gate stays shut until the first one.
     pub fn discovered(&mut self, discovered: Discovered) {
         self.discovered = Some(discovered);
     }
 
-    /// Notes that a new list of `scope` begins: what could not be read will be found again.
+    /// Notes that a new list of `scope` begins: it will name the objects that cannot be read again.
     pub fn listing(&mut self, scope: &WatchScope) {
         if let Some(known) = self.scopes.get_mut(scope) {
             known.skipped.clear();
         }
     }
 
-    /// Notes that `scope` is complete. Returns whether it is so for the first time.
+    /// Notes that the list of `scope` is complete. Returns whether it is the first.
     pub fn synced(&mut self, scope: &WatchScope) -> bool {
         let Some(known) = self.scopes.get_mut(scope) else { return false };
         (known.state, known.message) = (State::Synced, String::new());
         !std::mem::replace(&mut known.joined, true)
     }
 
-    /// Notes that `scope` cannot be read now; what is known of it stays. Returns whether that is new.
+    /// Notes that `scope` cannot be read for now; its objects stay. Returns whether the state changed.
     pub fn unreadable(&mut self, scope: &WatchScope, why: Unreadable) -> bool {
         let Some(known) = self.scopes.get_mut(scope) else { return false };
         known.message = why.message;
@@ -91,7 +91,7 @@ impl Gate {
         }
     }
 
-    /// Notes that an object can be read (again).
+    /// Notes that an object could be read.
     pub fn readable(&mut self, scope: &WatchScope, key: &ObjectKey) {
         if let Some(known) = self.scopes.get_mut(scope).filter(|known| !known.skipped.is_empty()) {
             let name =
@@ -100,8 +100,8 @@ impl Gate {
         }
     }
 
-    /// Gives up on scopes over their time, and opens the gate when every scope is complete or given up on. Returns
-    /// whether it opened just now.
+    /// Gives up on scopes past their deadline, and opens the gate when every scope is synced or given up on. Returns whether
+    /// it opened just now.
     pub fn try_open(&mut self, now: Instant) -> bool {
         for known in self.scopes.values_mut() {
             if known.state == State::Syncing && now >= known.deadline {
@@ -123,24 +123,24 @@ impl Gate {
         self.open && self.scopes.get(scope).is_some_and(|known| known.joined)
     }
 
-    /// WatchScopes whose objects may be judged.
+    /// Returns the scopes whose objects may be judged.
     pub fn joined(&self) -> impl Iterator<Item = &WatchScope> {
         self.scopes.iter().filter(|(_, known)| known.joined).map(|(scope, _)| scope)
     }
 
-    /// Whether objects of a kind are there to be judged, or may be once a server answers.
+    /// Whether a kind is in scope, or may be once the server of its group answers.
     pub fn expects(&self, group: &str, kind: &str) -> bool {
         let unserved = self.discovered.iter().flat_map(|discovered| &discovered.unserved);
         self.scopes.keys().any(|scope| scope.kind.is(group, kind))
             || unserved.into_iter().any(|down| down.group == group)
     }
 
-    /// WatchScopes of which all is known, and all scopes.
+    /// Returns how many scopes are synced or given up on, and how many there are.
     pub fn progress(&self) -> (usize, usize) {
         (self.scopes.values().filter(|known| known.state != State::Syncing).count(), self.scopes.len())
     }
 
-    /// WatchScopes that the gate waits for.
+    /// Returns the scopes that the gate waits for.
     pub fn waiting_for(&self) -> impl Iterator<Item = &WatchScope> {
         self.scopes.iter().filter(|(_, known)| known.state == State::Syncing).map(|(scope, _)| scope)
     }
@@ -151,13 +151,13 @@ impl Gate {
             && self.scopes.values().all(|known| known.state == State::Synced && known.skipped.is_empty())
     }
 
-    /// What is covered, by kind; `objects` says how many a scope holds.
+    /// Returns the coverage by kind; `objects` says how many objects a scope holds.
     pub fn coverage(&self, objects: impl Fn(&WatchScope) -> usize) -> Vec<Coverage> {
         let mut kinds: BTreeMap<&Kind, Coverage> = BTreeMap::new();
         for (scope, known) in &self.scopes {
             let entry = kinds.entry(&scope.kind).or_insert_with(|| coverage(&scope.kind, State::Synced, String::new()));
             entry.objects += objects(scope);
-            // The worst of its namespaces is what is said of a kind.
+            // A kind is covered as far as the worst of its namespaces.
             entry.state = entry.state.max(known.state);
             let place = scope.namespace.as_ref().map_or(String::new(), |namespace| format!("namespace {namespace}: "));
             let skipped = known.skipped.iter().map(|(name, why)| format!("{name} could not be read: {why}"));

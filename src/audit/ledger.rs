@@ -1,7 +1,7 @@
-//! The standing violations: what a new verdict changes about them, and what is told of it.
+//! The standing violations, and what a new verdict changes about them.
 //!
-//! Invariant: a violation (uid, policy, rule, message) is told once as appeared and once as resolved for each time it
-//! stands, whatever is judged how often in between.
+//! Invariant: for each time that a violation (uid, policy, rule, message) stands, one delta says that it appeared and one
+//! that it is resolved, however often its object is judged in between.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// What a result is the same by, for as long as it stands and whoever records it: object (uid), policy, rule, outcome and
-/// message.
+/// Identifies a result for as long as it stands, in every record of it: a hash of the object's uid, policy, rule, outcome
+/// and message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id([u8; 16]);
 
@@ -32,12 +32,12 @@ impl Id {
         Self(Digest::of_parts(u64::to_be_bytes, parts).half().to_be_bytes())
     }
 
-    /// Returns it as a number, as evenly spread as a hash is.
+    /// Returns the hash as a number, evenly spread over its range.
     pub fn number(self) -> u128 {
         u128::from_be_bytes(self.0)
     }
 
-    /// Reads an id as it is written.
+    /// Reads 32 hex digits, as [`Display`](fmt::Display) writes them.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)?;
         u128::from_str_radix(digits, 16).ok().map(|number| Self(number.to_be_bytes()))
@@ -51,10 +51,10 @@ impl fmt::Display for Id {
     }
 }
 
-/// A finding that stands, and since when; the outcome says whether it is a violation.
+/// A finding that stands. Its outcome says whether it is a violation: errors and exceptions stand, too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Violation {
-    /// What it is known by.
+    /// The same for as long as it stands, over restarts, too.
     pub id: Id,
     /// What was found.
     pub finding: Finding,
@@ -62,7 +62,7 @@ pub struct Violation {
     pub since: Timestamp,
 }
 
-/// What recorders are told of an object of which something changed.
+/// What changed in the results of one object.
 #[derive(Debug, Clone)]
 pub struct Delta {
     /// The object.
@@ -71,24 +71,24 @@ pub struct Delta {
     pub uid: Arc<str>,
     /// Violations that were not there before.
     pub appeared: Vec<Violation>,
-    /// Violations that are there no more.
+    /// Violations that no longer stand.
     pub resolved: Vec<Violation>,
     /// What the transition violated: reported once, never standing.
     pub transitions: Vec<Violation>,
     /// All results that stand now, errors and exceptions too; none if the object is gone.
     pub results: Vec<Violation>,
-    /// Whether it comes of a change of the cluster, or with many others of a snapshot or new policies.
+    /// Whether it follows a change in the cluster, or comes with many others from a snapshot or new policies.
     pub lane: Lane,
 }
 
-/// Everything that is known of one judged object.
+/// The verdict that stands on one object.
 #[derive(Debug)]
 pub struct Standing {
     /// Its uid.
     pub uid: Arc<str>,
     /// Its results, as in the verdict.
     pub results: Vec<Violation>,
-    /// Rules that said nothing.
+    /// Rules that were evaluated without a result.
     pub passed: u32,
 }
 
@@ -101,13 +101,13 @@ pub struct Ledger {
     objects: HashMap<ObjectKey, Standing>,
     counts: Counts,
     passed: usize,
-    /// Objects without results of which nothing else is kept.
+    /// Objects without results that were dropped and only counted.
     clean: usize,
 }
 
 impl Ledger {
-    /// Takes in a verdict; returns what it changed. An object that another took the place of is to be forgotten
-    /// before, as the two have no violation in common.
+    /// Enters a verdict; returns what it changed. When another object has taken the name of one that was judged, that one is
+    /// to be forgotten first: the two have no violation in common.
     pub fn record(&mut self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
         let Verdict { key, uid, results, passed, transitions, .. } = verdict;
         let results = stand(&uid, results, now);
@@ -115,8 +115,8 @@ impl Ledger {
         self.settle(key, Standing { uid, results, passed }, transitions, lane)
     }
 
-    /// Takes in what was recorded before of an object that is there, be it judged by now or not; returns what the
-    /// record does not say yet.
+    /// Enters what was recorded before about an object that exists, whether it has been judged by now or not; returns what
+    /// is not recorded yet.
     pub fn recall(&mut self, key: &ObjectKey, uid: &Arc<str>, recorded: Vec<Violation>) -> Option<Delta> {
         let judged = self.take(key);
         if judged.is_some() || !recorded.is_empty() {
@@ -125,7 +125,7 @@ impl Ledger {
         self.settle(key.clone(), judged?, Vec::new(), Lane::Snapshot)
     }
 
-    /// Puts what is found now in the place of what stood; what stood already stands since then.
+    /// Replaces what stood by what is found now; a result that stood already keeps the time of its first sight.
     fn settle(&mut self, key: ObjectKey, mut now: Standing, transitions: Vec<Violation>, lane: Lane) -> Option<Delta> {
         let mut before = self.take(&key).map(|standing| standing.results).unwrap_or_default();
         let (mut appeared, mut changed) = (Vec::new(), false);
@@ -153,8 +153,7 @@ impl Ledger {
         self.passed += passed as usize;
     }
 
-    /// Returns what a verdict tells of a change and nothing else: its object is not known any more, or it is not judged
-    /// by these policies any more.
+    /// Returns only what a verdict says about the transition: its object is gone, or is to be judged by newer policies.
     pub fn transitions(&self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
         let transitions = violations(&verdict.uid, verdict.transitions, now);
         let standing = self.objects.get(&verdict.key).filter(|standing| standing.uid == verdict.uid);
@@ -169,13 +168,13 @@ impl Ledger {
         })
     }
 
-    /// Forgets an object that is gone; returns what that resolves.
+    /// Forgets an object that is gone; returns what is resolved by that.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
         let Standing { uid, results, .. } = self.take(key)?;
         Self::gone(key.clone(), uid, results, Lane::Change)
     }
 
-    /// Returns what is to be told of results whose object is gone.
+    /// Returns the delta of results whose object is gone.
     pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>, lane: Lane) -> Option<Delta> {
         let silent = results.is_empty();
         results.retain(|known| known.finding.outcome.is_violation());
@@ -209,7 +208,7 @@ impl Ledger {
         Some(standing)
     }
 
-    /// All judged objects, in no order.
+    /// Returns all judged objects, in no order.
     pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &Standing)> {
         self.objects.iter()
     }
@@ -219,23 +218,23 @@ impl Ledger {
         self.objects.contains_key(key)
     }
 
-    /// Whether some policy failed on an object; it may not the next time, whatever it reads.
+    /// Whether some policy failed on an object. It may succeed the next time, even if nothing that it reads changed.
     pub fn has_errors(&self, key: &ObjectKey) -> bool {
         let results = self.objects.get(key).into_iter().flat_map(|standing| &standing.results);
         results.into_iter().any(|known| known.finding.outcome == Outcome::Error)
     }
 
-    /// How many objects were judged.
+    /// Returns how many objects were judged.
     pub fn judged(&self) -> usize {
         self.objects.len() + self.clean
     }
 
-    /// Standing results by policy, severity and outcome. A count that fell to zero stays, for metrics.
+    /// Returns the standing results by policy, severity and outcome. A count that fell to zero stays, for metrics.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// (object, rule) pairs without a result.
+    /// Returns the (object, rule) pairs that were evaluated without a result.
     pub fn passed(&self) -> usize {
         self.passed
     }
@@ -250,7 +249,7 @@ fn stand(uid: &str, findings: impl IntoIterator<Item = Finding>, since: Timestam
     findings.into_iter().map(violation).collect()
 }
 
-/// Errors are counted where they happen; what a transition violates never stands.
+/// Errors are counted when they happen; what a transition violates never stands.
 fn violations(uid: &str, transitions: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
     stand(uid, transitions.into_iter().filter(|finding| finding.outcome.is_violation()), now)
 }

@@ -1,7 +1,7 @@
 //! What was recorded before: by an earlier run, or by the replica that led before.
 //!
-//! Recorders read it out of the cluster, the pipeline takes it in kind by kind as the kinds become known. What nobody takes
-//! is of kinds that cannot be read: it stays as it was recorded.
+//! Recorders read it from the cluster, and the pipeline compares it with its verdicts as the kinds become known. What is
+//! left belongs to kinds that cannot be read, and stays as it was recorded.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -17,19 +17,19 @@ use crate::{
 /// Recorded results by object.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// By group and kind, whose version and plural may be others by now.
+    /// By group and kind: the served version and plural may have changed since.
     kinds: BTreeMap<(String, String), BTreeMap<Place, RecordedObject>>,
 }
 
 /// Namespace, name and uid.
 type Place = (Option<Arc<str>>, Arc<str>, Arc<str>);
 
-/// What was recorded of one object.
+/// The recorded results of one object.
 #[derive(Debug, Clone)]
 pub struct RecordedObject {
     /// The object as the record names it, perhaps in a version that is no longer read.
     pub object: ObjectRef,
-    /// Its results, with the time of first sight.
+    /// Its results, each with the time when it was first seen.
     pub results: Vec<Violation>,
 }
 
@@ -40,7 +40,7 @@ impl RecordedObject {
         ObjectKey { kind: Arc::clone(kind), namespace, name, copy: 0 }
     }
 
-    /// Returns its kind as far as a record tells it, for kinds that are not served any more.
+    /// Returns its kind as far as a record has it, for kinds that are no longer served.
     pub fn former_kind(&self) -> Arc<Kind> {
         Arc::new(Kind {
             group: self.object.group().to_owned(),
@@ -55,7 +55,7 @@ impl RecordedObject {
 }
 
 impl Recorded {
-    /// Adds what was recorded of an object; what was recorded first stands.
+    /// Adds the results of an object; of a result that is there already, the first record counts.
     pub fn add(&mut self, recorded: RecordedObject) {
         let object = &recorded.object;
         let kind = self.kinds.entry((object.group().to_owned(), object.kind.clone())).or_default();
@@ -72,24 +72,24 @@ impl Recorded {
         }
     }
 
-    /// All objects of which something was recorded.
+    /// Returns all objects with recorded results.
     pub fn objects(&self) -> impl Iterator<Item = &RecordedObject> {
         self.kinds.values().flat_map(BTreeMap::values)
     }
 
-    /// Adds what another record has; what was recorded first stands.
+    /// Adds what another recorder has recorded, as [`Self::add`] does.
     pub fn join(&mut self, other: Self) {
         other.kinds.into_values().flat_map(BTreeMap::into_values).for_each(|object| self.add(object));
     }
 
-    /// Forgets what is not of the namespaces that `keeps` says; `None` is what is in none.
+    /// Keeps only the objects in the namespaces for which `keeps` is true; `None` stands for cluster-scoped objects.
     pub fn keep(&mut self, keeps: impl Fn(Option<&str>) -> bool) {
         for objects in self.kinds.values_mut() {
             objects.retain(|_, recorded| keeps(recorded.object.namespace.as_deref()));
         }
     }
 
-    /// Takes out what was recorded of a scope's objects.
+    /// Removes and returns what was recorded of a scope's objects.
     pub fn take(&mut self, scope: &WatchScope) -> Vec<RecordedObject> {
         let Some(objects) = self.kinds.get_mut(&(scope.kind.group.clone(), scope.kind.kind.clone())) else {
             return Vec::new();
@@ -99,7 +99,7 @@ impl Recorded {
         own.map(|(_, object)| object).collect()
     }
 
-    /// Takes out what was recorded of kinds that are not, by group and kind, to be kept.
+    /// Removes and returns what was recorded of kinds for which `kept`, given group and kind, is false.
     pub fn take_unless(&mut self, kept: impl Fn(&str, &str) -> bool) -> Vec<RecordedObject> {
         let gone = self.kinds.extract_if(.., |(group, kind), _| !kept(group, kind));
         gone.flat_map(|(_, objects)| objects.into_values()).collect()

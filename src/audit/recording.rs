@@ -18,10 +18,10 @@ impl Recording {
     /// Begins or ends a term; `owns` says which namespaces are this process's to record.
     pub(crate) fn turn(&mut self, term: Term, owns: impl Fn(Option<&str>) -> bool) {
         *self = match term {
-            Term::Begin(mut recorded, recorder) => {
+            Term::Begin(mut before, recorder) => {
                 // The objects of another shard are neither known here nor gone.
-                recorded.keep(owns);
-                Self { recorder: Some(recorder), recorded }
+                before.keep(owns);
+                Self { recorder: Some(recorder), recorded: before }
             }
             Term::End => Self::default(),
         };

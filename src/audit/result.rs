@@ -1,4 +1,4 @@
-//! Everything that is known at one moment: the one model of results that every form of output is made of.
+//! The result of an audit: the one model from which every form of output is made.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     rego::problem::Problem,
 };
 
-/// Everything that is known at one moment; the contract of `-o json` and `/status`.
+/// The whole result at one moment: what `-o json` and `/status` show, and others rely on.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditResult {
@@ -28,16 +28,16 @@ pub struct AuditResult {
     pub kind: &'static str,
     /// Whether every kind in scope was read and every policy ran.
     pub complete: bool,
-    /// Counts.
+    /// Objects and results, counted.
     pub summary: Summary,
     /// What was read, by kind; sorted by group, resource.
     pub coverage: Vec<Coverage>,
-    /// What it was judged by; sorted by name.
+    /// The policies in force; sorted by name.
     pub policies: Vec<PolicySummary>,
-    /// Why policy files were not judged by; sorted by file and line.
+    /// Why policy files were refused; sorted by file and line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Problem>,
-    /// Templates and Constraints that judge nothing, although they are in order; sorted by name.
+    /// Templates and Constraints that are valid but not judged by, e.g. those in CEL; sorted by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<Unjudged>,
     /// Fail, warn, error and skip; sorted by resource, policy, rule, message.
@@ -58,7 +58,7 @@ pub struct Summary {
     pub skip: usize,
 }
 
-/// One policy that took part.
+/// One policy in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicySummary {
@@ -70,30 +70,30 @@ pub struct PolicySummary {
     pub source: String,
     /// Its rules, sorted.
     pub rules: Vec<String>,
-    /// What it says of itself.
+    /// Its own annotations.
     #[serde(flatten)]
     pub about: About,
-    /// What its rules say of themselves, by name, where that is more than what it says of all.
+    /// Annotations of its rules, by name, where they differ from its own.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub about_rules: BTreeMap<String, About>,
 }
 
-/// What the author of a policy or rule says of it, in METADATA annotations.
+/// The METADATA annotations of a policy or rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct About {
-    /// In a few words.
+    /// `title`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<Arc<str>>,
-    /// At length.
+    /// `description`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
-    /// How bad a violation is.
+    /// `custom.severity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,
     /// `custom.id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Arc<str>>,
-    /// Further reading: `related_resources`.
+    /// `related_resources`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<RelatedResource>,
 }
@@ -105,23 +105,23 @@ impl From<&Metadata> for About {
     }
 }
 
-/// One result. There may be very many, so what they have in common is shared.
+/// One result. There may be very many, so the parts that they have in common are shared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
-    /// The policy.
+    /// Package without `data.`, or a Constraint's kind.
     pub policy: Arc<str>,
-    /// The rule.
+    /// Name of the rule's head, or of the Constraint.
     pub rule: Arc<str>,
     /// fail, warn, error or skip.
     pub result: Outcome,
-    /// How bad; `None` if nothing says.
+    /// `None` if neither the policy nor the result names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,
-    /// What is wrong.
+    /// In the words of the policy.
     pub message: Arc<str>,
-    /// The object.
+    /// The object that was judged.
     pub resource: Arc<ObjectRef>,
-    /// What else the policy said.
+    /// Other keys of the policy's result.
     pub details: serde_json::Map<String, serde_json::Value>,
     /// Where the rule stands.
     pub source: Source,

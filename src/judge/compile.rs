@@ -64,7 +64,7 @@ pub(crate) fn compile(
         }
         let nodes = references::read(&parsed.modules, compiler.missing.rules());
         let refused = match compiler.prepare(parsed, &nodes, problems) {
-            Ok(compiled) => return Some(compiled),
+            Ok(unit) => return Some(unit),
             Err(refused) => refused,
         };
         // Without a file to blame there is none to leave out; and a template needs all of its modules.
@@ -99,7 +99,7 @@ struct Parsed {
     modules: Vec<Ref<Module>>,
 }
 
-impl<'a> Compiler<'a> {
+impl Compiler<'_> {
     /// Parses the files and leaves out those that are no Rego. `None` if the evaluator does not accept the data.
     fn parse(&mut self, problems: &mut Vec<Problem>) -> Option<Parsed> {
         let mut engine = match engine::with_data(self.data.document.clone().into(), self.limits, &self.texts) {

@@ -71,7 +71,7 @@ pub(super) fn findings(entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
                     // `deny["message"] if …` is an object in Rego v1, though its author meant a set.
                     Value::Bool(true) => findings.push(finding(entrypoint, key)),
                     Value::Set(_) | Value::Array(_) => {
-                        findings.extend(items(value).map(|item| finding(entrypoint, item)))
+                        findings.extend(items(value).map(|item| finding(entrypoint, item)));
                     }
                     value => findings.push(finding(entrypoint, value)),
                 }
