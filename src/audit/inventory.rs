@@ -60,7 +60,7 @@ pub(crate) struct Updated {
 }
 
 /// An object and its present state; `None` if it is gone.
-pub(crate) type State = (ObjectKey, Option<Body>);
+pub(crate) type ObjectState = (ObjectKey, Option<Body>);
 
 impl InventorySync {
     /// Makes an empty inventory for these policies.
@@ -127,7 +127,7 @@ impl InventorySync {
 
     /// Begins an update with these states: with `all` of them, or only with those in which policies can see a change.
     /// Reading a state takes some 30 µs, preparing the policies as long as loading them.
-    pub(crate) fn update(&mut self, policies: &Arc<PolicySet>, states: Vec<State>, all: bool, now: Instant) {
+    pub(crate) fn update(&mut self, policies: &Arc<PolicySet>, states: Vec<ObjectState>, all: bool, now: Instant) {
         self.updated_at = Some(now);
         let update = Update {
             inventory: self.inventory.take().unwrap_or_default(),
@@ -186,7 +186,7 @@ struct Update {
 }
 
 impl Update {
-    fn run(mut self, states: Vec<State>, all: bool) -> Updated {
+    fn run(mut self, states: Vec<ObjectState>, all: bool) -> Updated {
         let began = Instant::now();
         let mut changed = false;
         let mut projections: HashMap<(Arc<Kind>, bool), Option<Projection>> = HashMap::new();

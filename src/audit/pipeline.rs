@@ -365,6 +365,4 @@ async fn until(instant: Option<Instant>) {
 }
 
 #[cfg(test)]
-mod histories;
-#[cfg(test)]
 mod tests;

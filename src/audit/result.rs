@@ -46,7 +46,7 @@ pub struct AuditResult {
 
 /// Counts of an audit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[allow(missing_docs, reason = "the names say all")]
+#[expect(missing_docs, reason = "the names say all")]
 pub struct Summary {
     /// Objects that were judged.
     pub objects: usize,

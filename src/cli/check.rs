@@ -206,7 +206,7 @@ pub struct TimingArgs {
     pub sync_timeout: Duration,
 
     /// Judge what depends on the time (policies that call time.now_ns) again at this interval; 0 is never
-    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(
         long,
         env = "KAUDIT_REJUDGE_EVERY",

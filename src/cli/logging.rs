@@ -18,7 +18,7 @@ use crate::output::{safe::Escaping, shown_lines};
 /// What to log, and how.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Running")]
-#[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+#[expect(clippy::doc_markdown, reason = "help is not Markdown")]
 pub struct LogArgs {
     /// Log at this level, or by a filter such as info,kaudit::source=debug [default: info when watching, else warn]
     #[arg(

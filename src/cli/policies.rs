@@ -74,7 +74,7 @@ pub struct PoliciesArgs {
 
     /// Colour the text output; auto looks at the terminal and NO_COLOR
     #[arg(long, value_enum, value_name = "WHEN", env = "KAUDIT_COLOR", default_value_t = ColorChoice::Auto)]
-    #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     pub color: ColorChoice,
 }
 

@@ -1,5 +1,7 @@
 //! A pipeline fed by hand: what is judged when, and that in the end it stands where a fresh one would.
 
+mod histories;
+
 use std::{collections::BTreeMap, sync::Mutex};
 
 use serde_json::{Value, json};
@@ -24,9 +26,9 @@ use crate::{
 };
 
 /// How long anything may take; machines are shared.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(1);
 
-pub(super) const UNIQUE_HOST: &str = r#"
+const UNIQUE_HOST: &str = r#"
 package hosts
 deny contains msg if {
     input.kind == "Ingress"
@@ -38,7 +40,7 @@ deny contains msg if {
 }
 "#;
 
-pub(super) const BUDGET: &str = r#"
+const BUDGET: &str = r#"
 package kubernetes.budgets
 import data.kubernetes.poddisruptionbudgets
 deny contains "no PodDisruptionBudget selects this Pod" if {
@@ -51,7 +53,7 @@ selected if {
 }
 "#;
 
-pub(super) const CHANGES: &str = r#"
+const CHANGES: &str = r#"
 package changes
 deny contains "spec.host is fixed" if input.request.object.spec.host != input.request.oldObject.spec.host
 deny contains "this must stay" if {
@@ -60,7 +62,7 @@ deny contains "this must stay" if {
 }
 "#;
 
-pub(super) const IN_PROD: &str = r#"
+const IN_PROD: &str = r#"
 apiVersion: templates.gatekeeper.sh/v1
 kind: ConstraintTemplate
 metadata: {name: notinprod}
@@ -81,7 +83,7 @@ spec:
     namespaceSelector: {matchLabels: {stage: prod}}
 "#;
 
-pub(super) const SETTINGS: PipelineSettings = PipelineSettings {
+const SETTINGS: PipelineSettings = PipelineSettings {
     initial: InitialObjects::Judge,
     sync_timeout: PATIENCE,
     rejudge_every: None,
@@ -89,7 +91,7 @@ pub(super) const SETTINGS: PipelineSettings = PipelineSettings {
     shard: Shard::WHOLE,
 };
 
-pub(super) fn load(files: &[(&str, &str)]) -> Arc<PolicySet> {
+fn load(files: &[(&str, &str)]) -> Arc<PolicySet> {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in files {
         std::fs::write(directory.path().join(name), text).unwrap();
@@ -97,7 +99,7 @@ pub(super) fn load(files: &[(&str, &str)]) -> Arc<PolicySet> {
     Arc::new(PolicySet::load(&[directory.path().to_owned()]).unwrap())
 }
 
-pub(super) fn kind(name: &str) -> Arc<Kind> {
+fn kind(name: &str) -> Arc<Kind> {
     let (group, plural) = match name {
         "Ingress" => ("networking.k8s.io", "ingresses"),
         "PodDisruptionBudget" => ("policy", "poddisruptionbudgets"),
@@ -107,9 +109,9 @@ pub(super) fn kind(name: &str) -> Arc<Kind> {
     Kind::sample(group, plural, name)
 }
 
-pub(super) const KINDS: [&str; 4] = ["Ingress", "PodDisruptionBudget", "Namespace", "Pod"];
+const KINDS: [&str; 4] = ["Ingress", "PodDisruptionBudget", "Namespace", "Pod"];
 
-pub(super) fn scope(name: &str) -> WatchScope {
+fn scope(name: &str) -> WatchScope {
     WatchScope { kind: kind(name), namespace: None }
 }
 
@@ -130,8 +132,8 @@ fn ingress(namespace: &str, name: &str, version: u64, host: &str) -> Object {
 }
 
 /// A pipeline under way.
-pub(super) struct Live {
-    pub(super) changes: mpsc::Sender<Change>,
+struct Live {
+    changes: mpsc::Sender<Change>,
     commands: mpsc::Sender<Command>,
     told: Arc<Mutex<Vec<Delta>>>,
     metrics: Arc<Metrics>,
@@ -157,11 +159,7 @@ impl Live {
     }
 
     /// Starts it with another recorder, or with none until a term begins.
-    pub(super) fn recording(
-        policies: Arc<PolicySet>,
-        settings: PipelineSettings,
-        record: Option<Box<dyn Record>>,
-    ) -> Self {
+    fn recording(policies: Arc<PolicySet>, settings: PipelineSettings, record: Option<Box<dyn Record>>) -> Self {
         let (changes, change_receiver) = mpsc::channel(1_024);
         let (commands, command_receiver) = mpsc::channel(2);
         if let Some(record) = record {
@@ -179,7 +177,7 @@ impl Live {
         Self { changes, commands, told: Arc::default(), metrics, running }
     }
 
-    pub(super) async fn send(&self, change: Change) {
+    async fn send(&self, change: Change) {
         self.changes.send(change).await.unwrap();
     }
 
@@ -206,7 +204,7 @@ impl Live {
         self.send(Change::Discovered(Discovered::default())).await;
     }
 
-    pub(super) async fn result(&self) -> AuditResult {
+    async fn result(&self) -> AuditResult {
         let (answer, result) = oneshot::channel();
         self.command(Command::Result(answer)).await;
         result.await.unwrap()
@@ -216,11 +214,11 @@ impl Live {
         self.commands.send(command).await.ok().unwrap();
     }
 
-    pub(super) async fn reload(&self, reload: Reload) {
+    async fn reload(&self, reload: Reload) {
         self.command(Command::Reload(reload)).await;
     }
 
-    pub(super) async fn term(&self, term: Term) {
+    async fn term(&self, term: Term) {
         self.command(Command::Record(term)).await;
     }
 
@@ -237,7 +235,7 @@ impl Live {
         }
     }
 
-    pub(super) fn metric(&self, series: &str) -> u64 {
+    fn metric(&self, series: &str) -> u64 {
         let text = self.metrics.encode();
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
         value.unwrap_or_else(|| panic!("no {series} in {text}"))
@@ -261,7 +259,7 @@ impl Live {
     }
 
     /// Waits until every command was received.
-    pub(super) async fn heard(&self) {
+    async fn heard(&self) {
         let begin = Instant::now();
         while self.commands.capacity() < self.commands.max_capacity() {
             assert!(begin.elapsed() < PATIENCE);
@@ -270,14 +268,14 @@ impl Live {
     }
 
     /// Ends it as a signal does that cannot be caught.
-    pub(super) async fn kill(self) {
+    async fn kill(self) {
         self.running.abort();
         // Also when it has just ended by itself.
         drop(self.running.await);
     }
 
     /// Ends the sources, as files do, and returns what is known when everything is judged.
-    pub(super) async fn end(self) -> AuditResult {
+    async fn end(self) -> AuditResult {
         drop(self.changes);
         self.running.await.unwrap()
     }
@@ -539,7 +537,7 @@ fn random_object(random: &mut fastrand::Rng, version: u64) -> Object {
 }
 
 /// What a report would keep of a standing result.
-pub(super) fn recorded_object(delta: &Delta) -> RecordedObject {
+fn recorded_object(delta: &Delta) -> RecordedObject {
     RecordedObject { object: ObjectRef::new(&delta.object, &delta.uid), results: delta.results.clone() }
 }
 

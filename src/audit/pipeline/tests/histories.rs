@@ -21,12 +21,7 @@ use proptest::{
 };
 use serde_json::json;
 
-use super::{
-    tests::{
-        BUDGET, CHANGES, IN_PROD, KINDS, Live, PATIENCE, SETTINGS, UNIQUE_HOST, kind, load, recorded_object, scope,
-    },
-    *,
-};
+use super::*;
 use crate::{
     audit::{
         command::{Record, Term},
