@@ -367,7 +367,7 @@ fn the_conditions_are_those_that_are_promised() {
     let described = described.as_str().unwrap().trim_end_matches('.');
     let conditions = ["Synced", "PoliciesLoaded", "Complete", "Recording"];
     assert_eq!(described.split(", ").collect::<Vec<_>>(), conditions);
-    let recorder = include_str!("../src/record/status.rs");
+    let recorder = include_str!("../src/record/status/conditions.rs");
     for condition in conditions {
         assert!(recorder.contains(&format!("\"{condition}\"")), "{condition}");
     }

@@ -188,7 +188,6 @@ impl Cache {
 
     /// Drops all hashes, for policies that read other fields.
     pub fn clear_projections(&mut self) {
-        #[expect(clippy::iter_over_hash_type, reason = "the order makes no difference")]
         for entry in self.scopes.values_mut().flat_map(|entries| entries.objects.values_mut()) {
             entry.projection = None;
         }

@@ -54,7 +54,6 @@ pub struct RbacArgs {
     pub recording: RecordingArgs,
 
     /// Give the rights to this ServiceAccount; the Audit object is in its namespace
-    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(
         long,
         env = "KAUDIT_SERVICE_ACCOUNT",
