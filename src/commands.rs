@@ -5,3 +5,40 @@ mod connect;
 pub mod policies;
 pub mod rbac;
 pub mod test;
+
+use tokio::runtime::Builder;
+
+use crate::cli::{self, Subcommand, check::Mode, logging};
+
+/// Policies may recurse deeply while they are parsed and evaluated; the pages are taken only when they are used.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// Runs a command; returns the exit code. Blocks.
+///
+/// # Errors
+/// When nothing could be done, with what to do; the exit code is 2 then.
+pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
+    match subcommand {
+        Subcommand::Completions { shell } => {
+            cli::completions(shell, &mut std::io::stdout())?;
+            Ok(0)
+        }
+        Subcommand::Policies(options) => policies::run(&options),
+        Subcommand::Rbac(options) => {
+            let runtime = Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(Box::pin(rbac::run(&options)))
+        }
+        Subcommand::Test(options) => {
+            logging::init(&options.log, false)?;
+            test::run(&options)
+        }
+        Subcommand::Check(options) => {
+            logging::init(&options.log, options.mode() == Mode::Watch)?;
+            let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
+            let outcome = runtime.block_on(Box::pin(check::run(*options)));
+            // An evaluation that is under way when a signal came is not waited for.
+            runtime.shutdown_background();
+            outcome
+        }
+    }
+}
