@@ -63,7 +63,7 @@ fn is_test(path: &Path) -> bool {
     })
 }
 
-/// Blanks comments and the contents of strings, and keeps every line where it is.
+/// Blanks comments, and keeps every line where it is.
 fn without_comments(text: &str) -> String {
     let code = |line: &str| {
         let trimmed = line.trim_start();

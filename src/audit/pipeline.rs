@@ -151,9 +151,9 @@ impl Pipeline {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut changes_open, mut commands_open) = (true, true);
         self.publish_refused();
-        // What was asked before the run is not left to chance.
+        // A run that ends by itself must not end before it has received what was sent to it before.
         while let Ok(command) = inputs.commands.try_recv() {
-            self.obey(command);
+            self.execute(command);
         }
         loop {
             let wake = self.look_after_dependents(Instant::now());
@@ -182,22 +182,25 @@ impl Pipeline {
                     }
                 }
                 command = inputs.commands.recv(), if commands_open => match command {
-                    Some(command) => self.obey(command),
+                    Some(command) => self.execute(command),
                     None => commands_open = false,
                 },
                 () = until(wake), if wake.is_some() => {}
-                _ = tick.tick() => {
-                    self.try_open(Instant::now());
-                    self.publish();
-                }
+                _ = tick.tick() => self.tick(),
                 () = inputs.stop.cancelled() => break,
             }
         }
-        self.publish();
+        self.tick();
         self.result()
     }
 
-    fn obey(&mut self, command: Command) {
+    /// Opens the gate if it is time, and publishes in any case.
+    fn tick(&mut self) {
+        self.try_open(Instant::now());
+        self.publish();
+    }
+
+    fn execute(&mut self, command: Command) {
         match command {
             Command::Result(answer) => {
                 // Whoever asked may have gone away.
