@@ -2,6 +2,7 @@
 
 pub(crate) mod builtins;
 pub(crate) mod check;
+pub(crate) mod cpu_time;
 pub(crate) mod data;
 pub(crate) mod engine;
 pub(crate) mod error;

@@ -33,6 +33,13 @@ impl Baseline {
         self.objects.contains(key)
     }
 
+    /// Knows an object by another key from now on.
+    pub(crate) fn rename(&mut self, old: &ObjectKey, new: ObjectKey) {
+        if self.objects.remove(old) {
+            self.objects.insert(new);
+        }
+    }
+
     /// Takes an object out that changed or is gone.
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
         self.objects.remove(key);

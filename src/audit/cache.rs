@@ -97,9 +97,14 @@ impl Cache {
         self.scopes.entry(scope).or_default();
     }
 
-    /// Drops a scope; returns the keys of what it held.
-    pub fn drop_scope(&mut self, scope: &WatchScope) -> Vec<ObjectKey> {
-        self.scopes.remove(scope).map(|entries| entries.objects.into_keys().collect()).unwrap_or_default()
+    /// Drops a scope with what it holds.
+    pub fn drop_scope(&mut self, scope: &WatchScope) {
+        self.scopes.remove(scope);
+    }
+
+    /// Returns the other scopes that hold the same objects in other API versions.
+    pub fn versions_of(&self, scope: &WatchScope) -> Vec<WatchScope> {
+        self.scopes.keys().filter(|other| *other != scope && other.is_version_of(scope)).cloned().collect()
     }
 
     /// Notes that a new list of `scope` begins.
@@ -315,7 +320,7 @@ mod tests {
     fn a_dropped_feed_takes_its_objects_and_ignores_late_changes() {
         let mut cache = cache();
         cache.apply(&scope(), pod("a", "1", 1));
-        assert_eq!(cache.drop_scope(&scope()).len(), 1);
+        cache.drop_scope(&scope());
         assert!(matches!(cache.apply(&scope(), pod("a", "1", 2)), Effect::Same));
         assert_eq!(cache.len(&scope()), 0);
     }

@@ -22,7 +22,8 @@ struct ScopeState {
     message: String,
     /// It has delivered a whole list at least once.
     joined: bool,
-    deadline: Instant,
+    /// When its first list began or brought something last; `None` while it waits for its turn.
+    progress: Option<Instant>,
     /// Objects that could not be read, with the reason.
     skipped: BTreeMap<String, String>,
 }
@@ -34,21 +35,24 @@ pub struct Gate {
     discovered: Option<Discovered>,
     open: bool,
     sync_timeout: Duration,
+    /// When any scope appeared or made progress last: those that wait for their turn wait for the others.
+    progress: Option<Instant>,
 }
 
 impl Gate {
-    /// Makes a shut gate; a scope whose first list takes longer than `sync_timeout` is given up on (and joins later).
+    /// Makes a shut gate; a scope whose first list makes no progress for `sync_timeout` is given up on (and joins later).
     pub fn new(sync_timeout: Duration) -> Self {
-        Self { scopes: BTreeMap::new(), discovered: None, open: false, sync_timeout }
+        Self { scopes: BTreeMap::new(), discovered: None, open: false, sync_timeout, progress: None }
     }
 
     /// Expects a scope from now on.
     pub fn appeared(&mut self, scope: WatchScope, now: Instant) {
+        self.progress = Some(now);
         self.scopes.entry(scope).or_insert(ScopeState {
             state: State::Syncing,
             message: String::new(),
             joined: false,
-            deadline: now + self.sync_timeout,
+            progress: None,
             skipped: BTreeMap::new(),
         });
     }
@@ -64,9 +68,18 @@ impl Gate {
     }
 
     /// Notes that a new list of `scope` begins: it will name the objects that cannot be read again.
-    pub fn listing(&mut self, scope: &WatchScope) {
+    pub fn listing(&mut self, scope: &WatchScope, now: Instant) {
         if let Some(known) = self.scopes.get_mut(scope) {
             known.skipped.clear();
+        }
+        self.progressed(scope, now);
+    }
+
+    /// Notes that the list of `scope` brings something.
+    pub fn progressed(&mut self, scope: &WatchScope, now: Instant) {
+        if let Some(known) = self.scopes.get_mut(scope).filter(|known| known.state == State::Syncing) {
+            known.progress = Some(now);
+            self.progress = Some(now);
         }
     }
 
@@ -100,13 +113,15 @@ impl Gate {
         }
     }
 
-    /// Gives up on scopes past their deadline, and opens the gate when every scope is synced or given up on. Returns whether
+    /// Gives up on scopes that make no progress, and opens the gate when every scope is synced or given up on. Returns whether
     /// it opened just now.
     pub fn try_open(&mut self, now: Instant) -> bool {
         for known in self.scopes.values_mut() {
-            if known.state == State::Syncing && now >= known.deadline {
+            let progress = known.progress.or(self.progress);
+            let late = progress.is_some_and(|progress| now.duration_since(progress) >= self.sync_timeout);
+            if known.state == State::Syncing && late {
                 known.state = State::TimedOut;
-                known.message = format!("the first list was not complete after {:?}", self.sync_timeout);
+                known.message = format!("the first list made no progress for {:?}", self.sync_timeout);
             }
         }
         let ready = self.discovered.is_some() && self.scopes.values().all(|known| known.state != State::Syncing);
@@ -249,6 +264,24 @@ mod tests {
     }
 
     #[test]
+    fn a_list_may_take_as_long_as_it_makes_progress() {
+        let (mut gate, begin) = (Gate::new(Duration::from_mins(1)), Instant::now());
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        for plural in ["pods", "secrets"] {
+            gate.appeared(scope(plural, None), begin);
+        }
+        gate.discovered(Discovered::default());
+        gate.listing(&scope("pods", None), after(50));
+        for seconds in (60..300).step_by(50) {
+            gate.progressed(&scope("pods", None), after(seconds));
+            assert!(!gate.try_open(after(seconds + 40)), "neither the one that lists nor the one that waits for it");
+        }
+        gate.synced(&scope("pods", None));
+        gate.listing(&scope("secrets", None), after(301));
+        assert!(!gate.try_open(after(360)) && gate.try_open(after(361)), "{:?}", gate.coverage(|_| 0));
+    }
+
+    #[test]
     fn a_kind_is_as_good_as_its_worst_namespace() {
         let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         for namespace in ["a", "b"] {
@@ -275,7 +308,7 @@ mod tests {
         gate.readable(&scope("pods", None), &key);
         assert!(gate.is_complete(), "it was mended");
         gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
-        gate.listing(&scope("pods", None));
+        gate.listing(&scope("pods", None), now);
         assert!(gate.is_complete(), "a new list will say");
         let unserved =
             vec![Unserved { group: "metrics.example.com".into(), version: "v1".into(), message: "down".into() }];

@@ -1,11 +1,14 @@
 //! Keeps the inventory in step with the cache: changes are collected, put in on a blocking thread, and come back as
 //! policies that can look other objects up.
 //!
-//! Invariant: every change that was marked is in the policies sooner or later, and then all objects whose verdicts may
-//! depend on it are judged again.
+//! Invariants: every change that was marked is in the policies sooner or later, and then all objects whose verdicts may
+//! depend on it are judged again. What changed and depends on the inventory waits until the policies have everything that
+//! happened before, so that nothing is said about a state that the cluster never had.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    any::Any,
+    collections::{BTreeSet, HashMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,6 +16,7 @@ use std::{
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::error;
 
+use super::{panics::panic_text, queue::Lane};
 use crate::{
     judge::{inventory::Inventory, reads::Projection, set::PolicySet},
     model::{
@@ -24,8 +28,16 @@ use crate::{
 
 /// A change waits this long for others to come with it.
 const REST: Duration = Duration::from_millis(100);
-/// Objects that look something up are not judged again more often than this.
+/// A change does not wait longer than this, however many come after it.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+/// An object that changed waits this long for what happened before and comes later: each kind has a watch of its own.
+const SETTLE: Duration = Duration::from_millis(50);
+/// All objects that look something up are not judged again more often than this.
 const EVERY: Duration = Duration::from_secs(1);
+/// When an inventory that was lost is built again.
+const REBUILD: Duration = Duration::from_secs(10);
+/// Updates take at most one part of the time in so many.
+const SHARE: u32 = 4;
 
 /// The inventory, and the policies with it.
 #[derive(Debug)]
@@ -36,7 +48,11 @@ pub(crate) struct InventorySync {
     pending: BTreeSet<ObjectKey>,
     /// When the first and the last of them were marked.
     since: Option<(Instant, Instant)>,
-    updated_at: Option<Instant>,
+    /// No update begins before this.
+    not_before: Option<Instant>,
+    /// Objects that changed, in the order of that.
+    waiting: VecDeque<Waiting>,
+    pub(crate) rounds: Rounds,
     /// The policies with the inventory; `None` before the first update.
     policies: Option<Arc<PolicySet>>,
     /// Counts resets: an update that began before the last one is of no use.
@@ -44,18 +60,70 @@ pub(crate) struct InventorySync {
     updating: JoinSet<Updated>,
     /// Why the policies could not take the last state; empty if they could.
     pub(crate) problem: String,
+    /// What an update does; another function in tests.
+    pub(crate) run: fn(Update, Vec<ObjectState>, bool) -> Updated,
+}
+
+/// An object that changed, and waits for the inventory.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) key: ObjectKey,
+    pub(crate) lane: Lane,
+    pub(crate) since: Instant,
+}
+
+impl Waiting {
+    /// When everything has come that happened before.
+    fn settled(&self) -> Instant {
+        self.since + SETTLE
+    }
+}
+
+/// When all objects that look something up are judged again: as soon as the policies see something else, but only half of
+/// the time.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    wanted: bool,
+    began: Option<Instant>,
+    not_before: Option<Instant>,
+}
+
+impl Rounds {
+    /// Returns when the next one is due; `None` if none is wanted, or one is under way.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        (self.wanted && self.began.is_none()).then(|| self.not_before.unwrap_or(now))
+    }
+
+    /// Begins a round if one is due.
+    pub(crate) fn begin(&mut self, now: Instant) -> bool {
+        let due = self.due(now).is_some_and(|due| due <= now);
+        if due {
+            *self = Self { wanted: false, began: Some(now), not_before: None };
+        }
+        due
+    }
+
+    /// Notes that nothing waits to be judged: the round is over, if there was one.
+    pub(crate) fn end(&mut self, now: Instant) {
+        if let Some(began) = self.began.take() {
+            self.not_before = Some(now + (now - began).max(EVERY));
+        }
+    }
 }
 
 /// A new state of the inventory.
 #[derive(Debug)]
 pub(crate) struct Updated {
-    inventory: Inventory,
+    /// `None` if it was lost.
+    inventory: Option<Inventory>,
     /// The policies with it; or, if they cannot take it, as they were loaded, and why.
     policies: Result<Arc<PolicySet>, (Arc<PolicySet>, String)>,
     /// Policies can see a difference.
     changed: bool,
     generation: u64,
-    /// How long the update took.
+    /// When the update began: it has all that was marked before.
+    began: Instant,
+    /// How long it took.
     pub(crate) took: Duration,
 }
 
@@ -69,11 +137,14 @@ impl InventorySync {
             inventory: None,
             pending: BTreeSet::new(),
             since: None,
-            updated_at: None,
+            not_before: None,
+            waiting: VecDeque::new(),
+            rounds: Rounds::default(),
             policies: None,
             generation: 0,
             updating: JoinSet::new(),
             problem: String::new(),
+            run: Update::run,
         };
         sync.reset(policies);
         sync
@@ -85,6 +156,8 @@ impl InventorySync {
         self.inventory = Some(Inventory::default());
         self.pending.clear();
         self.since = None;
+        self.not_before = None;
+        self.rounds = Rounds::default();
         self.policies = (policies.inventory_reads().is_empty()).then(|| Arc::clone(policies));
     }
 
@@ -93,9 +166,33 @@ impl InventorySync {
         self.policies.clone()
     }
 
-    /// Whether the policies have everything that was marked.
+    /// Whether the policies have everything that was marked, and what waited for that does not wait any more.
     pub(crate) fn is_current(&self) -> bool {
+        self.has_everything() && self.waiting.is_empty() && !self.rounds.wanted
+    }
+
+    fn has_everything(&self) -> bool {
         self.policies.is_some() && self.pending.is_empty() && self.updating.is_empty()
+    }
+
+    /// Has an object wait that changed and looks something up. Returns it if it need not.
+    pub(crate) fn wait(&mut self, key: ObjectKey, lane: Lane, now: Instant) -> Option<ObjectKey> {
+        if lane == Lane::Snapshot && (self.has_everything() || self.policies.is_none()) {
+            return Some(key);
+        }
+        self.waiting.push_back(Waiting { key, lane, since: now });
+        None
+    }
+
+    /// Takes out what need not wait any more, as everything is in the policies.
+    pub(crate) fn settled(&mut self, now: Instant) -> Vec<Waiting> {
+        if self.has_everything() { self.release(now) } else { Vec::new() }
+    }
+
+    /// Takes out what had settled by a time.
+    fn release(&mut self, by: Instant) -> Vec<Waiting> {
+        let settled = self.waiting.iter().take_while(|waiting| waiting.settled() <= by).count();
+        self.waiting.drain(..settled).collect()
     }
 
     /// Marks an object that changed, was created or was deleted.
@@ -115,8 +212,25 @@ impl InventorySync {
             return Some(now);
         }
         let (first, last) = self.since?;
-        let rested = (last + REST).min(first + EVERY);
-        Some(self.updated_at.map_or(rested, |updated_at| rested.max(updated_at + EVERY)))
+        let rested = (last + REST).min(first + LONGEST_REST);
+        let due = self.waiting.front().map(Waiting::settled).map_or(rested, |settled| settled.min(rested));
+        Some(self.not_before.map_or(due, |not_before| due.max(not_before)))
+    }
+
+    /// Returns when to look again: an update is due, or what waits has settled, or a round is due.
+    pub(crate) fn wake(&self, now: Instant) -> Option<Instant> {
+        let settled = self.waiting.front().map(Waiting::settled).filter(|_| self.has_everything());
+        self.due(now).into_iter().chain(settled).chain(self.rounds.due(now)).min()
+    }
+
+    /// Begins anew if an update was lost, with what the policies have until then. Returns whether everything is to be marked.
+    pub(crate) fn rebuild(&mut self, now: Instant) -> bool {
+        let lost = self.inventory.is_none() && self.updating.is_empty();
+        if lost {
+            self.inventory = Some(Inventory::default());
+            self.not_before = Some(now + REBUILD);
+        }
+        lost
     }
 
     /// Takes out the objects that were marked.
@@ -128,14 +242,19 @@ impl InventorySync {
     /// Begins an update with these states: with `all` of them, or only with those in which policies can see a change.
     /// Reading a state takes some 30 µs, preparing the policies as long as loading them.
     pub(crate) fn update(&mut self, policies: &Arc<PolicySet>, states: Vec<ObjectState>, all: bool, now: Instant) {
-        self.updated_at = Some(now);
         let update = Update {
             inventory: self.inventory.take().unwrap_or_default(),
             policies: Arc::clone(policies),
             present: self.policies.clone(),
             generation: self.generation,
+            began: now,
         };
-        self.updating.spawn_blocking(move || update.run(states, all));
+        let run = self.run;
+        self.updating.spawn_blocking(move || {
+            let (policies, generation) = (Arc::clone(&update.policies), update.generation);
+            let updated = catch_unwind(AssertUnwindSafe(|| run(update, states, all)));
+            updated.unwrap_or_else(|panic| Updated::lost(policies, generation, now, &panic))
+        });
     }
 
     /// Waits for the update that is under way; `None` if none is.
@@ -143,16 +262,17 @@ impl InventorySync {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub(crate) async fn updated(&mut self) -> Option<Updated> {
-        // The evaluator's panics are caught inside.
+        // Panics are caught inside; what else comes here is the runtime shutting down.
         self.updating.join_next().await?.ok()
     }
 
-    /// Accepts an update. Returns whether objects whose verdicts depend on the inventory are to be judged again.
-    pub(crate) fn accept(&mut self, updated: Updated) -> bool {
+    /// Accepts an update; returns what need not wait for it any more.
+    pub(crate) fn accept(&mut self, updated: Updated, now: Instant) -> Vec<Waiting> {
         if updated.generation != self.generation {
-            return false;
+            return Vec::new();
         }
-        self.inventory = Some(updated.inventory);
+        self.not_before = Some(now + updated.took * SHARE);
+        self.inventory = updated.inventory;
         let policies = match updated.policies {
             Ok(policies) => {
                 self.problem.clear();
@@ -165,29 +285,37 @@ impl InventorySync {
                 self.policies.take().unwrap_or(policies)
             }
         };
-        let Some(old) = self.policies.replace(policies) else {
-            // Judging waited for the first state, so every verdict has it.
-            return false;
-        };
-        // Dropping it takes milliseconds.
-        drop(spawn_blocking(move || drop(old)));
-        updated.changed
+        if let Some(old) = self.policies.replace(policies) {
+            // Dropping it takes milliseconds.
+            drop(spawn_blocking(move || drop(old)));
+            self.rounds.wanted |= updated.changed;
+        }
+        // Before the first state nothing was judged, so every verdict has it.
+        self.release(updated.began)
+    }
+}
+
+impl Updated {
+    /// What is left of an update that panicked.
+    fn lost(policies: Arc<PolicySet>, generation: u64, began: Instant, panic: &(dyn Any + Send)) -> Self {
+        let why = format!("kaudit failed on the objects, which is a bug: {}", panic_text(panic));
+        Self { inventory: None, policies: Err((policies, why)), changed: false, generation, began, took: began.elapsed() }
     }
 }
 
 /// The work of one update.
-struct Update {
+pub(crate) struct Update {
     inventory: Inventory,
     /// The policies as they were loaded.
     policies: Arc<PolicySet>,
     /// The policies with the last state.
     present: Option<Arc<PolicySet>>,
     generation: u64,
+    began: Instant,
 }
 
 impl Update {
-    fn run(mut self, states: Vec<ObjectState>, all: bool) -> Updated {
-        let began = Instant::now();
+    pub(crate) fn run(mut self, states: Vec<ObjectState>, all: bool) -> Updated {
         let mut changed = false;
         let mut projections: HashMap<(Arc<Kind>, bool), Option<Projection>> = HashMap::new();
         for (key, body) in states {
@@ -211,7 +339,7 @@ impl Update {
                 Err(why) => Err((self.policies, format!("{why:#}"))),
             },
         };
-        let (inventory, generation) = (self.inventory, self.generation);
-        Updated { inventory, policies, changed, generation, took: began.elapsed() }
+        let Self { inventory, generation, began, .. } = self;
+        Updated { inventory: Some(inventory), policies, changed, generation, began, took: began.elapsed() }
     }
 }

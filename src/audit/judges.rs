@@ -1,20 +1,27 @@
 //! The threads that judge: batches of jobs go out, verdicts come back.
 
-use tokio::task::{JoinError, JoinSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use tokio::task::{JoinError, JoinSet};
+use tracing::error;
+
+use super::panics::panic_text;
 use crate::{
-    judge::evaluate::{Job, evaluate},
+    judge::evaluate::{Job, evaluate, failed},
     model::verdict::Verdict,
 };
 
 /// Objects in one batch: enough that the hand-over costs nothing, few enough that a change does not wait.
 const BATCH: usize = 32;
 
-/// Blocking threads that judge, at most as many as there are cores.
+/// Blocking threads that judge, at most as many as there are cores, or as the process may use of them: on Linux a CPU limit
+/// (the quota of the cgroup) counts.
 #[derive(Debug)]
 pub(crate) struct Judges {
     batches: JoinSet<Vec<Judged>>,
     most: usize,
+    /// Judges one object; another function in tests.
+    pub(crate) evaluate: fn(&Job) -> Verdict,
 }
 
 /// What a judge says.
@@ -27,7 +34,8 @@ pub(crate) struct Judged {
 
 impl Default for Judges {
     fn default() -> Self {
-        Self { batches: JoinSet::new(), most: std::thread::available_parallelism().map_or(2, usize::from) }
+        let most = std::thread::available_parallelism().map_or(2, usize::from);
+        Self { batches: JoinSet::new(), most, evaluate }
     }
 }
 
@@ -44,7 +52,8 @@ impl Judges {
 
     /// Judges a batch on a thread of its own.
     pub(crate) fn judge(&mut self, jobs: Vec<Job>) {
-        let judge = |job: &Job| Judged { verdict: evaluate(job), deleted: job.deleted };
+        let evaluate = self.evaluate;
+        let judge = move |job: &Job| Judged { verdict: guarded(evaluate, job), deleted: job.deleted };
         self.batches.spawn_blocking(move || jobs.iter().map(judge).collect());
     }
 
@@ -55,4 +64,13 @@ impl Judges {
     pub(crate) async fn next(&mut self) -> Option<Result<Vec<Judged>, JoinError>> {
         self.batches.join_next().await
     }
+}
+
+/// Judges an object; a panic costs only this object, and is its result.
+fn guarded(evaluate: fn(&Job) -> Verdict, job: &Job) -> Verdict {
+    catch_unwind(AssertUnwindSafe(|| evaluate(job))).unwrap_or_else(|panic| {
+        let why = panic_text(&*panic);
+        error!(object = %job.object.key, why, "kaudit failed while judging an object, which is a bug");
+        failed(job, &format!("kaudit failed while judging it, which is a bug: {why}"))
+    })
 }

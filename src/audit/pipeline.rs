@@ -10,6 +10,7 @@ mod dependents;
 mod judging;
 mod publishing;
 mod terms;
+mod versions;
 
 use std::{
     sync::Arc,
@@ -34,6 +35,7 @@ use super::{
     queue::{Lane, Queue},
     recording::Recording,
     result::AuditResult,
+    retries::Retries,
     transitions::Transitions,
 };
 use crate::{
@@ -115,6 +117,7 @@ pub struct Pipeline {
     baseline: Baseline,
     clock: Clock,
     judges: Judges,
+    retries: Retries,
     recording: Recording,
     outputs: Outputs,
     /// Something changed that the overview shows.
@@ -138,6 +141,7 @@ impl Pipeline {
             baseline: Baseline::default(),
             clock: Clock::new(settings.rejudge_every),
             judges: Judges::default(),
+            retries: Retries::default(),
             recording: Recording::default(),
             outputs,
             dirty: true,
@@ -164,10 +168,11 @@ impl Pipeline {
             tokio::select! {
                 Some(judged) = self.judges.next() => match judged {
                     Ok(batch) => batch.into_iter().for_each(|judged| self.judged(judged)),
-                    // Evaluation catches its own panics; what comes here is the runtime shutting down.
+                    // Panics are caught for each object; what comes here is the runtime shutting down.
                     Err(failed) => error!(%failed, "A judge died"),
                 },
                 Some(updated) = self.inventory.updated() => self.inventory_updated(updated, Instant::now()),
+                Some(key) = self.retries.next() => self.judge_soon(key, Lane::Snapshot, Instant::now()),
                 count = inputs.changes.recv_many(&mut changes, CHANGES), if changes_open && self.has_room() => {
                     let now = Instant::now();
                     changes.drain(..).for_each(|change| self.apply(change, now));
@@ -232,12 +237,11 @@ impl Pipeline {
                 self.gate.appeared(scope, now);
             }
             Change::Vanished(scope) => {
-                self.gate.vanished(&scope);
-                self.transitions.end_list(&scope);
-                for key in self.cache.drop_scope(&scope) {
-                    self.forget(&key, now);
+                let gone: Vec<_> = self.cache.keys(&scope).cloned().collect();
+                self.vanish(&scope, &gone, now);
+                if self.cache.versions_of(&scope).is_empty() {
+                    self.outputs.metrics.remove_kind(&scope.kind.group, &scope.kind.plural);
                 }
-                self.outputs.metrics.remove_kind(&scope.kind.group, &scope.kind.plural);
                 self.recall_former_kinds();
             }
             Change::Discovered(discovered) => {
@@ -246,7 +250,7 @@ impl Pipeline {
             }
             Change::Listing(scope) => {
                 self.cache.listing(&scope);
-                self.gate.listing(&scope);
+                self.gate.listing(&scope, now);
                 self.transitions.begin_list(scope);
             }
             Change::Seen(scope, object) => self.seen(&scope, object, now),
@@ -254,6 +258,14 @@ impl Pipeline {
                 if self.cache.remove(&scope, &object.key, &object.uid) {
                     self.forget(&object.key, now);
                     self.deleted(&scope, object);
+                }
+            }
+            Change::GoneUnread(scope, key) => {
+                self.gate.readable(&scope, &key);
+                if let Some(uid) = self.cache.uid(&key).cloned()
+                    && self.cache.remove(&scope, &key, &uid)
+                {
+                    self.forget(&key, now);
                 }
             }
             Change::Skipped(scope, name, why) => {
@@ -279,6 +291,7 @@ impl Pipeline {
     }
 
     fn seen(&mut self, scope: &WatchScope, object: Object, now: Instant) {
+        self.gate.progressed(scope, now);
         let (key, body) = (object.key.clone(), object.body.clone());
         let effect = self.cache.apply(scope, object);
         match effect {
@@ -301,7 +314,7 @@ impl Pipeline {
             self.changed(scope, previous.into_object(key.clone()));
         }
         self.baseline.remove(&key);
-        self.queue.push(key, Lane::Change, now);
+        self.judge_soon(key, Lane::Change, now);
     }
 
     fn synced(&mut self, scope: &WatchScope, now: Instant) {
@@ -310,6 +323,9 @@ impl Pipeline {
             self.forget(&key, now);
         }
         let first = self.gate.synced(scope);
+        if first {
+            self.take_over(scope, now);
+        }
         debug!(feed = %scope, objects = self.cache.len(scope), "Synced");
         if first && self.gate.is_open() {
             self.admit(scope, now);
@@ -344,16 +360,24 @@ impl Pipeline {
         if self.settings.initial == InitialObjects::Skip && self.baseline.covers(scope) {
             self.baseline.extend(keys);
         } else {
-            self.queue.extend(keys, Lane::Snapshot, now);
+            // A scope that took the place of another has its baseline already.
+            let keys: Vec<_> = keys.into_iter().filter(|key| !self.baseline.contains(key)).collect();
+            keys.into_iter().for_each(|key| self.judge_soon(key, Lane::Snapshot, now));
         }
+    }
+
+    /// Forgets what is on its way for a key that no longer stands for an object.
+    fn leave(&mut self, key: &ObjectKey, now: Instant) {
+        self.queue.forget(key);
+        self.baseline.remove(key);
+        self.transitions.take_previous(key);
+        self.retries.note(key, false);
+        self.rejudge_dependents(key, now);
     }
 
     /// Forgets everything about an object that is gone.
     fn forget(&mut self, key: &ObjectKey, now: Instant) {
-        self.queue.forget(key);
-        self.baseline.remove(key);
-        self.transitions.take_previous(key);
-        self.rejudge_dependents(key, now);
+        self.leave(key, now);
         let delta = self.ledger.forget(key);
         self.recording.record(delta);
     }

@@ -11,6 +11,7 @@
 //! one of the new, so nobody begins while a Lease of another number is held.
 
 mod fence;
+mod moment;
 mod store;
 
 use std::{
@@ -30,6 +31,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
+use self::moment::Moment;
 pub use self::{
     fence::Fence,
     store::{ClusterStore, Store},
@@ -92,7 +94,7 @@ pub struct Candidate<S> {
     rivals: BTreeMap<String, (Option<LeaseSpec>, Instant)>,
     /// When the last successful renewal was sent.
     renewed: Instant,
-    fence: watch::Sender<Instant>,
+    fence: watch::Sender<Moment>,
     /// What was logged last, so that it is not logged again.
     logged: String,
 }
@@ -108,7 +110,7 @@ impl<S: Store> Candidate<S> {
             seen: None,
             rivals: BTreeMap::new(),
             renewed: now,
-            fence: watch::channel(now).0,
+            fence: watch::channel(Moment::now()).0,
             logged: String::new(),
         }
     }
@@ -145,13 +147,13 @@ impl<S: Store> Candidate<S> {
         let mut next = self.renewed + self.times.renew_every();
         loop {
             let until = *self.fence.borrow();
-            sleep_until(next.min(until)).await;
+            sleep_until(next.min(until.instant)).await;
             // A process that was frozen wakes up late.
-            if Instant::now() >= until {
+            if until.has_come() {
                 return self.shut();
             }
             next = Instant::now() + self.times.renew_every();
-            match timeout_at(until, timeout(self.times.request(), self.renew())).await {
+            match timeout_at(until.instant, timeout(self.times.request(), self.renew())).await {
                 Ok(Ok(Ok(true))) => next = self.renewed + self.times.renew_every(),
                 Ok(Ok(Ok(false))) => return self.shut(),
                 Ok(Ok(Err(error))) => self.failed(&error),
@@ -187,7 +189,7 @@ impl<S: Store> Candidate<S> {
     }
 
     fn shut(&self) {
-        self.fence.send_replace(Instant::now());
+        self.fence.send_replace(Moment::now());
     }
 
     /// Takes the Lease if it is free. Returns `None` when this candidate holds it, else how long to wait.
@@ -247,7 +249,7 @@ impl<S: Store> Candidate<S> {
 
     /// Writes this candidate's identity into the Lease as it was read; returns whether nobody was faster.
     async fn take(&mut self, mut lease: Lease) -> kube::Result<bool> {
-        let sent = Instant::now();
+        let sent = Moment::now();
         let now = MicroTime(Timestamp::now());
         let before = lease.spec.take();
         let transitions = before.as_ref().map(|spec| spec.lease_transitions.unwrap_or_default().saturating_add(1));
@@ -277,7 +279,7 @@ impl<S: Store> Candidate<S> {
 
     /// Renews the Lease unless it was changed; returns whether this candidate still holds it.
     async fn renew(&mut self) -> kube::Result<bool> {
-        let sent = Instant::now();
+        let sent = Moment::now();
         let Some((mut lease, _)) = self.seen.clone() else { return Ok(false) };
         lease.spec.get_or_insert_default().renew_time = Some(MicroTime(Timestamp::now()));
         match self.store.replace(&lease).await {
@@ -295,9 +297,9 @@ impl<S: Store> Candidate<S> {
         }
     }
 
-    fn won(&mut self, lease: Lease, sent: Instant) {
+    fn won(&mut self, lease: Lease, sent: Moment) {
         self.logged.clear();
-        self.renewed = sent;
+        self.renewed = sent.instant;
         self.seen = Some((lease, Instant::now()));
         self.fence.send_replace(sent + self.times.deadline());
     }

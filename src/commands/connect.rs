@@ -10,7 +10,7 @@ use crate::{
         client::{Access, Clients},
         error::describe,
     },
-    source::discovery::{Served, discover},
+    source::discovery::{Discovery, Served},
 };
 
 /// How long the first answer of the API server may take; connecting alone may take ten of these seconds.
@@ -27,7 +27,7 @@ pub(crate) async fn connect(cluster: &ClusterArgs, scope: &ScopeArgs) -> anyhow:
         impersonate: cluster.user.clone(),
     };
     let clients = Clients::new(&access).await?;
-    let served = match timeout(FIRST_ANSWER, discover(&clients.plain)).await {
+    let served = match timeout(FIRST_ANSWER, Discovery::new(clients.plain.clone()).discover()).await {
         Ok(Ok(served)) => served,
         Ok(Err(error)) => anyhow::bail!(
             "the API server at {} does not answer as it should: {}\nCheck that the cluster runs, that the address and \

@@ -143,7 +143,7 @@ impl Compiler<'_> {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let why = match Unit::new(parsed.engine, parsed.bare, groups) {
+        let why = match Unit::new(parsed.engine, parsed.bare, groups, self.limits) {
             Ok(unit) => return Ok((policies, unit)),
             Err(why) => why,
         };

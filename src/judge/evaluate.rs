@@ -24,7 +24,7 @@ use crate::{
         object::Object,
         verdict::{Finding, Outcome, Source, Verdict},
     },
-    rego::value,
+    rego::{cpu_time::CpuTimer, value},
 };
 
 /// Judges one object.
@@ -36,6 +36,11 @@ pub fn evaluate(job: &Job) -> Verdict {
     evaluate_extent(job, Extent::Read)
 }
 
+/// Returns the verdict on an object that could not be judged at all; it is an error that stands.
+pub fn failed(job: &Job, why: &str) -> Verdict {
+    verdict(job, Results::unfinished(unjudged(why)), Results::default(), Instant::now())
+}
+
 /// Judges the whole object, not only what the policies can read of it.
 #[cfg(test)]
 pub(crate) fn evaluate_whole(job: &Job) -> Verdict {
@@ -43,7 +48,7 @@ pub(crate) fn evaluate_whole(job: &Job) -> Verdict {
 }
 
 fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
-    let began = Instant::now();
+    let (began, spent) = (Instant::now(), CpuTimer::start());
     let set = &*job.policies;
     let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
     let mut standing = Results::default();
@@ -51,10 +56,10 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
     // An object that no policy is asked about is not even read.
     if !constraints.is_empty() || set.units.iter().any(Unit::judges_everything) {
         match JobValues::read(job, extent) {
-            Err(why) => standing.push(unreadable(&why)),
+            Err(why) => standing.push(unjudged(&format!("the object cannot be read: {why}"))),
             Ok(values) => {
                 let ask = |operation, transitions_only, results: &mut Results| {
-                    let judge = Judge { limits: &set.limits, began, transitions_only, results };
+                    let judge = Judge { limits: &set.limits, spent, transitions_only, results };
                     judge_all(judge, job, &constraints, &values, operation);
                 };
                 // Of a deleted object nothing stands; these results only show which its deletion did not add.
@@ -65,6 +70,12 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
             }
         }
     }
+    verdict(job, standing, transitions, began)
+}
+
+/// Puts a verdict together from the results on the object as it is, and those on its change.
+fn verdict(job: &Job, standing: Results, transitions: Results, began: Instant) -> Verdict {
+    let unfinished = standing.unfinished || transitions.unfinished;
     let (mut results, mut passed) = standing.finish();
     let (mut transitions, _) = transitions.finish();
     transitions.retain(|finding| !results.iter().any(|standing| results::same(standing, finding)));
@@ -77,7 +88,8 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
         results,
         transitions,
         passed,
-        policies: set.digest,
+        unfinished,
+        policies: job.policies.digest,
         took: began.elapsed(),
     }
 }
@@ -95,8 +107,8 @@ pub fn evaluate_review(
     let review = value::from_tree(review).map_err(|why| why.to_string())?;
     let review = Review::given(&review, namespace.as_ref())?;
     let mut results = Results::default();
-    let began = Instant::now();
-    let mut judge = Judge { limits: &policies.limits, began, transitions_only: false, results: &mut results };
+    let spent = CpuTimer::start();
+    let mut judge = Judge { limits: &policies.limits, spent, transitions_only: false, results: &mut results };
     for unit in &policies.units {
         unit.constraints().iter().for_each(|constraint| judge.constraint(unit, constraint, &review, None));
     }
@@ -125,14 +137,14 @@ pub(crate) fn has_results(
 }
 
 /// Returns the finding for an object that no policy can be asked about.
-fn unreadable(why: &str) -> Finding {
+fn unjudged(why: &str) -> Finding {
     Finding {
         policy: "kaudit".into(),
         rule: "object".into(),
         outcome: Outcome::Error,
         severity: None,
         category: None,
-        message: format!("the object cannot be read: {why}").into(),
+        message: why.into(),
         details: None,
         source: Source { file: "".into(), line: 0 },
     }

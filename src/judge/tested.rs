@@ -49,7 +49,7 @@ pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadErr
     }
     let loaded = if sources.is_empty() {
         // Suites load their own templates.
-        Evaluator::new(engine::empty(limits), engine::empty(limits), "").ok()
+        Evaluator::new(engine::empty(limits), engine::empty(limits), "", limits).ok()
     } else {
         let (sources, problems) = (sources.iter().collect(), &mut problems);
         compile(sources, &data, limits, Missing::default(), problems, Purpose::Test).map(|(_, unit)| unit.evaluator)

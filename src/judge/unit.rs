@@ -18,6 +18,7 @@ use super::{
 };
 use crate::rego::{
     evaluator::{Evaluator, GENERATED},
+    limits::Limits,
     references::{self, Node, Path, push_key},
 };
 
@@ -79,8 +80,8 @@ impl Unit {
     ///
     /// # Errors
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it analyses them together.
-    pub(crate) fn new(engine: Engine, bare: Engine, groups: Vec<Group>) -> Result<Self> {
-        let evaluator = Evaluator::new(engine, bare, &generated(&groups))?;
+    pub(crate) fn new(engine: Engine, bare: Engine, groups: Vec<Group>, limits: &Limits) -> Result<Self> {
+        let evaluator = Evaluator::new(engine, bare, &generated(&groups), limits)?;
         let nodes = references::read(evaluator.engine().get_modules(), std::iter::empty());
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
         Ok(Self { evaluator, groups, template: None, looks_up, defined: defined(&nodes) })

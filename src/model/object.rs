@@ -42,6 +42,11 @@ impl Kind {
         self.group == group && self.kind == kind
     }
 
+    /// Whether both are the same kind, perhaps in different versions.
+    pub fn is_version_of(&self, other: &Self) -> bool {
+        (&self.group, &self.plural, self.namespaced) == (&other.group, &other.plural, other.namespaced)
+    }
+
     /// A namespaced kind `v1`, for tests.
     #[cfg(test)]
     pub(crate) fn sample(group: &str, plural: &str, kind: &str) -> Arc<Self> {

@@ -130,6 +130,8 @@ pub struct Verdict {
     pub transitions: Vec<Finding>,
     /// Rules that were evaluated without a result.
     pub passed: u32,
+    /// Whether judging again may end otherwise although nothing changed: something ran out of time, or kaudit failed.
+    pub unfinished: bool,
     /// Digest of the policy set it was judged under.
     pub policies: Digest,
     /// Time that the evaluation took; for metrics only, never shown in results.

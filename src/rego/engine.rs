@@ -3,7 +3,11 @@
 use anyhow::Result;
 use regorus::{Engine, PolicyLengthConfig};
 
-use super::{builtins, limits::Limits, rewrite, value};
+use super::{
+    builtins,
+    limits::{self, Limits},
+    rewrite, value,
+};
 
 /// Returns an engine with data, for modules of these texts, which are not added yet.
 ///
@@ -25,6 +29,6 @@ pub(crate) fn empty(limits: &Limits) -> Engine {
     engine.set_strict_builtin_errors(limits.strict);
     // `print` would write to stderr of the process.
     engine.set_gather_prints(true);
-    engine.set_execution_timer_config(limits.timer());
+    engine.set_execution_timer_config(limits::timer(limits.evaluation));
     engine
 }

@@ -8,6 +8,7 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::OnceLock,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -18,8 +19,9 @@ use regorus::{
 
 use super::{
     builtins::budget,
+    cpu_time::CpuTimer,
     error::EngineError,
-    limits::{Limits, Version},
+    limits::{self, Limits, Version},
     references::Path,
     rewrite, value,
 };
@@ -30,10 +32,15 @@ pub(crate) const GENERATED: &str = "kaudit_generated";
 /// The largest value that an evaluation may have, in bytes when written out.
 pub(crate) const LARGEST_VALUE: usize = 4 << 20;
 
+/// How many times the time limit may pass while an evaluation waits for the CPU.
+const STARVED: u32 = 16;
+
 /// Modules and data that are prepared for evaluation.
 #[derive(Clone)]
 pub(crate) struct Evaluator {
     engine: Engine,
+    /// CPU time for one evaluation.
+    limit: Duration,
     fallback: Fallback,
 }
 
@@ -84,7 +91,7 @@ pub(crate) enum Failure {
     Error(EngineError),
     /// The engine panicked.
     Panicked,
-    /// It took longer than [`Limits::evaluation`].
+    /// It took longer than [`Limits::evaluation`], or got so little of the CPU that it was given up.
     TimedOut,
     /// The value is larger than [`LARGEST_VALUE`].
     TooLarge,
@@ -118,11 +125,11 @@ impl Evaluator {
     ///
     /// # Errors
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it analyses them together.
-    pub(crate) fn new(mut engine: Engine, bare: Engine, generated: &str) -> Result<Self> {
+    pub(crate) fn new(mut engine: Engine, bare: Engine, generated: &str, limits: &Limits) -> Result<Self> {
         engine.set_rego_v0(false);
         engine.add_policy(format!("{GENERATED}.rego"), format!("package {GENERATED}\n\nready := true\n{generated}"))?;
         prepare(&mut engine)?;
-        Ok(Self { engine, fallback: Fallback { bare, engine: OnceLock::new() } })
+        Ok(Self { engine, limit: limits.evaluation, fallback: Fallback { bare, engine: OnceLock::new() } })
     }
 
     /// Returns the evaluator with more data, which must not contradict what it has.
@@ -130,7 +137,7 @@ impl Evaluator {
         let mut engine = self.engine.clone();
         engine.add_data(data)?;
         prepare(&mut engine)?;
-        Ok(Self { engine, fallback: self.fallback.clone() })
+        Ok(Self { engine, limit: self.limit, fallback: self.fallback.clone() })
     }
 
     /// Returns the data that it was given; the values of rules are not among it.
@@ -167,19 +174,51 @@ impl Evaluator {
 
     /// Runs an evaluation, after an error once more without type errors. Returns also the engine that gave the result.
     fn run(&self, input: &Value, evaluate: impl Fn(&mut Engine) -> Result<Value>) -> (Result<Value, Failure>, Engine) {
-        let once = |mut engine: Engine| {
-            engine.set_input(input.clone());
-            (guarded(|| evaluate(&mut engine)), engine)
-        };
-        let first = once(self.engine.clone());
+        let first = self.run_on(&self.engine, input, &evaluate);
         if !matches!(first.0, Err(Failure::Error(_))) {
             return first;
         }
         let Some(fallback) = self.fallback.of(&self.engine) else { return first };
         // All that the first one made goes before the second one begins.
         drop(first);
-        once(fallback)
+        self.run_on(&fallback, input, &evaluate)
     }
+
+    /// Runs an evaluation on a copy of an engine, until it ends or has used up its CPU time. regorus looks at the time that
+    /// passes: what it stopped although the thread had less than the limit, as others had the CPU, begins anew and is given
+    /// more time.
+    fn run_on(
+        &self,
+        engine: &Engine,
+        input: &Value,
+        evaluate: impl Fn(&mut Engine) -> Result<Value>,
+    ) -> (Result<Value, Failure>, Engine) {
+        let mut limit = self.limit;
+        loop {
+            let mut engine = engine.clone();
+            engine.set_execution_timer_config(limits::timer(limit));
+            engine.set_input(input.clone());
+            let timer = CpuTimer::start();
+            let result = guarded(|| evaluate(&mut engine));
+            if !matches!(result, Err(Failure::TimedOut)) {
+                return (result, engine);
+            }
+            let Some(more) = more_time(self.limit, limit, timer.elapsed()) else { return (result, engine) };
+            limit = more;
+        }
+    }
+}
+
+/// Returns how much time may pass in the next attempt, after one in which `passed` did and the thread computed for `used` of
+/// it; `None` if that was enough.
+fn more_time(limit: Duration, passed: Duration, used: Duration) -> Option<Duration> {
+    let most = limit * STARVED;
+    if used >= limit.mul_f64(0.9) || passed >= most {
+        return None;
+    }
+    // As much as the same share of the CPU takes for the whole limit, and a fifth for luck.
+    let share = used.as_secs_f64() / passed.as_secs_f64();
+    Some(Duration::try_from_secs_f64(limit.as_secs_f64() * 1.2 / share).map_or(most, |more| more.min(most)))
 }
 
 /// Makes the engine analyse all its modules together.

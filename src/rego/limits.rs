@@ -25,9 +25,9 @@ impl fmt::Display for Version {
 /// What policies may take of time and memory, and how complex they may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Time for one evaluation: all rules of a query, or one rule where they are evaluated one by one.
+    /// CPU time for one evaluation: all rules of a query, or one rule where they are evaluated one by one.
     pub evaluation: Duration,
-    /// Time for all evaluations of one input; those that did not begin by then fail.
+    /// CPU time for all evaluations of one input; those that did not begin by then fail.
     pub input: Duration,
     /// Whether a builtin that fails makes the rule an error, instead of being undefined.
     pub strict: bool,
@@ -65,9 +65,8 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
-    pub(super) fn timer(&self) -> ExecutionTimerConfig {
-        // A look at the clock every 16 steps costs nothing that can be measured.
-        ExecutionTimerConfig { limit: self.evaluation, check_interval: NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN) }
-    }
+/// Returns the setting that stops an evaluation when so much time has passed.
+pub(super) fn timer(limit: Duration) -> ExecutionTimerConfig {
+    // A look at the clock every 16 steps costs nothing that can be measured.
+    ExecutionTimerConfig { limit, check_interval: NonZeroU32::new(16).unwrap_or(NonZeroU32::MIN) }
 }

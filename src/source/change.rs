@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use crate::model::{
     coverage::State,
-    object::{Kind, Object},
+    object::{Kind, Object, ObjectKey},
 };
 
 /// What a source reports. Within a watch scope the order counts.
@@ -22,6 +22,8 @@ pub enum Change {
     Seen(WatchScope, Object),
     /// An object was deleted; its last state.
     Gone(WatchScope, Object),
+    /// An object that could not be read was deleted.
+    GoneUnread(WatchScope, ObjectKey),
     /// An object cannot be read: its name, as far as it is known, and why.
     Skipped(WatchScope, String, String),
     /// The watch scope's list is complete, or it can be read again.
@@ -39,6 +41,13 @@ pub struct WatchScope {
     pub kind: Arc<Kind>,
     /// The namespace; `None` is the whole cluster, and any kind without namespaces.
     pub namespace: Option<Arc<str>>,
+}
+
+impl WatchScope {
+    /// Whether both are the same objects, perhaps in different API versions.
+    pub fn is_version_of(&self, other: &Self) -> bool {
+        self.namespace == other.namespace && self.kind.is_version_of(&other.kind)
+    }
 }
 
 /// Shows `plural.group`, and the namespace if there is one.

@@ -6,8 +6,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use futures::{StreamExt, stream};
+use http::{HeaderValue, StatusCode, header};
+use http_body_util::BodyExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
-use kube::{Client, core::discovery::v2::APIGroupDiscovery};
+use kube::{
+    Client,
+    client::Body,
+    core::discovery::v2::{ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscovery, APIGroupDiscoveryList},
+};
 
 use crate::{cluster::error::describe, model::object::Kind, source::change::Unserved};
 
@@ -20,17 +26,65 @@ pub struct Served {
     pub stale: Vec<Unserved>,
 }
 
-/// Asks the API server what it serves: two requests on Kubernetes 1.27 and later, else one for each group version.
-pub async fn discover(client: &Client) -> kube::Result<Served> {
-    let (core, groups) =
-        futures::try_join!(client.list_core_api_versions_aggregated(), client.list_api_groups_aggregated())?;
-    let groups: Vec<_> = core.items.into_iter().chain(groups.items).collect();
-    // A server that knows no aggregated discovery answers in the old form, which reads as an empty list.
-    if groups.is_empty() { discover_by_group(client).await } else { Ok(served(&groups)) }
+/// Asks an API server what it serves, again and again; what did not change since is not sent again.
+pub struct Discovery {
+    client: Client,
+    documents: [Document; 2],
+}
+
+/// One of the two documents of aggregated discovery, as it was sent last.
+#[derive(Default)]
+struct Document {
+    path: &'static str,
+    etag: Option<HeaderValue>,
+    groups: Vec<APIGroupDiscovery>,
+}
+
+impl Discovery {
+    /// Asks through `client`.
+    pub fn new(client: Client) -> Self {
+        let documents = ["/api", "/apis"].map(|path| Document { path, ..Document::default() });
+        Self { client, documents }
+    }
+
+    /// Asks once: two requests on Kubernetes 1.27 and later, else one for each group version.
+    pub async fn discover(&mut self) -> kube::Result<Served> {
+        let [core, groups] = &mut self.documents;
+        futures::try_join!(core.update(&self.client), groups.update(&self.client))?;
+        // A server that knows no aggregated discovery answers in the old form, which reads as an empty list.
+        if self.documents.iter().all(|document| document.groups.is_empty()) {
+            return discover_by_group(&self.client).await;
+        }
+        Ok(served(self.documents.iter().flat_map(|document| &document.groups)))
+    }
+}
+
+impl Document {
+    async fn update(&mut self, client: &Client) -> kube::Result<()> {
+        let mut request = http::Request::get(self.path).header(header::ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2);
+        if let Some(etag) = &self.etag {
+            request = request.header(header::IF_NONE_MATCH, etag);
+        }
+        let request = request.body(Body::empty()).map_err(kube::Error::HttpError)?;
+        let response = client.send(request).await?;
+        if response.status() == StatusCode::NOT_MODIFIED && self.etag.is_some() {
+            return Ok(());
+        }
+        let etag = response.headers().get(header::ETAG).cloned();
+        let list: APIGroupDiscoveryList = if response.status() == StatusCode::OK {
+            let body = response.into_body().collect().await?.to_bytes();
+            serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?
+        } else {
+            // kube knows how to read an answer that is an error.
+            client.request(http::Request::get(self.path).body(Vec::new()).map_err(kube::Error::HttpError)?).await?
+        };
+        (self.etag, self.groups) = (etag, list.items);
+        Ok(())
+    }
 }
 
 /// Picks a version of each kind: the first, in the order of the group's preference, that can be listed and watched.
-fn served(groups: &[APIGroupDiscovery]) -> Served {
+fn served<'a>(groups: impl IntoIterator<Item = &'a APIGroupDiscovery>) -> Served {
     let mut found = Finder::default();
     for group in groups {
         let name = group.metadata.as_ref().and_then(|metadata| metadata.name.as_deref()).unwrap_or_default();

@@ -2,6 +2,10 @@
 //!
 //! In: discovery and the API server's streams. Out: [`Change`]s, in order within a watch scope. Nothing is judged or
 //! kept here; each object goes from the response's bytes to its [`Object`](crate::model::object::Object) in one pass.
+//!
+//! One answer of discovery is not believed when it says that something known is gone: behind one address there may be API
+//! servers of different versions, and one that has just started does not know its CRDs yet. It takes a second pass that
+//! says the same, or a 404 for the kind's own list.
 
 mod failure;
 mod follower;
@@ -14,19 +18,19 @@ use std::{
 
 use tokio::{
     sync::{mpsc, watch},
-    task::{AbortHandle, JoinSet},
+    task::{AbortHandle, JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
-use self::follower::{Shared, announces_kinds, follow};
+use self::follower::{Note, Shared, announces_kinds, follow};
 use crate::{
     cluster::{client::Clients, error::describe},
     judge::set::PolicySet,
-    model::object::Kind,
+    model::{coverage::State, object::Kind},
     source::{
-        change::{Change, Discovered, WatchScope},
-        discovery::{Served, discover},
+        change::{Change, Discovered, Unreadable, WatchScope},
+        discovery::{Discovery, Served},
         received::Secrets,
         selection::Selection,
     },
@@ -38,14 +42,34 @@ const REDISCOVER: Duration = Duration::from_secs(30);
 const REDISCOVER_BLIND: Duration = Duration::from_secs(4);
 /// When discovery is repeated after a CRD or APIService changed: an aggregated API answers some time after it is known.
 const REDISCOVER_SOON: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(2), Duration::from_secs(5)];
+/// When discovery is repeated to see whether what it says differently now is there to stay.
+const CONFIRM: Duration = Duration::from_secs(1);
+/// When a scope whose task has failed is read again.
+const RESTART: Duration = Duration::from_secs(5);
+
 /// Lists and watches what a selection has of a cluster.
 pub struct Informer {
     shared: Arc<Shared>,
+    notes: mpsc::UnboundedReceiver<(WatchScope, Note)>,
     selection: Selection,
     /// The policies in force, for a selection that depends on them.
     policies: Option<watch::Receiver<Arc<PolicySet>>>,
-    scopes: BTreeMap<WatchScope, AbortHandle>,
+    discovery: Discovery,
+    /// What the last pass of discovery wants to be followed.
+    wanted: BTreeSet<WatchScope>,
+    scopes: BTreeMap<WatchScope, Followed>,
     tasks: JoinSet<()>,
+    /// When discovery is repeated sooner than usual.
+    due: BTreeSet<Instant>,
+}
+
+/// A scope that is followed.
+struct Followed {
+    task: AbortHandle,
+    /// Its first list is complete.
+    listed: bool,
+    /// The server answered 404 when it was last asked for it.
+    not_found: bool,
 }
 
 impl Informer {
@@ -57,8 +81,20 @@ impl Informer {
         once: bool,
         changes: mpsc::Sender<Change>,
     ) -> Self {
-        let shared = Arc::new(Shared::new(clients, selection.shard, secrets, once, changes));
-        Self { shared, selection, policies: None, scopes: BTreeMap::new(), tasks: JoinSet::new() }
+        let (note, notes) = mpsc::unbounded_channel();
+        let discovery = Discovery::new(clients.plain.clone());
+        let shared = Arc::new(Shared::new(clients, selection.shard, secrets, once, changes, note));
+        Self {
+            shared,
+            notes,
+            selection,
+            policies: None,
+            discovery,
+            wanted: BTreeSet::new(),
+            scopes: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            due: BTreeSet::new(),
+        }
     }
 
     /// Follows the policies in force, if the selection depends on them.
@@ -73,31 +109,40 @@ impl Informer {
     pub async fn run(mut self, served: Served) {
         self.follow_discovery(served).await;
         if self.shared.once {
-            while self.tasks.join_next().await.is_some() {}
+            while let Some(ended) = self.tasks.join_next().await {
+                self.ended(ended).await;
+            }
             return;
         }
-        let mut due: Vec<Instant> = Vec::new();
         loop {
             let usual = if self.scopes.keys().any(announces_kinds) { REDISCOVER } else { REDISCOVER_BLIND };
-            let next = due.first().copied().unwrap_or_else(|| Instant::now() + usual);
+            let next = self.due.first().copied().unwrap_or_else(|| Instant::now() + usual);
             tokio::select! {
                 policies = other_policies(&mut self.policies, self.selection.judged_by.as_ref()) => {
                     self.selection.judged_by = Some(policies);
-                    due.insert(0, Instant::now());
+                    self.rediscover(&[Duration::ZERO]);
                 }
-                () = self.shared.rediscover.notified() => {
-                    due = REDISCOVER_SOON.iter().map(|after| Instant::now() + *after).collect();
-                }
+                () = self.shared.rediscover.notified() => self.rediscover(&REDISCOVER_SOON),
+                Some((scope, note)) = self.notes.recv() => self.noted(&scope, note).await,
                 () = sleep_until(next) => {
-                    due.retain(|at| *at > next);
-                    match discover(&self.shared.clients.plain).await {
+                    self.due.retain(|at| *at > next);
+                    match self.discovery.discover().await {
                         Ok(served) => self.follow_discovery(served).await,
                         Err(error) => warn!(error = describe(&error), "Discovery failed; the kinds known so far stay"),
                     }
                 }
                 () = self.shared.changes.closed() => return,
-                // A task that ended frees its place in the set.
-                Some(_) = self.tasks.join_next() => {}
+                Some(ended) = self.tasks.join_next() => self.ended(ended).await,
+            }
+        }
+    }
+
+    /// Has discovery repeated after about these times; what is due anyway at about that time counts for it.
+    fn rediscover(&mut self, after: &[Duration]) {
+        let now = Instant::now();
+        for delay in after {
+            if self.due.range(now + *delay / 2..=now + *delay * 3 / 2).next().is_none() {
+                self.due.insert(now + *delay);
             }
         }
     }
@@ -112,32 +157,95 @@ impl Informer {
                 None => wanted.extend(self.scopes_of(kind)),
             }
         }
+        let before = std::mem::replace(&mut self.wanted, wanted);
         // While a group's server is down its kinds are not listed, but they are not gone.
         let stale = |scope: &WatchScope| {
             served.stale.iter().any(|stale| stale.group == scope.kind.group && stale.version == scope.kind.version)
         };
-        let gone: Vec<_> =
-            self.scopes.keys().filter(|scope| !wanted.contains(scope) && !stale(scope)).cloned().collect();
+        let deselected = |scope: &WatchScope| excluded.iter().any(|(kind, _)| scope.kind.is_version_of(kind));
+        let gone = |(scope, followed): &(&WatchScope, &Followed)| {
+            !self.wanted.contains(scope)
+                && !stale(scope)
+                && !self.wanted.iter().any(|other| scope.is_version_of(other))
+                && (!before.contains(scope) || followed.not_found || deselected(scope))
+        };
+        let gone: Vec<_> = self.scopes.iter().filter(gone).map(|(scope, _)| scope.clone()).collect();
         for scope in gone {
-            if let Some(task) = self.scopes.remove(&scope) {
-                task.abort();
-            }
-            info!(feed = %scope, "No longer served");
-            self.shared.send(Change::Vanished(scope)).await;
+            self.end(&scope, "No longer served").await;
         }
-        let new: Vec<_> = wanted.into_iter().filter(|scope| !self.scopes.contains_key(scope)).collect();
+        let known = |scope: &WatchScope| self.scopes.keys().any(|known| known.is_version_of(scope));
+        let new = |scope: &&WatchScope| !self.scopes.contains_key(scope) && (!known(scope) || before.contains(scope));
+        let new: Vec<_> = self.wanted.iter().filter(new).cloned().collect();
         for scope in &new {
             self.shared.send(Change::Appeared(scope.clone())).await;
         }
         for scope in new {
             debug!(feed = %scope, "Reading");
-            let task = self.tasks.spawn(Box::pin(follow(self.shared.clone(), scope.clone())));
-            self.scopes.insert(scope, task);
+            self.start(scope, Duration::ZERO);
+        }
+        self.end_superseded().await;
+        if self.wanted != before && !before.is_empty() {
+            self.rediscover(&[CONFIRM]);
         }
         let known = |group: &str| self.scopes.keys().any(|scope| scope.kind.group == group);
         let missing = |group: &str| !known(group) && self.selection.may_audit_group(group);
         let unserved = served.stale.into_iter().filter(|stale| missing(&stale.group)).collect();
         self.shared.send(Change::Discovered(Discovered { unserved, excluded })).await;
+    }
+
+    /// Ends what is read in a version that is no longer wanted, once all of it is known in the one that is: until then
+    /// the old one tells what happens.
+    async fn end_superseded(&mut self) {
+        let listed = |scope: &WatchScope| self.scopes.get(scope).is_some_and(|followed| followed.listed);
+        let successor = |scope: &WatchScope| self.wanted.iter().any(|new| new.is_version_of(scope) && listed(new));
+        let superseded = |scope: &&WatchScope| !self.wanted.contains(scope) && successor(scope);
+        let superseded: Vec<_> = self.scopes.keys().filter(superseded).cloned().collect();
+        for scope in superseded {
+            self.end(&scope, "Read in another version from now on").await;
+        }
+    }
+
+    /// Begins to follow a scope after a while.
+    fn start(&mut self, scope: WatchScope, after: Duration) {
+        let (shared, following) = (self.shared.clone(), scope.clone());
+        let task = self.tasks.spawn(async move {
+            tokio::time::sleep(after).await;
+            Box::pin(follow(shared, following)).await;
+        });
+        self.scopes.insert(scope, Followed { task, listed: false, not_found: false });
+    }
+
+    async fn end(&mut self, scope: &WatchScope, why: &str) {
+        if let Some(followed) = self.scopes.remove(scope) {
+            followed.task.abort();
+        }
+        info!(feed = %scope, version = scope.kind.version, "{why}");
+        self.shared.send(Change::Vanished(scope.clone())).await;
+    }
+
+    async fn noted(&mut self, scope: &WatchScope, note: Note) {
+        let Some(followed) = self.scopes.get_mut(scope) else { return };
+        followed.not_found = note == Note::NotFound;
+        match note {
+            Note::Listed => {
+                followed.listed = true;
+                self.end_superseded().await;
+            }
+            Note::NotFound => self.rediscover(&REDISCOVER_SOON),
+        }
+    }
+
+    /// Begins again with a scope whose task has failed.
+    async fn ended(&mut self, ended: Result<(), JoinError>) {
+        let Some(failed) = ended.err().filter(JoinError::is_panic) else { return };
+        let Some(scope) = self.scopes.iter().find(|(_, followed)| followed.task.id() == failed.id()) else { return };
+        let scope = scope.0.clone();
+        let message = format!("kaudit failed while reading it, which is a bug: {failed}");
+        error!(feed = %scope, "{message}");
+        self.shared.send(Change::Unreadable(scope.clone(), Unreadable { state: State::Failed, message })).await;
+        if !self.shared.once {
+            self.start(scope, RESTART);
+        }
     }
 
     fn scopes_of(&self, kind: &Arc<Kind>) -> Vec<WatchScope> {

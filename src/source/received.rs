@@ -118,6 +118,13 @@ impl Received {
         self.meta.namespace.as_ref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
     }
 
+    /// Returns the key of an object of `kind` in a cluster; `None` if its name cannot be read.
+    pub fn key(&self, kind: &Arc<Kind>) -> Option<ObjectKey> {
+        let name = self.meta.name.as_deref()?.into();
+        let namespace = self.meta.namespace.as_deref().map(Into::into);
+        Some(ObjectKey { kind: Arc::clone(kind), namespace, name, copy: 0 })
+    }
+
     /// Why the JSON is not that of an object, if it is not.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()

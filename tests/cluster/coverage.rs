@@ -121,7 +121,7 @@ spec:
 async fn until_announced(plane: &ControlPlane, group: &str) {
     let client = plane.admin().unwrap();
     wait_for(&format!("the group {group}"), || async {
-        let served = kaudit::source::discovery::discover(&client).await.unwrap();
+        let served = kaudit::source::discovery::Discovery::new(client.clone()).discover().await.unwrap();
         served.stale.iter().any(|stale| stale.group == group).then_some(())
     })
     .await;
@@ -192,7 +192,7 @@ async fn a_kind_is_read_in_a_version_its_group_does_not_prefer_and_both_ways_of_
     // As kaudit asks: kube's own client tries a group that is down for minutes.
     let access = Access { kubeconfig: Some(plane.kubeconfig()), ..Access::default() };
     let client = Clients::new(&access).await.unwrap().plain;
-    let aggregated = kaudit::source::discovery::discover(&client).await.unwrap();
+    let aggregated = kaudit::source::discovery::Discovery::new(client.clone()).discover().await.unwrap();
     let by_group = kaudit::source::discovery::discover_by_group(&client).await.unwrap();
     assert_eq!(format!("{:#?}", aggregated.kinds), format!("{:#?}", by_group.kinds));
     let groups = |served: &kaudit::source::discovery::Served| {

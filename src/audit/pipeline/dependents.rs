@@ -5,7 +5,11 @@ use std::{num::NonZeroU64, time::Instant};
 
 use super::Pipeline;
 use crate::{
-    audit::{cache::Previous, inventory::Updated, queue::Lane},
+    audit::{
+        cache::Previous,
+        inventory::{Updated, Waiting},
+        queue::Lane,
+    },
     judge::dependencies::Dependencies,
     model::{
         body::Body,
@@ -20,13 +24,40 @@ impl Pipeline {
         if !self.gate.is_open() {
             return None;
         }
+        if self.inventory.rebuild(now) {
+            for scope in self.judged_scopes() {
+                let keys: Vec<_> = self.cache.keys(&scope).cloned().collect();
+                keys.iter().for_each(|key| self.mark_for_inventory(key, now));
+            }
+        }
         if self.inventory.due(now).is_some_and(|due| due <= now) {
             self.update_inventory(now);
+        }
+        let settled = self.inventory.settled(now);
+        self.judge_settled(settled);
+        if self.queue.is_idle() {
+            self.inventory.rounds.end(now);
+        }
+        if self.inventory.rounds.begin(now) {
+            self.judge_again(|_, depends| depends.inventory, now);
         }
         while let Some(slice) = self.clock.strike(now) {
             self.judge_again(|key, depends| depends.clock && slice.holds(key), now);
         }
-        self.inventory.due(now).into_iter().chain(self.clock.next()).min()
+        self.inventory.wake(now).into_iter().chain(self.clock.next()).min()
+    }
+
+    /// Queues an object, at once or when the policies can look up what happened before it changed.
+    pub(super) fn judge_soon(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
+        let looks_up = self.policies.dependencies(&key.kind).inventory;
+        let ready = if looks_up { self.inventory.wait(key, lane, now) } else { Some(key) };
+        if let Some(key) = ready {
+            self.queue.push(key, lane, now);
+        }
+    }
+
+    fn judge_settled(&mut self, settled: Vec<Waiting>) {
+        settled.into_iter().for_each(|Waiting { key, lane, since }| self.queue.push(key, lane, since));
     }
 
     /// Queues what may depend on an object that changed, was created or was deleted.
@@ -80,15 +111,16 @@ impl Pipeline {
             let object = scope.and_then(|_| self.cache.object(&key));
             states.push((key, object.map(|object| object.body)));
         }
+        // What is gone goes first: an object that is read in another version has the same place in `data.kubernetes`.
+        states.sort_by_key(|(_, body)| body.is_some());
         self.inventory.update(&self.policies.set, states, !self.settings.update_filter, now);
     }
 
     pub(super) fn inventory_updated(&mut self, updated: Updated, now: Instant) {
         self.outputs.metrics.inventory_updated(updated.took);
         self.dirty = true;
-        if self.inventory.accept(updated) {
-            self.judge_again(|_, depends| depends.inventory, now);
-        }
+        let settled = self.inventory.accept(updated, now);
+        self.judge_settled(settled);
     }
 
     /// Whether no policy can see what changed in an object since it was judged.

@@ -73,6 +73,9 @@ impl Pipeline {
             && verdict.policies == self.policies.set.digest;
         self.dirty = true;
         self.count(&verdict, queued.filter(|_| stands));
+        if stands {
+            self.retries.note(&verdict.key, verdict.unfinished);
+        }
         if self.settings.initial == InitialObjects::Stream {
             if stands && verdict.results.is_empty() {
                 self.cache.drop_object(&verdict.key);

@@ -7,11 +7,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::watch, time::sleep_until};
 use tower::{BoxError, Layer, Service};
+
+use super::moment::Moment;
 
 /// Open until an instant that moves on with each renewal. As a layer of a client it refuses requests when it is shut, and
 /// cancels those that are in flight.
@@ -20,23 +19,24 @@ use tower::{BoxError, Layer, Service};
 /// that.
 #[derive(Debug, Clone)]
 pub struct Fence {
-    until: watch::Receiver<Instant>,
+    until: watch::Receiver<Moment>,
 }
 
 impl Fence {
-    pub(super) fn new(until: watch::Receiver<Instant>) -> Self {
+    pub(super) fn new(until: watch::Receiver<Moment>) -> Self {
         Self { until }
     }
 
-    /// Whether requests may pass now. Reads the clock, as timers have not fired yet in a process that was frozen.
+    /// Whether requests may pass now. Reads the clocks, as timers have not fired yet in a process that was frozen or on a
+    /// machine that was suspended.
     pub fn is_open(&self) -> bool {
-        Instant::now() < *self.until.borrow()
+        !self.until.borrow().has_come()
     }
 
     /// Returns when it has shut.
     async fn shut(mut self) {
         loop {
-            let until = *self.until.borrow_and_update();
+            let until = self.until.borrow_and_update().instant;
             tokio::select! {
                 () = sleep_until(until) => if !self.is_open() { return },
                 changed = self.until.changed() => if changed.is_err() { return sleep_until(until).await },

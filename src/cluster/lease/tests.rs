@@ -375,7 +375,7 @@ mod fenced {
 
     #[tokio::test(start_paused = true)]
     async fn requests_pass_while_it_is_open_and_are_dropped_when_it_shuts() {
-        let until = watch::channel(Instant::now() + Duration::from_secs(10)).0;
+        let until = watch::channel(Moment::now() + Duration::from_secs(10)).0;
         let fence = Fence::new(until.subscribe());
         let done = Arc::new(Mutex::new(Vec::new()));
         let log = done.clone();
@@ -391,7 +391,7 @@ mod fenced {
         assert_eq!(service.ready().await.unwrap().call(3).await.unwrap(), 3);
         // It moves on with a renewal.
         let slow = service.call(20);
-        until.send_replace(Instant::now() + Duration::from_secs(30));
+        until.send_replace(Moment::now() + Duration::from_secs(30));
         assert_eq!(slow.await.unwrap(), 20);
         let start = Instant::now();
         assert!(service.call(11).await.is_err());
@@ -399,9 +399,18 @@ mod fenced {
         assert!(service.call(0).await.is_err());
         assert_eq!(*done.lock().unwrap(), [3, 20]);
         // A renewal is not needed to stop what no longer leads.
-        until.send_replace(Instant::now() + Duration::from_secs(30));
+        until.send_replace(Moment::now() + Duration::from_secs(30));
         let slow = service.call(20);
         drop(until);
         assert_eq!(slow.await.unwrap(), 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_was_suspended_wakes_up_with_the_fence_shut() {
+        let end = Moment::now() + Duration::from_secs(10);
+        assert!(Fence::new(watch::channel(end).1).is_open());
+        // Its timers still have ten seconds to go.
+        let slept = Moment { since_boot: end.since_boot - Duration::from_secs(11), ..end };
+        assert!(!Fence::new(watch::channel(slept).1).is_open());
     }
 }

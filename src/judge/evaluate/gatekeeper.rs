@@ -45,9 +45,7 @@ impl Judge<'_> {
                 self.results.extend(findings);
             }
             Err(failure) => {
-                let error =
-                    self.failed(unit, &constraint.policy, &constraint.rule.name, &constraint.rule.source, &failure);
-                self.results.push(error);
+                self.fail(unit, &constraint.policy, &constraint.rule.name, &constraint.rule.source, &failure);
             }
         }
     }

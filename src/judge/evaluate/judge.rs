@@ -1,6 +1,6 @@
 //! Evaluation of the rules of a group, and what becomes of their values, exceptions and failures.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use regorus::Value;
 
@@ -14,6 +14,7 @@ use crate::{
     },
     model::verdict::{Finding, Outcome, Source},
     rego::{
+        cpu_time::CpuTimer,
         evaluator::{Failure, LARGEST_VALUE},
         limits::Limits,
     },
@@ -22,7 +23,8 @@ use crate::{
 /// Judging of one object, and its results so far.
 pub(super) struct Judge<'a> {
     pub(super) limits: &'a Limits,
-    pub(super) began: Instant,
+    /// The time that was spent on the object so far.
+    pub(super) spent: CpuTimer,
     /// Whether only policies that read transitions are asked.
     pub(super) transitions_only: bool,
     pub(super) results: &'a mut Results,
@@ -51,7 +53,7 @@ impl Judge<'_> {
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {
                 let rule: Arc<str> = "exception".into();
-                self.results.push(self.failed(unit, &exception.policy, &rule, &exception.source, failure));
+                self.fail(unit, &exception.policy, &rule, &exception.source, failure);
             }
         }
         for (entrypoint, answer) in group.entrypoints.iter().zip(answers) {
@@ -59,7 +61,7 @@ impl Judge<'_> {
                 Ok(answer) => self.entrypoint(unit, entrypoint, answer, exceptions, input),
                 Err(failure) => {
                     let Entrypoint { policy, rule, .. } = entrypoint;
-                    self.results.push(self.failed(unit, policy, &rule.name, &rule.source, failure));
+                    self.fail(unit, policy, &rule.name, &rule.source, failure);
                 }
             }
         }
@@ -67,7 +69,7 @@ impl Judge<'_> {
 
     /// Evaluates one rule, unless the object has used up its time.
     pub(super) fn alone(&self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Value, Failure> {
-        if self.began.elapsed() > self.limits.input {
+        if self.spent.elapsed() > self.limits.input {
             return Err(Failure::OutOfTime);
         }
         unit.evaluator.rule(input, &group.one(index))
@@ -101,15 +103,16 @@ impl Judge<'_> {
         }
     }
 
-    /// Returns the finding for a rule that could not be evaluated.
-    pub(super) fn failed(
-        &self,
+    /// Notes that a rule could not be evaluated.
+    pub(super) fn fail(
+        &mut self,
         unit: &Unit,
         policy: &Arc<str>,
         rule: &Arc<str>,
         source: &Source,
         failure: &Failure,
-    ) -> Finding {
+    ) {
+        self.results.unfinished |= matches!(failure, Failure::TimedOut | Failure::OutOfTime);
         let mut source = source.clone();
         let message = match failure {
             Failure::Error(error) => match &error.place {
@@ -127,7 +130,7 @@ impl Judge<'_> {
             Failure::TooLarge => format!("says more than {} MiB about one object", LARGEST_VALUE >> 20),
             other => other.reason(self.limits),
         };
-        Finding {
+        self.results.push(Finding {
             policy: Arc::clone(policy),
             rule: Arc::clone(rule),
             outcome: Outcome::Error,
@@ -136,7 +139,7 @@ impl Judge<'_> {
             message: message.into(),
             details: None,
             source,
-        }
+        });
     }
 }
 

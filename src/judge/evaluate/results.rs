@@ -18,9 +18,16 @@ use crate::{
 pub(super) struct Results {
     findings: Vec<Finding>,
     passed: u32,
+    /// Whether something ran out of time.
+    pub(super) unfinished: bool,
 }
 
 impl Results {
+    /// The result of an object that could not be judged, and may be another time.
+    pub(super) fn unfinished(finding: Finding) -> Self {
+        Self { findings: vec![finding], passed: 0, unfinished: true }
+    }
+
     pub(super) fn push(&mut self, finding: Finding) {
         self.findings.push(finding);
     }

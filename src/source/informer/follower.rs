@@ -1,6 +1,6 @@
 //! One watch scope: from the events of kube's watcher to changes.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, pin::pin, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
 use kube::{
@@ -13,7 +13,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::failure::{Delay, classify, describe_watch};
+use super::failure::{Delay, classify, describe_watch, jittered};
 use crate::{
     cluster::{client::Clients, identity::CONTROLLER},
     model::{coverage::State, object::Object, shard::Shard},
@@ -27,11 +27,11 @@ use crate::{
 const LISTS_AT_A_TIME: usize = 8;
 /// Objects in a page of a list. A page is held as a whole, and larger ones are not faster.
 const PAGE: u32 = 200;
-/// The server ends a watch after this many seconds, and the next one shows whether a right was revoked.
-const WATCH_SECONDS: u32 = 120;
-/// A watch that failed and has been silent for this long is connected again: a failure would have shown within the
-/// connect timeout.
-const RECOVERED: Duration = Duration::from_secs(15);
+/// The server ends a watch after so many seconds, and the next one shows whether a right was revoked. Each scope draws its
+/// own number, as client-go does, so that the watches of all kinds do not begin again in step.
+const WATCH_SECONDS: RangeInclusive<u32> = 90..=150;
+/// A watch that has been silent for this long works: a failure would have shown within the connect timeout.
+const PROVEN: Duration = Duration::from_secs(15);
 /// Failures in a row, other than clear refusals, after which a watch scope counts as failed.
 const FAILURES: u32 = 3;
 
@@ -46,6 +46,17 @@ pub(super) struct Shared {
     lists: Semaphore,
     /// Wakes discovery.
     pub(super) rediscover: Notify,
+    /// What followers have learned about their scopes.
+    notes: mpsc::UnboundedSender<(WatchScope, Note)>,
+}
+
+/// What a follower has learned about its scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Note {
+    /// Its first list is complete.
+    Listed,
+    /// The server does not know it (404).
+    NotFound,
 }
 
 impl Shared {
@@ -55,14 +66,20 @@ impl Shared {
         secrets: Secrets,
         once: bool,
         changes: mpsc::Sender<Change>,
+        notes: mpsc::UnboundedSender<(WatchScope, Note)>,
     ) -> Self {
         let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
-        Self { clients, secrets, shard, once, changes, lists, rediscover }
+        Self { clients, secrets, shard, once, changes, lists, rediscover, notes }
     }
 
     pub(super) async fn send(&self, change: Change) {
         // Nobody listens any more when the pipeline has ended; the stream notices by itself.
         let _ended = self.changes.send(change).await;
+    }
+
+    fn note(&self, scope: &WatchScope, note: Note) {
+        // With `once` nobody listens, as nothing comes or goes.
+        let _unheard = self.notes.send((scope.clone(), note));
     }
 }
 
@@ -83,11 +100,11 @@ pub(super) async fn follow(shared: Arc<Shared>, scope: WatchScope) {
         None => Api::all_with(client, &scope.kind),
     };
     let mut follower = Follower::new(shared, scope);
+    let config = watcher::Config::default().timeout(fastrand::u32(WATCH_SECONDS)).page_size(PAGE);
     loop {
-        let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
-        match follower.stream(watcher(api.clone(), config)).await {
+        match follower.stream(watcher(api.clone(), config.clone())).await {
             StreamEnd::Done => return,
-            StreamEnd::Again(after) => sleep(after).await,
+            StreamEnd::Again(after) => sleep(jittered(after)).await,
         }
     }
 }
@@ -95,6 +112,7 @@ pub(super) async fn follow(shared: Arc<Shared>, scope: WatchScope) {
 struct Follower {
     shared: Arc<Shared>,
     scope: WatchScope,
+    /// Goes back to none only when a watch works: a list that succeeds before each watch that fails is a loop, too.
     delay: Delay,
     /// Failures since the last success.
     failures: u32,
@@ -102,13 +120,13 @@ struct Follower {
     listing: bool,
     /// [`Change::Synced`] was sent last.
     synced: bool,
-    /// The watch failed, and has not recovered yet.
-    troubled: bool,
+    /// Nothing has shown yet that the watch works.
+    unproven: bool,
 }
 
 impl Follower {
     fn new(shared: Arc<Shared>, scope: WatchScope) -> Self {
-        Self { shared, scope, delay: Delay::default(), failures: 0, listing: true, synced: false, troubled: false }
+        Self { shared, scope, delay: Delay::default(), failures: 0, listing: true, synced: false, unproven: true }
     }
 
     async fn stream(&mut self, stream: impl Stream<Item = watcher::Result<Event<Received>>>) -> StreamEnd {
@@ -118,9 +136,9 @@ impl Follower {
         let mut stream = pin!(stream);
         self.listing = true;
         loop {
-            let next = if self.troubled && !self.listing {
-                let Ok(next) = timeout(RECOVERED, stream.next()).await else {
-                    self.recovered().await;
+            let next = if self.unproven && !self.listing {
+                let Ok(next) = timeout(PROVEN, stream.next()).await else {
+                    self.proven().await;
                     continue;
                 };
                 next
@@ -140,21 +158,20 @@ impl Follower {
                 Some(Ok(Event::InitApply(received))) => self.seen(received).await,
                 Some(Ok(Event::InitDone)) => {
                     drop(permit.take());
-                    self.listing = false;
-                    self.recovered().await;
+                    (self.listing, self.unproven) = (false, true);
+                    self.readable().await;
+                    shared.note(&self.scope, Note::Listed);
                     if shared.once {
                         return StreamEnd::Done;
                     }
                 }
                 Some(Ok(Event::Apply(received))) => {
-                    self.delay = Delay::default();
-                    self.recovered().await;
+                    self.proven().await;
                     self.seen(received).await;
                     self.announce();
                 }
                 Some(Ok(Event::Delete(received))) => {
-                    self.delay = Delay::default();
-                    self.recovered().await;
+                    self.proven().await;
                     self.gone(received).await;
                     self.announce();
                 }
@@ -186,23 +203,28 @@ impl Follower {
         }
         self.shared.send(Change::Restarted(self.scope.clone(), reason)).await;
         if code == 404 {
-            self.shared.rediscover.notify_one();
+            self.shared.note(&self.scope, Note::NotFound);
         }
-        let after = if expired && self.failures == 1 { Duration::ZERO } else { self.delay.next(code) };
-        let at_start_of_watch = matches!(error, watcher::Error::WatchStartFailed(_));
-        if self.listing || (expired && at_start_of_watch) {
-            // kube would ask for the same expired version for ever.
+        let after = self.delay.next(code);
+        if self.listing || expired {
+            // kube would go on from the expired version, or list again without waiting for its turn.
             return Some(StreamEnd::Again(after));
         }
-        self.troubled = !expired;
-        sleep(after).await;
+        self.unproven = true;
+        sleep(jittered(after)).await;
         None
     }
 
-    /// The watch scope is complete and watched.
-    async fn recovered(&mut self) {
+    /// The watch works.
+    async fn proven(&mut self) {
+        self.delay = Delay::default();
+        self.unproven = false;
+        self.readable().await;
+    }
+
+    /// The watch scope can be read, and all of it is known.
+    async fn readable(&mut self) {
         self.failures = 0;
-        self.troubled = false;
         if !std::mem::replace(&mut self.synced, true) {
             self.shared.send(Change::Synced(self.scope.clone())).await;
         }
@@ -230,9 +252,15 @@ impl Follower {
         if !self.reads(&received) {
             return;
         }
-        if let Ok(object) = received.into_object(&self.scope.kind, self.shared.secrets, 0) {
-            self.shared.send(Change::Gone(self.scope.clone(), object)).await;
-        }
+        let key = received.key(&self.scope.kind);
+        let change = match received.into_object(&self.scope.kind, self.shared.secrets, 0) {
+            Ok(object) => Change::Gone(self.scope.clone(), object),
+            Err(_) => {
+                let Some(key) = key else { return };
+                Change::GoneUnread(self.scope.clone(), key)
+            }
+        };
+        self.shared.send(change).await;
     }
 
     /// Has discovery repeated when a kind may have come or gone.

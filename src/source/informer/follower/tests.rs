@@ -16,9 +16,8 @@ fn api_error(code: u16) -> kube::Error {
     kube::Error::Api(status(code).boxed())
 }
 
-/// Plays a stream to a follower; returns how it ended and what it said.
-async fn play(once: bool, events: Vec<watcher::Result<Event<Received>>>) -> (StreamEnd, Vec<String>) {
-    let (sender, mut receiver) = mpsc::channel(100);
+fn follower(once: bool) -> (Follower, mpsc::Receiver<Change>) {
+    let (sender, receiver) = mpsc::channel(100);
     let client = Client::new(
         tower::service_fn(|_: http::Request<kube::client::Body>| async {
             Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is there"))
@@ -27,9 +26,14 @@ async fn play(once: bool, events: Vec<watcher::Result<Event<Received>>>) -> (Str
     );
     let config = kube::Config::new("http://127.0.0.1".parse().unwrap());
     let clients = Clients { reading: client.clone(), plain: client, url: String::new(), config };
-    let shared = Shared::new(clients, Shard::WHOLE, Secrets::Redact, once, sender);
+    let shared = Shared::new(clients, Shard::WHOLE, Secrets::Redact, once, sender, mpsc::unbounded_channel().0);
     let scope = WatchScope { kind: Kind::sample("", "pods", "Pod"), namespace: None };
-    let mut follower = Follower::new(Arc::new(shared), scope);
+    (Follower::new(Arc::new(shared), scope), receiver)
+}
+
+/// Plays a stream to a follower; returns how it ended and what it said.
+async fn play(once: bool, events: Vec<watcher::Result<Event<Received>>>) -> (StreamEnd, Vec<String>) {
+    let (mut follower, mut receiver) = follower(once);
     let end = follower.stream(stream::iter(events)).await;
     drop(follower);
     let mut said = Vec::new();
@@ -38,6 +42,7 @@ async fn play(once: bool, events: Vec<watcher::Result<Event<Received>>>) -> (Str
             Change::Listing(_) => "listing".to_owned(),
             Change::Seen(_, object) => format!("seen {}", object.key.name),
             Change::Gone(_, object) => format!("gone {}", object.key.name),
+            Change::GoneUnread(_, key) => format!("gone unread {}", key.name),
             Change::Skipped(_, name, _) => format!("skipped {name}"),
             Change::Synced(_) => "synced".to_owned(),
             Change::Unreadable(_, why) => format!("{} {}", why.state.as_str(), why.message),
@@ -56,15 +61,43 @@ async fn every_relist_is_compared_and_ends_synced() {
         Ok(Event::InitApply(received("b"))),
         Ok(Event::InitDone),
         Ok(Event::Apply(received("c"))),
-        Err(watcher::Error::WatchError(status(410).boxed())),
         Ok(Event::Init),
         Ok(Event::InitApply(received("a"))),
         Ok(Event::InitDone),
     ];
     let (_, said) = play(false, events).await;
-    let wanted =
-        ["listing", "seen a", "seen b", "synced", "seen c", "restarted expired", "listing", "seen a", "synced"];
+    let wanted = ["listing", "seen a", "seen b", "synced", "seen c", "listing", "seen a", "synced"];
     assert_eq!(said, wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_after_which_no_watch_works_are_a_loop_and_come_later_and_later() {
+    let expired = || {
+        let gone = Err(watcher::Error::WatchError(status(410).boxed()));
+        stream::iter(vec![Ok(Event::Init), Ok(Event::InitDone), gone])
+    };
+    let (mut follower, receiver) = follower(false);
+    let mut waited = Vec::new();
+    for _ in 0..4 {
+        let StreamEnd::Again(after) = follower.stream(expired()).await else { panic!("it goes on") };
+        waited.push(after.as_millis());
+    }
+    assert_eq!(waited, [0, 1_000, 2_000, 4_000]);
+    // A watch that is silent for a while works.
+    let silent = stream::iter(vec![Ok(Event::Init), Ok(Event::InitDone)]).chain(stream::once(async {
+        sleep(PROVEN + Duration::from_secs(1)).await;
+        Err(watcher::Error::WatchError(status(410).boxed()))
+    }));
+    let end = follower.stream(silent).await;
+    assert!(matches!(end, StreamEnd::Again(Duration::ZERO)), "{end:?}");
+    drop(receiver);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_read_and_is_gone_is_said() {
+    let odd = Received::read(r#"{"metadata":{"name":"odd","uid":[]}}"#);
+    let (_, said) = play(false, vec![Ok(Event::Init), Ok(Event::InitDone), Ok(Event::Delete(odd))]).await;
+    assert_eq!(said, ["listing", "synced", "gone unread odd"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,42 @@
+//! A kind that is read in another API version from now on: its objects are the same, and so are their violations.
+
+use std::{sync::Arc, time::Instant};
+
+use super::Pipeline;
+use crate::{model::object::ObjectKey, source::change::WatchScope};
+
+impl Pipeline {
+    /// Lets a scope whose first list is complete take the place of those that had the same objects in other versions.
+    /// What was found about an object stands until it is judged in the new version.
+    pub(super) fn take_over(&mut self, scope: &WatchScope, now: Instant) {
+        for old in self.cache.versions_of(scope) {
+            let keys: Vec<ObjectKey> = self.cache.keys(&old).cloned().collect();
+            let (same, gone): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| {
+                let uid = self.cache.uid(key).filter(|uid| !uid.is_empty());
+                uid.is_some() && uid == self.cache.uid(&in_version_of(key, scope))
+            });
+            self.vanish(&old, &gone, now);
+            for key in same {
+                let new = in_version_of(&key, scope);
+                self.ledger.rename(&key, new.clone());
+                self.baseline.rename(&key, new);
+                self.leave(&key, now);
+            }
+        }
+    }
+
+    /// Drops a scope, and forgets the objects of it that are gone with it.
+    pub(super) fn vanish(&mut self, scope: &WatchScope, gone: &[ObjectKey], now: Instant) {
+        self.gate.vanished(scope);
+        self.transitions.end_list(scope);
+        self.cache.drop_scope(scope);
+        for key in gone {
+            self.forget(key, now);
+        }
+    }
+}
+
+/// Returns the key of the same object in the version of a scope.
+fn in_version_of(key: &ObjectKey, scope: &WatchScope) -> ObjectKey {
+    ObjectKey { kind: Arc::clone(&scope.kind), ..key.clone() }
+}

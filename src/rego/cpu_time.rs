@@ -1,0 +1,27 @@
+//! The time that a thread computes, which is not the time that passes.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Measures the CPU time of the thread that it is used on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CpuTimer(Duration);
+
+impl CpuTimer {
+    /// Starts a timer for this thread.
+    pub(crate) fn start() -> Self {
+        Self(thread_time())
+    }
+
+    /// Returns how long this thread has computed since.
+    pub(crate) fn elapsed(self) -> Duration {
+        thread_time().saturating_sub(self.0)
+    }
+}
+
+fn thread_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    // Neither part is ever negative.
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or_default(), u32::try_from(now.tv_nsec).unwrap_or_default())
+}
