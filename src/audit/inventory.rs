@@ -7,7 +7,7 @@
 
 use std::{
     any::Any,
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::{Duration, Instant},
@@ -52,6 +52,8 @@ pub(crate) struct InventorySync {
     not_before: Option<Instant>,
     /// Objects that changed, in the order of that.
     waiting: VecDeque<Waiting>,
+    /// Their keys: nothing else has them judged meanwhile.
+    waiting_keys: HashSet<ObjectKey>,
     pub(crate) rounds: Rounds,
     /// The policies with the inventory; `None` before the first update.
     policies: Option<Arc<PolicySet>>,
@@ -139,6 +141,7 @@ impl InventorySync {
             since: None,
             not_before: None,
             waiting: VecDeque::new(),
+            waiting_keys: HashSet::new(),
             rounds: Rounds::default(),
             policies: None,
             generation: 0,
@@ -177,11 +180,20 @@ impl InventorySync {
 
     /// Has an object wait that changed and looks something up. Returns it if it need not.
     pub(crate) fn wait(&mut self, key: ObjectKey, lane: Lane, now: Instant) -> Option<ObjectKey> {
+        if self.waits(&key) {
+            return None;
+        }
         if lane == Lane::Snapshot && (self.has_everything() || self.policies.is_none()) {
             return Some(key);
         }
+        self.waiting_keys.insert(key.clone());
         self.waiting.push_back(Waiting { key, lane, since: now });
         None
+    }
+
+    /// Whether an object waits, so that it need not be queued by others.
+    pub(crate) fn waits(&self, key: &ObjectKey) -> bool {
+        self.waiting_keys.contains(key)
     }
 
     /// Takes out what need not wait any more, as everything is in the policies.
@@ -192,7 +204,11 @@ impl InventorySync {
     /// Takes out what had settled by a time.
     fn release(&mut self, by: Instant) -> Vec<Waiting> {
         let settled = self.waiting.iter().take_while(|waiting| waiting.settled() <= by).count();
-        self.waiting.drain(..settled).collect()
+        let settled: Vec<_> = self.waiting.drain(..settled).collect();
+        for Waiting { key, .. } in &settled {
+            self.waiting_keys.remove(key);
+        }
+        settled
     }
 
     /// Marks an object that changed, was created or was deleted.

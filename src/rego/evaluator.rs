@@ -259,3 +259,55 @@ pub(crate) fn guarded(evaluate: impl FnOnce() -> Result<Value>) -> Result<Value,
         Err(_) => Err(Failure::Panicked),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::rego::engine;
+
+    /// Runs an evaluation that fails for lack of time so often, each time after `spend`; returns how long each attempt might
+    /// have taken.
+    fn attempts(fail: usize, spend: impl Fn(Duration)) -> (Result<Value, Failure>, usize) {
+        let limits = Limits { evaluation: Duration::from_millis(20), ..Limits::default() };
+        let evaluator = Evaluator::new(engine::empty(&limits), engine::empty(&limits), "", &limits).unwrap();
+        let made = Cell::new(0);
+        let evaluate = |_: &mut Engine| {
+            made.set(made.get() + 1);
+            if made.get() > fail {
+                return Ok(Value::from(true));
+            }
+            spend(limits.evaluation);
+            Err(LimitError::TimeLimitExceeded { elapsed: limits.evaluation, limit: limits.evaluation }.into())
+        };
+        (evaluator.run(&Value::Undefined, evaluate).0, made.get())
+    }
+
+    #[test]
+    fn time_in_which_others_have_the_cpu_does_not_count() {
+        let (result, made) = attempts(1, std::thread::sleep);
+        assert_eq!((result, made), (Ok(Value::from(true)), 2));
+        let (result, made) = attempts(usize::MAX, std::thread::sleep);
+        assert_eq!(result, Err(Failure::TimedOut));
+        assert!((2..10).contains(&made), "{made} attempts, each with more time");
+        // What computes all the time has no second attempt.
+        let (result, made) = attempts(usize::MAX, |limit| {
+            let timer = CpuTimer::start();
+            while timer.elapsed() < limit {
+                std::hint::spin_loop();
+            }
+        });
+        assert_eq!((result, made), (Err(Failure::TimedOut), 1));
+    }
+
+    #[test]
+    fn the_next_attempt_may_take_as_long_as_its_share_of_the_cpu_says() {
+        let seconds = Duration::from_secs_f64;
+        let more = |passed, used| more_time(seconds(1.0), seconds(passed), seconds(used)).map(|time| time.as_secs_f64());
+        assert_eq!(more(1.0, 0.95), None);
+        assert_eq!(more(1.0, 0.5), Some(2.4));
+        assert_eq!(more(1.0, 0.0), Some(16.0));
+        assert_eq!(more(16.0, 0.5), None, "a backstop");
+    }
+}

@@ -34,5 +34,6 @@ mod secrets;
 mod shards;
 mod support;
 mod truth;
+mod versions;
 mod wire;
 mod writer;

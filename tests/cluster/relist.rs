@@ -1,15 +1,30 @@
 //! What happened while nobody watched comes out when everything is listed anew.
 
-use kaudit_controlplane::{ControlPlane, Options};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{
+    http::header,
+    response::{IntoResponse as _, Response},
+};
+use kaudit_controlplane::{ControlPlane, Options, require, shared};
+use serde_json::json;
 
 use crate::{
     basics::BAD_LABEL,
-    support::{Running, policies, results_in, wait_for},
+    proxy::{Act, Proxy},
+    support::{Running, bare_plane, denies_marked, marked, policies, results_in, until_violations, wait_for},
 };
 
 #[tokio::test]
 async fn what_vanished_behind_a_lost_watch_is_resolved() {
-    if !kaudit_controlplane::require() {
+    if !require() {
         return;
     }
     let plane = ControlPlane::start(Options::default()).await.unwrap();
@@ -52,4 +67,101 @@ async fn what_vanished_behind_a_lost_watch_is_resolved() {
     assert!(relisted, "the test is to make watches expire; log:\n{}", kaudit.log());
     assert_eq!(kaudit.stop().await, Some(0));
     plane.stop().await.unwrap();
+}
+
+/// Which requests were answered with what, and how many lists were under way at a time.
+#[derive(Default)]
+struct Load {
+    lists: usize,
+    watches: usize,
+}
+
+/// How long each list takes at least.
+const HELD_UP: Duration = Duration::from_millis(200);
+
+/// A watch that is told at once that it is too old.
+fn expired() -> Response {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410});
+    let event = json!({"type": "ERROR", "object": status});
+    ([(header::CONTENT_TYPE, "application/json")], format!("{event}\n")).into_response()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_never_works_is_no_loop_of_lists() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    let namespace = plane.temp_namespace("loop").await.unwrap();
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let load = Arc::new(Mutex::new(Load::default()));
+    let counts = load.clone();
+    let proxy = Proxy::start(plane, move |request| {
+        if request.uri.path() != path {
+            return Act::Pass;
+        }
+        let mut load = counts.lock().unwrap();
+        if request.uri.query().is_some_and(|query| query.contains("watch=true")) {
+            load.watches += 1;
+            return Act::Answer(expired());
+        }
+        load.lists += 1;
+        Act::Pass
+    })
+    .await;
+    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
+    let paths = ["--policies", directory.path().to_str().unwrap(), "--record=none", "--namespace", &namespace];
+    let kaudit = Running::start(proxy.kubeconfig(), &paths).await;
+    let begin = Instant::now();
+    kaudit.ready().await;
+    // At once, and then after at least one, two and four seconds.
+    wait_for("four relists", || async { (load.lock().unwrap().lists >= 5).then_some(()) }).await;
+    assert!(begin.elapsed() > Duration::from_secs(7), "{:?}", begin.elapsed());
+    // What the lists bring is judged all the same.
+    plane.apply(&marked("v1", "ConfigMap", &namespace, "seen", &namespace)).await.unwrap();
+    until_violations(&kaudit, &namespace, 1).await;
+    let Load { lists, watches } = *load.lock().unwrap();
+    assert!(watches <= lists, "{watches} watches, {lists} lists");
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_all_watches_expire_at_once_the_lists_take_turns() {
+    if !require() {
+        return;
+    }
+    let plane = bare_plane().await;
+    // When each list began, which lasts at least as long as it is held up; and paths whose watch was told.
+    let state = Arc::new(Mutex::new((Vec::<Instant>::new(), BTreeSet::<String>::new())));
+    let storm = Arc::new(AtomicBool::new(false));
+    let (seen, on) = (state.clone(), storm.clone());
+    let proxy = Proxy::start(&plane, move |request| {
+        let (path, query) = (request.uri.path().to_owned(), request.uri.query().unwrap_or_default());
+        if !on.load(Ordering::Relaxed) {
+            return Act::Pass;
+        }
+        let mut seen = seen.lock().unwrap();
+        if query.contains("watch=true") {
+            return if seen.1.insert(path) { Act::Answer(expired()) } else { Act::Pass };
+        }
+        if !query.contains("limit=") {
+            return Act::Pass;
+        }
+        seen.0.push(Instant::now());
+        Act::Wait(HELD_UP)
+    })
+    .await;
+    let directory = policies(&[("demo.rego", BAD_LABEL)]);
+    let arguments = ["--policies", directory.path().to_str().unwrap(), "--record=none"];
+    let kaudit = Running::start(proxy.kubeconfig(), &arguments).await;
+    kaudit.ready().await;
+    let kinds = kaudit.status()["coverage"].as_array().unwrap().iter().filter(|kind| kind["state"] == "synced").count();
+    storm.store(true, Ordering::Relaxed);
+    proxy.cut();
+    let lists = || async { Some(state.lock().unwrap().0.clone()).filter(|lists| lists.len() >= kinds) };
+    let lists = wait_for("all to be listed again", lists).await;
+    let together = |begin: &Instant| lists.iter().filter(|other| (*begin..*begin + HELD_UP).contains(other)).count();
+    let most = lists.iter().map(together).max().unwrap();
+    assert!((2..=8).contains(&most), "{most} lists at a time of {kinds} kinds");
+    assert_eq!(kaudit.stop().await, Some(0));
 }

@@ -83,13 +83,13 @@ async fn list(plane: &ControlPlane, kind: &str) -> Vec<Value> {
 }
 
 /// The reports of a namespace.
-async fn reports_in(plane: &ControlPlane, kind: &str, namespace: &str) -> Vec<Value> {
+pub(crate) async fn reports_in(plane: &ControlPlane, kind: &str, namespace: &str) -> Vec<Value> {
     let reports = list(plane, kind).await;
     reports.into_iter().filter(|report| report["metadata"]["namespace"] == namespace).collect()
 }
 
 /// Each result of some reports, by its id.
-fn results(reports: &[Value]) -> BTreeMap<String, Value> {
+pub(crate) fn results(reports: &[Value]) -> BTreeMap<String, Value> {
     let mut results = BTreeMap::new();
     for result in reports.iter().flat_map(|report| report["results"].as_array().unwrap()) {
         let id = result["properties"]["resultID"].as_str().unwrap().to_owned();
@@ -121,7 +121,7 @@ async fn mark(plane: &ControlPlane, namespace: &str, name: &str, value: &str) {
 }
 
 /// The requests of kaudit by which something was written into report APIs since.
-fn writes_since(plane: &ControlPlane, position: AuditPosition) -> Vec<AuditRecord> {
+pub(crate) fn writes_since(plane: &ControlPlane, position: AuditPosition) -> Vec<AuditRecord> {
     let mut records = plane.audit_log_since(position).unwrap();
     records.retain(|record| {
         GROUPS.contains(&record.api_group.as_str())

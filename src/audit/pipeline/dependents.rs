@@ -92,7 +92,10 @@ impl Pipeline {
             if depends == Dependencies::default() {
                 continue;
             }
-            let keys = self.cache.keys(&scope).filter(|key| wanted(key, depends) && !self.baseline.contains(key));
+            let wanted = |key: &&ObjectKey| {
+                wanted(key, depends) && !self.baseline.contains(key) && !self.inventory.waits(key)
+            };
+            let keys = self.cache.keys(&scope).filter(wanted);
             self.queue.extend(keys.cloned(), Lane::Snapshot, now);
         }
     }

@@ -1,6 +1,7 @@
 //! A pipeline fed by hand: what is judged when, and that in the end it stands where a fresh one would.
 
 mod histories;
+mod unsteady;
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -153,13 +154,27 @@ impl Record for Told {
 
 impl Live {
     fn start(policies: Arc<PolicySet>, settings: PipelineSettings) -> Self {
+        Self::start_with(policies, settings, |_| {})
+    }
+
+    /// Starts it after a change of its parts.
+    fn start_with(policies: Arc<PolicySet>, settings: PipelineSettings, change: impl FnOnce(&mut Pipeline)) -> Self {
         let told = Arc::<Mutex<Vec<Delta>>>::default();
-        let live = Self::recording(policies, settings, Some(Box::new(Told(Arc::clone(&told)))));
+        let live = Self::changed(policies, settings, Some(Box::new(Told(Arc::clone(&told)))), change);
         Self { told, ..live }
     }
 
     /// Starts it with another recorder, or with none until a term begins.
     fn recording(policies: Arc<PolicySet>, settings: PipelineSettings, record: Option<Box<dyn Record>>) -> Self {
+        Self::changed(policies, settings, record, |_| {})
+    }
+
+    fn changed(
+        policies: Arc<PolicySet>,
+        settings: PipelineSettings,
+        record: Option<Box<dyn Record>>,
+        change: impl FnOnce(&mut Pipeline),
+    ) -> Self {
         let (changes, change_receiver) = mpsc::channel(1_024);
         let (commands, command_receiver) = mpsc::channel(2);
         if let Some(record) = record {
@@ -173,7 +188,9 @@ impl Live {
             overview: watch::channel(None).0,
             metrics: Arc::clone(&metrics),
         };
-        let running = tokio::spawn(Pipeline::new(policies, settings, outputs).run(inputs, false));
+        let mut pipeline = Pipeline::new(policies, settings, outputs);
+        change(&mut pipeline);
+        let running = tokio::spawn(pipeline.run(inputs, false));
         Self { changes, commands, told: Arc::default(), metrics, running }
     }
 

@@ -1,0 +1,186 @@
+//! Kinds that come, go and change their version, as API servers tell it, who do not always agree.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use axum::{http::header, response::IntoResponse as _};
+use kaudit::source::discovery::Discovery;
+use kaudit_controlplane::{ControlPlane, require};
+use serde_json::{Value, json};
+
+use crate::{
+    proxy::{Act, Proxy},
+    reports,
+    support::{
+        Running, bare_plane, coverage_of, crd, denies_marked, establish, marked, policies, results_in, until_violations,
+        wait_for,
+    },
+};
+
+/// The reasons of all Events in a namespace.
+async fn reasons(plane: &ControlPlane, namespace: &str) -> Vec<String> {
+    let events = plane.kubectl(&["-n", namespace, "get", "events", "-o", "jsonpath={.items[*].reason}"]).await.unwrap();
+    events.split_whitespace().map(str::to_owned).collect()
+}
+
+async fn until_version(kaudit: &Running, group: &str, resource: &str, version: &str) {
+    wait_for(&format!("{resource} to be read as {version}"), || async {
+        let status = kaudit.status();
+        let kinds = status["coverage"].as_array().unwrap().iter().filter(|kind| kind["resource"] == resource).count();
+        let kind = coverage_of(&status, group, resource)?;
+        (kinds == 1 && kind["version"] == version && kind["state"] == "synced").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_that_is_served_in_a_better_version_is_the_same_kind() {
+    const OBJECTS: usize = 20;
+    if !require() {
+        return;
+    }
+    let plane = reports::plane().await;
+    let namespace = plane.temp_namespace("versions").await.unwrap();
+    // A group of its own: the plane is shared.
+    let (group, name) = (format!("{namespace}.example.com"), format!("carts.{namespace}.example.com"));
+    let mut definition: Value =
+        serde_json::from_str(crd(&group, "carts", "Cart", "v1beta1").trim().trim_start_matches("---")).unwrap();
+    establish(&plane, &definition.to_string(), &[&name]).await;
+    let cart = |number| marked(&format!("{group}/v1beta1"), "Cart", &namespace, &format!("cart-{number}"), &namespace);
+    let carts: String = (0..OBJECTS).map(cart).collect();
+    plane.apply(&carts).await.unwrap();
+    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
+    let arguments = ["--policies", directory.path().to_str().unwrap(), "--record=events,reports"];
+    let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+    kaudit.ready().await;
+    until_violations(&kaudit, &namespace, OBJECTS).await;
+    let recorded = || async {
+        let told = reasons(&plane, &namespace).await.len();
+        let reports = reports::reports_in(&plane, "reports.openreports.io", &namespace).await;
+        (told == OBJECTS && reports::results(&reports).len() == OBJECTS).then_some(())
+    };
+    wait_for("Events and reports", recorded).await;
+    let (position, evaluated) = (plane.audit_position().unwrap(), kaudit.metric("kaudit_evaluations_total").unwrap());
+
+    let mut better = definition["spec"]["versions"][0].clone();
+    better["name"] = json!("v1");
+    better["storage"] = json!(false);
+    definition["spec"]["versions"].as_array_mut().unwrap().push(better);
+    plane.apply(&definition.to_string()).await.unwrap();
+    until_version(&kaudit, &group, "carts", "v1").await;
+    let again = || async { kaudit.metric("kaudit_evaluations_total").filter(|now| *now >= evaluated + OBJECTS) };
+    wait_for("all to be judged in the new version", again).await;
+    let api_versions = || {
+        let results = results_in(&kaudit.status(), &namespace);
+        assert_eq!(results.len(), OBJECTS);
+        results.iter().all(|result| result["resource"]["apiVersion"] == format!("{group}/v1"))
+    };
+    assert!(api_versions(), "{}", kaudit.status());
+    // An Event about a change afterwards shows that all before it were told.
+    plane.kubectl(&["-n", &namespace, "label", &name, "cart-0", &format!("{namespace}-")]).await.unwrap();
+    let resolved = || async { reasons(&plane, &namespace).await.contains(&"PolicyResolved".to_owned()).then_some(()) };
+    wait_for("the Event of a change", resolved).await;
+    let told = reasons(&plane, &namespace).await;
+    assert_eq!(told.iter().filter(|reason| *reason == "PolicyViolation").count(), OBJECTS, "{told:?}");
+    assert_eq!(told.len(), OBJECTS + 1, "{told:?}");
+    let cart_0 = || async {
+        let reports = reports::reports_in(&plane, "reports.openreports.io", &namespace).await;
+        (reports::results(&reports).len() == OBJECTS - 1).then_some(())
+    };
+    wait_for("the report without it", cart_0).await;
+    let mut writes = reports::writes_since(&plane, position);
+    writes.retain(|write| write.namespace == namespace);
+    assert_eq!(writes.len(), 1, "only the one that cart-0 is in: {writes:#?}");
+    assert_eq!(kaudit.stop().await, Some(0));
+    plane.kubectl(&["delete", "crd", &name]).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_answer_of_discovery_that_lacks_a_group_changes_nothing_and_two_do() {
+    if !require() {
+        return;
+    }
+    let plane = bare_plane().await;
+    let namespace = plane.temp_namespace("flap").await.unwrap();
+    let name = "flaps.flap.example.com";
+    establish(&plane, &crd("flap.example.com", "flaps", "Flap", "v1"), &[name]).await;
+    plane.apply(&marked("flap.example.com/v1", "Flap", &namespace, "a", &namespace)).await.unwrap();
+
+    // What a server says that does not know the group, so many times.
+    let client = plane.admin().unwrap();
+    let request = http::Request::get("/apis")
+        .header(header::ACCEPT, kube::core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2)
+        .body(Vec::new())
+        .unwrap();
+    let mut without: Value = client.request(request).await.unwrap();
+    without["items"].as_array_mut().unwrap().retain(|group| group["metadata"]["name"] != "flap.example.com");
+    let (odd, asked) = (Arc::new(Mutex::new(0_usize)), Arc::new(AtomicUsize::new(0)));
+    let (left, count, body) = (odd.clone(), asked.clone(), without.to_string());
+    let proxy = Proxy::start(&plane, move |request| {
+        if request.uri.path() != "/apis" {
+            return Act::Pass;
+        }
+        count.fetch_add(1, Ordering::Relaxed);
+        let mut left = left.lock().unwrap();
+        if *left == 0 {
+            return Act::Pass;
+        }
+        *left -= 1;
+        Act::Answer(([(header::CONTENT_TYPE, "application/json")], body.clone()).into_response())
+    })
+    .await;
+    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
+    let arguments = ["--policies", directory.path().to_str().unwrap(), "--record=events"];
+    let kaudit = Running::start(proxy.kubeconfig(), &arguments).await;
+    kaudit.ready().await;
+    until_violations(&kaudit, &namespace, 1).await;
+    let told = || async { (reasons(&plane, &namespace).await == ["PolicyViolation"]).then_some(()) };
+    wait_for("its Event", told).await;
+
+    *odd.lock().unwrap() = 1;
+    let before = asked.load(Ordering::Relaxed);
+    // Has kaudit ask again.
+    plane.kubectl(&["annotate", "crd", name, "touched=once"]).await.unwrap();
+    let passes = || async { (asked.load(Ordering::Relaxed) >= before + 3).then_some(()) };
+    wait_for("an odd answer and two others", passes).await;
+    assert_eq!(*odd.lock().unwrap(), 0);
+    assert_eq!(results_in(&kaudit.status(), &namespace).len(), 1);
+    assert!(!kaudit.log().contains("No longer served"), "{}", kaudit.log());
+    assert_eq!(reasons(&plane, &namespace).await, ["PolicyViolation"]);
+
+    *odd.lock().unwrap() = 2;
+    plane.kubectl(&["annotate", "crd", name, "touched=twice", "--overwrite"]).await.unwrap();
+    let told = || async {
+        let told = reasons(&plane, &namespace).await;
+        (told.iter().filter(|reason| *reason == "PolicyViolation").count() == 2).then_some(told)
+    };
+    let told = wait_for("the kind to go and come back", told).await;
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(kaudit.stop().await, Some(0));
+    plane.kubectl(&["delete", "crd", name]).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_did_not_change_is_not_sent_again_by_discovery() {
+    if !require() {
+        return;
+    }
+    let plane = bare_plane().await;
+    let position = plane.audit_position().unwrap();
+    let mut discovery = Discovery::new(plane.admin().unwrap());
+    let first = discovery.discover().await.unwrap();
+    let second = discovery.discover().await.unwrap();
+    assert_eq!(format!("{:?}", first.kinds), format!("{:?}", second.kinds));
+    assert!(first.kinds.len() > 20, "{first:?}");
+    let records = plane.audit_log_since(position).unwrap();
+    for path in ["/api", "/apis"] {
+        let codes: Vec<_> = records
+            .iter()
+            .filter(|record| record.request_uri == path && record.user_agent.is_empty())
+            .map(|record| record.code)
+            .collect();
+        assert_eq!(codes, [200, 304], "{path}: {records:#?}");
+    }
+}
