@@ -362,7 +362,9 @@ impl Pipeline {
         } else {
             // A scope that took the place of another has its baseline already.
             let keys: Vec<_> = keys.into_iter().filter(|key| !self.baseline.contains(key)).collect();
-            keys.into_iter().for_each(|key| self.judge_soon(key, Lane::Snapshot, now));
+            for key in keys {
+                self.judge_soon(key, Lane::Snapshot, now);
+            }
         }
     }
 

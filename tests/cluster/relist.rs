@@ -160,7 +160,7 @@ async fn when_all_watches_expire_at_once_the_lists_take_turns() {
     proxy.cut();
     let lists = || async { Some(state.lock().unwrap().0.clone()).filter(|lists| lists.len() >= kinds) };
     let lists = wait_for("all to be listed again", lists).await;
-    let together = |begin: &Instant| lists.iter().filter(|other| (*begin..*begin + HELD_UP).contains(other)).count();
+    let together = |begin: &Instant| lists.iter().filter(|other| (*begin..*begin + HELD_UP).contains(*other)).count();
     let most = lists.iter().map(together).max().unwrap();
     assert!((2..=8).contains(&most), "{most} lists at a time of {kinds} kinds");
     assert_eq!(kaudit.stop().await, Some(0));

@@ -27,7 +27,9 @@ impl Pipeline {
         if self.inventory.rebuild(now) {
             for scope in self.judged_scopes() {
                 let keys: Vec<_> = self.cache.keys(&scope).cloned().collect();
-                keys.iter().for_each(|key| self.mark_for_inventory(key, now));
+                for key in &keys {
+                    self.mark_for_inventory(key, now);
+                }
             }
         }
         if self.inventory.due(now).is_some_and(|due| due <= now) {
@@ -57,7 +59,9 @@ impl Pipeline {
     }
 
     fn judge_settled(&mut self, settled: Vec<Waiting>) {
-        settled.into_iter().for_each(|Waiting { key, lane, since }| self.queue.push(key, lane, since));
+        for Waiting { key, lane, since } in settled {
+            self.queue.push(key, lane, since);
+        }
     }
 
     /// Queues what may depend on an object that changed, was created or was deleted.

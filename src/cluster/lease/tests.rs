@@ -410,7 +410,7 @@ mod fenced {
         let end = Moment::now() + Duration::from_secs(10);
         assert!(Fence::new(watch::channel(end).1).is_open());
         // Its timers still have ten seconds to go.
-        let slept = Moment { since_boot: end.since_boot - Duration::from_secs(11), ..end };
+        let slept = Moment { since_boot: end.since_boot.saturating_sub(Duration::from_secs(11)), ..end };
         assert!(!Fence::new(watch::channel(slept).1).is_open());
     }
 }

@@ -253,14 +253,11 @@ impl Follower {
             return;
         }
         let key = received.key(&self.scope.kind);
-        let change = match received.into_object(&self.scope.kind, self.shared.secrets, 0) {
-            Ok(object) => Change::Gone(self.scope.clone(), object),
-            Err(_) => {
-                let Some(key) = key else { return };
-                Change::GoneUnread(self.scope.clone(), key)
-            }
-        };
-        self.shared.send(change).await;
+        if let Ok(object) = received.into_object(&self.scope.kind, self.shared.secrets, 0) {
+            self.shared.send(Change::Gone(self.scope.clone(), object)).await;
+        } else if let Some(key) = key {
+            self.shared.send(Change::GoneUnread(self.scope.clone(), key)).await;
+        }
     }
 
     /// Has discovery repeated when a kind may have come or gone.
