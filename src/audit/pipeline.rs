@@ -94,7 +94,7 @@ const CHANGES: usize = 256;
 pub struct PipelineSettings {
     /// What becomes of the objects that are there at the start.
     pub initial: InitialObjects,
-    /// How long the first list of a scope may take.
+    /// How long the first list of a scope may make no progress.
     pub sync_timeout: Duration,
     /// How often objects are judged again whose verdicts depend on the clock; `None` is never.
     pub rejudge_every: Option<Duration>,

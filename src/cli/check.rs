@@ -195,7 +195,7 @@ pub struct TimingArgs {
     )]
     pub initial: Initial,
 
-    /// Wait this long for the first list of every kind, then judge without the missing ones (500ms, 60s, 2m, 1h)
+    /// Judge without a kind whose first list makes no progress for this long (500ms, 60s, 2m, 1h)
     #[arg(
         long,
         env = "KAUDIT_SYNC_TIMEOUT",

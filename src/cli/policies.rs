@@ -30,7 +30,7 @@ pub struct PolicyArgs {
     #[arg(long, env = "KAUDIT_STRICT", value_parser = BoolishValueParser::new())]
     pub strict: bool,
 
-    /// Stop the evaluation of an object after this time
+    /// Stop the evaluation of an object after this much CPU time
     #[arg(
         long,
         env = "KAUDIT_EVALUATION_TIMEOUT",

@@ -12,7 +12,7 @@ pub enum State {
     Excluded,
     /// Its first list is being read.
     Syncing,
-    /// Its first list was not complete at `--sync-timeout`.
+    /// Its first list made no progress for `--sync-timeout`.
     TimedOut,
     /// It could not be read for another reason.
     Failed,

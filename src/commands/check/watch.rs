@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use kube::Api;
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -50,13 +51,15 @@ pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: Cance
     let selection = check.scope.selection(Some(&policies));
     let informer = Informer::new(clients.clone(), selection, check.secrets, false, changes);
     helpers.spawn(informer.following(wiring.policies()).run(served));
-    let judging = async {
-        wiring.judge(check, policies).await;
+    // On a task of its own: what takes it long must not delay the renewal of the Lease.
+    let judging = tokio::spawn(wiring.judge(check, policies));
+    let stopping = async {
+        judging.await.context("judging failed, which is a bug")?;
         info!("Stopping: writing what is pending");
         over.cancel();
         Ok(())
     };
-    tokio::try_join!(Box::pin(judging), Box::pin(terms.run(candidate, &clients)))?;
+    tokio::try_join!(stopping, Box::pin(terms.run(candidate, &clients)))?;
     Ok(0)
 }
 

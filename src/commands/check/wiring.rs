@@ -66,9 +66,13 @@ impl Wiring {
     }
 
     /// Judges until stopped, or in the modes that end until everything is judged.
-    pub(super) async fn judge(self, check: &CheckArgs, policies: Arc<PolicySet>) -> AuditResult {
-        let settings = settings(check, &policies);
-        Pipeline::new(policies, settings, self.outputs).run(self.inputs, check.mode() != Mode::Watch).await
+    pub(super) fn judge(
+        self,
+        check: &CheckArgs,
+        policies: Arc<PolicySet>,
+    ) -> impl Future<Output = AuditResult> + Send + use<> {
+        let (settings, ends) = (settings(check, &policies), check.mode() != Mode::Watch);
+        Pipeline::new(policies, settings, self.outputs).run(self.inputs, ends)
     }
 
     /// Judges until everything is judged.
