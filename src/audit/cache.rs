@@ -3,8 +3,11 @@
 //! In: objects from the sources, and where a list begins and ends. Out: what really changed, and the object of a key when
 //! it is to be judged. Only the pipeline owns a cache; bodies are shared with the judges.
 
+mod objects;
+
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
+use self::objects::Objects;
 use crate::{
     model::{
         body::{Body, Packer},
@@ -56,7 +59,7 @@ pub struct Cache {
 
 #[derive(Debug, Default)]
 struct Entries {
-    objects: HashMap<ObjectKey, Entry>,
+    objects: Objects,
     /// Counts lists; an entry that a complete list did not name is gone.
     listing: u32,
     /// Objects that were dropped and only counted.
@@ -118,7 +121,7 @@ impl Cache {
     pub fn listed(&mut self, scope: &WatchScope) -> Vec<ObjectKey> {
         let Some(entries) = self.scopes.get_mut(scope) else { return Vec::new() };
         let listing = entries.listing;
-        entries.objects.extract_if(|_, entry| entry.listing != listing).map(|(key, _)| key).collect()
+        entries.objects.extract(|entry| entry.listing != listing)
     }
 
     /// Puts the present state of an object in; returns what is new about it.
@@ -149,7 +152,7 @@ impl Cache {
     pub fn remove(&mut self, scope: &WatchScope, key: &ObjectKey, uid: &str) -> bool {
         let Some(entries) = self.scopes.get_mut(scope) else { return false };
         let known = entries.objects.get(key).is_some_and(|entry| *entry.uid == *uid);
-        known && entries.objects.remove(key).is_some()
+        known && entries.objects.remove(key)
     }
 
     /// Returns the present state of an object.
@@ -179,7 +182,7 @@ impl Cache {
     pub fn drop_object(&mut self, key: &ObjectKey) {
         let entries = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope));
         if let Some(entries) = entries {
-            entries.dropped += usize::from(entries.objects.remove(key).is_some());
+            entries.dropped += usize::from(entries.objects.remove(key));
         }
     }
 
@@ -201,6 +204,15 @@ impl Cache {
     /// Returns the keys of all objects of a scope, in no order.
     pub fn keys(&self, scope: &WatchScope) -> impl Iterator<Item = &ObjectKey> {
         self.scopes.get(scope).into_iter().flat_map(|entries| entries.objects.keys())
+    }
+
+    /// Returns the keys of the objects of a scope that are in a namespace, in no order.
+    pub fn keys_in<'a>(
+        &'a self,
+        scope: &WatchScope,
+        namespace: &'a Arc<str>,
+    ) -> impl Iterator<Item = &'a ObjectKey> + use<'a> {
+        self.scopes.get(scope).into_iter().flat_map(|entries| entries.objects.keys_in(namespace))
     }
 
     /// Returns how many objects a scope has.

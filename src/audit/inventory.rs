@@ -315,7 +315,14 @@ impl Updated {
     /// What is left of an update that panicked.
     fn lost(policies: Arc<PolicySet>, generation: u64, began: Instant, panic: &(dyn Any + Send)) -> Self {
         let why = format!("kaudit failed on the objects, which is a bug: {}", panic_text(panic));
-        Self { inventory: None, policies: Err((policies, why)), changed: false, generation, began, took: began.elapsed() }
+        Self {
+            inventory: None,
+            policies: Err((policies, why)),
+            changed: false,
+            generation,
+            began,
+            took: began.elapsed(),
+        }
     }
 }
 

@@ -304,7 +304,8 @@ mod tests {
     #[test]
     fn the_next_attempt_may_take_as_long_as_its_share_of_the_cpu_says() {
         let seconds = Duration::from_secs_f64;
-        let more = |passed, used| more_time(seconds(1.0), seconds(passed), seconds(used)).map(|time| time.as_secs_f64());
+        let more =
+            |passed, used| more_time(seconds(1.0), seconds(passed), seconds(used)).map(|time| time.as_secs_f64());
         assert_eq!(more(1.0, 0.95), None);
         assert_eq!(more(1.0, 0.5), Some(2.4));
         assert_eq!(more(1.0, 0.0), Some(16.0));

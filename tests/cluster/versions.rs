@@ -14,8 +14,8 @@ use crate::{
     proxy::{Act, Proxy},
     reports,
     support::{
-        Running, bare_plane, coverage_of, crd, denies_marked, establish, marked, policies, results_in, until_violations,
-        wait_for,
+        Running, bare_plane, coverage_of, crd, denies_marked, establish, marked, policies, results_in,
+        until_violations, wait_for,
     },
 };
 

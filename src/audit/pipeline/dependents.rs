@@ -1,7 +1,7 @@
 //! Which other objects are to be judged when something changes: those in a Namespace, those that look others up in the
 //! inventory, those whose verdicts depend on the clock; and whether a change is a reason to judge at all.
 
-use std::{num::NonZeroU64, time::Instant};
+use std::{num::NonZeroU64, sync::Arc, time::Instant};
 
 use super::Pipeline;
 use crate::{
@@ -41,10 +41,10 @@ impl Pipeline {
             self.inventory.rounds.end(now);
         }
         if self.inventory.rounds.begin(now) {
-            self.judge_again(|_, depends| depends.inventory, now);
+            self.judge_again(None, |_, depends| depends.inventory, now);
         }
         while let Some(slice) = self.clock.strike(now) {
-            self.judge_again(|key, depends| depends.clock && slice.holds(key), now);
+            self.judge_again(None, |key, depends| depends.clock && slice.holds(key), now);
         }
         self.inventory.wake(now).into_iter().chain(self.clock.next()).min()
     }
@@ -68,8 +68,7 @@ impl Pipeline {
     pub(super) fn rejudge_dependents(&mut self, key: &ObjectKey, now: Instant) {
         self.mark_for_inventory(key, now);
         if key.kind.is("", "Namespace") {
-            let inside = |other: &ObjectKey| other.namespace.as_ref() == Some(&key.name);
-            self.judge_again(|other, depends| depends.namespace && inside(other), now);
+            self.judge_again(Some(&key.name), |_, depends| depends.namespace, now);
         }
     }
 
@@ -79,7 +78,7 @@ impl Pipeline {
             self.mark_for_inventory(key, now);
         }
         if scope.kind.is("", "Namespace") {
-            self.judge_again(|_, depends| depends.namespace, now);
+            self.judge_again(None, |_, depends| depends.namespace, now);
         }
     }
 
@@ -89,18 +88,27 @@ impl Pipeline {
         }
     }
 
-    /// Queues all objects that may be judged and are `wanted`.
-    fn judge_again(&mut self, wanted: impl Fn(&ObjectKey, Dependencies) -> bool, now: Instant) {
+    /// Queues the objects that may be judged and are `wanted`, of one namespace or of all.
+    fn judge_again(
+        &mut self,
+        namespace: Option<&Arc<str>>,
+        wanted: impl Fn(&ObjectKey, Dependencies) -> bool,
+        now: Instant,
+    ) {
         for scope in self.judged_scopes() {
             let depends = self.policies.dependencies(&scope.kind);
             if depends == Dependencies::default() {
                 continue;
             }
-            let wanted = |key: &&ObjectKey| {
-                wanted(key, depends) && !self.baseline.contains(key) && !self.inventory.waits(key)
+            let keys: Box<dyn Iterator<Item = &ObjectKey>> = match namespace {
+                Some(namespace) => Box::new(self.cache.keys_in(&scope, namespace)),
+                None => Box::new(self.cache.keys(&scope)),
             };
-            let keys = self.cache.keys(&scope).filter(wanted);
-            self.queue.extend(keys.cloned(), Lane::Snapshot, now);
+            // What waits for the inventory is judged anyway.
+            let (baseline, inventory) = (&self.baseline, &self.inventory);
+            let keys =
+                keys.filter(|key| wanted(key, depends) && !baseline.contains(key) && !inventory.waits(key)).cloned();
+            self.queue.extend(keys, Lane::Snapshot, now);
         }
     }
 

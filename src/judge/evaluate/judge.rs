@@ -104,14 +104,7 @@ impl Judge<'_> {
     }
 
     /// Notes that a rule could not be evaluated.
-    pub(super) fn fail(
-        &mut self,
-        unit: &Unit,
-        policy: &Arc<str>,
-        rule: &Arc<str>,
-        source: &Source,
-        failure: &Failure,
-    ) {
+    pub(super) fn fail(&mut self, unit: &Unit, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) {
         self.results.unfinished |= matches!(failure, Failure::TimedOut | Failure::OutOfTime);
         let mut source = source.clone();
         let message = match failure {

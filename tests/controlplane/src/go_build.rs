@@ -30,7 +30,8 @@ struct Package {
     binary: &'static str,
 }
 
-/// The API server, etcd, the controller manager and kubectl.
+/// The API server, etcd, the controller manager and kubectl; and Helm, which shares most of its packages with them and is
+/// built in a fraction of the time when it shares their versions, too.
 pub(crate) const KUBERNETES: Module = Module {
     folder: "kubernetes",
     main: "k8s.io/kubernetes",
@@ -39,16 +40,9 @@ pub(crate) const KUBERNETES: Module = Module {
         Package { path: "go.etcd.io/etcd/server/v3", binary: "etcd" },
         Package { path: "k8s.io/kubernetes/cmd/kube-controller-manager", binary: "kube-controller-manager" },
         Package { path: "k8s.io/kubernetes/cmd/kubectl", binary: "kubectl" },
+        Package { path: "helm.sh/helm/v4/cmd/helm", binary: "helm" },
     ],
     version_flags: kubernetes_version,
-};
-
-/// The chart renderer.
-pub(crate) const HELM: Module = Module {
-    folder: "helm",
-    main: "helm.sh/helm/v4",
-    packages: &[Package { path: "helm.sh/helm/v4/cmd/helm", binary: "helm" }],
-    version_flags: |version| format!("-X helm.sh/helm/v4/internal/version.version={version}"),
 };
 
 /// The reference implementation of Rego.
@@ -251,7 +245,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &HELM, &OPA, &OPA_CASES, &GATOR, &CONFTEST] {
+        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR, &CONFTEST] {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

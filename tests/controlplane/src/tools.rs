@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use crate::{
-    go_build::{CONFTEST, GATOR, HELM, KUBERNETES, Module, OPA, OPA_CASES, go},
+    go_build::{CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, go},
     shared::use_existing_cluster,
 };
 
@@ -60,7 +60,6 @@ impl Tool {
 
     fn module(self) -> &'static Module {
         match self {
-            Self::Helm => &HELM,
             Self::Opa => &OPA,
             Self::Gator => &GATOR,
             Self::OpaCases => &OPA_CASES,

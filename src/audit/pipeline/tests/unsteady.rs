@@ -50,7 +50,8 @@ async fn an_object_that_is_read_in_another_version_is_the_same_object() {
         live.send(Change::Seen(old.clone(), labelled(&old, "stays", 4, false))).await;
         live.send(Change::Seen(new.clone(), labelled(&new, "late", 5, false))).await;
         live.until(if judged { &["stays: bad"] } else { &[] }).await;
-        let wanted: &[_] = if judged { &["+ late: bad", "- goes: bad", "- late: bad"] } else { &["+ late: bad", "- late: bad"] };
+        let wanted: &[_] =
+            if judged { &["+ late: bad", "- goes: bad", "- late: bad"] } else { &["+ late: bad", "- late: bad"] };
         let mut all = told(&live);
         all.sort();
         assert_eq!(all, wanted);

@@ -1,0 +1,72 @@
+//! The objects of one scope, by namespace: what happens to a Namespace concerns those in it, and nobody should have to look
+//! through all others for them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::Entry;
+use crate::model::object::ObjectKey;
+
+/// The entries of a scope by key.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    namespaces: HashMap<Option<Arc<str>>, HashMap<ObjectKey, Entry>>,
+    len: usize,
+}
+
+impl Objects {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Entry> {
+        self.namespaces.get(&key.namespace)?.get(key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Entry> {
+        self.namespaces.get_mut(&key.namespace)?.get_mut(key)
+    }
+
+    /// Puts an entry in; returns the one that it replaces.
+    pub(super) fn insert(&mut self, key: ObjectKey, entry: Entry) -> Option<Entry> {
+        let before = self.namespaces.entry(key.namespace.clone()).or_default().insert(key, entry);
+        self.len += usize::from(before.is_none());
+        before
+    }
+
+    /// Takes an entry out; returns whether it was there.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> bool {
+        let Some(entries) = self.namespaces.get_mut(&key.namespace) else { return false };
+        let known = entries.remove(key).is_some();
+        if entries.is_empty() {
+            self.namespaces.remove(&key.namespace);
+        }
+        self.len -= usize::from(known);
+        known
+    }
+
+    /// Takes out the entries for which `gone` is true; returns their keys.
+    pub(super) fn extract(&mut self, gone: impl Fn(&Entry) -> bool) -> Vec<ObjectKey> {
+        let entries = self.namespaces.values_mut();
+        let keys: Vec<_> =
+            entries.flat_map(|entries| entries.extract_if(|_, entry| gone(entry))).map(|(key, _)| key).collect();
+        self.namespaces.retain(|_, entries| !entries.is_empty());
+        self.len -= keys.len();
+        keys
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.namespaces.values().flat_map(HashMap::keys)
+    }
+
+    pub(super) fn keys_in(&self, namespace: &Arc<str>) -> impl Iterator<Item = &ObjectKey> + use<'_> {
+        self.namespaces.get(&Some(Arc::clone(namespace))).into_iter().flat_map(HashMap::keys)
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Entry> {
+        self.namespaces.values().flat_map(HashMap::values)
+    }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.namespaces.values_mut().flat_map(HashMap::values_mut)
+    }
+}
