@@ -16,7 +16,10 @@ use std::{
 use tokio::task::{JoinSet, spawn_blocking};
 use tracing::error;
 
-use super::{panics::panic_text, queue::Lane};
+use super::{
+    panics::panic_text,
+    queue::{Lane, Queued},
+};
 use crate::{
     judge::{inventory::Inventory, reads::Projection, set::PolicySet},
     model::{
@@ -70,15 +73,9 @@ pub(crate) struct InventorySync {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) key: ObjectKey,
-    pub(crate) lane: Lane,
-    pub(crate) since: Instant,
-}
-
-impl Waiting {
+    pub(crate) queued: Queued,
     /// When everything has come that happened before.
-    fn settled(&self) -> Instant {
-        self.since + SETTLE
-    }
+    settled: Instant,
 }
 
 /// When all objects that look something up are judged again: as soon as the policies see something else, but only half of
@@ -186,9 +183,21 @@ impl InventorySync {
         if lane == Lane::Snapshot && (self.has_everything() || self.policies.is_none()) {
             return Some(key);
         }
-        self.waiting_keys.insert(key.clone());
-        self.waiting.push_back(Waiting { key, lane, since: now });
+        let settled = if lane == Lane::Change { now + SETTLE } else { now };
+        self.park(key, Queued { since: now, lane }, settled);
         None
+    }
+
+    /// Has an object wait for the first state of the inventory.
+    pub(crate) fn wait_for_policies(&mut self, key: ObjectKey, queued: Queued) {
+        if !self.waits(&key) {
+            self.park(key, queued, queued.since);
+        }
+    }
+
+    fn park(&mut self, key: ObjectKey, queued: Queued, settled: Instant) {
+        self.waiting_keys.insert(key.clone());
+        self.waiting.push_back(Waiting { key, queued, settled });
     }
 
     /// Whether an object waits, so that it need not be queued by others.
@@ -203,7 +212,7 @@ impl InventorySync {
 
     /// Takes out what had settled by a time.
     fn release(&mut self, by: Instant) -> Vec<Waiting> {
-        let settled = self.waiting.iter().take_while(|waiting| waiting.settled() <= by).count();
+        let settled = self.waiting.iter().take_while(|waiting| waiting.settled <= by).count();
         let settled: Vec<_> = self.waiting.drain(..settled).collect();
         for Waiting { key, .. } in &settled {
             self.waiting_keys.remove(key);
@@ -229,13 +238,13 @@ impl InventorySync {
         }
         let (first, last) = self.since?;
         let rested = (last + REST).min(first + LONGEST_REST);
-        let due = self.waiting.front().map(Waiting::settled).map_or(rested, |settled| settled.min(rested));
+        let due = self.waiting.front().map(|waiting| waiting.settled).map_or(rested, |settled| settled.min(rested));
         Some(self.not_before.map_or(due, |not_before| due.max(not_before)))
     }
 
     /// Returns when to look again: an update is due, or what waits has settled, or a round is due.
     pub(crate) fn wake(&self, now: Instant) -> Option<Instant> {
-        let settled = self.waiting.front().map(Waiting::settled).filter(|_| self.has_everything());
+        let settled = self.waiting.front().map(|waiting| waiting.settled).filter(|_| self.has_everything());
         self.due(now).into_iter().chain(settled).chain(self.rounds.due(now)).min()
     }
 

@@ -59,8 +59,8 @@ impl Pipeline {
     }
 
     fn judge_settled(&mut self, settled: Vec<Waiting>) {
-        for Waiting { key, lane, since } in settled {
-            self.queue.push(key, lane, since);
+        for Waiting { key, queued, .. } in settled {
+            self.queue.push(key, queued.lane, queued.since);
         }
     }
 

@@ -22,11 +22,10 @@ use crate::{
 impl Pipeline {
     /// Hands waiting objects to the judges.
     pub(super) fn dispatch(&mut self) {
-        // Without the objects that they look up, policies would be wrong.
-        let Some(policies) = self.inventory.policies() else { return };
+        let ready = self.inventory.policies();
         while self.judges.are_free() {
             let size = self.judges.batch(self.queue.waiting() + self.transitions.deletions());
-            let jobs: Vec<Job> = std::iter::from_fn(|| self.next_job(&policies)).take(size).collect();
+            let jobs: Vec<Job> = std::iter::from_fn(|| self.next_job(ready.as_ref())).take(size).collect();
             if jobs.is_empty() {
                 return;
             }
@@ -34,13 +33,23 @@ impl Pipeline {
         }
     }
 
-    /// Takes the next object to judge, deletions first.
-    fn next_job(&mut self, policies: &Arc<PolicySet>) -> Option<Job> {
-        if let Some(object) = self.transitions.next_deleted() {
+    /// Takes the next object to judge, deletions first. Until the policies are `ready`, those that look others up would be
+    /// wrong, and what depends on them waits.
+    fn next_job(&mut self, ready: Option<&Arc<PolicySet>>) -> Option<Job> {
+        let policies = &Arc::clone(ready.unwrap_or(&self.policies.set));
+        if ready.is_some()
+            && let Some(object) = self.transitions.next_deleted()
+        {
             return Some(self.job(object, None, true, policies));
         }
         loop {
             let key = self.queue.pop()?;
+            if ready.is_none() && self.policies.dependencies(&key.kind).inventory {
+                if let Some(queued) = self.queue.done(&key) {
+                    self.inventory.wait_for_policies(key, queued);
+                }
+                continue;
+            }
             // What belongs to another shard is judged there; here it is only looked up.
             if self.settings.shard.owns(key.namespace.as_deref()) {
                 let previous = self.transitions.take_previous(&key);

@@ -1,13 +1,16 @@
 //! What must not show: a kind that is read in another version, changes of several kinds that come one after the other,
 //! threads that panic, evaluations that get no CPU.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 use crate::{audit::inventory::Update, judge::evaluate::Job, model::verdict::Verdict};
 
 const BAD: &str = "package bad\ndeny contains sprintf(\"%v is bad\", [input.apiVersion]) if input.metadata.labels.bad\n\
                    deny contains \"bad\" if input.metadata.labels.bad";
+
+const BAD_NAMESPACE: &str = "package bad\ndeny contains \"bad\" if {\n    input.kind == \"Namespace\"\n    \
+                          input.metadata.labels.bad\n}";
 
 /// `Ingress`, as another version of its group has it.
 fn other_version() -> WatchScope {
@@ -139,4 +142,24 @@ async fn an_inventory_that_is_lost_is_built_again() {
     }
     live.until(&["a: host x is also that of n/b", "b: host x is also that of n/a"]).await;
     assert!(live.result().await.complete);
+}
+
+#[tokio::test]
+async fn who_looks_nothing_up_does_not_wait_for_the_inventory() {
+    static HELD: AtomicBool = AtomicBool::new(true);
+    let files = [("hosts.rego", UNIQUE_HOST), ("budgets.rego", BUDGET), ("bad.rego", BAD_NAMESPACE)];
+    let live = Live::start_with(load(&files), SETTINGS, |pipeline| {
+        pipeline.inventory.run = |update, states, all| {
+            while HELD.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Update::run(update, states, all)
+        };
+    });
+    let namespace = object("Namespace", "", "n", 5, &json!({"metadata": {"labels": {"bad": "yes"}}}));
+    live.sync(vec![namespace, ingress("n", "a", 1, "x"), ingress("n", "b", 2, "x")]).await;
+    live.until(&["n: bad"]).await;
+    assert_eq!(live.metric("kaudit_evaluations_total"), 1);
+    HELD.store(false, Ordering::Relaxed);
+    live.until(&["a: host x is also that of n/b", "b: host x is also that of n/a", "n: bad"]).await;
 }
