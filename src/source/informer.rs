@@ -273,3 +273,6 @@ async fn other_policies(
     }
     std::future::pending().await
 }
+
+#[cfg(test)]
+mod tests;
