@@ -59,7 +59,7 @@ pub struct Cache {
 
 #[derive(Debug, Default)]
 struct Entries {
-    objects: Objects,
+    objects: Objects<Entry>,
     /// Counts lists; an entry that a complete list did not name is gone.
     listing: u32,
     /// Objects that were dropped and only counted.

@@ -1,33 +1,38 @@
-//! The objects of one scope, by namespace: what happens to a Namespace concerns those in it, and nobody should have to look
-//! through all others for them.
+//! What is kept of the objects of one scope, by namespace: what happens to a Namespace concerns those in it, and nobody
+//! should have to look through all others for them.
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::Entry;
 use crate::model::object::ObjectKey;
 
 /// The entries of a scope by key.
-#[derive(Debug, Default)]
-pub(super) struct Objects {
-    namespaces: HashMap<Option<Arc<str>>, HashMap<ObjectKey, Entry>>,
+#[derive(Debug)]
+pub(super) struct Objects<E> {
+    namespaces: HashMap<Option<Arc<str>>, HashMap<ObjectKey, E>>,
     len: usize,
 }
 
-impl Objects {
+impl<E> Default for Objects<E> {
+    fn default() -> Self {
+        Self { namespaces: HashMap::new(), len: 0 }
+    }
+}
+
+impl<E> Objects<E> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Entry> {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&E> {
         self.namespaces.get(&key.namespace)?.get(key)
     }
 
-    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut E> {
         self.namespaces.get_mut(&key.namespace)?.get_mut(key)
     }
 
     /// Puts an entry in; returns the one that it replaces.
-    pub(super) fn insert(&mut self, key: ObjectKey, entry: Entry) -> Option<Entry> {
+    pub(super) fn insert(&mut self, key: ObjectKey, entry: E) -> Option<E> {
         let before = self.namespaces.entry(key.namespace.clone()).or_default().insert(key, entry);
         self.len += usize::from(before.is_none());
         before
@@ -45,7 +50,7 @@ impl Objects {
     }
 
     /// Takes out the entries for which `gone` is true; returns their keys.
-    pub(super) fn extract(&mut self, gone: impl Fn(&Entry) -> bool) -> Vec<ObjectKey> {
+    pub(super) fn extract(&mut self, gone: impl Fn(&E) -> bool) -> Vec<ObjectKey> {
         let entries = self.namespaces.values_mut();
         let keys: Vec<_> =
             entries.flat_map(|entries| entries.extract_if(|_, entry| gone(entry))).map(|(key, _)| key).collect();
@@ -62,11 +67,11 @@ impl Objects {
         self.namespaces.get(&Some(Arc::clone(namespace))).into_iter().flat_map(HashMap::keys)
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn values(&self) -> impl Iterator<Item = &E> {
         self.namespaces.values().flat_map(HashMap::values)
     }
 
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut E> {
         self.namespaces.values_mut().flat_map(HashMap::values_mut)
     }
 }
