@@ -10,6 +10,7 @@ use regorus::{
 use super::{
     builtins::budget,
     check::Checked,
+    compile,
     data::Data,
     engine,
     error::EngineError,
@@ -19,7 +20,7 @@ use super::{
     missing::Missing,
     parse,
     problem::Problem,
-    references, rewrite,
+    references, rewrite, syntax,
 };
 
 /// The package that a query is read in.
@@ -58,7 +59,7 @@ pub fn evaluate(query: &Query) -> Result<Vec<Value>, QueryError> {
     let failed = |error: anyhow::Error| QueryError::Failed(EngineError::new(&error).reason);
     // The query is rewritten as the only rule of a module would be.
     let module = format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", query.text);
-    let text = rewrite::rewrite([(module.as_str(), None)]).remove(0);
+    let text = rewrite::rewrite(&[syntax::read(&module, None)]).remove(0);
     let text = text.map_err(|unreadable| QueryError::Refused(unreadable.why))?.text;
     let body = text.split_once('{').and_then(|(_, body)| body.rsplit_once('}')).map_or("", |(body, _)| body);
     let mut engine = load(query, &text, &limits)?;
@@ -76,7 +77,8 @@ fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError
     let refused = |why: &dyn std::fmt::Display| QueryError::Refused(why.to_string());
     let file = |(index, text): (usize, &String)| File::new(format!("{index}.rego").into(), Form::Rego, text.clone());
     let files: Vec<File> = query.modules.iter().enumerate().map(file).collect();
-    let rewritten = rewrite::rewrite(files.iter().map(|file| (file.text.as_str(), file.version())));
+    let read: Vec<_> = files.iter().map(|file| syntax::read(&file.text, file.version())).collect();
+    let rewritten = rewrite::rewrite(&read);
     let texts = rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str()).chain([text]);
     let mut engine =
         engine::with_data(query.data.clone(), limits, &texts.collect::<Vec<_>>()).map_err(|error| refused(&error))?;
@@ -86,6 +88,10 @@ fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError
         modules.extend(parse::last_module(&mut engine));
     }
     let missing = Missing::default();
+    let sources: Vec<&syntax::Module> = read.iter().flatten().collect();
+    if let Some(fault) = compile::check(&sources, missing.rules()).first() {
+        return Err(refused(&fault.message));
+    }
     let nodes = references::read(&modules, missing.rules());
     let graph = Graph::new(&nodes);
     let files: Vec<&File> = files.iter().collect();

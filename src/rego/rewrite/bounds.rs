@@ -2,8 +2,8 @@
 
 use super::{
     extensions::BOUNDED,
-    syntax::{Expr, Kind, Module},
 };
+use crate::rego::syntax::{Expr, Kind, Module};
 
 /// `x * y`: a few dozen lines make a number that is too long to be written. A constant factor adds its digits only.
 pub(super) fn products(module: &mut Module) {

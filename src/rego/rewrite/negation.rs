@@ -6,10 +6,9 @@
 
 use super::{
     outline::Package,
-    parser::never,
     scopes::Fresh,
-    syntax::{Body, Expr, Key, Kind, Module, Statement, What},
 };
+use crate::rego::syntax::{Body, Expr, Key, Kind, Module, Statement, What, never};
 
 pub(super) fn rewrite(module: &mut Module, package: &Package, fresh: &mut Fresh) {
     let inside = module.imports.iter().filter_map(|import| import.path.path()).any(|path| {

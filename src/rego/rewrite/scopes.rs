@@ -11,8 +11,8 @@ use std::{
 
 use super::{
     outline::Package,
-    syntax::{Body, Comprehension, Expr, Import, Key, Kind, Module, Name, Piece, Rule, Statement, What},
 };
+use crate::rego::syntax::{Body, Comprehension, Expr, Import, Key, Kind, Module, Name, Piece, Rule, Statement, What};
 
 /// Generates names that the module does not use.
 pub(super) struct Fresh {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{
     lexer::{Part, SyntaxError, TokenKind},
     parser::Parser,
-    syntax::{Body, Comprehension, ComprehensionKind, Expr, Key, Kind, Piece, What},
+    tree::{Body, Comprehension, ComprehensionKind, Expr, Key, Kind, Piece, What},
 };
 
 type Read<T> = Result<T, SyntaxError>;
