@@ -5,7 +5,7 @@
 use super::{
     fault::{Code, Fault},
     outputs::{self, Arity},
-    term::{Body, Call, DATA, Function, INPUT, Outcome, Rule, Statement, Term, Value, VariableSet, Variables, What},
+    term::{Call, DATA, Function, INPUT, Outcome, Rule, Statement, Term, Value, VariableSet, Variables, What},
     visit::{self, SAFETY},
 };
 use crate::rego::builtins::declarations;
@@ -27,7 +27,11 @@ pub(super) fn without_value(rule: &Rule, arity: Arity<'_>, variables: &Variables
         rule.body.iter().for_each(|statement| visit::terms_of_statement(statement, &mut check));
         let mut known = VariableSet::from([DATA, INPUT]);
         rule.parameters.iter().flatten().for_each(|parameter| visit::all(parameter, &mut known));
-        prints(&rule.body, rule.module, &known, arity, variables, faults);
+        let head = Statement::new(rule.at, What::Term(result.clone()));
+        let head = std::slice::from_ref(&head);
+        for body in [head, &rule.body] {
+            prints(body, rule.module, &known, arity, variables, faults);
+        }
     }
 }
 
@@ -40,7 +44,7 @@ fn has_result(function: &Function) -> bool {
 
 /// What is printed must have a value by then; statements are not put into another order for it.
 fn prints(
-    body: &Body,
+    body: &[Statement],
     module: usize,
     known: &VariableSet,
     arity: Arity<'_>,

@@ -450,7 +450,7 @@ impl<'a> Checker<'a> {
                 TargetValue::Builtin(name) => {
                     (declarations::declaration(name).map(|declaration| declaration.decl.clone()), name.to_string())
                 }
-                TargetValue::Other => continue,
+                TargetValue::Other | TargetValue::Variable(_) => continue,
             };
             let value = self.term(&with.value);
             if let (Some(Type::Function(_)), Some(Type::Function(_))) = (&target, &value)

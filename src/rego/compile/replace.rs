@@ -46,6 +46,11 @@ impl Replacer<'_> {
                     Ok(true) => {
                         let variable = self.variables.generated();
                         let at = with.value.at;
+                        if let Value::Builtin(name) = &with.value.value {
+                            // No function is a value: its name is that of a variable here.
+                            let first = name.split('.').next().unwrap_or_default().into();
+                            with.value.value = Value::Variable(self.variables.named(&first));
+                        }
                         let value = std::mem::replace(&mut with.value, Term::variable(at, variable));
                         result.push(Statement::capture(variable, value));
                     }
@@ -80,7 +85,7 @@ impl Replacer<'_> {
     /// Whether the value has to be evaluated before.
     fn evaluated(&self, with: &With) -> Result<bool, (Code, String)> {
         match &with.target.value {
-            TargetValue::Other => {
+            TargetValue::Other | TargetValue::Variable(_) => {
                 let message = "with keyword target must reference existing input, data, or a function";
                 return Err((Code::Type, message.to_owned()));
             }
@@ -111,7 +116,7 @@ impl Replacer<'_> {
             }
             TargetValue::Ref(_) => {}
         }
-        Ok(with.value.requires_evaluation())
+        Ok(with.value.requires_evaluation() || matches!(with.value.value, Value::Builtin(_)))
     }
 
     fn rules_of(&self, value: &Term) -> Option<&Tree> {

@@ -85,17 +85,20 @@ impl Resolver<'_> {
         self.hide_builtins(branch);
         let faults = self.faults.len();
         let mut body = branch.body.as_ref().map(|body| self.body(body)).unwrap_or_default();
+        let in_order = self.faults.len() == faults;
         let moved = (rule.at > rule.name.at).then_some(rule.at);
         self.moved = moved;
+        self.scopes.in_head(true);
         let (path, outcome) = self.head(rule, branch, package, head_at, v1);
+        self.scopes.in_head(false);
         self.moved = None;
         let mut used = VariableSet::new();
         path.iter().for_each(|key| visit::all(key, &mut used));
         match &outcome {
             Outcome::Value(term) | Outcome::Element(term) => visit::all(term, &mut used),
         }
-        if let Some(written) = &branch.body {
-            self.unused(written, &body, &used, faults);
+        if let Some(written) = branch.body.as_ref().filter(|_| in_order) {
+            self.unused(written, &body, &used);
         }
         if body.is_empty() {
             body.push(Statement { generated: true, ..Statement::new(at, What::Term(Term::truth(at))) });
@@ -206,10 +209,7 @@ impl Resolver<'_> {
     }
 
     /// `some` and `every` must not declare what nobody uses.
-    fn unused(&mut self, written: &syntax::Body, body: &Body, used: &VariableSet, faults: usize) {
-        if self.faults.len() > faults {
-            return;
-        }
+    fn unused(&mut self, written: &syntax::Body, body: &Body, used: &VariableSet) {
         let mut used = used.clone();
         body.iter().for_each(|statement| visit::all_of_statement(statement, &mut used));
         let unused: Vec<Name> = self
@@ -259,9 +259,8 @@ impl Resolver<'_> {
                 })
             }
             syntax::What::Some(names) => {
-                for (_, name) in names.iter().filter(|(_, name)| &**name != "_") {
-                    self.declare(name, Occurrence::Declared, at);
-                }
+                let mut names = names.iter().filter(|(_, name)| &**name != "_");
+                names.try_for_each(|(_, name)| self.declare(name, Occurrence::Declared, at).map(|_| ()));
                 None
             }
             syntax::What::SomeIn { key, value, collection } => {
@@ -271,14 +270,21 @@ impl Resolver<'_> {
                 let domain = self.term(collection);
                 let names = key.iter().chain([value]).cloned().collect();
                 self.scopes.enter(names);
-                let mut bind = |name: &Name| {
-                    if &**name == "_" { self.variables.named(name) } else { self.declare(name, Occurrence::Declared, at) }
+                let mut bind = |name: &Name| match &**name {
+                    "_" => Some(self.variables.named(name)),
+                    _ => self.declare(name, Occurrence::Declared, at),
                 };
-                let key = key.as_ref().map(&mut bind);
-                let value = bind(value);
+                let bound = (key.as_ref().map(&mut bind), bind(value));
+                let (key, Some(value)) = bound else {
+                    self.scopes.leave();
+                    return None;
+                };
+                let key = key.flatten();
                 let faults = self.faults.len();
                 let inner = self.body(body);
-                self.unused(body, &inner, &VariableSet::new(), faults);
+                if self.faults.len() == faults {
+                    self.unused(body, &inner, &VariableSet::new());
+                }
                 self.scopes.leave();
                 let what = What::Every(Box::new(Every { key, value, domain, body: inner }));
                 Some(Statement { with: self.withs(&statement.with), ..Statement::new(at, what) })
@@ -297,22 +303,20 @@ impl Resolver<'_> {
     ) -> Option<Statement> {
         let mut bound = BTreeSet::new();
         key.into_iter().chain([value]).for_each(|pattern| pattern_names(pattern, &mut bound));
-        let mut twice: Vec<Name> = Vec::new();
+        let mut twice: Vec<(Name, bool)> = Vec::new();
         each_name(collection, &mut |name, inside| {
-            if !inside && bound.contains(name) {
-                twice.push(name.clone());
+            if bound.contains(name) {
+                twice.push((name.clone(), inside));
             }
         });
-        if let Some(name) = twice.first() {
+        if let Some((name, _)) = twice.iter().find(|(_, inside)| !inside) {
             self.fault(at, format!("var {name} assigned before"));
             return None;
         }
+        // What also stands in a body inside of the collection counts as known.
+        let mut declared = bound.iter().filter(|name| !twice.iter().any(|(twice, _)| twice == *name));
+        declared.try_for_each(|name| self.declare(name, Occurrence::Declared, at).map(|_| ()))?;
         let mut domain = self.term(collection);
-        let mut declared: Vec<&Name> = bound.iter().collect();
-        declared.sort();
-        for name in declared {
-            self.declare(name, Occurrence::Declared, at);
-        }
         let key = match key {
             Some(key) => self.term(key),
             None => Term::variable(at, self.variables.generated()),
@@ -329,8 +333,8 @@ impl Resolver<'_> {
         Some(Statement { with: self.withs(with), ..Statement::new(at, what) })
     }
 
-    /// Declares a variable of the innermost scope.
-    fn declare(&mut self, name: &Name, occurrence: Occurrence, at: Position) -> Variable {
+    /// Declares a variable of the innermost scope; `None` if it is already known there.
+    fn declare(&mut self, name: &Name, occurrence: Occurrence, at: Position) -> Option<Variable> {
         let before = match self.scopes.occurrence(name) {
             Some(Occurrence::Seen) => Some(format!("var {name} referenced above")),
             Some(Occurrence::Assigned) => Some(format!("var {name} assigned above")),
@@ -341,17 +345,21 @@ impl Resolver<'_> {
         if let Some(message) = before {
             let fault = Fault::new(Code::Compile, self.module, at, message);
             self.faults.push(fault.help("give it another name, or compare with `==`"));
+            return None;
         }
         let variable = self.variables.named(name);
         self.scopes.insert(name, variable, occurrence);
-        variable
+        Some(variable)
     }
 
     /// Declares what stands on the left of `:=`.
     fn assigned(&mut self, expr: &Expr) -> Term {
         let value = match &expr.kind {
             Kind::Name(name) if &**name == "_" => Value::Variable(self.variables.named(name)),
-            Kind::Name(name) => Value::Variable(self.declare(name, Occurrence::Assigned, expr.at)),
+            Kind::Name(name) => {
+                let variable = self.declare(name, Occurrence::Assigned, expr.at);
+                Value::Variable(variable.unwrap_or_else(|| self.scopes.variable(name, self.variables)))
+            }
             Kind::Array(items) => Value::Array(items.iter().map(|item| self.assigned(item)).collect()),
             Kind::Object(fields) => {
                 let fields = fields.iter().map(|(key, value)| (self.term(key), self.assigned(value)));
@@ -393,7 +401,11 @@ impl Resolver<'_> {
                 let name = path.join(".");
                 if declarations::declaration(&name).is_some() { TargetValue::Builtin(name.into()) } else { TargetValue::Other }
             }
-            _ => TargetValue::Other,
+            (Some(_), _) => match self.term(target) {
+                Term { value: Value::Variable(variable), .. } => TargetValue::Variable(variable),
+                _ => TargetValue::Other,
+            },
+            (None, _) => TargetValue::Other,
         };
         Target { at: target.at, value }
     }
@@ -479,11 +491,14 @@ impl Resolver<'_> {
         self.scopes.enter(declared_names(&comprehension.body));
         let faults = self.faults.len();
         let body = self.body(&comprehension.body);
+        let in_order = self.faults.len() == faults;
         let key = comprehension.key.as_ref().map(|key| self.term(key));
         let term = self.term(&comprehension.term);
         let mut used = VariableSet::new();
         key.iter().chain([&term]).for_each(|term| visit::all(term, &mut used));
-        self.unused(&comprehension.body, &body, &used, faults);
+        if in_order {
+            self.unused(&comprehension.body, &body, &used);
+        }
         self.scopes.leave();
         self.moved = moved;
         Comprehension { form: comprehension.form, key, term, body }

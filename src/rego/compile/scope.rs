@@ -27,11 +27,13 @@ pub(super) struct Scopes {
     hidden: Vec<BTreeSet<Name>>,
     /// Variables that no scope declares, by name.
     free: BTreeMap<Name, Variable>,
+    /// How many scopes are around the head: what is seen in a comprehension there is seen for the first time.
+    around: usize,
 }
 
 impl Scopes {
     pub(super) fn new() -> Self {
-        Self { scopes: vec![Scope::default()], hidden: Vec::new(), free: BTreeMap::new() }
+        Self { scopes: vec![Scope::default()], hidden: Vec::new(), free: BTreeMap::new(), around: 0 }
     }
 
     /// Enters a body that declares names.
@@ -74,6 +76,9 @@ impl Scopes {
     /// Returns the variable of a name; one that is new is seen from now on.
     pub(super) fn variable(&mut self, name: &Name, variables: &mut Variables) -> Variable {
         if let Some((variable, _)) = self.known(name) {
+            if !self.scopes.iter().skip(self.around).any(|scope| scope.names.contains_key(name)) {
+                self.insert(name, variable, Occurrence::Seen);
+            }
             return variable;
         }
         let variable = *self.free.entry(name.clone()).or_insert_with(|| variables.named(name));
@@ -84,6 +89,11 @@ impl Scopes {
     /// Whether no scope declares a name, and this is its variable.
     pub(super) fn is_free(&self, name: &str, variable: Variable) -> bool {
         self.free.get(name) == Some(&variable)
+    }
+
+    /// Goes on with a head, or leaves it.
+    pub(super) fn in_head(&mut self, in_head: bool) {
+        self.around = if in_head { self.scopes.len() } else { 0 };
     }
 
     /// Returns the names that `some` and `every` declare in the innermost scope.

@@ -154,6 +154,8 @@ pub(super) enum TargetValue {
     /// Something below `data` or `input`.
     Ref(Vec<Term>),
     Builtin(Name),
+    /// A variable, which cannot be replaced.
+    Variable(Variable),
     /// Nothing that can be replaced.
     Other,
 }

@@ -109,9 +109,15 @@ pub(super) fn statement_variables(statement: &Statement, skip: Skip, found: &mut
 
 /// Adds the variables of what stands behind `with`.
 pub(super) fn with_variables(with: &With, skip: Skip, found: &mut VariableSet) {
-    if let TargetValue::Ref(items) = &with.target.value {
-        let heads = usize::from(skip.replaced || skip.heads);
-        items.iter().skip(heads).for_each(|item| term_variables(item, skip, found));
+    match &with.target.value {
+        TargetValue::Ref(items) => {
+            let heads = usize::from(skip.replaced || skip.heads);
+            items.iter().skip(heads).for_each(|item| term_variables(item, skip, found));
+        }
+        TargetValue::Variable(variable) if !skip.replaced => {
+            found.insert(*variable);
+        }
+        _ => {}
     }
     match &with.value.value {
         Value::Ref(items) if skip.replaced => items.iter().skip(1).for_each(|item| term_variables(item, skip, found)),

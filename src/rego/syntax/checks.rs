@@ -96,7 +96,13 @@ fn head(rule: &Rule) -> Checked {
 fn default(rule: &Rule) -> Checked {
     let help = "a default is a constant; write a rule with a negated condition for anything else";
     let Some((_, value)) = &rule.first.value else {
-        return refused(rule.at, "rego_parse_error: illegal default rule (must have a value)", help);
+        // Without a value it is true, unless it is taken for an element of a set.
+        return match &rule.name.kind {
+            Kind::Ref(_, keys) if keys.len() == 1 => {
+                refused(rule.at, "rego_parse_error: illegal default rule (must have a value)", help)
+            }
+            _ => Ok(()),
+        };
     };
     if let Some(what) = read_by(value) {
         return refused(rule.at, format!("rego_parse_error: illegal default rule (value cannot contain {what})"), help);
@@ -138,6 +144,9 @@ fn read_by(value: &Expr) -> Option<&'static str> {
 }
 
 fn statement(statement: &Statement) -> Checked {
+    if matches!(statement.what, What::Some(_)) && !statement.with.is_empty() {
+        return refused(statement.at, "rego_parse_error: unexpected with keyword", "`some` without `in` only declares");
+    }
     for with in &statement.with {
         let path = match &with.target.kind {
             Kind::Name(_) => true,

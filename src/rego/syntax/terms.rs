@@ -83,6 +83,9 @@ impl Parser {
                 {
                     return Ok(Expr::scalar(at, &format!("-{text}")));
                 }
+                if parser.token().kind != TokenKind::Name {
+                    return Err(parser.unexpected());
+                }
                 let inner = parser.term()?;
                 return Ok(Expr::new(at, Kind::Minus(Box::new(inner))));
             }
