@@ -72,6 +72,9 @@ fn prints(
             };
             prints(inner, module, &safe, arity, variables, faults);
         }
+        let mut before = VariableSet::new();
+        body[..index].iter().for_each(|statement| visit::all_of_statement(statement, &mut before));
+        safe.extend(before.into_iter().filter(|variable| variables.is_declared(*variable)));
         for argument in printed.into_iter().flatten() {
             let mut needed = VariableSet::new();
             visit::term_variables(argument, SAFETY, &mut needed);

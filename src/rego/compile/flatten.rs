@@ -3,8 +3,9 @@
 //! These are OPA's stages `RewriteRuleHeadRefs`, `RewriteTemplateStrings`, `RewriteExprTerms`, `RewriteComprehensionTerms` and
 //! `RewriteRefsInHead`, and at last, when all is safe, `RewriteDynamicTerms`.
 
-use super::term::{
-    Body, Call, Comprehension, Every, Function, Outcome, Part, Rule, Statement, Term, Value, Variables, What, With,
+use super::{
+    calls,
+    term::{Body, Call, Comprehension, Every, Function, Outcome, Part, Rule, Statement, Term, Value, Variables, What, With},
 };
 use crate::rego::{
     constant::Constant,
@@ -89,6 +90,10 @@ impl Flattener<'_> {
     }
 
     fn statement(&mut self, mut statement: Statement) -> Body {
+        if matches!(&statement.what, What::Call(call) if calls::is_print(call)) {
+            // OPA forgets it.
+            statement.with.clear();
+        }
         let mut body = Vec::new();
         for with in &mut statement.with {
             body.extend(self.expand(&mut with.value));

@@ -49,7 +49,7 @@ impl Replacer<'_> {
                         if let Value::Builtin(name) = &with.value.value {
                             // No function is a value: its name is that of a variable here.
                             let first = name.split('.').next().unwrap_or_default().into();
-                            with.value.value = Value::Variable(self.variables.named(&first));
+                            with.value.value = Value::Variable(self.variables.free(&first));
                         }
                         let value = std::mem::replace(&mut with.value, Term::variable(at, variable));
                         result.push(Statement::capture(variable, value));

@@ -152,7 +152,7 @@ impl Resolver<'_> {
                 let variable = match self.scopes.known(name) {
                     Some((variable, _)) => variable,
                     None => {
-                        let variable = self.variables.named(name);
+                        let variable = self.variables.declared(name);
                         self.scopes.insert(name, variable, Occurrence::Parameter);
                         variable
                     }
@@ -192,7 +192,7 @@ impl Resolver<'_> {
         }
         for name in found {
             if !replaced.contains(&name) && self.global(&name).is_none() && self.scopes.known(&name).is_none() {
-                let variable = self.variables.named(&name);
+                let variable = self.variables.declared(&name);
                 self.scopes.insert(&name, variable, Occurrence::Seen);
             }
         }
@@ -271,7 +271,7 @@ impl Resolver<'_> {
                 let names = key.iter().chain([value]).cloned().collect();
                 self.scopes.enter(names);
                 let mut bind = |name: &Name| match &**name {
-                    "_" => Some(self.variables.named(name)),
+                    "_" => Some(self.variables.free(name)),
                     _ => self.declare(name, Occurrence::Declared, at),
                 };
                 let bound = (key.as_ref().map(&mut bind), bind(value));
@@ -347,7 +347,7 @@ impl Resolver<'_> {
             self.faults.push(fault.help("give it another name, or compare with `==`"));
             return None;
         }
-        let variable = self.variables.named(name);
+        let variable = self.variables.declared(name);
         self.scopes.insert(name, variable, occurrence);
         Some(variable)
     }
@@ -355,7 +355,7 @@ impl Resolver<'_> {
     /// Declares what stands on the left of `:=`.
     fn assigned(&mut self, expr: &Expr) -> Term {
         let value = match &expr.kind {
-            Kind::Name(name) if &**name == "_" => Value::Variable(self.variables.named(name)),
+            Kind::Name(name) if &**name == "_" => Value::Variable(self.variables.free(name)),
             Kind::Name(name) => {
                 let variable = self.declare(name, Occurrence::Assigned, expr.at);
                 Value::Variable(variable.unwrap_or_else(|| self.scopes.variable(name, self.variables)))
@@ -397,9 +397,10 @@ impl Resolver<'_> {
                 Value::Ref(items) => TargetValue::Ref(items),
                 _ => TargetValue::Other,
             },
-            (Some(first), Some(path)) if self.scopes.known(first).is_none() => {
-                let name = path.join(".");
-                if declarations::declaration(&name).is_some() { TargetValue::Builtin(name.into()) } else { TargetValue::Other }
+            (Some(first), Some(path))
+                if !self.is_variable(first) && declarations::declaration(&path.join(".")).is_some() =>
+            {
+                TargetValue::Builtin(path.join(".").into())
             }
             (Some(_), _) => match self.term(target) {
                 Term { value: Value::Variable(variable), .. } => TargetValue::Variable(variable),
@@ -414,7 +415,7 @@ impl Resolver<'_> {
     fn replacement(&mut self, expr: &Expr) -> Term {
         if let Some(path) = expr.path()
             && self.global(&path[0]).is_none()
-            && self.scopes.known(&path[0]).is_none_or(|(_, occurrence)| occurrence == Occurrence::Seen)
+            && !self.is_variable(&path[0])
             && declarations::declaration(&path.join(".")).is_some()
         {
             return Term::new(expr.at, Value::Builtin(path.join(".").into()));
@@ -542,7 +543,7 @@ impl Resolver<'_> {
     /// Returns the variable of a name, or the document.
     fn name(&mut self, name: &Name, alone: bool) -> Variable {
         let document = match &**name {
-            "_" => return self.variables.named(name),
+            "_" => return self.variables.free(name),
             "data" => DATA,
             "input" => INPUT,
             _ => return self.scopes.variable(name, self.variables),
@@ -558,6 +559,13 @@ impl Resolver<'_> {
         }
     }
 
+    /// Whether a name is that of a variable, and was not just seen.
+    fn is_variable(&self, name: &str) -> bool {
+        self.scopes.known(name).is_some_and(|(variable, _)| {
+            !self.scopes.is_free(name, variable) && variable != DATA && variable != INPUT
+        })
+    }
+
     /// Reads what is called.
     fn function(&mut self, function: &Expr) -> Function {
         let Some(path) = function.path() else { return Function::Unknown("function".into()) };
@@ -567,7 +575,7 @@ impl Resolver<'_> {
             let path: Vec<Constant> = global.iter().cloned().chain(rest).collect();
             return if *document == DATA { Function::Rule(path) } else { Function::Unknown(first.clone()) };
         }
-        if self.scopes.known(first).is_some_and(|(variable, _)| !is_free(&self.scopes, first, variable)) {
+        if self.is_variable(first) {
             let message = format!("called function {} shadowed", path.join("."));
             let fault = Fault::new(Code::Compile, self.module, function.at, message);
             self.faults.push(fault.help("a variable has the name of the function; give it another name"));
@@ -575,14 +583,10 @@ impl Resolver<'_> {
         if &**first == "data" {
             return Function::Rule(rest.collect());
         }
+        self.scopes.variable(first, self.variables);
         let name: Name = path.join(".").into();
         if declarations::declaration(&name).is_some() { Function::Builtin(name) } else { Function::Unknown(name) }
     }
-}
-
-/// Whether a name is only known because it was seen.
-fn is_free(scopes: &Scopes, name: &str, variable: Variable) -> bool {
-    scopes.is_free(name, variable) || variable == DATA || variable == INPUT
 }
 
 fn builtin(name: &str, arguments: Vec<Term>) -> Value {

@@ -81,7 +81,7 @@ impl Scopes {
             }
             return variable;
         }
-        let variable = *self.free.entry(name.clone()).or_insert_with(|| variables.named(name));
+        let variable = *self.free.entry(name.clone()).or_insert_with(|| variables.free(name));
         self.insert(name, variable, Occurrence::Seen);
         variable
     }

@@ -19,34 +19,44 @@ pub(super) const INPUT: Variable = Variable(1);
 
 /// What the variables are called.
 pub(super) struct Variables {
-    /// `None` for those that stand for a part of an expression.
-    names: Vec<Option<Name>>,
+    /// No name for those that stand for a part of an expression; and whether the rule declares them.
+    names: Vec<(Option<Name>, bool)>,
 }
 
 impl Variables {
     pub(super) fn new() -> Self {
-        Self { names: vec![Some("data".into()), Some("input".into())] }
+        Self { names: vec![(Some("data".into()), false), (Some("input".into()), false)] }
     }
 
-    /// Returns a new variable of this name.
-    pub(super) fn named(&mut self, name: &Name) -> Variable {
-        self.add(Some(Rc::clone(name)))
+    /// Returns a new variable that a rule declares by this name.
+    pub(super) fn declared(&mut self, name: &Name) -> Variable {
+        self.add(Some(Rc::clone(name)), true)
+    }
+
+    /// Returns a new variable of this name that nothing declares.
+    pub(super) fn free(&mut self, name: &Name) -> Variable {
+        self.add(Some(Rc::clone(name)), false)
     }
 
     /// Returns a new variable that stands for a part of an expression.
     pub(super) fn generated(&mut self) -> Variable {
-        self.add(None)
+        self.add(None, true)
     }
 
-    fn add(&mut self, name: Option<Name>) -> Variable {
+    fn add(&mut self, name: Option<Name>, declared: bool) -> Variable {
         let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        self.names.push(name);
+        self.names.push((name, declared));
         Variable(number)
     }
 
     /// Returns the name that the user wrote.
     pub(super) fn name(&self, variable: Variable) -> Option<&Name> {
-        self.names.get(variable.0 as usize)?.as_ref()
+        self.names.get(variable.0 as usize)?.0.as_ref()
+    }
+
+    /// Whether a rule declares it, or it stands for a part of an expression.
+    pub(super) fn is_declared(&self, variable: Variable) -> bool {
+        self.names.get(variable.0 as usize).is_some_and(|(_, declared)| *declared)
     }
 }
 

@@ -63,7 +63,8 @@ impl Generator<'_> {
     }
 
     fn reference(&mut self, depth: u8) -> String {
-        let head = ["input", "input", "data.broken", "data.other", "data", "x", "y", "a", "p"];
+        // No `data[x]`: kaudit takes it for every rule, and for recursion then; OPA looks at what is below.
+        let head = ["input", "input", "data.broken", "data.other", "x", "y", "a", "p"];
         let mut text = self.one(&head).to_owned();
         for _ in 0..self.random.usize(1..=2) {
             match self.random.u8(..5) {
@@ -165,5 +166,188 @@ impl Generator<'_> {
             10 => format!("{name} := {} if {body} else := {}", self.expression(1), self.expression(1)),
             _ => format!("f({}, {}) := {}", self.variable(), self.variable(), self.expression(1)),
         }
+    }
+}
+
+/// Modules in which every name is declared before it is used: what is wrong with them is mostly a matter of types.
+pub(super) struct Declared<'a> {
+    random: &'a mut Rng,
+    /// Variables in scope.
+    variables: Vec<String>,
+    /// Rules that may be used, so that none is recursive.
+    rules: Vec<String>,
+    next: usize,
+}
+
+impl<'a> Declared<'a> {
+    pub(super) fn new(random: &'a mut Rng) -> Self {
+        Self { random, variables: Vec::new(), rules: Vec::new(), next: 0 }
+    }
+
+    fn plain(&mut self) -> Generator<'_> {
+        Generator { random: self.random }
+    }
+
+    fn fresh(&mut self) -> String {
+        self.next += 1;
+        format!("v{}", self.next)
+    }
+
+    fn known(&mut self) -> String {
+        let count = self.variables.len() + 1;
+        match self.random.usize(..count) {
+            0 => format!("input.{}", self.plain().name()),
+            index => self.variables[index - 1].clone(),
+        }
+    }
+
+    fn expression(&mut self, depth: u8) -> String {
+        let Some(depth) = depth.checked_sub(1) else {
+            return if self.random.bool() { self.plain().one(&SCALARS).to_owned() } else { self.known() };
+        };
+        match self.random.u8(..16) {
+            0 => self.plain().one(&SCALARS).to_owned(),
+            1..4 => self.known(),
+            4 => {
+                let key = match self.random.u8(..4) {
+                    0 => format!("[{}]", self.known()),
+                    1 => "[_]".to_owned(),
+                    2 => format!("[{}]", self.random.u8(..3)),
+                    _ => format!(".{}", self.plain().name()),
+                };
+                let head = self.known();
+                format!("{head}{key}")
+            }
+            5 => format!("[{}, {}]", self.expression(depth), self.expression(depth)),
+            6 => format!("{{{}, {}}}", self.expression(depth), self.expression(0)),
+            7 => format!("{{\"a\": {}, \"b\": {}}}", self.expression(depth), self.expression(depth)),
+            8 => format!("{{{}: {}}}", self.expression(0), self.expression(depth)),
+            9 => self.comprehension(depth),
+            10..13 => {
+                let (name, arity) = CALLS[self.random.usize(..18)];
+                let arguments: Vec<String> = (0..arity).map(|_| self.expression(depth)).collect();
+                format!("{name}({})", arguments.join(", "))
+            }
+            13 if !self.rules.is_empty() => {
+                let index = self.random.usize(..self.rules.len());
+                let rule = self.rules[index].clone();
+                if rule.starts_with('f') { format!("{rule}({})", self.expression(depth)) } else { rule }
+            }
+            _ => {
+                let operator = self.plain().one(&OPERATORS);
+                format!("({} {operator} {})", self.expression(depth), self.expression(depth))
+            }
+        }
+    }
+
+    fn comprehension(&mut self, depth: u8) -> String {
+        let scope = self.variables.len();
+        let body = self.body(2, depth).join("; ");
+        let (first, second) = (self.expression(0), self.expression(0));
+        self.variables.truncate(scope);
+        match self.random.u8(..3) {
+            0 => format!("[{first} | {body}]"),
+            1 => format!("{{{first} | {body}}}"),
+            _ => format!("{{{first}: {second} | {body}}}"),
+        }
+    }
+
+    fn body(&mut self, most: usize, depth: u8) -> Vec<String> {
+        let count = self.random.usize(1..=most);
+        (0..count).map(|_| self.statement(depth)).collect()
+    }
+
+    fn statement(&mut self, depth: u8) -> String {
+        let value = self.expression(depth);
+        match self.random.u8(..14) {
+            0..5 => {
+                let name = self.fresh();
+                let text = format!("{name} := {value}");
+                self.variables.push(name);
+                text
+            }
+            5 => {
+                let names = [self.fresh(), self.fresh()];
+                let text = format!("[{}, {}] := {value}", names[0], names[1]);
+                self.variables.extend(names);
+                text
+            }
+            6 => {
+                let name = self.fresh();
+                let text = format!("some {name} in {value}");
+                self.variables.push(name);
+                text
+            }
+            7 => {
+                let names = [self.fresh(), self.fresh()];
+                let text = format!("some {}, {} in {value}", names[0], names[1]);
+                self.variables.extend(names);
+                text
+            }
+            8 => format!("not {value}"),
+            9 => {
+                let scope = self.variables.len();
+                let name = self.fresh();
+                self.variables.push(name.clone());
+                let body = self.body(2, depth.saturating_sub(1)).join("; ");
+                self.variables.truncate(scope);
+                format!("every {name} in {value} {{ {name}; {body} }}")
+            }
+            10 => format!("{} == {value}", self.known()),
+            11 => format!("{} = {value}", self.known()),
+            12 => {
+                let replaced = self.plain().one(&["input", "input.a", "data.other.a", "data.other", "upper"]).to_owned();
+                let by = if replaced == "upper" { "lower".to_owned() } else { self.expression(0) };
+                format!("{value} with {replaced} as {by}")
+            }
+            _ => value,
+        }
+    }
+
+    fn lines(&mut self, most: usize) -> String {
+        format!("{{\n\t{}\n}}", self.body(most, 2).join("\n\t"))
+    }
+
+    /// Returns the definitions of one name.
+    pub(super) fn rule(&mut self, number: usize) -> String {
+        let kind = self.plain().one(&["a", "b", "s", "o", "f", "d", "r"]).to_owned();
+        let name = format!("{kind}{number}");
+        let count = if matches!(kind.as_str(), "s" | "o" | "f" | "r") { self.random.usize(1..3) } else { 1 };
+        let mut text = String::new();
+        for _ in 0..count {
+            self.variables.clear();
+            let definition = match kind.as_str() {
+                "a" => format!("{name} := {}", self.expression(2)),
+                "b" => {
+                    let body = self.lines(3);
+                    format!("{name} := {} if {body}", self.expression(1))
+                }
+                "s" => {
+                    let body = self.lines(3);
+                    format!("{name} contains {} if {body}", self.expression(1))
+                }
+                "o" => {
+                    let body = self.lines(3);
+                    format!("{name}[{}] := {} if {body}", self.known(), self.expression(1))
+                }
+                "f" => {
+                    self.variables.push("v0".to_owned());
+                    let body = self.lines(2);
+                    format!("{name}(v0) := {} if {body}", self.expression(1))
+                }
+                "d" => {
+                    let body = self.lines(2);
+                    let default = self.plain().one(&SCALARS).to_owned();
+                    format!("default {name} := {default}\n\n{name} := {} if {body}", self.expression(1))
+                }
+                _ => {
+                    let key = self.plain().name();
+                    format!("{name}.{key}.k{} := {}", text.len(), self.expression(2))
+                }
+            };
+            text += &format!("{definition}\n\n");
+        }
+        self.rules.push(name);
+        text
     }
 }
