@@ -114,8 +114,8 @@ impl Checked<'_> {
         if call.rule.as_ref().is_some_and(|path| self.missing.at(path, self.graph, self.data).is_some()) {
             return None;
         }
-        let is_function = |path: &Path| self.graph.at(path).any(|node| node.parameters.is_some());
-        let known = call.rule.as_ref().is_some_and(is_function)
+        let is_rule = |path: &Path| self.graph.at(path).next().is_some();
+        let known = call.rule.as_ref().is_some_and(is_rule)
             || builtins::find(&call.name).is_some()
             || rewrite::is_extension(&call.name);
         (!known).then(|| unknown_function(call))

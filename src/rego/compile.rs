@@ -128,7 +128,7 @@ fn stopped(faults: &[Fault]) -> bool {
     faults.iter().any(|fault| !fault.recoverable)
 }
 
-/// How many parameters the rules take that can be called.
+/// How many parameters the rules take.
 struct Arities {
     rules: BTreeMap<Vec<Constant>, usize>,
 }
@@ -136,7 +136,7 @@ struct Arities {
 impl Arities {
     fn new(rules: &[Rule]) -> Self {
         let mut arities = BTreeMap::new();
-        for rule in rules.iter().filter(|rule| rule.parameters.is_some()) {
+        for rule in rules {
             arities.entry(rule.ground_path()).or_insert_with(|| rule.arity());
         }
         Self { rules: arities }

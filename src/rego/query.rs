@@ -101,7 +101,17 @@ fn checked(files: &[File], data: serde_json::Value, later: &[&str], limits: &Lim
         Err(why) => return (engine::empty(limits), vec![Problem::refused(&"data".into(), why.to_string())]),
     };
     let mut modules: Vec<Ref<Module>> = Vec::new();
-    let mut problems = Vec::new();
+    let missing = Missing::default();
+    let (readable, sources): (Vec<&File>, Vec<&syntax::Module>) =
+        files.iter().zip(&read).filter_map(|(file, read)| Some((file, read.as_ref().ok()?))).unzip();
+    let problem = |fault: compile::Fault| {
+        let file = readable[fault.module];
+        Problem::refused(&file.shown, fault.message).at(&file.text, fault.at.line, fault.at.column)
+    };
+    let mut problems: Vec<Problem> = compile::check(&sources, missing.rules()).into_iter().map(problem).collect();
+    if sources.len() == files.len() && !problems.is_empty() {
+        return (engine, problems);
+    }
     for (file, rewritten) in files.iter().zip(&rewritten) {
         match parse::add(&mut engine, file, rewritten, limits) {
             Ok(()) => modules.extend(parse::last_module(&mut engine)),
@@ -111,13 +121,6 @@ fn checked(files: &[File], data: serde_json::Value, later: &[&str], limits: &Lim
     if !problems.is_empty() {
         return (engine, problems);
     }
-    let missing = Missing::default();
-    let sources: Vec<&syntax::Module> = read.iter().flatten().collect();
-    let problem = |fault: compile::Fault| {
-        let file = &files[fault.module];
-        Problem::refused(&file.shown, fault.message).at(&file.text, fault.at.line, fault.at.column)
-    };
-    problems.extend(compile::check(&sources, missing.rules()).into_iter().map(problem));
     let nodes = references::read(&modules, missing.rules());
     let graph = Graph::new(&nodes);
     let files: Vec<&File> = files.iter().collect();

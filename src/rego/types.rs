@@ -276,9 +276,8 @@ pub(crate) fn unifies(a: &Known, b: &Known) -> bool {
         (Type::Any(_), Type::Any(of)) => one_unifies(of, a),
         (Type::Any(_), _) | (_, Type::Any(_)) => false,
         (Type::Array(a), Type::Array(b)) => {
-            let items = |a: &Array, b: &Array| {
-                a.items.iter().enumerate().all(|(index, item)| unifies(item, &b.at(index)))
-            };
+            let items =
+                |a: &Array, b: &Array| a.items.iter().enumerate().all(|(index, item)| unifies(item, &b.at(index)));
             items(a, b) && items(b, a) && (a.rest.is_none() || b.rest.is_none() || unifies(&a.rest, &b.rest))
         }
         (Type::Object(a), Type::Object(b)) => {

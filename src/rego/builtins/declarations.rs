@@ -79,7 +79,8 @@ impl Reader {
 
     /// Reads a type; none where it is not known.
     fn known(&mut self) -> Known {
-        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '?').unwrap_or(self.rest.len());
+        let end =
+            self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '?').unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         Some(match word {

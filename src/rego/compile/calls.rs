@@ -18,7 +18,9 @@ pub(super) fn without_value(rule: &Rule, arity: Arity<'_>, variables: &Variables
                 && !has_result(&call.function)
             {
                 let message = format!("{}(…) used as value", call.function);
-                faults.push(Fault::new(Code::Type, rule.module, term.at, message).help("write it as a statement of its own"));
+                faults.push(
+                    Fault::new(Code::Type, rule.module, term.at, message).help("write it as a statement of its own"),
+                );
             }
             true
         };
@@ -109,8 +111,20 @@ pub(super) fn functions(rule: &Rule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
                 known = false;
                 return;
             };
+            if arity == 0
+                && let Function::Rule(_) = &call.function
+            {
+                let message = format!("undefined function {}: it is a rule without parameters", call.function);
+                let fault = Fault::new(Code::Type, rule.module, statement.at, message);
+                faults.push(fault.help("write it without parentheses"));
+                return;
+            }
             let given = call.arguments.len();
-            let fits = if statement.generated { given == arity.saturating_add(1) } else { given == arity || given == arity.saturating_add(1) };
+            let fits = if statement.generated {
+                given == arity.saturating_add(1)
+            } else {
+                given == arity || given == arity.saturating_add(1)
+            };
             let written = if statement.generated { given.saturating_sub(1) } else { given };
             if !fits && !is_print(call) {
                 let plural = if arity == 1 { "" } else { "s" };

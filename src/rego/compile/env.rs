@@ -68,7 +68,8 @@ impl TypeTree {
             return self.value.clone();
         }
         let scalar = |key: &Constant| !matches!(key, Constant::Null | Constant::Array(_) | Constant::Object(_));
-        let fields = self.children.iter().filter(|(key, _)| scalar(key)).map(|(key, child)| (key.clone(), child.extent()));
+        let fields =
+            self.children.iter().filter(|(key, _)| scalar(key)).map(|(key, child)| (key.clone(), child.extent()));
         Some(Type::object(fields.collect(), Some((Some(Type::String), Some(Type::any())))))
     }
 }
@@ -104,7 +105,8 @@ fn merged(a: Known, b: Known) -> Known {
         (Type::Any(_), Type::Object(_)) => merged(b, a),
         (Type::Object(object), Type::Any(of)) if object.fields.is_empty() && object.rest.is_some() => {
             let mut of = of.to_vec();
-            let entries = |one: &&mut Type| matches!(one, Type::Object(one) if one.fields.is_empty() && one.rest.is_some());
+            let entries =
+                |one: &&mut Type| matches!(one, Type::Object(one) if one.fields.is_empty() && one.rest.is_some());
             match of.iter_mut().find(entries) {
                 Some(one) => {
                     if let (Type::Object(known), Some((keys, values))) = (&*one, &object.rest)

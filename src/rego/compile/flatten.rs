@@ -5,7 +5,9 @@
 
 use super::{
     calls,
-    term::{Body, Call, Comprehension, Every, Function, Outcome, Part, Rule, Statement, Term, Value, Variables, What, With},
+    term::{
+        Body, Call, Comprehension, Every, Function, Outcome, Part, Rule, Statement, Term, Value, Variables, What, With,
+    },
 };
 use crate::rego::{
     constant::Constant,
@@ -152,9 +154,7 @@ impl Flattener<'_> {
                 support
             }
             Value::Ref(items) => self.expand_ref(items),
-            Value::Array(items) | Value::Set(items) => {
-                items.iter_mut().flat_map(|item| self.expand(item)).collect()
-            }
+            Value::Array(items) | Value::Set(items) => items.iter_mut().flat_map(|item| self.expand(item)).collect(),
             Value::Object(fields) => {
                 let mut support = Vec::new();
                 for (key, value) in fields {

@@ -3,10 +3,7 @@
 //! A type is only inferred as far as OPA goes, so that the same modules are refused: inside of `every` and negated bodies
 //! references are looked at, calls are not.
 
-use std::{
-    collections::HashMap,
-    rc::Rc,
-};
+use std::{collections::HashMap, rc::Rc};
 
 use super::{
     env::{Env, Replaced, TypeTree},
@@ -15,7 +12,8 @@ use super::{
     order::Order,
     show,
     term::{
-        Body, Call, Comprehension, DATA, Function, INPUT, Outcome, Part, Rule, Statement, TargetValue, Term, Value, Variables, What, ref_is_ground,
+        Body, Call, Comprehension, DATA, Function, INPUT, Outcome, Part, Rule, Statement, TargetValue, Term, Value,
+        Variables, What, ref_is_ground,
     },
     visit,
 };
@@ -257,7 +255,8 @@ impl<'a> Checker<'a> {
             let value = self.term(&with.value);
             let of = if ground { of.zip(value).and_then(|(a, b)| types::or(Some(a), Some(b))) } else { None };
             let of = of.or_else(|| Some(Type::any()));
-            let document = if items.first().and_then(Term::as_variable) == Some(DATA) { &mut own.data } else { &mut own.input };
+            let document =
+                if items.first().and_then(Term::as_variable) == Some(DATA) { &mut own.data } else { &mut own.input };
             document.get_or_insert_default().put(&path, of);
         }
         if own.input.is_some() || own.data.is_some() {
@@ -418,7 +417,9 @@ impl<'a> Checker<'a> {
         let reference = show::reference(items, self.variables);
         let key = items.get(index).map(|key| show::term(key, self.variables)).unwrap_or_default();
         let why = match (have, want) {
-            (Some(have), Some(want)) => format!("{key} is {}, and the keys there are {}", show::short(have), show::short(want)),
+            (Some(have), Some(want)) => {
+                format!("{key} is {}, and the keys there are {}", show::short(have), show::short(want))
+            }
             (None, Some(_)) => format!("there is no {key}"),
             _ => format!("there is nothing to look up {key} in"),
         };
@@ -507,9 +508,11 @@ impl<'a> Checker<'a> {
             Function::Unknown(_) => None,
         };
         let Some(Type::Function(function)) = decl else { return Ok(()) };
-        let parameters: Vec<&Known> = function.parameters.iter().chain(function.result.is_some().then_some(&function.result)).collect();
+        let parameters: Vec<&Known> =
+            function.parameters.iter().chain(function.result.is_some().then_some(&function.result)).collect();
         for (index, argument) in call.arguments.iter().enumerate() {
-            let Some(want) = parameters.get(index).copied().or(Some(&function.variadic)).filter(|want| want.is_some()) else {
+            let Some(want) = parameters.get(index).copied().or(Some(&function.variadic)).filter(|want| want.is_some())
+            else {
                 break;
             };
             let have = self.term(argument);
@@ -528,7 +531,9 @@ impl<'a> Checker<'a> {
         let (have, want) = (show::known(&have[index]), show::known(want));
         let result = |arity: usize| index == arity;
         let arity = match &call.function {
-            Function::Builtin(name) => declarations::declaration(name).map_or(usize::MAX, |declaration| declaration.arity),
+            Function::Builtin(name) => {
+                declarations::declaration(name).map_or(usize::MAX, |declaration| declaration.arity)
+            }
             _ => call.arguments.len(),
         };
         let what = if result(arity) {

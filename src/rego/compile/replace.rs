@@ -110,7 +110,8 @@ impl Replacer<'_> {
                         return Ok(false);
                     }
                 }
-                if self.rules_of(&with.value).is_some_and(|node| node.rules.iter().any(|rule| self.arities[*rule] > 0)) {
+                if self.rules_of(&with.value).is_some_and(|node| node.rules.iter().any(|rule| self.arities[*rule] > 0))
+                {
                     return Ok(false);
                 }
             }

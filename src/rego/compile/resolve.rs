@@ -8,8 +8,8 @@ use super::{
     fault::{Code, Fault},
     scope::{self, Occurrence, Scopes, all_names, declared_names, each_name},
     term::{
-        Body, Call, Comprehension, DATA, Every, Function, INPUT, Outcome, Part, Rule, Statement, Target, TargetValue, Term,
-        Value, Variable, VariableSet, Variables, What, With,
+        Body, Call, Comprehension, DATA, Every, Function, INPUT, Outcome, Part, Rule, Statement, Target, TargetValue,
+        Term, Value, Variable, VariableSet, Variables, What, With,
     },
     visit,
 };
@@ -64,7 +64,8 @@ impl Resolver<'_> {
             self.scopes = before.clone();
             rules.push(self.branch(rule, branch, index, package, parameters.clone(), v1));
         }
-        let last = rules.into_iter().rev().reduce(|behind, before| Rule { otherwise: Some(Box::new(behind)), ..before });
+        let last =
+            rules.into_iter().rev().reduce(|behind, before| Rule { otherwise: Some(Box::new(behind)), ..before });
         last.unwrap_or_else(|| unreachable_rule(self.module, rule.at))
     }
 
@@ -103,7 +104,16 @@ impl Resolver<'_> {
         if body.is_empty() {
             body.push(Statement { generated: true, ..Statement::new(at, What::Term(Term::truth(at))) });
         }
-        Rule { module: self.module, at, path, parameters, result: outcome, default: rule.default, body, otherwise: None }
+        Rule {
+            module: self.module,
+            at,
+            path,
+            parameters,
+            result: outcome,
+            default: rule.default,
+            body,
+            otherwise: None,
+        }
     }
 
     /// Returns the path of a rule and what a definition gives.
@@ -224,7 +234,9 @@ impl Resolver<'_> {
                 scope::declared_by(statement, &mut names);
                 names.contains(&name)
             };
-            let Some(at) = written.iter().find(declares).or(written.first()).map(|statement| statement.at) else { continue };
+            let Some(at) = written.iter().find(declares).or(written.first()).map(|statement| statement.at) else {
+                continue;
+            };
             let fault = Fault::new(Code::Compile, self.module, at, format!("declared var {name} unused"));
             self.faults.push(fault.help("use it, or take it out; `_` is a variable that nobody uses").recoverable());
         }
@@ -285,9 +297,11 @@ impl Resolver<'_> {
                 if self.faults.len() == faults {
                     self.unused(body, &inner, &VariableSet::new());
                 }
+                // What stands behind `with` sees what the body declares.
+                let with = self.withs(&statement.with);
                 self.scopes.leave();
                 let what = What::Every(Box::new(Every { key, value, domain, body: inner }));
-                Some(Statement { with: self.withs(&statement.with), ..Statement::new(at, what) })
+                Some(Statement { with, ..Statement::new(at, what) })
             }
         }
     }
@@ -316,12 +330,12 @@ impl Resolver<'_> {
         // What also stands in a body inside of the collection counts as known.
         let mut declared = bound.iter().filter(|name| !twice.iter().any(|(twice, _)| twice == *name));
         declared.try_for_each(|name| self.declare(name, Occurrence::Declared, at).map(|_| ()))?;
+        let value = self.term(value);
         let mut domain = self.term(collection);
         let key = match key {
             Some(key) => self.term(key),
             None => Term::variable(at, self.variables.generated()),
         };
-        let value = self.term(value);
         let element = match &mut domain.value {
             Value::Ref(items) => {
                 items.push(key);
@@ -374,7 +388,10 @@ impl Resolver<'_> {
     }
 
     fn withs(&mut self, withs: &[syntax::With]) -> Vec<With> {
-        withs.iter().map(|with| With { target: self.target(&with.target), value: self.replacement(&with.value) }).collect()
+        withs
+            .iter()
+            .map(|with| With { target: self.target(&with.target), value: self.replacement(&with.value) })
+            .collect()
     }
 
     fn target(&mut self, target: &Expr) -> Target {
@@ -533,11 +550,7 @@ impl Resolver<'_> {
         };
         items.extend(keys.iter().map(|key| self.key(key, at)));
         let document = items.first().and_then(Term::as_variable).is_some_and(|first| first == DATA || first == INPUT);
-        if items.len() == 1 && !document {
-            items.remove(0)
-        } else {
-            Term::new(at, Value::Ref(items))
-        }
+        if items.len() == 1 && !document { items.remove(0) } else { Term::new(at, Value::Ref(items)) }
     }
 
     /// Returns the variable of a name, or the document.
@@ -561,9 +574,9 @@ impl Resolver<'_> {
 
     /// Whether a name is that of a variable, and was not just seen.
     fn is_variable(&self, name: &str) -> bool {
-        self.scopes.known(name).is_some_and(|(variable, _)| {
-            !self.scopes.is_free(name, variable) && variable != DATA && variable != INPUT
-        })
+        self.scopes
+            .known(name)
+            .is_some_and(|(variable, _)| !self.scopes.is_free(name, variable) && variable != DATA && variable != INPUT)
     }
 
     /// Reads what is called.

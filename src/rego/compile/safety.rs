@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use super::{
     fault::{Code, Fault},
     outputs::{self, Arity},
-    term::{Body, Comprehension, DATA, INPUT, Outcome, Part, Rule, Statement, Term, Value, Variable, VariableSet, Variables, What},
+    term::{
+        Body, Comprehension, DATA, INPUT, Outcome, Part, Rule, Statement, Term, Value, Variable, VariableSet,
+        Variables, What,
+    },
     visit::{self, Closure, SAFETY},
 };
 use crate::rego::syntax::Position;
@@ -103,7 +106,8 @@ fn reorder(body: &mut Body, globals: &VariableSet, arity: Arity<'_>) -> Unsafe {
     let needed: Vec<VariableSet> = body.iter().map(|statement| needs(statement, arity)).collect();
     let all: VariableSet = needed.iter().flatten().copied().collect();
     let mut safe: VariableSet = all.intersection(globals).copied().collect();
-    let mut missing: Vec<VariableSet> = needed.iter().map(|needed| needed.difference(&safe).copied().collect()).collect();
+    let mut missing: Vec<VariableSet> =
+        needed.iter().map(|needed| needed.difference(&safe).copied().collect()).collect();
     let enclosed: Vec<VariableSet> = body.iter().map(|statement| enclosed(statement, &all, globals)).collect();
     let mut order: Vec<usize> = Vec::with_capacity(body.len());
     let mut placed = vec![false; body.len()];
@@ -227,7 +231,10 @@ fn promoted(body: &Body, arity: Arity<'_>) -> VariableSet {
         if let What::Call(call) = &statement.what
             && let Some(arity) = arity(&call.function)
         {
-            call.arguments.iter().skip(arity).for_each(|result| visit::term_variables(result, visit::OUTPUT, &mut bound));
+            call.arguments
+                .iter()
+                .skip(arity)
+                .for_each(|result| visit::term_variables(result, visit::OUTPUT, &mut bound));
         }
     }
     let outside = |(variable, count): &(Variable, usize)| !bound.contains(variable) || *count == 1;

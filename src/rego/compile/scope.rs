@@ -99,7 +99,9 @@ impl Scopes {
     /// Returns the names that `some` and `every` declare in the innermost scope.
     pub(super) fn declared(&self) -> impl Iterator<Item = (&Name, Variable)> {
         let names = self.scopes.last().into_iter().flat_map(|scope| &scope.names);
-        names.filter(|(_, (_, occurrence))| *occurrence == Occurrence::Declared).map(|(name, (variable, _))| (name, *variable))
+        names
+            .filter(|(_, (_, occurrence))| *occurrence == Occurrence::Declared)
+            .map(|(name, (variable, _))| (name, *variable))
     }
 }
 
@@ -114,7 +116,8 @@ pub(super) fn declared_names(body: &Body) -> BTreeSet<Name> {
 
 pub(super) fn declared_by(statement: &Statement, names: &mut BTreeSet<Name>) {
     match &statement.what {
-        What::Expr(Expr { kind: Kind::Binary(":=", _, left, _), .. }) | What::Not(Expr { kind: Kind::Binary(":=", _, left, _), .. }) => {
+        What::Expr(Expr { kind: Kind::Binary(":=", _, left, _), .. })
+        | What::Not(Expr { kind: Kind::Binary(":=", _, left, _), .. }) => {
             all_names(left, names);
         }
         What::Expr(_) | What::Not(_) => {}

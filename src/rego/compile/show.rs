@@ -12,7 +12,11 @@ pub(super) fn known(of: &Known) -> String {
 
 pub(super) fn short(of: &Type) -> String {
     let text = of.to_string();
-    if text.chars().count() <= LONGEST { text } else { format!("{}…", text.chars().take(LONGEST).collect::<String>()) }
+    if text.chars().count() <= LONGEST {
+        text
+    } else {
+        format!("{}…", text.chars().take(LONGEST).collect::<String>())
+    }
 }
 
 /// Writes what is called as the user would.
@@ -43,8 +47,11 @@ pub(super) fn term(term: &Term, variables: &Variables) -> String {
         Value::Variable(variable) => variables.name(*variable).map_or_else(|| "…".to_owned(), ToString::to_string),
         Value::Ref(items) => reference(items, variables),
         Value::Builtin(name) => name.to_string(),
-        Value::Array(_) | Value::Set(_) | Value::Object(_) | Value::Comprehension(_) | Value::Call(_) | Value::Template(_) => {
-            "…".to_owned()
-        }
+        Value::Array(_)
+        | Value::Set(_)
+        | Value::Object(_)
+        | Value::Comprehension(_)
+        | Value::Call(_)
+        | Value::Template(_) => "…".to_owned(),
     }
 }

@@ -60,7 +60,9 @@ impl Tree {
             Some(key) => {
                 found.extend(self.rules.iter().filter(fits));
                 match key.constant() {
-                    Some(key) => self.child(&key).into_iter().for_each(|node| node.collect(keys, depth + 1, rules, found)),
+                    Some(key) => {
+                        self.child(&key).into_iter().for_each(|node| node.collect(keys, depth + 1, rules, found))
+                    }
                     None => self.children.values().for_each(|node| node.collect(keys, depth + 1, rules, found)),
                 }
             }
@@ -145,12 +147,14 @@ fn conflicts_of(node: &Tree, rules: &[Rule], packages: &Packages<'_>, faults: &m
         }
     };
     if let Some(other) = below.first() {
-        let message = format!("rule {name} conflicts with rule {}, which is a part of it", path_text(&other.ground_path()));
+        let message =
+            format!("rule {name} conflicts with rule {}, which is a part of it", path_text(&other.ground_path()));
         let parties: Vec<&Rule> = own.iter().chain(&below).copied().collect();
         return refuse(&parties, message, HELP);
     }
     if let Some(other) = own.iter().find(|rule| kind(rule) != kind(first)) {
-        let place = if other.module == first.module { format!("line {}", other.at.line) } else { "another file".to_owned() };
+        let place =
+            if other.module == first.module { format!("line {}", other.at.line) } else { "another file".to_owned() };
         let message = format!("conflicting rules {name} found, at line {} and in {place}", first.at.line);
         let help = "all rules of one name are values, elements of a set, entries of an object, or functions of as many parameters";
         return refuse(&own, message.replace("in line", "line"), help);

@@ -1,10 +1,9 @@
 //! Heads: what OPA computes as part of the body is written into the body.
 
-use super::{
-    outline::Package,
-    scopes::Fresh,
+use super::{outline::Package, scopes::Fresh};
+use crate::rego::syntax::{
+    Branch, Comprehension, Expr, Key, Kind, Module, Rule, Statement, SyntaxError, Version, path,
 };
-use crate::rego::syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Rule, Statement, Version, path, SyntaxError};
 
 /// `f("x")` without value and body is true.
 pub(super) fn bare_functions(module: &mut Module) {

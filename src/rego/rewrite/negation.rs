@@ -4,10 +4,7 @@
 //! evaluator makes it true. Only references under `==` and `=`, and a reference alone, stay inside. (`rewriteExprTerms` and
 //! `rewriteDynamicTerms` in OPA's `ast/compile.go`.) With `import future.keywords.not` both mean the same.
 
-use super::{
-    outline::Package,
-    scopes::Fresh,
-};
+use super::{outline::Package, scopes::Fresh};
 use crate::rego::syntax::{Body, Expr, Key, Kind, Module, Statement, What, never};
 
 pub(super) fn rewrite(module: &mut Module, package: &Package, fresh: &mut Fresh) {

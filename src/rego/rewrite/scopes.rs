@@ -9,9 +9,7 @@ use std::{
     rc::Rc,
 };
 
-use super::{
-    outline::Package,
-};
+use super::outline::Package;
 use crate::rego::syntax::{Body, Comprehension, Expr, Import, Key, Kind, Module, Name, Piece, Rule, Statement, What};
 
 /// Generates names that the module does not use.

@@ -7,8 +7,10 @@ use super::{
     outline::{Outline, Package},
     scopes::Fresh,
 };
-use crate::rego::syntax::{Branch, Comprehension, ComprehensionKind, Expr, Key, Kind, Module, Name, Piece, Position, Rule, Statement, What};
 use crate::rego::builtins::{self, Arity};
+use crate::rego::syntax::{
+    Branch, Comprehension, ComprehensionKind, Expr, Key, Kind, Module, Name, Piece, Position, Rule, Statement, What,
+};
 
 /// `x = s[x]`: what defines `x` is the iteration, the rest a comparison.
 pub(super) fn self_references(module: &mut Module) {

@@ -54,11 +54,9 @@ fn import(import: &Import) -> Checked {
     }
     let document = DOCUMENTS.contains(&&**first);
     match &import.alias {
-        Some(alias) if DOCUMENTS.contains(&&**alias) => refused(
-            import.at,
-            format!("rego_parse_error: an import cannot be called {alias}"),
-            "give it another name",
-        ),
+        Some(alias) if DOCUMENTS.contains(&&**alias) => {
+            refused(import.at, format!("rego_parse_error: an import cannot be called {alias}"), "give it another name")
+        }
         None if document && KEYWORDS.contains(&&**last) => refused(
             import.at,
             format!("rego_parse_error: an import cannot be called {last}, which is a keyword"),
@@ -85,7 +83,9 @@ fn head(rule: &Rule) -> Checked {
         let help = "write a rule for each case, with the conditions of the others negated";
         return refused(other.at, "rego_parse_error: else cannot follow a rule with variables in its head", help);
     }
-    if rule.contains.is_some() || (rule.parameters.is_none() && !keys.is_empty() && rule.first.value.is_none() && !rule.first.conditional) {
+    if rule.contains.is_some()
+        || (rule.parameters.is_none() && !keys.is_empty() && rule.first.value.is_none() && !rule.first.conditional)
+    {
         let help = "write a rule for each element";
         return refused(other.at, "rego_parse_error: else cannot follow a rule that makes a set", help);
     }
@@ -111,7 +111,9 @@ fn default(rule: &Rule) -> Checked {
     for parameter in rule.parameters.iter().flatten() {
         let help = "the parameters of a default are different variables: `default f(_) := false`";
         match parameter.as_name() {
-            None => return refused(rule.at, "rego_parse_error: illegal default rule (arguments must be variables)", help),
+            None => {
+                return refused(rule.at, "rego_parse_error: illegal default rule (arguments must be variables)", help);
+            }
             Some(name) if seen.contains(&name) => {
                 let why = format!("rego_parse_error: illegal default rule (arguments cannot be repeated {name})");
                 return refused(rule.at, why, help);
@@ -154,7 +156,11 @@ fn statement(statement: &Statement) -> Checked {
             _ => false,
         };
         if !path {
-            return refused(with.target.at, "rego_parse_error: expected with target path", "replace input, data or a function");
+            return refused(
+                with.target.at,
+                "rego_parse_error: expected with target path",
+                "replace input, data or a function",
+            );
         }
     }
     Ok(())
@@ -203,7 +209,9 @@ fn version_1(module: &mut Module) -> Checked {
                 let name = path.join(".");
                 if path.first().is_some_and(|first| !names.contains(first)) && declarations::is_deprecated(&name) {
                     let why = format!("rego_type_error: deprecated built-in function calls in expression: {name}");
-                    wrong.extend(refused(expr.at, why, "Rego v1 has another way: see OPA's list of deprecated built-ins").err());
+                    wrong.extend(
+                        refused(expr.at, why, "Rego v1 has another way: see OPA's list of deprecated built-ins").err(),
+                    );
                 }
             }
             _ => {}

@@ -151,21 +151,27 @@ fn by_opa(sets: &[Set]) -> Vec<Vec<Refusal>> {
 fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
     let found = refusals(&set.modules);
     let ours: BTreeSet<(String, u32)> = found.iter().map(|problem| (problem.file.to_string(), problem.line)).collect();
-    let told = |refusal: &&Refusal| refusal.line == 0 || ours.contains(&(refusal.file.clone(), refusal.line));
+    let told = |refusal: &&Refusal| {
+        // OPA names the last place of a rule's name for all; and the rules of a circle, where kaudit names one.
+        let elsewhere = ["undefined ref", "undefined function", "recursive"];
+        let anywhere = refusal.line == 0 || elsewhere.iter().any(|word| refusal.message.contains(word));
+        let same_file = |(file, _): &(String, u32)| refusal.line == 0 || *file == refusal.file;
+        ours.contains(&(refusal.file.clone(), refusal.line)) || anywhere && ours.iter().any(same_file)
+    };
     // One mistake makes others: the first of each file counts.
     let mut files = BTreeSet::new();
     let mut firsts = theirs.iter().filter(|refusal| files.insert(&refusal.file));
     let all = firsts.all(|refusal| told(&refusal));
-    // Of a file that cannot be read, and of a circle, one thing is told at a time.
+    // Of a file that cannot be read one thing is told at a time.
     let first = |refusal: &Refusal| {
-        let codes = ["rego_parse_error", "rego_recursion_error"];
-        codes.contains(&refusal.code.as_str())
+        refusal.code == "rego_parse_error"
             || ["must not shadow", "deprecated"].iter().any(|word| refusal.message.contains(word))
     };
     // OPA also takes what `with` replaces for a use.
     let replaced = theirs.iter().all(|refusal| refusal.code == "rego_recursion_error")
         && set.modules.iter().any(|(_, text)| text.contains(" with "));
-    let one = replaced && ours.is_empty() || theirs.iter().any(first) && theirs.iter().filter(|refusal| first(refusal)).any(|refusal| told(&refusal));
+    let one = replaced && ours.is_empty()
+        || theirs.iter().any(first) && theirs.iter().filter(|refusal| first(refusal)).any(|refusal| told(&refusal));
     let same = ours.is_empty() == theirs.is_empty() && (all || one);
     if same && !(set.broken && theirs.is_empty()) {
         return None;
@@ -178,7 +184,8 @@ fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
         let _ = writeln!(text, "  kaudit: {}: {}", problem.place(), problem.message);
     }
     for (name, module) in set.modules.iter().filter(|(name, _)| !name.starts_with("c/")) {
-        let lines: Vec<String> = module.lines().enumerate().map(|(index, line)| format!("{:4} {line}", index + 1)).collect();
+        let lines: Vec<String> =
+            module.lines().enumerate().map(|(index, line)| format!("{:4} {line}", index + 1)).collect();
         let _ = writeln!(text, "  {name}\n{}", lines.join("\n"));
     }
     Some(text)

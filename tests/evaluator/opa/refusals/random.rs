@@ -91,8 +91,9 @@ impl Generator<'_> {
             6 => format!("[{}]", self.many(3, depth)),
             7 => format!("{{{}}}", self.expression(depth)),
             8 => {
-                let (key, value) = (self.one(&SCALARS[2..4]), self.expression(depth));
-                format!("{{{key}: {value}, {}: {}}}", self.expression(0), self.expression(depth))
+                // Of two equal keys OPA sees one.
+                let value = self.expression(depth);
+                format!("{{\"k\": {value}, {}: {}}}", self.expression(0), self.expression(depth))
             }
             9 => self.comprehension(depth),
             10..12 => self.call(depth),
@@ -296,7 +297,8 @@ impl<'a> Declared<'a> {
             10 => format!("{} == {value}", self.known()),
             11 => format!("{} = {value}", self.known()),
             12 => {
-                let replaced = self.plain().one(&["input", "input.a", "data.other.a", "data.other", "upper"]).to_owned();
+                let replaced =
+                    self.plain().one(&["input", "input.a", "data.other.a", "data.other", "upper"]).to_owned();
                 let by = if replaced == "upper" { "lower".to_owned() } else { self.expression(0) };
                 format!("{value} with {replaced} as {by}")
             }
