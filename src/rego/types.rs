@@ -7,6 +7,9 @@ use std::{cmp::Ordering, fmt, sync::Arc};
 
 use super::constant::Constant;
 
+/// A type of more parts than this is any: parts are shared, and a few lines can make more of them than can be gone through.
+const LARGEST: usize = 20_000;
+
 /// The type of a part of a value, if it is known.
 pub(crate) type Known = Option<Type>;
 
@@ -32,6 +35,7 @@ pub(crate) struct Array {
     pub(crate) items: Vec<Known>,
     /// All others.
     pub(crate) rest: Known,
+    size: usize,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,6 +44,7 @@ pub(crate) struct Object {
     pub(crate) fields: Vec<(Constant, Known)>,
     /// Keys and values of all others.
     pub(crate) rest: Option<(Known, Known)>,
+    size: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,13 +90,16 @@ impl Array {
 impl Object {
     /// Makes an object; of two fields with one key the last counts.
     pub(crate) fn new(fields: Vec<(Constant, Known)>, rest: Option<(Known, Known)>) -> Self {
-        let mut object = Self { fields: Vec::with_capacity(fields.len()), rest };
+        let mut object = Self { fields: Vec::with_capacity(fields.len()), rest, size: 0 };
         for (key, value) in fields {
             match object.fields.binary_search_by(|(known, _)| known.cmp(&key)) {
                 Ok(at) => object.fields[at].1 = value,
                 Err(at) => object.fields.insert(at, (key, value)),
             }
         }
+        let rest = object.rest.iter().map(|(keys, values)| size(keys).saturating_add(size(values)));
+        let parts = object.fields.iter().map(|(_, value)| size(value)).chain(rest);
+        object.size = parts.fold(1, usize::saturating_add);
         object
     }
 
@@ -114,15 +122,17 @@ impl Type {
     }
 
     pub(crate) fn array(items: Vec<Known>, rest: Known) -> Self {
-        Self::Array(Arc::new(Array { items, rest }))
+        let size = items.iter().chain([&rest]).map(size).fold(1, usize::saturating_add);
+        if size > LARGEST { Self::any() } else { Self::Array(Arc::new(Array { items, rest, size })) }
     }
 
     pub(crate) fn object(fields: Vec<(Constant, Known)>, rest: Option<(Known, Known)>) -> Self {
-        Self::Object(Arc::new(Object::new(fields, rest)))
+        let object = Object::new(fields, rest);
+        if object.size > LARGEST { Self::any() } else { Self::Object(Arc::new(object)) }
     }
 
     pub(crate) fn set(of: Known) -> Self {
-        Self::Set(Arc::new(of))
+        if size(&of) > LARGEST { Self::any() } else { Self::Set(Arc::new(of)) }
     }
 
     /// The type of a constant.
@@ -136,6 +146,19 @@ impl Type {
             Constant::Object(fields) => {
                 let fields = fields.iter().map(|(key, value)| (key.clone(), Some(Self::of(value)))).collect();
                 Self::object(fields, None)
+            }
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Null | Self::Boolean | Self::Number | Self::String => 1,
+            Self::Array(array) => array.size,
+            Self::Object(object) => object.size,
+            Self::Set(of) => size(of).saturating_add(1),
+            Self::Any(of) => of.iter().map(Self::size).fold(1, usize::saturating_add),
+            Self::Function(function) => {
+                function.parameters.iter().chain([&function.result]).map(size).fold(1, usize::saturating_add)
             }
         }
     }
@@ -168,8 +191,13 @@ impl Type {
         let mut all: Vec<Self> = of.iter().chain(others).cloned().collect();
         all.sort();
         all.dedup();
-        Self::Any(all.into())
+        let size = all.iter().map(Self::size).fold(1, usize::saturating_add);
+        if size > LARGEST { Self::any() } else { Self::Any(all.into()) }
     }
+}
+
+fn size(of: &Known) -> usize {
+    of.as_ref().map_or(1, Type::size)
 }
 
 /// Returns the type of values that have one type or the other.
