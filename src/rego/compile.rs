@@ -33,7 +33,7 @@ use super::{
     builtins::declarations,
     constant::Constant,
     references::Path,
-    syntax::{Module, Name, Position},
+    syntax::{Expr, Key, Kind, Module, Name, Position},
 };
 
 /// Returns what is wrong with modules that are evaluated together, up to the first stage that finds something which has to be
@@ -63,7 +63,7 @@ impl Compiler {
         let mut rules = Vec::new();
         for (index, module) in modules.iter().enumerate() {
             let globals = globals(module, &packages[index].0, &names);
-            rules.extend(resolve::module(index, module, &globals, &mut variables, faults));
+            rules.extend(resolve::module((index, module), &packages[index].0, &globals, &mut variables, faults));
         }
         Self { rules, variables, packages }
     }
@@ -156,8 +156,22 @@ impl Arities {
 }
 
 fn package(module: &Module) -> Vec<Constant> {
-    let path = module.package.path().unwrap_or_default();
-    path.iter().map(|name| Constant::String(name.as_ref().into())).collect()
+    constants(&module.package).unwrap_or_default()
+}
+
+/// Returns the name and the keys of a path; `None` if one of them is not constant.
+fn constants(path: &Expr) -> Option<Vec<Constant>> {
+    let name = |name: &Name| Constant::String(name.as_ref().into());
+    let key = |key: &Key| match key {
+        Key::Dot(key) => Some(name(key)),
+        Key::Index(Expr { kind: Kind::Scalar(text), .. }) => Constant::scalar(text),
+        Key::Index(_) => None,
+    };
+    match &path.kind {
+        Kind::Name(first) => Some(vec![name(first)]),
+        Kind::Ref(head, keys) => std::iter::once(head.as_name().map(name)).chain(keys.iter().map(key)).collect(),
+        _ => None,
+    }
 }
 
 /// Returns the names of the rules of each package.
@@ -190,10 +204,9 @@ fn globals(module: &Module, package: &[Constant], names: &BTreeMap<Vec<Constant>
         globals.insert(name.clone(), (DATA, path));
     }
     for import in &module.imports {
-        let (Some(name), Some(path)) = (import.name(), import.path.path()) else { continue };
-        let document = if &*path[0] == "data" { DATA } else { INPUT };
-        let keys = path[1..].iter().map(|key| Constant::String(key.as_ref().into())).collect();
-        globals.insert(name, (document, keys));
+        let (Some(name), Some(path)) = (import.name(), constants(&import.path)) else { continue };
+        let document = if path.first().is_some_and(|first| first.plain() == "data") { DATA } else { INPUT };
+        globals.insert(name, (document, path[1..].to_vec()));
     }
     globals
 }

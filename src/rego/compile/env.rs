@@ -138,25 +138,30 @@ struct Frame {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Replaced {
-    pub(super) input: Option<TypeTree>,
-    pub(super) data: Option<TypeTree>,
+    pub(super) input: Option<Rc<TypeTree>>,
+    pub(super) data: Option<Rc<TypeTree>>,
 }
 
 /// What stands first in a reference.
 enum Found<'a> {
-    Tree(&'a TypeTree),
+    Tree(&'a Rc<TypeTree>),
     Variable(Type),
 }
 
 pub(super) struct Env {
-    pub(super) rules: TypeTree,
+    rules: Rc<TypeTree>,
     frames: Vec<Frame>,
     version: u64,
 }
 
 impl Env {
     pub(super) fn new() -> Self {
-        Self { rules: TypeTree::default(), frames: Vec::new(), version: 0 }
+        Self { rules: Rc::default(), frames: Vec::new(), version: 0 }
+    }
+
+    /// Returns what is known of the rules, to add to it.
+    pub(super) fn rules(&mut self) -> &mut TypeTree {
+        Rc::make_mut(&mut self.rules)
     }
 
     pub(super) fn enter(&mut self, replaced: Option<Rc<Replaced>>) {
@@ -214,7 +219,7 @@ impl Env {
                 Found::Variable(of) => return select(Some(of), &items[1..]),
                 Found::Tree(tree) => match in_tree(tree, &items[1..]) {
                     Ok(known) => return known,
-                    Err(Elsewhere) if std::ptr::eq(tree, &raw const self.rules) => break,
+                    Err(Elsewhere) if Rc::ptr_eq(tree, &self.rules) => break,
                     Err(Elsewhere) => depth = at,
                 },
             }
@@ -223,15 +228,15 @@ impl Env {
     }
 
     /// Returns the trees that may know a document, and at last whether a variable is meant, from the inside out.
-    pub(super) fn documents(&self, head: Option<Variable>) -> (Vec<TypeTree>, Known) {
+    pub(super) fn documents(&self, head: Option<Variable>) -> (Vec<Rc<TypeTree>>, Known) {
         let mut trees = Vec::new();
         let mut depth = self.frames.len();
         while let Some((found, at)) = self.find(head, depth) {
             match found {
                 Found::Variable(of) => return (trees, Some(of)),
                 Found::Tree(tree) => {
-                    trees.push(tree.clone());
-                    if std::ptr::eq(tree, &raw const self.rules) {
+                    trees.push(Rc::clone(tree));
+                    if Rc::ptr_eq(tree, &self.rules) {
                         break;
                     }
                     depth = at;

@@ -63,7 +63,7 @@ pub(super) fn check(rules: &[Rule], checked: &[bool], order: &Order, variables: 
             if checked[*index] && !order.is_recursive(*index) {
                 faults.extend(checker.rule(rule));
             } else {
-                checker.env.rules.put(&rule.ground_path(), Some(Type::any()));
+                checker.env.rules().put(&rule.ground_path(), Some(Type::any()));
             }
         }
     }
@@ -79,10 +79,10 @@ impl<'a> Checker<'a> {
         let path = rule.ground_path();
         if mismatches.is_empty() {
             if let Some(of) = of {
-                self.env.rules.insert(&path, of);
+                self.env.rules().insert(&path, of);
             }
         } else if path.len() == rule.path.len() {
-            self.env.rules.put(&path, of);
+            self.env.rules().put(&path, of);
         }
         let fault = |Mismatch { at, message, .. }| Fault::new(Code::Type, rule.module, at, message).recoverable();
         mismatches.into_iter().map(fault).collect()
@@ -246,7 +246,7 @@ impl<'a> Checker<'a> {
                     }
                 }
                 if !dependents.children.is_empty() {
-                    frames.push(Replaced { data: Some(dependents), input: None });
+                    frames.push(Replaced { data: Some(Rc::new(dependents)), input: None });
                 }
             }
             if function {
@@ -257,7 +257,7 @@ impl<'a> Checker<'a> {
             let of = of.or_else(|| Some(Type::any()));
             let document =
                 if items.first().and_then(Term::as_variable) == Some(DATA) { &mut own.data } else { &mut own.input };
-            document.get_or_insert_default().put(&path, of);
+            Rc::make_mut(document.get_or_insert_default()).put(&path, of);
         }
         if own.input.is_some() || own.data.is_some() {
             frames.push(own);

@@ -24,18 +24,17 @@ pub(super) type Globals = BTreeMap<Name, (Variable, Vec<Constant>)>;
 
 /// Resolves the rules of one module.
 pub(super) fn module(
-    index: usize,
-    module: &Module,
+    (index, module): (usize, &Module),
+    package: &[Constant],
     globals: &Globals,
     variables: &mut Variables,
     faults: &mut Vec<Fault>,
 ) -> Vec<Rule> {
     let not_bodies = module.imports("future.keywords") || module.imports("future.keywords.not");
-    let package: Vec<Name> = module.package.path().unwrap_or_default();
     let resolve = |rule: &syntax::Rule| {
         let mut resolver =
             Resolver { module: index, globals, variables, scopes: Scopes::new(), faults, not_bodies, moved: None };
-        resolver.rule(rule, &package, module.is_v1())
+        resolver.rule(rule, package, module.is_v1())
     };
     module.rules.iter().map(resolve).collect()
 }
@@ -56,7 +55,7 @@ impl Resolver<'_> {
         self.faults.push(Fault::new(Code::Compile, self.module, at, message));
     }
 
-    fn rule(&mut self, rule: &syntax::Rule, package: &[Name], v1: bool) -> Rule {
+    fn rule(&mut self, rule: &syntax::Rule, package: &[Constant], v1: bool) -> Rule {
         let parameters = rule.parameters.as_ref().map(|parameters| self.parameters(parameters));
         let before = self.scopes.clone();
         let mut rules = Vec::new();
@@ -74,7 +73,7 @@ impl Resolver<'_> {
         rule: &syntax::Rule,
         branch: &Branch,
         index: usize,
-        package: &[Name],
+        package: &[Constant],
         parameters: Option<Vec<Term>>,
         v1: bool,
     ) -> Rule {
@@ -121,11 +120,11 @@ impl Resolver<'_> {
         &mut self,
         rule: &syntax::Rule,
         branch: &Branch,
-        package: &[Name],
+        package: &[Constant],
         at: Position,
         v1: bool,
     ) -> (Vec<Term>, Outcome) {
-        let mut path: Vec<Term> = package.iter().map(|name| Term::text(at, name)).collect();
+        let mut path: Vec<Term> = package.iter().map(|key| Term::new(at, Value::Constant(key.clone()))).collect();
         path.extend(rule.first_name().map(|name| Term::text(at, name)));
         let keys: &[Key] = if let Kind::Ref(_, keys) = &rule.name.kind { keys } else { &[] };
         let mut keys: Vec<Term> = keys.iter().map(|key| self.key(key, at)).collect();

@@ -38,9 +38,14 @@ fn refused(at: Position, why: impl Into<String>, help: &'static str) -> Checked 
 }
 
 fn keys_are_strings(path: &Expr, help: &'static str) -> Checked {
-    match path.path() {
-        Some(_) => Ok(()),
-        None => refused(path.at, "rego_parse_error: expected a path of names and strings", help),
+    let string = |key: &Key| match key {
+        Key::Dot(_) => true,
+        Key::Index(index) => matches!(&index.kind, Kind::Scalar(text) if text.starts_with(['"', '`'])),
+    };
+    match &path.kind {
+        Kind::Name(_) => Ok(()),
+        Kind::Ref(head, keys) if head.as_name().is_some() && keys.iter().all(string) => Ok(()),
+        _ => refused(path.at, "rego_parse_error: expected a path of names and strings", help),
     }
 }
 
