@@ -2,6 +2,8 @@
 
 pub(crate) mod builtins;
 pub(crate) mod check;
+pub(crate) mod compile;
+pub(crate) mod constant;
 pub(crate) mod cpu_time;
 pub(crate) mod data;
 pub(crate) mod engine;
@@ -18,6 +20,8 @@ pub mod query;
 pub(crate) mod references;
 pub(crate) mod rewrite;
 pub(crate) mod stack;
+pub(crate) mod syntax;
 pub(crate) mod tokens;
+pub(crate) mod types;
 pub(crate) mod value;
 pub(crate) mod yaml;

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::rego::{
     check::Checked,
+    compile::{self, Fault},
     data::Data,
     engine,
     error::EngineError,
@@ -30,12 +31,18 @@ use crate::rego::{
     parse,
     problem::Problem,
     references::{self, Node, Path, package},
-    rewrite::{self, Position, Rewritten, SyntaxError},
+    rewrite::{self, Rewritten},
+    syntax::{self, Position, SyntaxError},
     tokens,
 };
 
-/// A file, and its text as the evaluator reads it.
-type RewrittenFile<'a> = (&'a File, &'a Result<Rewritten, SyntaxError>);
+/// A file, as it is written and as the evaluator reads it.
+#[derive(Clone, Copy)]
+struct SourceFile<'a> {
+    file: &'a File,
+    written: &'a Result<syntax::Module, SyntaxError>,
+    rewritten: &'a Result<Rewritten, SyntaxError>,
+}
 
 /// Compiles the files that are in order to one unit; `None` if there are none, or if one of a template's is refused.
 pub(crate) fn compile(
@@ -46,9 +53,11 @@ pub(crate) fn compile(
     problems: &mut Vec<Problem>,
     purpose: Purpose,
 ) -> Option<(Vec<Policy>, Unit)> {
-    let rewritten = rewrite::rewrite(files.iter().map(|file| (file.text.as_str(), file.version())));
+    let written: Vec<_> = files.iter().map(|file| syntax::read(&file.text, file.version())).collect();
+    let rewritten = rewrite::rewrite(&written);
+    let sources = files.into_iter().zip(&written).zip(&rewritten);
     let mut compiler = Compiler {
-        files: files.into_iter().zip(&rewritten).collect(),
+        files: sources.map(|((file, written), rewritten)| SourceFile { file, written, rewritten }).collect(),
         texts: rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str()).collect(),
         data,
         limits,
@@ -79,7 +88,7 @@ pub(crate) fn compile(
 /// Modules of one unit on their way to it.
 struct Compiler<'a> {
     /// The files that were not refused so far.
-    files: Vec<RewrittenFile<'a>>,
+    files: Vec<SourceFile<'a>>,
     /// The texts of all modules, for the builtins that they may call.
     texts: Vec<&'a str>,
     data: &'a Data,
@@ -111,14 +120,14 @@ impl Compiler<'_> {
         };
         let bare = engine.clone();
         let mut modules = Vec::new();
-        self.files.retain(|(file, rewritten)| match parse::add(&mut engine, file, rewritten, self.limits) {
+        self.files.retain(|source| match parse::add(&mut engine, source.file, source.rewritten, self.limits) {
             Ok(()) => {
                 modules.extend(parse::last_module(&mut engine));
                 true
             }
             Err(problem) => {
                 problems.push(problem);
-                self.missing.unparsed(file);
+                self.missing.unparsed(source.file);
                 false
             }
         });
@@ -149,7 +158,7 @@ impl Compiler<'_> {
         };
         // The evaluator stops at the first module that it cannot prepare; there may be problems in the others too.
         let named = EngineError::new(&why).place.map(|(file, ..)| file);
-        let mut files = self.files.iter().map(|(file, _)| *file);
+        let mut files = self.files.iter().map(|source| source.file);
         let blamed = files.clone().find(|file| named.as_deref() == Some(&*file.shown));
         problems.extend(blamed.or(files.next()).map(|file| parse::problem(file, &why)));
         Err(blamed.into_iter().map(|file| Arc::clone(&file.shown)).collect())
@@ -161,9 +170,9 @@ impl Compiler<'_> {
         let imports: Vec<&[(Path, Position)]> = self
             .files
             .iter()
-            .map(|(_, rewritten)| rewritten.as_ref().map_or(&[][..], |rewritten| &rewritten.imports))
+            .map(|source| source.rewritten.as_ref().map_or(&[][..], |rewritten| &rewritten.imports))
             .collect();
-        let files: &[&File] = &self.files.iter().map(|(file, _)| *file).collect::<Vec<_>>();
+        let files: &[&File] = &self.files.iter().map(|source| source.file).collect::<Vec<_>>();
         let annotations: Vec<Annotations> = files
             .iter()
             .zip(modules)
@@ -193,6 +202,7 @@ impl Compiler<'_> {
             companion,
             limits: self.limits,
         };
+        problems.extend(self.faults());
         problems.extend(checked.problems());
         match self.purpose {
             Purpose::Directory => problems.extend(lint::warnings(&checked)),
@@ -206,11 +216,23 @@ impl Compiler<'_> {
         (policies, groups, problems)
     }
 
+    /// Returns what OPA's compiler would refuse.
+    fn faults(&self) -> Vec<Problem> {
+        let sources = self.files.iter().filter_map(|source| Some((source.file, source.written.as_ref().ok()?)));
+        let (files, modules): (Vec<&File>, Vec<&syntax::Module>) = sources.unzip();
+        let problem = |fault: Fault| {
+            let file = files[fault.module];
+            Problem::refused(&file.shown, fault.message).at(&file.text, fault.at.line, fault.at.column).help(fault.help)
+        };
+        compile::check(&modules, self.missing.rules()).into_iter().map(problem).collect()
+    }
+
     /// Goes on without the refused files; what uses them is refused next.
     fn leave_out(&mut self, refused: &BTreeSet<Arc<str>>, nodes: &[Node]) {
-        for (index, (file, _)) in self.files.iter().enumerate().filter(|(_, (file, _))| refused.contains(&file.shown)) {
-            self.missing.module(file, nodes.iter().filter(|node| node.module == index));
+        let refused = |source: &SourceFile<'_>| refused.contains(&source.file.shown);
+        for (index, source) in self.files.iter().enumerate().filter(|(_, source)| refused(source)) {
+            self.missing.module(source.file, nodes.iter().filter(|node| node.module == index));
         }
-        self.files.retain(|(file, _)| !refused.contains(&file.shown));
+        self.files.retain(|source| !refused(source));
     }
 }

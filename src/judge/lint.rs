@@ -16,7 +16,7 @@ use crate::rego::{
     missing,
     problem::Problem,
     references::{Node, Path, package},
-    rewrite::Position,
+    syntax::Position,
 };
 
 /// The first word in the name of a rule that judges.

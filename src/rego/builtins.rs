@@ -11,6 +11,7 @@ pub(crate) mod budget;
 mod call;
 mod cidr;
 mod collections;
+pub(crate) mod declarations;
 mod digests;
 mod encoding;
 mod format;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use regorus::unstable::{Expr, Module, Ref};
 
 use super::{
-    builtins::{self, Arity},
+    builtins,
     data::Data,
     file::File,
     graph::{Depth, Graph},
@@ -14,7 +14,8 @@ use super::{
     missing::{Companion, Missing},
     problem::{Problem, ProblemSeverity},
     references::{Call, Node, Path, package},
-    rewrite::{self, Position},
+    rewrite,
+    syntax::Position,
 };
 
 /// Everything that the checks look at; modules and files go together by index.
@@ -113,21 +114,11 @@ impl Checked<'_> {
         if call.rule.as_ref().is_some_and(|path| self.missing.at(path, self.graph, self.data).is_some()) {
             return None;
         }
-        let functions = call.rule.iter().flat_map(|path| self.graph.at(path));
-        let parameters = functions.filter_map(|node| node.parameters).min();
-        let arity = match (parameters, builtins::find(&call.name)) {
-            (Some(arity), _) => arity,
-            (None, Some(Arity::Exactly(arity))) => usize::from(arity),
-            (None, Some(Arity::Any)) => return None,
-            (None, None) if rewrite::is_extension(&call.name) => return None,
-            (None, None) => return Some(unknown_function(call)),
-        };
-        // One more than it takes is where its result goes: `count(xs, n)`.
-        if call.arguments == arity || call.arguments == arity + 1 {
-            return None;
-        }
-        let message = format!("{} takes {arity} arguments, not {}", call.name, call.arguments);
-        Some((message, String::new(), false))
+        let is_rule = |path: &Path| self.graph.at(path).next().is_some();
+        let known = call.rule.as_ref().is_some_and(is_rule)
+            || builtins::find(&call.name).is_some()
+            || rewrite::is_extension(&call.name);
+        (!known).then(|| unknown_function(call))
     }
 
     fn recursion(&self, problems: &mut Vec<Problem>) {

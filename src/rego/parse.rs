@@ -12,7 +12,8 @@ use super::{
     file::{Declared, File},
     limits::{Limits, Version},
     problem::Problem,
-    rewrite::{Position, Rewritten, SyntaxError},
+    rewrite::Rewritten,
+    syntax::{Position, SyntaxError},
     tokens,
 };
 

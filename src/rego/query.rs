@@ -10,6 +10,7 @@ use regorus::{
 use super::{
     builtins::budget,
     check::Checked,
+    compile,
     data::Data,
     engine,
     error::EngineError,
@@ -19,7 +20,7 @@ use super::{
     missing::Missing,
     parse,
     problem::Problem,
-    references, rewrite,
+    references, rewrite, syntax,
 };
 
 /// The package that a query is read in.
@@ -58,7 +59,7 @@ pub fn evaluate(query: &Query) -> Result<Vec<Value>, QueryError> {
     let failed = |error: anyhow::Error| QueryError::Failed(EngineError::new(&error).reason);
     // The query is rewritten as the only rule of a module would be.
     let module = format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", query.text);
-    let text = rewrite::rewrite([(module.as_str(), None)]).remove(0);
+    let text = rewrite::rewrite(&[syntax::read(&module, None)]).remove(0);
     let text = text.map_err(|unreadable| QueryError::Refused(unreadable.why))?.text;
     let body = text.split_once('{').and_then(|(_, body)| body.rsplit_once('}')).map_or("", |(body, _)| body);
     let mut engine = load(query, &text, &limits)?;
@@ -73,23 +74,57 @@ pub fn evaluate(query: &Query) -> Result<Vec<Value>, QueryError> {
 }
 
 fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError> {
-    let refused = |why: &dyn std::fmt::Display| QueryError::Refused(why.to_string());
     let file = |(index, text): (usize, &String)| File::new(format!("{index}.rego").into(), Form::Rego, text.clone());
     let files: Vec<File> = query.modules.iter().enumerate().map(file).collect();
-    let rewritten = rewrite::rewrite(files.iter().map(|file| (file.text.as_str(), file.version())));
-    let texts = rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str()).chain([text]);
-    let mut engine =
-        engine::with_data(query.data.clone(), limits, &texts.collect::<Vec<_>>()).map_err(|error| refused(&error))?;
-    let mut modules: Vec<Ref<Module>> = Vec::new();
-    for (file, rewritten) in files.iter().zip(&rewritten) {
-        parse::add(&mut engine, file, rewritten, limits).map_err(|problem| refused(&problem.message))?;
-        modules.extend(parse::last_module(&mut engine));
+    let (engine, problems) = checked(&files, query.data.clone(), &[text], limits);
+    match problems.into_iter().find(Problem::is_refusal) {
+        Some(problem) => Err(QueryError::Refused(problem.message)),
+        None => Ok(engine),
     }
+}
+
+/// Returns what is refused of modules that are loaded together, by name and text.
+pub fn refusals(modules: &[(String, String)]) -> Vec<Problem> {
+    let file = |(name, text): &(String, String)| File::new(name.as_str().into(), Form::Rego, text.clone());
+    let files: Vec<File> = modules.iter().map(file).collect();
+    let (_, problems) = checked(&files, serde_json::json!({}), &[], &Limits::default());
+    problems.into_iter().filter(Problem::is_refusal).collect()
+}
+
+/// Loads modules into an engine, for texts that are evaluated later; returns all that is wrong.
+fn checked(files: &[File], data: serde_json::Value, later: &[&str], limits: &Limits) -> (Engine, Vec<Problem>) {
+    let read: Vec<_> = files.iter().map(|file| syntax::read(&file.text, file.version())).collect();
+    let rewritten = rewrite::rewrite(&read);
+    let texts = rewritten.iter().flatten().map(|rewritten| rewritten.text.as_str()).chain(later.iter().copied());
+    let mut engine = match engine::with_data(data, limits, &texts.collect::<Vec<_>>()) {
+        Ok(engine) => engine,
+        Err(why) => return (engine::empty(limits), vec![Problem::refused(&"data".into(), why.to_string())]),
+    };
+    let mut modules: Vec<Ref<Module>> = Vec::new();
     let missing = Missing::default();
+    let (readable, sources): (Vec<&File>, Vec<&syntax::Module>) =
+        files.iter().zip(&read).filter_map(|(file, read)| Some((file, read.as_ref().ok()?))).unzip();
+    let problem = |fault: compile::Fault| {
+        let file = readable[fault.module];
+        Problem::refused(&file.shown, fault.message).at(&file.text, fault.at.line, fault.at.column)
+    };
+    let mut problems: Vec<Problem> = compile::check(&sources, missing.rules()).into_iter().map(problem).collect();
+    if sources.len() == files.len() && !problems.is_empty() {
+        return (engine, problems);
+    }
+    for (file, rewritten) in files.iter().zip(&rewritten) {
+        match parse::add(&mut engine, file, rewritten, limits) {
+            Ok(()) => modules.extend(parse::last_module(&mut engine)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if !problems.is_empty() {
+        return (engine, problems);
+    }
     let nodes = references::read(&modules, missing.rules());
     let graph = Graph::new(&nodes);
     let files: Vec<&File> = files.iter().collect();
-    // The query may refer to every rule.
+    // Whatever is asked later may refer to every rule.
     let entries = nodes.iter().map(|node| node.path.clone()).collect();
     let (data, modules) = (&Data::default(), modules.as_slice());
     let checked = Checked {
@@ -105,8 +140,6 @@ fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError
         companion: |_, _| None,
         limits,
     };
-    match checked.problems().into_iter().find(Problem::is_refusal) {
-        Some(problem) => Err(refused(&problem.message)),
-        None => Ok(engine),
-    }
+    problems.extend(checked.problems());
+    (engine, problems)
 }

@@ -23,7 +23,6 @@ pub(crate) struct Call {
     pub(crate) name: String,
     /// The rule that it names, if the name begins with a rule, an import or `data`.
     pub(crate) rule: Option<Path>,
-    pub(crate) arguments: usize,
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
@@ -429,7 +428,7 @@ impl Reader<'_> {
         if let ("object.get", [object, key, ..]) = (name.as_str(), arguments) {
             self.object_get(object, key);
         }
-        self.node.calls.push(Call { name, rule, arguments: arguments.len(), line: span.line, column: span.col });
+        self.node.calls.push(Call { name, rule, line: span.line, column: span.col });
     }
 
     /// `object.get(input, "request", …)` reads `input.request`.

@@ -8,30 +8,21 @@
 mod bounds;
 mod extensions;
 mod heads;
-mod lexer;
 mod negation;
 mod outline;
-mod parser;
 mod print;
 mod scopes;
 mod statements;
-mod syntax;
-mod terms;
 #[cfg(test)]
 mod tests;
 mod type_errors;
 
-pub(crate) use self::{
-    extensions::{BOUNDED, install, is_extension},
-    lexer::SyntaxError,
-    syntax::Position,
-};
+pub(crate) use self::extensions::{BOUNDED, install, is_extension};
 use self::{
     outline::{Outline, Package},
     scopes::Fresh,
-    syntax::{Import, Module},
 };
-use super::limits::Version;
+use super::syntax::{self, Import, Module, Position, SyntaxError, Version};
 
 /// A module as regorus should get it.
 #[derive(Debug, Clone)]
@@ -42,36 +33,16 @@ pub(crate) struct Rewritten {
     pub(crate) imports: Vec<(Vec<String>, Position)>,
 }
 
-/// Rewrites modules that are evaluated together, each in its version; where none is given, in version 1 if it can be read as
-/// that, else in version 0.
+/// Rewrites modules that are evaluated together.
 ///
 /// # Errors
-/// For each module that cannot be read: why, by the version that it was read further in.
-pub(crate) fn rewrite<'a>(
-    texts: impl IntoIterator<Item = (&'a str, Option<Version>)>,
-) -> Vec<Result<Rewritten, SyntaxError>> {
-    let modules: Vec<Result<Module, SyntaxError>> =
-        texts.into_iter().map(|(text, version)| read(text, version)).collect();
+/// For each module that could not be read, and for each that cannot be rewritten: why.
+pub(crate) fn rewrite(modules: &[Result<Module, SyntaxError>]) -> Vec<Result<Rewritten, SyntaxError>> {
     let mut outline = Outline::default();
     for module in modules.iter().flatten() {
         outline.add(module);
     }
-    modules.into_iter().map(|module| run_passes(module?, &outline)).collect()
-}
-
-fn read(text: &str, version: Option<Version>) -> Result<Module, SyntaxError> {
-    if let Some(version) = version {
-        return parser::module(text, version);
-    }
-    let first = match parser::module(text, Version::V1) {
-        Ok(module) => return Ok(module),
-        Err(why) => why,
-    };
-    match parser::module(text, Version::V0) {
-        Ok(module) => Ok(module),
-        Err(second) if first.help.is_none() && second.at > first.at => Err(second),
-        Err(_) => Err(first),
-    }
+    modules.iter().map(|module| run_passes(module.clone()?, &outline)).collect()
 }
 
 /// Runs all passes, each on what those before it made.
@@ -114,7 +85,7 @@ fn of_data(import: &Import) -> Option<(Vec<String>, Position)> {
 
 /// Returns a rewritten module with undefined values instead of type errors; `None` for a text that cannot be read.
 pub(crate) fn without_type_errors(text: &str) -> Option<(String, Version)> {
-    let mut module = read(text, None).ok()?;
+    let mut module = syntax::read(text, None).ok()?;
     type_errors::everywhere(&mut module);
     Some((print::module(&module), module.version))
 }

@@ -139,7 +139,7 @@ fn comprehensions(count: usize) -> String {
 }
 
 fn every(count: usize) -> String {
-    let link = |n, next| format!("r{n} if {{ every x in [1] {{ every y in [2] {{ r{next} }} }} }}");
+    let link = |n, next| format!("r{n} if {{ every x in [1] {{ x; every y in [2] {{ y; r{next} }} }} }}");
     chain(count, link, "LAST := true")
 }
 

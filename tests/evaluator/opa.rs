@@ -4,6 +4,7 @@
 mod compliance;
 mod expressions;
 mod fidelity;
+mod refusals;
 
 use std::collections::BTreeMap;
 

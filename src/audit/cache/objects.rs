@@ -63,7 +63,7 @@ impl<E> Objects<E> {
         self.namespaces.values().flat_map(HashMap::keys)
     }
 
-    pub(super) fn keys_in(&self, namespace: &Arc<str>) -> impl Iterator<Item = &ObjectKey> + use<'_> {
+    pub(super) fn keys_in(&self, namespace: &Arc<str>) -> impl Iterator<Item = &ObjectKey> + use<'_, E> {
         self.namespaces.get(&Some(Arc::clone(namespace))).into_iter().flat_map(HashMap::keys)
     }
 

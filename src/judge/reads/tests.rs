@@ -220,7 +220,7 @@ fn what_the_inventory_is_read_for() {
         ("deny if count(data.inventory) > 1", [Some(""), Some(""), Some("")], false),
         ("deny if data.kubernetes.pods[_][_].a == 1", [Some("a"), None, None], true),
         ("deny if data.kubernetes.pods[input.n].x.a == 1", [Some("a"), None, None], false),
-        ("deny if json.marshal(data.inventory) == 1", [Some("*"), Some("*"), Some("*")], false),
+        ("deny if json.marshal(data.inventory) == input.a", [Some("*"), Some("*"), Some("*")], false),
         // A package may have the name.
         ("package kubernetes.p\ndeny if data.kubernetes.p.mine.x == 1\nmine := input.a", [None, None, None], false),
         (

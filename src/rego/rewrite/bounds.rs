@@ -1,9 +1,7 @@
 //! Bounds for what regorus does without a call that could be measured, and what could take all memory or time.
 
-use super::{
-    extensions::BOUNDED,
-    syntax::{Expr, Kind, Module},
-};
+use super::extensions::BOUNDED;
+use crate::rego::syntax::{Expr, Kind, Module};
 
 /// `x * y`: a few dozen lines make a number that is too long to be written. A constant factor adds its digits only.
 pub(super) fn products(module: &mut Module) {

@@ -1,10 +1,8 @@
 //! Heads: what OPA computes as part of the body is written into the body.
 
-use super::{
-    lexer::SyntaxError,
-    outline::Package,
-    scopes::Fresh,
-    syntax::{Branch, Comprehension, Expr, Key, Kind, Module, Rule, Statement, Version, path},
+use super::{outline::Package, scopes::Fresh};
+use crate::rego::syntax::{
+    Branch, Comprehension, Expr, Key, Kind, Module, Rule, Statement, SyntaxError, Version, path,
 };
 
 /// `f("x")` without value and body is true.
@@ -90,7 +88,7 @@ pub(super) fn beside_variables(module: &mut Module, package: &Package, fresh: &m
             let what = if rule.default { "a default" } else { "else" };
             let why = format!("{what} for one key, beside rules with a variable key, is not supported");
             let help = "write rules with conditions that exclude each other";
-            return Err(SyntaxError::unsupported(at, why, help));
+            return Err(SyntaxError::refused(at, why, help));
         }
         let mut key = match &keys[place] {
             Key::Dot(name) => Expr::scalar(at, &format!("\"{name}\"")),

@@ -4,12 +4,8 @@
 //! evaluator makes it true. Only references under `==` and `=`, and a reference alone, stay inside. (`rewriteExprTerms` and
 //! `rewriteDynamicTerms` in OPA's `ast/compile.go`.) With `import future.keywords.not` both mean the same.
 
-use super::{
-    outline::Package,
-    parser::never,
-    scopes::Fresh,
-    syntax::{Body, Expr, Key, Kind, Module, Statement, What},
-};
+use super::{outline::Package, scopes::Fresh};
+use crate::rego::syntax::{Body, Expr, Key, Kind, Module, Statement, What, never};
 
 pub(super) fn rewrite(module: &mut Module, package: &Package, fresh: &mut Fresh) {
     let inside = module.imports.iter().filter_map(|import| import.path.path()).any(|path| {

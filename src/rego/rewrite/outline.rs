@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::syntax::{Key, Kind, Module, Name, Rule, Version, path};
-use crate::rego::builtins::{self, Arity};
+use crate::rego::{
+    builtins::{self, Arity},
+    syntax::{Key, Kind, Module, Name, Rule, Version, path},
+};
 
 /// Every package, by its path.
 #[derive(Debug, Default)]

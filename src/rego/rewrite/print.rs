@@ -1,7 +1,7 @@
 //! Syntax tree to text. Whatever came from the source stands on its line, and as far as possible at its column, so that
 //! what regorus says of the text is true of the source.
 
-use super::syntax::{
+use crate::rego::syntax::{
     Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule, Statement,
     What,
 };

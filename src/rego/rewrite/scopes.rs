@@ -9,10 +9,8 @@ use std::{
     rc::Rc,
 };
 
-use super::{
-    outline::Package,
-    syntax::{Body, Comprehension, Expr, Import, Key, Kind, Module, Name, Piece, Rule, Statement, What},
-};
+use super::outline::Package;
+use crate::rego::syntax::{Body, Comprehension, Expr, Import, Key, Kind, Module, Name, Piece, Rule, Statement, What};
 
 /// Generates names that the module does not use.
 pub(super) struct Fresh {

@@ -6,11 +6,11 @@ use super::{
     extensions::{MEMBER, PAIR},
     outline::{Outline, Package},
     scopes::Fresh,
-    syntax::{
-        Branch, Comprehension, ComprehensionKind, Expr, Key, Kind, Module, Name, Piece, Position, Rule, Statement, What,
-    },
 };
 use crate::rego::builtins::{self, Arity};
+use crate::rego::syntax::{
+    Branch, Comprehension, ComprehensionKind, Expr, Key, Kind, Module, Name, Piece, Position, Rule, Statement, What,
+};
 
 /// `x = s[x]`: what defines `x` is the iteration, the rest a comparison.
 pub(super) fn self_references(module: &mut Module) {

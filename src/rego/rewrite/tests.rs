@@ -3,16 +3,16 @@
 use super::*;
 
 fn read(text: &str) -> Result<Rewritten, SyntaxError> {
-    rewrite([(text, None)]).remove(0)
+    rewrite(&[syntax::read(text, None)]).remove(0)
+}
+
+/// Returns the words of a text.
+fn words(text: &str) -> Vec<String> {
+    syntax::words(text).into_iter().map(|(word, _)| word).collect()
 }
 
 fn rewritten(text: &str) -> String {
     read(text).unwrap().text
-}
-
-/// Returns the tokens of a text.
-fn words(text: &str) -> Vec<String> {
-    lexer::tokens(text).unwrap().into_iter().map(|token| token.text.to_string()).collect()
 }
 
 #[test]
@@ -66,8 +66,7 @@ fn lines_hold_and_columns_where_nothing_was_put_before() {
     let text = "# comment\npackage a\n\nimport data.lib\n\ndeny contains msg if {\n\tnot f(input.u) # why\n\n\tx := lib.g(\n\t\tinput.y,\n\t)\n\tmsg := `two\nlines`\n\tz := nowhere(x)\n}\n\nlast := here\n";
     let rewritten = rewritten(text);
     let place = |text: &str, word: &str| {
-        let tokens = lexer::tokens(text).unwrap();
-        tokens.iter().find(|token| &*token.text == word).map(|token| token.at).unwrap()
+        syntax::words(text).into_iter().find(|(found, _)| found == word).map(|(_, at)| at).unwrap()
     };
     for word in ["deny", "u", "g", "y", "nowhere", "last", "here"] {
         assert_eq!(place(&rewritten, word).line, place(text, word).line, "{word}\n{rewritten}");

@@ -9,8 +9,8 @@
 use super::{
     extensions::{COLLECTION, OPERAND},
     outline::Package,
-    syntax::{Expr, Kind, Module, Rule, What},
 };
+use crate::rego::syntax::{Expr, Kind, Module, Rule, What};
 
 /// Makes the type errors of all rules undefined.
 pub(super) fn everywhere(module: &mut Module) {

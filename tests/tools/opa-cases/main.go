@@ -1,17 +1,23 @@
 // Command opa-cases prints OPA's compliance cases as JSON, one a line. They are read from Go's module cache, where
 // building this command has put them.
+//
+// With the argument compile it reads sets of modules instead, as JSON, one set a line, and prints for each what `opa check`
+// finds wrong with it.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 
+	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/test/cases"
 )
 
@@ -26,11 +32,88 @@ type testCase struct {
 	Group string `json:"group"`
 }
 
+// moduleSet is what is compiled together.
+type moduleSet struct {
+	// Modules are texts by file name.
+	Modules map[string]string `json:"modules"`
+	// Version is the Rego version: v0 or v1.
+	Version string `json:"version"`
+}
+
+// problem is one error of the compiler.
+type problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
 func main() {
-	if err := printCases(); err != nil {
+	run := printCases
+	if len(os.Args) > 1 && os.Args[1] == "compile" {
+		run = compileSets
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func compileSets() error {
+	decoder := json.NewDecoder(bufio.NewReader(os.Stdin))
+	out := bufio.NewWriter(os.Stdout)
+	encoder := json.NewEncoder(out)
+	for {
+		var set moduleSet
+		if err := decoder.Decode(&set); errors.Is(err, io.EOF) {
+			return out.Flush()
+		} else if err != nil {
+			return err
+		}
+		if err := encoder.Encode(compile(set)); err != nil {
+			return err
+		}
+	}
+}
+
+// compile does what `opa check` does.
+func compile(set moduleSet) []problem {
+	version := ast.RegoV1
+	if set.Version == "v0" {
+		version = ast.RegoV0
+	}
+	problems := []problem{}
+	modules := map[string]*ast.Module{}
+	for name, text := range set.Modules {
+		module, err := ast.ParseModuleWithOpts(name, text, ast.ParserOptions{RegoVersion: version, ProcessAnnotation: true})
+		var errs ast.Errors
+		switch {
+		case errors.As(err, &errs):
+			problems = append(problems, shown(errs)...)
+		case err != nil:
+			problems = append(problems, problem{File: name, Message: err.Error()})
+		default:
+			modules[name] = module
+		}
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	compiler := ast.NewCompiler().SetErrorLimit(0).WithEnablePrintStatements(true).WithUseTypeCheckAnnotations(true)
+	compiler.Compile(modules)
+	return append(problems, shown(compiler.Errors)...)
+}
+
+func shown(errs ast.Errors) []problem {
+	var problems []problem
+	for _, err := range errs {
+		one := problem{Code: err.Code, Message: err.Message}
+		if err.Location != nil {
+			one.File, one.Line = err.Location.File, err.Location.Row
+		}
+		problems = append(problems, one)
+	}
+	return problems
 }
 
 func printCases() error {

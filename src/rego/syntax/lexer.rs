@@ -2,24 +2,24 @@
 
 use std::rc::Rc;
 
-use super::syntax::Position;
+use super::tree::Position;
 
 /// Why a text is not Rego, as far as this reader goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SyntaxError {
     pub(crate) at: Position,
     pub(crate) why: String,
-    /// How to mend it, where it is legal Rego that is not supported.
+    /// How to mend it, where no other error could say more.
     pub(crate) help: Option<&'static str>,
 }
 
 impl SyntaxError {
-    pub(super) fn new(at: Position, why: impl Into<String>) -> Self {
+    pub(in crate::rego) fn new(at: Position, why: impl Into<String>) -> Self {
         Self { at, why: why.into(), help: None }
     }
 
-    /// An error about legal Rego that is not supported.
-    pub(super) fn unsupported(at: Position, why: impl Into<String>, help: &'static str) -> Self {
+    /// An error about what can be read, but is refused.
+    pub(in crate::rego) fn refused(at: Position, why: impl Into<String>, help: &'static str) -> Self {
         Self { at, why: why.into(), help: Some(help) }
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{
     lexer::{SyntaxError, Token, TokenKind, tokens},
-    syntax::{
+    tree::{
         Body, Branch, Comprehension, ComprehensionKind, Expr, Import, Key, Kind, Module, Name, Position, Rule,
         Statement, Version, What, With,
     },
@@ -181,7 +181,10 @@ impl Parser {
         let alias = if self.take_if("as") { Some(self.variable()?) } else { None };
         let words = path.path().unwrap_or_default();
         match words.iter().map(|word| &**word).collect::<Vec<_>>().as_slice() {
-            ["rego", "v1"] => self.keywords = LATER_KEYWORDS.to_vec(),
+            ["rego", "v1"] => {
+                self.keywords = LATER_KEYWORDS.to_vec();
+                self.version = Version::V1;
+            }
             ["future", "keywords"] => {
                 self.keywords = LATER_KEYWORDS.to_vec();
                 self.not_bodies = true;
@@ -190,7 +193,7 @@ impl Parser {
             ["future", "keywords", "every"] => self.keywords.extend(["every", "in"]),
             ["rego", "v2"] | ["future", "keywords", "and" | "or"] => {
                 let help = "Rego v1 says the same with rules and functions of several bodies; take the import out";
-                return Err(SyntaxError::unsupported(at, format!("import {} is not supported", words.join(".")), help));
+                return Err(SyntaxError::refused(at, format!("import {} is not supported", words.join(".")), help));
             }
             ["future", "keywords", word] => {
                 self.keywords.extend(LATER_KEYWORDS.iter().filter(|known| *known == word));
@@ -260,7 +263,7 @@ impl Parser {
         let root = token.kind == TokenKind::Name && self.is_keyword(&token.text) && !self.is(&token.text);
         if root && &*token.text != "contains" {
             let why = format!("a rule cannot begin with the keyword `{}` here", token.text);
-            return Err(SyntaxError::unsupported(token.at, why, "give the rule another name"));
+            return Err(SyntaxError::refused(token.at, why, "give the rule another name"));
         }
         Ok(())
     }
@@ -430,7 +433,7 @@ impl Parser {
 }
 
 /// `[true | body] == []`.
-pub(super) fn never(at: Position, body: Body) -> Expr {
+pub(in crate::rego) fn never(at: Position, body: Body) -> Expr {
     let term = Expr::scalar(at, "true");
     let all = Comprehension { form: ComprehensionKind::Array, key: None, term, body };
     let all = Expr::new(at, Kind::Comprehension(Box::new(all)));

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-pub(super) use crate::rego::limits::Version;
+pub(in crate::rego) use crate::rego::limits::Version;
 
 /// A name as written.
-pub(super) type Name = Rc<str>;
+pub(in crate::rego) type Name = Rc<str>;
 
 /// Where something begins, in regorus' way of counting: from 1, tabs as four columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,68 +15,89 @@ pub(crate) struct Position {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Module {
-    pub(super) version: Version,
+pub(crate) struct Module {
+    pub(in crate::rego) version: Version,
     /// `package`.
-    pub(super) at: Position,
-    pub(super) package: Expr,
-    pub(super) imports: Vec<Import>,
-    pub(super) rules: Vec<Rule>,
+    pub(in crate::rego) at: Position,
+    pub(in crate::rego) package: Expr,
+    pub(in crate::rego) imports: Vec<Import>,
+    pub(in crate::rego) rules: Vec<Rule>,
+}
+
+impl Module {
+    /// Whether the rules of version 1 hold for it, by its version or because it imports `rego.v1`.
+    pub(in crate::rego) fn is_v1(&self) -> bool {
+        self.version == Version::V1 || self.imports("rego.v1")
+    }
+
+    /// Whether it imports this path.
+    pub(in crate::rego) fn imports(&self, path: &str) -> bool {
+        self.imports.iter().any(|import| import.path.path().is_some_and(|words| words.join(".") == path))
+    }
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Import {
-    pub(super) at: Position,
-    pub(super) path: Expr,
-    pub(super) alias: Option<Name>,
+pub(in crate::rego) struct Import {
+    pub(in crate::rego) at: Position,
+    pub(in crate::rego) path: Expr,
+    pub(in crate::rego) alias: Option<Name>,
+}
+
+impl Import {
+    /// Returns the name that it gives to its path; `None` for those that enable keywords.
+    pub(in crate::rego) fn name(&self) -> Option<Name> {
+        let path = self.path.path()?;
+        let document = matches!(&**path.first()?, "data" | "input");
+        self.alias.clone().or_else(|| path.last().cloned()).filter(|_| document)
+    }
 }
 
 /// One definition. Several bodies behind one head are several definitions.
 #[derive(Debug, Clone)]
-pub(super) struct Rule {
-    pub(super) at: Position,
-    pub(super) default: bool,
+pub(in crate::rego) struct Rule {
+    pub(in crate::rego) at: Position,
+    pub(in crate::rego) default: bool,
     /// The name, with the keys behind it.
-    pub(super) name: Expr,
-    pub(super) parameters: Option<Vec<Expr>>,
-    pub(super) contains: Option<Expr>,
-    pub(super) first: Branch,
-    pub(super) others: Vec<Branch>,
+    pub(in crate::rego) name: Expr,
+    pub(in crate::rego) parameters: Option<Vec<Expr>>,
+    pub(in crate::rego) contains: Option<Expr>,
+    pub(in crate::rego) first: Branch,
+    pub(in crate::rego) others: Vec<Branch>,
 }
 
 /// A value and the body that it has a condition in: the rule itself, or an `else`.
 #[derive(Debug, Clone)]
-pub(super) struct Branch {
-    pub(super) at: Position,
-    pub(super) value: Option<(&'static str, Expr)>,
+pub(in crate::rego) struct Branch {
+    pub(in crate::rego) at: Position,
+    pub(in crate::rego) value: Option<(&'static str, Expr)>,
     /// Whether the body follows `if`.
-    pub(super) conditional: bool,
-    pub(super) body: Option<Body>,
+    pub(in crate::rego) conditional: bool,
+    pub(in crate::rego) body: Option<Body>,
 }
 
-pub(super) type Body = Vec<Statement>;
+pub(in crate::rego) type Body = Vec<Statement>;
 
 #[derive(Debug, Clone)]
-pub(super) struct Statement {
-    pub(super) at: Position,
-    pub(super) what: What,
-    pub(super) with: Vec<With>,
+pub(in crate::rego) struct Statement {
+    pub(in crate::rego) at: Position,
+    pub(in crate::rego) what: What,
+    pub(in crate::rego) with: Vec<With>,
 }
 
 impl Statement {
-    pub(super) fn plain(expr: Expr) -> Self {
+    pub(in crate::rego) fn plain(expr: Expr) -> Self {
         Self { at: expr.at, what: What::Expr(expr), with: Vec::new() }
     }
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct With {
-    pub(super) target: Expr,
-    pub(super) value: Expr,
+pub(in crate::rego) struct With {
+    pub(in crate::rego) target: Expr,
+    pub(in crate::rego) value: Expr,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum What {
+pub(in crate::rego) enum What {
     Expr(Expr),
     Not(Expr),
     /// `some x, y`.
@@ -95,13 +116,13 @@ pub(super) enum What {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Expr {
-    pub(super) at: Position,
-    pub(super) kind: Kind,
+pub(in crate::rego) struct Expr {
+    pub(in crate::rego) at: Position,
+    pub(in crate::rego) kind: Kind,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(in crate::rego) enum Kind {
     /// A number, a string, `true`, `false`, `null`: as written.
     Scalar(Rc<str>),
     Name(Name),
@@ -124,22 +145,22 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Key {
+pub(in crate::rego) enum Key {
     Dot(Name),
     Index(Expr),
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Comprehension {
-    pub(super) form: ComprehensionKind,
+pub(in crate::rego) struct Comprehension {
+    pub(in crate::rego) form: ComprehensionKind,
     /// The key of an object comprehension.
-    pub(super) key: Option<Expr>,
-    pub(super) term: Expr,
-    pub(super) body: Body,
+    pub(in crate::rego) key: Option<Expr>,
+    pub(in crate::rego) term: Expr,
+    pub(in crate::rego) body: Body,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ComprehensionKind {
+pub(in crate::rego) enum ComprehensionKind {
     Array,
     Set,
     Object,
@@ -147,14 +168,14 @@ pub(super) enum ComprehensionKind {
 
 /// A part of a template string.
 #[derive(Debug, Clone)]
-pub(super) enum Piece {
+pub(in crate::rego) enum Piece {
     /// A scalar.
     Text(Rc<str>),
     Statement(Box<Statement>),
 }
 
 /// Returns the name of a head and its keys, if all are constant.
-pub(super) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
+pub(in crate::rego) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
     let mut path = vec![Rc::clone(head.as_name()?)];
     for key in keys {
         path.push(key.constant()?);
@@ -163,24 +184,24 @@ pub(super) fn path(head: &Expr, keys: &[Key]) -> Option<Vec<Name>> {
 }
 
 impl Expr {
-    pub(super) fn new(at: Position, kind: Kind) -> Self {
+    pub(in crate::rego) fn new(at: Position, kind: Kind) -> Self {
         Self { at, kind }
     }
 
-    pub(super) fn name(at: Position, name: &Name) -> Self {
+    pub(in crate::rego) fn name(at: Position, name: &Name) -> Self {
         Self::new(at, Kind::Name(Rc::clone(name)))
     }
 
-    pub(super) fn scalar(at: Position, text: &str) -> Self {
+    pub(in crate::rego) fn scalar(at: Position, text: &str) -> Self {
         Self::new(at, Kind::Scalar(text.into()))
     }
 
     /// `left operator right`.
-    pub(super) fn binary(operator: &'static str, left: Self, right: Self) -> Self {
+    pub(in crate::rego) fn binary(operator: &'static str, left: Self, right: Self) -> Self {
         Self::new(left.at, Kind::Binary(operator, left.at, Box::new(left), Box::new(right)))
     }
 
-    pub(super) fn call(at: Position, function: &str, arguments: Vec<Self>) -> Self {
+    pub(in crate::rego) fn call(at: Position, function: &str, arguments: Vec<Self>) -> Self {
         let mut names = function.split('.');
         let head = Self::new(at, Kind::Name(names.next().unwrap_or_default().into()));
         let keys: Vec<Key> = names.map(|name| Key::Dot(name.into())).collect();
@@ -189,13 +210,13 @@ impl Expr {
     }
 
     /// Takes an expression away to put it somewhere else.
-    pub(super) fn take(&mut self) -> Self {
+    pub(in crate::rego) fn take(&mut self) -> Self {
         let null = Self::scalar(self.at, "null");
         std::mem::replace(self, null)
     }
 
     /// The name, if it is nothing else.
-    pub(super) fn as_name(&self) -> Option<&Name> {
+    pub(in crate::rego) fn as_name(&self) -> Option<&Name> {
         match &self.kind {
             Kind::Name(name) => Some(name),
             _ => None,
@@ -203,13 +224,13 @@ impl Expr {
     }
 
     /// Whether it calls a function of this name.
-    pub(super) fn is_call(&self, name: &str) -> bool {
+    pub(in crate::rego) fn is_call(&self, name: &str) -> bool {
         let Kind::Call(function, _) = &self.kind else { return false };
         function.path().is_some_and(|path| path.join(".") == name)
     }
 
     /// The name and constant keys of a reference, e.g. `data`, `a`, `b`.
-    pub(super) fn path(&self) -> Option<Vec<Name>> {
+    pub(in crate::rego) fn path(&self) -> Option<Vec<Name>> {
         match &self.kind {
             Kind::Name(name) => Some(vec![Rc::clone(name)]),
             Kind::Ref(head, keys) => path(head, keys),
@@ -219,7 +240,7 @@ impl Expr {
 
     /// Calls `look` for each part of this expression that has a value of its own in the same scope: what is inside a
     /// comprehension is not.
-    pub(super) fn parts<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Self)) {
+    pub(in crate::rego) fn parts<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Self)) {
         match &mut self.kind {
             Kind::Scalar(_) | Kind::Name(_) | Kind::Comprehension(_) => {}
             Kind::Ref(head, keys) => {
@@ -260,12 +281,12 @@ impl Expr {
 
 impl Key {
     /// Whether it may have several values.
-    pub(super) fn is_variable(&self) -> bool {
+    pub(in crate::rego) fn is_variable(&self) -> bool {
         matches!(self, Self::Index(index) if !matches!(index.kind, Kind::Scalar(_)))
     }
 
     /// The key, if it is a constant string without escapes.
-    pub(super) fn constant(&self) -> Option<Name> {
+    pub(in crate::rego) fn constant(&self) -> Option<Name> {
         match self {
             Self::Dot(name) => Some(Rc::clone(name)),
             Self::Index(Expr { kind: Kind::Scalar(text), .. }) => {
@@ -279,7 +300,7 @@ impl Key {
 
 impl Statement {
     /// Calls `look` for each expression of this statement in its own scope, not for the body of an `every`.
-    pub(super) fn exprs<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Expr)) {
+    pub(in crate::rego) fn exprs<'a>(&'a mut self, look: &mut dyn FnMut(&'a mut Expr)) {
         match &mut self.what {
             What::Expr(expr) | What::Not(expr) => look(expr),
             What::Some(_) => {}
@@ -301,14 +322,14 @@ impl Statement {
 
 impl Rule {
     /// Returns the name that its head begins with.
-    pub(super) fn first_name(&self) -> Option<&Name> {
+    pub(in crate::rego) fn first_name(&self) -> Option<&Name> {
         match &self.name.kind {
             Kind::Ref(head, _) => head.as_name(),
             _ => self.name.as_name(),
         }
     }
 
-    pub(super) fn branches(&mut self) -> impl Iterator<Item = &mut Branch> {
+    pub(in crate::rego) fn branches(&mut self) -> impl Iterator<Item = &mut Branch> {
         std::iter::once(&mut self.first).chain(&mut self.others)
     }
 
@@ -330,7 +351,7 @@ impl Rule {
     }
 
     /// Calls `look` for each body of this rule, those of comprehensions and `every` too, the inner ones first.
-    pub(super) fn each_body(&mut self, look: &mut dyn FnMut(&mut Body)) {
+    pub(in crate::rego) fn each_body(&mut self, look: &mut dyn FnMut(&mut Body)) {
         self.head_exprs(&mut |expr| bodies_of_expr(expr, look));
         for branch in self.branches() {
             if let Some(body) = &mut branch.body {
@@ -340,7 +361,7 @@ impl Rule {
     }
 
     /// Calls `look` for each expression, parts first, in all scopes.
-    pub(super) fn each_expr(&mut self, look: &mut dyn FnMut(&mut Expr)) {
+    pub(in crate::rego) fn each_expr(&mut self, look: &mut dyn FnMut(&mut Expr)) {
         self.head_exprs(&mut |expr| exprs_of_expr(expr, look));
         for branch in self.branches() {
             if let Some(body) = &mut branch.body {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{
     lexer::{Part, SyntaxError, TokenKind},
     parser::Parser,
-    syntax::{Body, Comprehension, ComprehensionKind, Expr, Key, Kind, Piece, What},
+    tree::{Body, Comprehension, ComprehensionKind, Expr, Key, Kind, Piece, What},
 };
 
 type Read<T> = Result<T, SyntaxError>;
@@ -82,6 +82,9 @@ impl Parser {
                     && let Kind::Scalar(text) = parser.head()?.kind
                 {
                     return Ok(Expr::scalar(at, &format!("-{text}")));
+                }
+                if parser.token().kind != TokenKind::Name {
+                    return Err(parser.unexpected());
                 }
                 let inner = parser.term()?;
                 return Ok(Expr::new(at, Kind::Minus(Box::new(inner))));

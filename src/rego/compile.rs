@@ -1,0 +1,212 @@
+//! What OPA's compiler refuses, in the order of its stages: names, conflicts of rules, calls, safety of variables, types.
+//!
+//! Works on what is written, before anything is rewritten, so that every problem names the right line. A rule that calls a
+//! function which is not there is only looked at up to that: who is to blame is told elsewhere.
+
+mod calls;
+mod env;
+mod fault;
+mod flatten;
+mod infer;
+mod order;
+mod outputs;
+mod replace;
+mod resolve;
+mod safety;
+mod scope;
+mod show;
+mod term;
+mod tree;
+mod visit;
+
+use std::collections::BTreeMap;
+
+pub(crate) use self::fault::Fault;
+use self::{
+    order::Order,
+    replace::Replacer,
+    resolve::Globals,
+    term::{DATA, Function, INPUT, Rule, Variables},
+    tree::{Packages, Tree},
+};
+use super::{
+    builtins::declarations,
+    constant::Constant,
+    references::Path,
+    syntax::{Expr, Key, Kind, Module, Name, Position},
+};
+
+/// Returns what is wrong with modules that are evaluated together, up to the first stage that finds something which has to be
+/// mended before more can be said. Rules that are `missing` are known by name.
+pub(crate) fn check<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    Compiler::new(modules, missing, &mut faults).run(&mut faults);
+    faults.sort_by(|a, b| (a.module, a.at, &a.message).cmp(&(b.module, b.at, &b.message)));
+    faults.dedup_by(|a, b| (a.module, a.at, &a.message) == (b.module, b.at, &b.message));
+    faults
+}
+
+struct Compiler {
+    rules: Vec<Rule>,
+    variables: Variables,
+    /// Paths and places of the packages.
+    packages: Vec<(Vec<Constant>, Position)>,
+}
+
+impl Compiler {
+    /// Resolves the names of all modules.
+    fn new<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>, faults: &mut Vec<Fault>) -> Self {
+        let packages: Vec<(Vec<Constant>, Position)> =
+            modules.iter().map(|module| (package(module), module.at)).collect();
+        let names = names(modules, missing, &packages);
+        let mut variables = Variables::new();
+        let mut rules = Vec::new();
+        for (index, module) in modules.iter().enumerate() {
+            let globals = globals(module, &packages[index].0, &names);
+            rules.extend(resolve::module((index, module), &packages[index].0, &globals, &mut variables, faults));
+        }
+        Self { rules, variables, packages }
+    }
+
+    fn run(&mut self, faults: &mut Vec<Fault>) {
+        if stopped(faults) {
+            return;
+        }
+        let arities = Arities::new(&self.rules);
+        let arity = |function: &Function| arities.of(function);
+        for rule in &self.rules {
+            calls::without_value(rule, &arity, &self.variables, faults);
+        }
+        if stopped(faults) {
+            return;
+        }
+        for rule in &mut self.rules {
+            flatten::rule(rule, &mut self.variables);
+        }
+        let tree = Tree::new(&self.rules);
+        let parameters: Vec<usize> = self.rules.iter().map(Rule::arity).collect();
+        let mut replacer = Replacer { tree: &tree, arities: &parameters, variables: &mut self.variables, faults };
+        self.rules.iter_mut().for_each(|rule| replacer.rule(rule));
+        if stopped(faults) {
+            return;
+        }
+        let packages = self.packages.iter().enumerate().map(|(index, (path, at))| (index, path.as_slice(), *at));
+        faults.extend(tree::conflicts(&tree, &self.rules, &Packages::new(packages)));
+        if stopped(faults) {
+            return;
+        }
+        let mut known = Vec::with_capacity(self.rules.len());
+        for rule in &self.rules {
+            let (functions, wrong) = calls::functions(rule, &arity);
+            known.push(functions);
+            faults.extend(wrong);
+        }
+        if stopped(faults) {
+            return;
+        }
+        let checked = || known.iter().enumerate().filter(|(_, known)| **known).map(|(index, _)| index);
+        checked().for_each(|index| safety::heads(&self.rules[index], &self.variables, faults));
+        if stopped(faults) {
+            return;
+        }
+        for index in checked() {
+            safety::bodies(&mut self.rules[index], &arity, &self.variables, faults);
+        }
+        if stopped(faults) {
+            return;
+        }
+        for index in checked() {
+            flatten::dynamics(&mut self.rules[index], &mut self.variables);
+        }
+        let order = Order::new(tree, &self.rules);
+        faults.extend(infer::check(&self.rules, &known, &order, &self.variables));
+    }
+}
+
+/// Whether something was found that has to be mended before more can be said.
+fn stopped(faults: &[Fault]) -> bool {
+    faults.iter().any(|fault| !fault.recoverable)
+}
+
+/// How many parameters the rules take.
+struct Arities {
+    rules: BTreeMap<Vec<Constant>, usize>,
+}
+
+impl Arities {
+    fn new(rules: &[Rule]) -> Self {
+        let mut arities = BTreeMap::new();
+        for rule in rules {
+            arities.entry(rule.ground_path()).or_insert_with(|| rule.arity());
+        }
+        Self { rules: arities }
+    }
+
+    /// What is variadic takes more than anybody writes.
+    fn of(&self, function: &Function) -> Option<usize> {
+        match function {
+            Function::Builtin(name) => {
+                let declaration = declarations::declaration(name)?;
+                Some(if declaration.variadic { usize::MAX } else { declaration.arity })
+            }
+            Function::Rule(path) => self.rules.get(path).copied(),
+            Function::Unknown(_) => None,
+        }
+    }
+}
+
+fn package(module: &Module) -> Vec<Constant> {
+    constants(&module.package).unwrap_or_default()
+}
+
+/// Returns the name and the keys of a path; `None` if one of them is not constant.
+fn constants(path: &Expr) -> Option<Vec<Constant>> {
+    let name = |name: &Name| Constant::String(name.as_ref().into());
+    let key = |key: &Key| match key {
+        Key::Dot(key) => Some(name(key)),
+        Key::Index(Expr { kind: Kind::Scalar(text), .. }) => Constant::scalar(text),
+        Key::Index(_) => None,
+    };
+    match &path.kind {
+        Kind::Name(first) => Some(vec![name(first)]),
+        Kind::Ref(head, keys) => std::iter::once(head.as_name().map(name)).chain(keys.iter().map(key)).collect(),
+        _ => None,
+    }
+}
+
+/// Returns the names of the rules of each package.
+fn names<'a>(
+    modules: &[&Module],
+    missing: impl Iterator<Item = &'a Path>,
+    packages: &[(Vec<Constant>, Position)],
+) -> BTreeMap<Vec<Constant>, Vec<Name>> {
+    let mut names: BTreeMap<Vec<Constant>, Vec<Name>> = BTreeMap::new();
+    for (module, (package, _)) in modules.iter().zip(packages) {
+        let rules = module.rules.iter().filter_map(|rule| rule.first_name().cloned());
+        names.entry(package.clone()).or_default().extend(rules);
+    }
+    for path in missing {
+        let path: Vec<Constant> = path.iter().map(|key| Constant::String(key.as_str().into())).collect();
+        for (package, names) in &mut names {
+            if let Some(Constant::String(name)) = path.strip_prefix(package.as_slice()).and_then(<[_]>::first) {
+                names.push(name.as_ref().into());
+            }
+        }
+    }
+    names
+}
+
+/// Returns what the names of rules and imports mean in a module.
+fn globals(module: &Module, package: &[Constant], names: &BTreeMap<Vec<Constant>, Vec<Name>>) -> Globals {
+    let mut globals = Globals::new();
+    for name in names.get(package).into_iter().flatten() {
+        let path = package.iter().cloned().chain([Constant::String(name.as_ref().into())]).collect();
+        globals.insert(name.clone(), (DATA, path));
+    }
+    for import in &module.imports {
+        let (Some(name), Some(path)) = (import.name(), constants(&import.path)) else { continue };
+        let document = if path.first().is_some_and(|first| first.plain() == "data") { DATA } else { INPUT };
+        globals.insert(name, (document, path[1..].to_vec()));
+    }
+    globals
+}

@@ -1,0 +1,677 @@
+//! Types: what each expression may be, and whether anything can come of it. OPA's stage `CheckTypes`.
+//!
+//! A type is only inferred as far as OPA goes, so that the same modules are refused: inside of `every` and negated bodies
+//! references are looked at, calls are not.
+
+use std::{collections::HashMap, rc::Rc};
+
+use super::{
+    env::{Env, Replaced, TypeTree},
+    fault::{Code, Fault},
+    flatten,
+    order::Order,
+    show,
+    term::{
+        Body, Call, Comprehension, DATA, Function, INPUT, Outcome, Part, Rule, Statement, TargetValue, Term, Value,
+        Variables, What, ref_is_ground,
+    },
+    visit,
+};
+use crate::rego::{
+    builtins::declarations,
+    constant::Constant,
+    syntax::{ComprehensionKind, Position},
+    types::{self, Known, Type, unifies},
+};
+
+/// Statements that are looked at before it is given up: bodies in bodies are looked at again and again.
+const PATIENCE: usize = 500_000;
+
+/// One thing that is wrong with a type.
+#[derive(Debug, Clone)]
+struct Mismatch {
+    at: Position,
+    message: String,
+    /// It may only follow from another one.
+    unknown: bool,
+}
+
+/// What became of the body of a comprehension.
+#[derive(Clone)]
+struct Inferred {
+    faults: Vec<Mismatch>,
+    of: Known,
+}
+
+pub(super) struct Checker<'a> {
+    rules: &'a [Rule],
+    order: &'a Order,
+    variables: &'a Variables,
+    env: Env,
+    /// Comprehensions by their address, and what was known around them.
+    seen: HashMap<*const Comprehension, (u64, Inferred)>,
+    patience: usize,
+}
+
+/// Checks all rules; those that are not `checked` may be anything.
+pub(super) fn check(rules: &[Rule], checked: &[bool], order: &Order, variables: &Variables) -> Vec<Fault> {
+    let mut checker = Checker { rules, order, variables, env: Env::new(), seen: HashMap::new(), patience: PATIENCE };
+    let mut faults = Vec::new();
+    for index in order.sorted() {
+        let rule = &rules[*index];
+        for rule in rule.chain() {
+            if checked[*index] && !order.is_recursive(*index) {
+                faults.extend(checker.rule(rule));
+            } else {
+                checker.env.rules().put(&rule.ground_path(), Some(Type::any()));
+            }
+        }
+    }
+    if checker.patience == 0 { Vec::new() } else { faults }
+}
+
+impl<'a> Checker<'a> {
+    fn rule(&mut self, rule: &'a Rule) -> Vec<Fault> {
+        self.env.enter(None);
+        let mismatches = self.body(&rule.body);
+        let of = if mismatches.is_empty() { self.head(rule) } else { Some(Type::any()) };
+        self.env.leave();
+        let path = rule.ground_path();
+        if mismatches.is_empty() {
+            if let Some(of) = of {
+                self.env.rules().insert(&path, of);
+            }
+        } else if path.len() == rule.path.len() {
+            self.env.rules().put(&path, of);
+        }
+        let fault = |Mismatch { at, message, .. }| Fault::new(Code::Type, rule.module, at, message).recoverable();
+        mismatches.into_iter().map(fault).collect()
+    }
+
+    /// Returns the type that a definition gives its document.
+    fn head(&mut self, rule: &'a Rule) -> Known {
+        if let Some(parameters) = rule.parameters.as_ref().filter(|parameters| !parameters.is_empty()) {
+            for parameter in parameters {
+                for variable in visit::of(parameter) {
+                    if self.env.variable(variable).is_none() {
+                        self.env.learn(variable, Some(Type::any()));
+                    }
+                }
+            }
+            let Outcome::Value(result) = &rule.result else { return None };
+            let parameters = parameters.iter().map(|parameter| self.term(parameter)).collect();
+            let function = types::Function { parameters, variadic: None, result: self.term(result) };
+            return Some(Type::Function(function.into()));
+        }
+        let mut of = match &rule.result {
+            Outcome::Value(value) => self.term(value)?,
+            Outcome::Element(element) => Type::set(Some(self.term(element)?)),
+        };
+        for key in rule.path[rule.ground()..].iter().rev() {
+            of = Type::object(Vec::new(), Some((Some(self.term(key)?), Some(of))));
+        }
+        Some(of)
+    }
+
+    /// Checks the statements of a body in its frame.
+    fn body(&mut self, body: &'a Body) -> Vec<Mismatch> {
+        let mut faults = Vec::new();
+        for statement in body {
+            if self.patience == 0 {
+                return Vec::new();
+            }
+            self.patience -= 1;
+            let replaced = self.replaced(statement);
+            let frames = replaced.len();
+            replaced.into_iter().for_each(|replaced| self.env.enter(Some(Rc::new(replaced))));
+            let mut found = self.closures(statement);
+            self.references_of(statement, &mut found);
+            if let Err(mismatch) = self.statement(statement)
+                && (found.is_empty() || !mismatch.unknown)
+            {
+                found.push(mismatch);
+            }
+            (0..frames).for_each(|_| self.env.leave());
+            faults.append(&mut found);
+        }
+        faults
+    }
+
+    /// Checks the comprehensions of a statement; those inside of others are looked at from here too.
+    fn closures(&mut self, statement: &'a Statement) -> Vec<Mismatch> {
+        let mut found: Vec<&'a Comprehension> = Vec::new();
+        visit::terms_of_statement(statement, &mut |term| {
+            if let Value::Comprehension(comprehension) = &term.value {
+                found.push(comprehension);
+                return false;
+            }
+            true
+        });
+        let mut faults = Vec::new();
+        found.reverse();
+        while let Some(comprehension) = found.pop() {
+            let inferred = self.comprehension(comprehension);
+            if !inferred.faults.is_empty() {
+                faults = inferred.faults;
+                continue;
+            }
+            let mut inside = Vec::new();
+            for statement in &comprehension.body {
+                visit::terms_of_statement(statement, &mut |term| {
+                    if let Value::Comprehension(comprehension) = &term.value {
+                        inside.push(&**comprehension);
+                        return false;
+                    }
+                    true
+                });
+            }
+            found.extend(inside.into_iter().rev());
+        }
+        faults
+    }
+
+    fn comprehension(&mut self, comprehension: &'a Comprehension) -> Inferred {
+        let state = self.env.state();
+        let key: *const Comprehension = comprehension;
+        if let Some((known, inferred)) = self.seen.get(&key)
+            && *known == state
+        {
+            return inferred.clone();
+        }
+        self.env.enter(None);
+        let faults = self.body(&comprehension.body);
+        let term = self.term(&comprehension.term);
+        let key_type = comprehension.key.as_ref().map(|key| self.term(key));
+        self.env.leave();
+        let of = match comprehension.form {
+            ComprehensionKind::Array => Type::array(Vec::new(), term),
+            ComprehensionKind::Set => Type::set(term),
+            ComprehensionKind::Object => Type::object(Vec::new(), Some((key_type.flatten(), term))),
+        };
+        let of = faults.is_empty().then_some(of);
+        let inferred = Inferred { faults, of };
+        self.seen.insert(key, (state, inferred.clone()));
+        inferred
+    }
+
+    /// Returns the type of a term.
+    fn term(&mut self, term: &'a Term) -> Known {
+        match &term.value {
+            Value::Constant(constant) => Some(Type::of(constant)),
+            Value::Template(_) => Some(Type::String),
+            Value::Array(items) => Some(Type::array(items.iter().map(|item| self.term(item)).collect(), None)),
+            Value::Object(fields) => {
+                let (mut constant, mut rest) = (Vec::new(), None);
+                for (key, value) in fields {
+                    let value_type = self.term(value);
+                    match key.constant() {
+                        Some(key) => constant.push((key, value_type)),
+                        None => rest = Some((self.term(key), value_type)),
+                    }
+                }
+                Some(Type::object(constant, rest))
+            }
+            Value::Set(items) => {
+                let mut of = None;
+                for item in items {
+                    let item = self.term(item);
+                    of = types::or(of, item);
+                }
+                Some(Type::set(of))
+            }
+            Value::Comprehension(comprehension) => self.comprehension(comprehension).of,
+            Value::Ref(items) => self.env.reference(items),
+            Value::Variable(variable) => self.env.variable(*variable),
+            Value::Builtin(name) => declarations::declaration(name).map(|declaration| declaration.decl.clone()),
+            Value::Call(_) => None,
+        }
+    }
+
+    /// Returns what `with` makes of documents: those that it replaces, and the rules that depend on them.
+    fn replaced(&mut self, statement: &'a Statement) -> Vec<Replaced> {
+        let mut frames = Vec::new();
+        let mut own = Replaced::default();
+        for with in &statement.with {
+            let TargetValue::Ref(items) = &with.target.value else { continue };
+            let of = self.env.reference(items);
+            let function = matches!(of, Some(Type::Function(_)));
+            let ground = ref_is_ground(items);
+            let path: Vec<Constant> = items.iter().skip(1).map_while(Term::constant).collect();
+            if items.first().and_then(Term::as_variable) == Some(DATA) {
+                let mut dependents = TypeTree::default();
+                for rule in self.order.dependents(&items[1..], self.rules) {
+                    let rule = self.rules[rule].ground_path();
+                    if !(function && rule == path) {
+                        dependents.put(&rule, Some(Type::any()));
+                    }
+                }
+                if !dependents.children.is_empty() {
+                    frames.push(Replaced { data: Some(Rc::new(dependents)), input: None });
+                }
+            }
+            if function {
+                continue;
+            }
+            let value = self.term(&with.value);
+            let of = if ground { of.zip(value).and_then(|(a, b)| types::or(Some(a), Some(b))) } else { None };
+            let of = of.or_else(|| Some(Type::any()));
+            let document =
+                if items.first().and_then(Term::as_variable) == Some(DATA) { &mut own.data } else { &mut own.input };
+            Rc::make_mut(document.get_or_insert_default()).put(&path, of);
+        }
+        if own.input.is_some() || own.data.is_some() {
+            frames.push(own);
+        }
+        frames
+    }
+
+    /// Checks all references of a statement but those in comprehensions and behind `with`.
+    fn references_of(&mut self, statement: &'a Statement, faults: &mut Vec<Mismatch>) {
+        match &statement.what {
+            What::Term(term) => self.references(term, faults),
+            What::Call(call) => call.arguments.iter().for_each(|argument| self.references(argument, faults)),
+            What::Unify(left, right) => {
+                self.references(left, faults);
+                self.references(right, faults);
+            }
+            What::Every(every) => {
+                self.references(&every.domain, faults);
+                every.body.iter().for_each(|inner| self.references_of(inner, faults));
+            }
+            What::Not(body) => body.iter().for_each(|inner| self.references_of(inner, faults)),
+        }
+    }
+
+    fn references(&mut self, term: &'a Term, faults: &mut Vec<Mismatch>) {
+        match &term.value {
+            Value::Constant(_) | Value::Variable(_) | Value::Comprehension(_) => {}
+            Value::Builtin(name) => faults.push(Mismatch {
+                at: term.at,
+                message: format!("function {name} used as reference, not called"),
+                unknown: false,
+            }),
+            Value::Ref(items) => {
+                let before = faults.len();
+                faults.extend(self.reference(items).err());
+                if faults.len() == before {
+                    items.iter().for_each(|item| self.references(item, faults));
+                }
+            }
+            Value::Array(items) | Value::Set(items) => items.iter().for_each(|item| self.references(item, faults)),
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    self.references(key, faults);
+                    self.references(value, faults);
+                }
+            }
+            Value::Call(call) => call.arguments.iter().for_each(|argument| self.references(argument, faults)),
+            Value::Template(parts) => {
+                for part in parts {
+                    if let Part::Statement(statement) = part {
+                        self.references_of(statement, faults);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks that there can be something where a reference leads, and learns of its variables.
+    fn reference(&mut self, items: &'a [Term]) -> Result<(), Mismatch> {
+        if let Some(Type::Function(_)) = self.env.reference(items) {
+            let at = items.first().map_or(Position { line: 0, column: 0 }, |head| head.at);
+            let message = format!("function {} used as reference, not called", show::reference(items, self.variables));
+            return Err(Mismatch { at, message, unknown: false });
+        }
+        let head = items.first().and_then(Term::as_variable);
+        let (trees, variable) = self.env.documents(head);
+        for tree in &trees {
+            if let Some(answer) = self.in_tree(tree, items) {
+                return answer;
+            }
+        }
+        if let Some(of) = variable {
+            return self.below(Some(of), items, 1);
+        }
+        match head {
+            // What the trees do not know may be there as data.
+            Some(DATA | INPUT) if trees.is_empty() => self.below(Some(Type::any()), items, 1),
+            Some(DATA | INPUT) => Ok(()),
+            Some(variable) => {
+                self.env.learn(variable, Some(Type::any()));
+                self.below(Some(Type::any()), items, 1)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Follows a reference in a tree; `None` if it leads out of it.
+    fn in_tree(&mut self, tree: &TypeTree, items: &'a [Term]) -> Option<Result<(), Mismatch>> {
+        let mut node = tree;
+        if node.value.is_some() {
+            return Some(self.below(node.value.clone(), items, 1));
+        }
+        for (index, key) in items.iter().enumerate().skip(1) {
+            let constant = key.constant();
+            if index <= 2 && !matches!(key.value, Value::Variable(_) | Value::Constant(Constant::String(_))) {
+                let have = self.term(key);
+                return Some(Err(self.undefined(items, index, &have, &Some(Type::String))));
+            }
+            if let Value::Variable(variable) = key.value {
+                let keys = types::keys(&node.extent());
+                match self.env.variable(variable) {
+                    Some(have) if !unifies(&keys, &Some(have.clone())) => {
+                        return Some(Err(self.undefined(items, index, &Some(have), &keys)));
+                    }
+                    Some(_) => {}
+                    None => self.env.learn(variable, keys),
+                }
+            }
+            let child = constant.as_ref().and_then(|key| node.children.get(key))?;
+            if child.value.is_some() {
+                return Some(self.below(child.value.clone(), items, index + 1));
+            }
+            node = child;
+        }
+        Some(Ok(()))
+    }
+
+    /// Follows the keys of a reference from `index` on, below a value of a type.
+    fn below(&mut self, mut of: Known, items: &'a [Term], index: usize) -> Result<(), Mismatch> {
+        for (index, key) in items.iter().enumerate().skip(index) {
+            if of.as_ref().is_some_and(Type::is_empty) {
+                return Err(self.undefined(items, index, &None, &None));
+            }
+            let Some(keys) = types::keys(&of) else {
+                return Err(self.undefined(items, index, &None, &None));
+            };
+            let keys = Some(keys);
+            of = match &key.value {
+                Value::Variable(variable) => {
+                    match self.env.variable(*variable) {
+                        Some(have) if !unifies(&Some(have.clone()), &keys) => {
+                            return Err(self.undefined(items, index, &Some(have), &keys));
+                        }
+                        Some(_) => {}
+                        None => self.env.learn(*variable, keys),
+                    }
+                    types::values(&of)
+                }
+                Value::Constant(constant) => match types::select(&of, constant) {
+                    None => return Err(self.undefined(items, index, &None, &keys)),
+                    child => child,
+                },
+                Value::Array(_) | Value::Object(_) | Value::Set(_) => {
+                    if !self.learn_from(key, &keys, false) {
+                        let have = self.term(key);
+                        return Err(self.undefined(items, index, &have, &keys));
+                    }
+                    types::values(&of)
+                }
+                _ => types::values(&of),
+            };
+        }
+        Ok(())
+    }
+
+    fn undefined(&self, items: &[Term], index: usize, have: &Known, want: &Known) -> Mismatch {
+        let reference = show::reference(items, self.variables);
+        let key = items.get(index).map(|key| show::term(key, self.variables)).unwrap_or_default();
+        let why = match (have, want) {
+            (Some(have), Some(want)) => {
+                format!("{key} is {}, and the keys there are {}", show::short(have), show::short(want))
+            }
+            (None, Some(_)) => format!("there is no {key}"),
+            _ => format!("there is nothing to look up {key} in"),
+        };
+        let at = items.first().map_or(Position { line: 0, column: 0 }, |head| head.at);
+        Mismatch { at, message: format!("undefined ref: {reference}: {why}"), unknown: false }
+    }
+
+    fn statement(&mut self, statement: &'a Statement) -> Result<(), Mismatch> {
+        self.replacements(statement)?;
+        match &statement.what {
+            What::Unify(left, right) => self.unification(statement.at, left, right),
+            What::Call(call) if flatten::is_equality(call) => {
+                let [left, right] = call.arguments.as_slice() else { return Ok(()) };
+                self.unification(statement.at, left, right)
+            }
+            What::Call(call) => {
+                self.membership(statement.at, call)?;
+                self.call(statement.at, call)
+            }
+            What::Term(_) | What::Every(_) | What::Not(_) => Ok(()),
+        }
+    }
+
+    /// A function is replaced by one that takes as much.
+    fn replacements(&mut self, statement: &'a Statement) -> Result<(), Mismatch> {
+        for with in &statement.with {
+            let (target, name) = match &with.target.value {
+                TargetValue::Ref(items) => (self.env.reference(items), show::reference(items, self.variables)),
+                TargetValue::Builtin(name) => {
+                    (declarations::declaration(name).map(|declaration| declaration.decl.clone()), name.to_string())
+                }
+                TargetValue::Other | TargetValue::Variable(_) => continue,
+            };
+            let value = self.term(&with.value);
+            if let (Some(Type::Function(_)), Some(Type::Function(_))) = (&target, &value)
+                && !unifies(&target, &value)
+            {
+                let message = format!("{name}: arity mismatch: it cannot be replaced by another kind of function");
+                return Err(Mismatch { at: with.target.at, message, unknown: false });
+            }
+        }
+        Ok(())
+    }
+
+    fn unification(&mut self, at: Position, left: &'a Term, right: &'a Term) -> Result<(), Mismatch> {
+        let (a, b) = (self.term(left), self.term(right));
+        if self.unify(left, &a, right, &b) { Ok(()) } else { Err(mismatch(at, &a, &b)) }
+    }
+
+    /// `x in xs`: what is looked for must be able to be there.
+    fn membership(&mut self, at: Position, call: &'a Call) -> Result<(), Mismatch> {
+        let arity = match &call.function {
+            Function::Builtin(name) if &**name == "internal.member_2" => 2,
+            Function::Builtin(name) if &**name == "internal.member_3" => 3,
+            _ => return Ok(()),
+        };
+        let Some(collection) = call.arguments.get(arity - 1) else { return Ok(()) };
+        let collection = self.term(collection);
+        let values = types::values(&collection);
+        if values.is_none() {
+            return Ok(());
+        }
+        if arity == 3 {
+            self.member(at, &call.arguments[0], &types::keys(&collection))?;
+        }
+        self.member(at, &call.arguments[arity - 2], &values)
+    }
+
+    fn member(&mut self, at: Position, term: &'a Term, of: &Known) -> Result<(), Mismatch> {
+        if types::is_unknown(of) {
+            return Ok(());
+        }
+        let have = self.term(term);
+        let fits = types::is_unknown(&have) || unifies(&have, of);
+        if fits && self.learn_from(term, of, false) { Ok(()) } else { Err(mismatch(at, &have, of)) }
+    }
+
+    fn call(&mut self, at: Position, call: &'a Call) -> Result<(), Mismatch> {
+        let decl = match &call.function {
+            Function::Builtin(name) => declarations::declaration(name).map(|declaration| declaration.decl.clone()),
+            Function::Rule(path) => {
+                let data = Term::variable(at, DATA);
+                let keys = path.iter().map(|key| Term::new(at, Value::Constant(key.clone())));
+                self.env.reference(&std::iter::once(data).chain(keys).collect::<Vec<_>>())
+            }
+            Function::Unknown(_) => None,
+        };
+        let Some(Type::Function(function)) = decl else { return Ok(()) };
+        let parameters: Vec<&Known> =
+            function.parameters.iter().chain(function.result.is_some().then_some(&function.result)).collect();
+        for (index, argument) in call.arguments.iter().enumerate() {
+            let Some(want) = parameters.get(index).copied().or(Some(&function.variadic)).filter(|want| want.is_some())
+            else {
+                break;
+            };
+            let have = self.term(argument);
+            let fits = types::is_unknown(&have) || unifies(&have, want);
+            if !fits || !self.learn_from(argument, want, false) {
+                return Err(self.wrong_argument(at, call, index, want));
+            }
+        }
+        Ok(())
+    }
+
+    fn wrong_argument(&mut self, at: Position, call: &'a Call, index: usize, want: &Known) -> Mismatch {
+        let name = show::function(&call.function);
+        let have: Vec<Known> = call.arguments.iter().map(|argument| self.term(argument)).collect();
+        let unknown = have.iter().any(types::is_unknown);
+        let (have, want) = (show::known(&have[index]), show::known(want));
+        let result = |arity: usize| index == arity;
+        let arity = match &call.function {
+            Function::Builtin(name) => {
+                declarations::declaration(name).map_or(usize::MAX, |declaration| declaration.arity)
+            }
+            _ => call.arguments.len(),
+        };
+        let what = if result(arity) {
+            format!("its result is {want}, not {have}")
+        } else {
+            format!("argument {} is {have}, and must be {want}", index + 1)
+        };
+        Mismatch { at, message: format!("{name}: invalid argument(s): {what}"), unknown }
+    }
+
+    /// Unifies two terms of which the types are known as far as given; learns of their variables.
+    fn unify(&mut self, a: &'a Term, a_type: &Known, b: &'a Term, b_type: &Known) -> bool {
+        match (types::is_unknown(a_type), types::is_unknown(b_type)) {
+            (true, false) => return self.learn_from(a, b_type, false),
+            (false, true) => return self.learn_from(b, a_type, false),
+            (false, false) => return unifies(a_type, b_type),
+            (true, true) => {}
+        }
+        match (&a.value, &b.value) {
+            (Value::Array(left), Value::Array(right)) => {
+                left.len() == right.len()
+                    && left.iter().zip(right).all(|(a, b)| {
+                        let (a_type, b_type) = (self.term(a), self.term(b));
+                        self.unify(a, &a_type, b, &b_type)
+                    })
+            }
+            (Value::Object(left), Value::Object(right)) => {
+                left.len() == right.len()
+                    && left.iter().all(|(key, value)| {
+                        let same = |(other, _): &&(Term, Term)| match (key.as_variable(), other.as_variable()) {
+                            (Some(a), Some(b)) => a == b,
+                            _ => key.constant().is_some() && key.constant() == other.constant(),
+                        };
+                        right.iter().find(same).is_some_and(|(_, other)| {
+                            let (a_type, b_type) = (self.term(value), self.term(other));
+                            self.unify(value, &a_type, other, &b_type)
+                        })
+                    })
+            }
+            (Value::Array(_) | Value::Object(_), Value::Variable(_)) | (Value::Variable(_), Value::Variable(_)) => {
+                self.same(a, b)
+            }
+            (Value::Variable(_), Value::Array(_) | Value::Object(_)) => self.same(b, a),
+            (Value::Variable(_), _) if a_type.is_none() && b_type.is_some() => self.learn_from(a, b_type, false),
+            (_, Value::Variable(_)) if b_type.is_none() && a_type.is_some() => self.learn_from(b, a_type, false),
+            _ => false,
+        }
+    }
+
+    /// Two terms of which nothing is known have the type of the first.
+    fn same(&mut self, first: &'a Term, second: &'a Term) -> bool {
+        if !self.learn_from(first, &Some(Type::any()), false) {
+            return false;
+        }
+        let of = self.term(first);
+        self.learn_from(second, &of, false)
+    }
+
+    /// Learns from the type of a term about its variables; returns whether it can have that type. In a union, what is known
+    /// of a variable gets wider.
+    fn learn_from(&mut self, term: &'a Term, of: &Known, union: bool) -> bool {
+        match &term.value {
+            Value::Variable(variable) => {
+                let known = self.env.variable(*variable);
+                if union {
+                    self.env.learn(*variable, types::or(known, of.clone()));
+                    return true;
+                }
+                if known.is_some() {
+                    return unifies(&known, of);
+                }
+                self.env.learn(*variable, of.clone());
+                true
+            }
+            Value::Array(_) | Value::Object(_) | Value::Set(_) => match of {
+                Some(Type::Any(of)) if of.is_empty() => {
+                    self.learn_anything(term);
+                    true
+                }
+                Some(Type::Any(of)) => {
+                    of.iter().fold(false, |fits, one| self.learn_from(term, &Some(one.clone()), true) || fits)
+                }
+                _ => self.learn_from_collection(term, of, union),
+            },
+            _ => {
+                let known = self.term(term);
+                unifies(&known, of)
+            }
+        }
+    }
+
+    fn learn_anything(&mut self, term: &'a Term) {
+        let any = Some(Type::any());
+        match &term.value {
+            Value::Array(items) | Value::Set(items) => {
+                for item in items {
+                    self.learn_from(item, &any, true);
+                }
+            }
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    self.learn_from(key, &any, true);
+                    self.learn_from(value, &any, true);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn learn_from_collection(&mut self, term: &'a Term, of: &Known, union: bool) -> bool {
+        match (&term.value, of) {
+            (Value::Array(items), Some(Type::Array(array))) => {
+                (items.len() == array.items.len() || array.rest.is_some())
+                    && items.iter().enumerate().all(|(index, item)| self.learn_from(item, &array.at(index), union))
+            }
+            (Value::Set(items), Some(Type::Set(of))) => items.iter().all(|item| self.learn_from(item, of, union)),
+            (Value::Object(fields), Some(Type::Object(object))) => {
+                let has_rest = object.rest.as_ref().is_some_and(|(_, values)| values.is_some());
+                if fields.len() != object.fields.len() && !has_rest {
+                    return false;
+                }
+                fields.iter().all(|(key, value)| match key.constant() {
+                    Some(key) => match object.at(&key) {
+                        None => false,
+                        child => self.learn_from(value, &child, union),
+                    },
+                    None => {
+                        self.learn_from(value, &Some(Type::any()), union);
+                        true
+                    }
+                })
+            }
+            _ => false,
+        }
+    }
+}
+
+fn mismatch(at: Position, a: &Known, b: &Known) -> Mismatch {
+    let message = format!("match error: {} is never {}", show::known(a), show::known(b));
+    Mismatch { at, message, unknown: types::is_unknown(a) || types::is_unknown(b) }
+}

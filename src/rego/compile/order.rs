@@ -1,0 +1,115 @@
+//! Which rules depend on which, and an order in which each comes after those that it depends on.
+
+use std::collections::BTreeSet;
+
+use super::{
+    term::{DATA, Function, Outcome, Rule, TargetValue, Term, Value, What},
+    tree::Tree,
+    visit,
+};
+
+pub(super) struct Order {
+    tree: Tree,
+    sorted: Vec<usize>,
+    /// The rules that depend on themselves.
+    recursive: BTreeSet<usize>,
+    /// For each rule, those that depend on it.
+    dependents: Vec<BTreeSet<usize>>,
+}
+
+impl Order {
+    pub(super) fn new(tree: Tree, rules: &[Rule]) -> Self {
+        let dependencies: Vec<BTreeSet<usize>> = rules.iter().map(|rule| dependencies(rule, &tree, rules)).collect();
+        let mut dependents = vec![BTreeSet::new(); rules.len()];
+        for (rule, needed) in dependencies.iter().enumerate() {
+            for other in needed {
+                dependents[*other].insert(rule);
+            }
+        }
+        let (sorted, recursive) = sort(&dependencies);
+        Self { tree, sorted, recursive, dependents }
+    }
+
+    /// Whether a rule depends on itself, which is refused elsewhere if it is not only so because of a variable.
+    pub(super) fn is_recursive(&self, rule: usize) -> bool {
+        self.recursive.contains(&rule)
+    }
+
+    /// Returns all rules, each after those that it depends on.
+    pub(super) fn sorted(&self) -> &[usize] {
+        &self.sorted
+    }
+
+    /// Returns the rules that a reference below `data` may mean, and all that depend on them.
+    pub(super) fn dependents(&self, keys: &[Term], rules: &[Rule]) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<usize> = self.tree.meant(keys, rules).into_iter().collect();
+        while let Some(rule) = open.pop() {
+            if found.insert(rule) {
+                open.extend(&self.dependents[rule]);
+            }
+        }
+        found
+    }
+}
+
+fn dependencies(rule: &Rule, tree: &Tree, rules: &[Rule]) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    for rule in rule.chain() {
+        let mut refer = |term: &Term| {
+            if let Value::Ref(items) = &term.value
+                && items.first().and_then(Term::as_variable) == Some(DATA)
+            {
+                found.extend(tree.meant(&items[1..], rules));
+            }
+            true
+        };
+        let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
+        rule.path.iter().chain([result]).for_each(|term| visit::terms(term, &mut refer));
+        rule.body.iter().for_each(|statement| visit::terms_of_statement(statement, &mut refer));
+        visit::statements(&rule.body, &mut |statement| {
+            if let What::Call(call) = &statement.what
+                && let Function::Rule(path) = &call.function
+            {
+                found.extend(tree.at(path).into_iter().flat_map(|node| &node.rules));
+            }
+            for with in &statement.with {
+                if let TargetValue::Ref(items) = &with.target.value
+                    && items.first().and_then(Term::as_variable) == Some(DATA)
+                {
+                    found.extend(tree.meant(&items[1..], rules));
+                }
+            }
+        });
+    }
+    found
+}
+
+/// Returns the rules in their order, and those that are in a circle.
+fn sort(dependencies: &[BTreeSet<usize>]) -> (Vec<usize>, BTreeSet<usize>) {
+    let mut recursive = BTreeSet::new();
+    let mut sorted = Vec::with_capacity(dependencies.len());
+    let mut seen = vec![false; dependencies.len()];
+    for first in 0..dependencies.len() {
+        // Each entry is a rule, and which of its dependencies comes next.
+        let mut open = vec![(first, dependencies[first].iter())];
+        if std::mem::replace(&mut seen[first], true) {
+            continue;
+        }
+        while let Some((rule, needed)) = open.last_mut() {
+            match needed.next() {
+                Some(next) if std::mem::replace(&mut seen[*next], true) => {
+                    if let Some(first) = open.iter().position(|(rule, _)| rule == next) {
+                        recursive.extend(open[first..].iter().map(|(rule, _)| *rule));
+                    }
+                }
+                Some(next) => open.push((*next, dependencies[*next].iter())),
+                None => {
+                    sorted.push(*rule);
+                    open.pop();
+                }
+            }
+        }
+    }
+    (sorted, recursive)
+}

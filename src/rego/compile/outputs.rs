@@ -1,0 +1,248 @@
+//! Which variables have a value once a statement was evaluated, from those that had one before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    term::{Call, Function, Statement, Term, Value, Variable, VariableSet, What, ref_is_ground},
+    visit::{self, OUTPUT, PATTERN, SAFETY},
+};
+
+/// Returns how many arguments a function takes; `None` if there is no such function.
+pub(super) type Arity<'a> = &'a dyn Fn(&Function) -> Option<usize>;
+
+/// Returns the variables that a body gives values to.
+pub(super) fn of_body(body: &[Statement], arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
+    of_statements(body.iter(), arity, safe)
+}
+
+pub(super) fn of_statements<'s>(
+    body: impl Iterator<Item = &'s Statement>,
+    arity: Arity<'_>,
+    safe: &VariableSet,
+) -> VariableSet {
+    let mut known = safe.clone();
+    for statement in body {
+        let outputs = of_statement(statement, arity, &known);
+        known.extend(outputs);
+    }
+    known.difference(safe).copied().collect()
+}
+
+/// Returns the variables that a statement gives values to.
+pub(super) fn of_statement(statement: &Statement, arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
+    let none = VariableSet::new();
+    if statement.negated {
+        return none;
+    }
+    for with in &statement.with {
+        let mut needed = VariableSet::new();
+        visit::with_variables(with, SAFETY, &mut needed);
+        if !needed.is_subset(safe) {
+            return none;
+        }
+    }
+    let mut outputs = VariableSet::new();
+    match &statement.what {
+        What::Term(term) => of_term(term, safe, &mut outputs),
+        What::Unify(left, right) => return of_unification(statement, left, right, safe),
+        What::Call(call) => return of_call(call, arity, safe),
+        What::Every(every) => of_term(&every.domain, safe, &mut outputs),
+        What::Not(_) => {}
+    }
+    outputs
+}
+
+fn of_unification(statement: &Statement, left: &Term, right: &Term, safe: &VariableSet) -> VariableSet {
+    let mut known = VariableSet::new();
+    of_term(left, safe, &mut known);
+    of_term(right, safe, &mut known);
+    for with in &statement.with {
+        of_term(&with.value, safe, &mut known);
+    }
+    known.extend(safe);
+    if statement.assigned {
+        // What is assigned makes nothing on the right safe.
+        for variable in visit::of(left) {
+            known.remove(&variable);
+        }
+    }
+    let unified = unify(&known, left, right);
+    known.extend(unified);
+    known.difference(safe).copied().collect()
+}
+
+fn of_call(call: &Call, arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
+    let Some(arity) = arity(&call.function) else { return VariableSet::new() };
+    let mut outputs = VariableSet::new();
+    call.arguments.iter().for_each(|argument| of_term(argument, safe, &mut outputs));
+    if arity >= call.arguments.len() {
+        return outputs;
+    }
+    let (inputs, results) = call.arguments.split_at(arity);
+    let mut needed = VariableSet::new();
+    inputs.iter().for_each(|input| visit::term_variables(input, OUTPUT, &mut needed));
+    if needed.iter().any(|variable| !outputs.contains(variable) && !safe.contains(variable)) {
+        return VariableSet::new();
+    }
+    results.iter().for_each(|result| visit::term_variables(result, OUTPUT, &mut outputs));
+    outputs
+}
+
+/// Adds the variables that references of a term iterate over.
+fn of_term(term: &Term, safe: &VariableSet, outputs: &mut VariableSet) {
+    visit::terms(term, &mut |term| match &term.value {
+        Value::Comprehension(_) | Value::Template(_) => false,
+        Value::Ref(items) => {
+            if !is_safe(items, safe) {
+                return false;
+            }
+            if !ref_is_ground(items) {
+                let skip = visit::Skip { heads: true, ..visit::Skip::default() };
+                visit::term_variables(term, skip, outputs);
+            }
+            true
+        }
+        _ => true,
+    });
+}
+
+/// Whether what stands first in a reference has a value.
+fn is_safe(items: &[Term], safe: &VariableSet) -> bool {
+    let mut needed = VariableSet::new();
+    if let Some(head) = items.first() {
+        visit::term_variables(head, SAFETY, &mut needed);
+    }
+    needed.is_subset(safe)
+}
+
+/// Returns the variables that have a value once two terms are unified.
+pub(super) fn unify(safe: &VariableSet, a: &Term, b: &Term) -> VariableSet {
+    let mut unifier = Unifier { safe, unified: VariableSet::new(), waiting: BTreeMap::new() };
+    unifier.unify(a, b);
+    unifier.unified
+}
+
+struct Unifier<'a> {
+    safe: &'a VariableSet,
+    unified: VariableSet,
+    /// What each variable waits for.
+    waiting: BTreeMap<Variable, BTreeSet<Variable>>,
+}
+
+impl Unifier<'_> {
+    fn has_value(&self, variable: Variable) -> bool {
+        self.safe.contains(&variable) || self.unified.contains(&variable)
+    }
+
+    fn unify(&mut self, a: &Term, b: &Term) {
+        match (&a.value, &b.value) {
+            (Value::Variable(a), Value::Variable(b)) => {
+                if self.has_value(*b) {
+                    self.mark(*a);
+                } else if self.has_value(*a) {
+                    self.mark(*b);
+                } else {
+                    self.waiting.entry(*a).or_default().insert(*b);
+                    self.waiting.entry(*b).or_default().insert(*a);
+                }
+            }
+            (Value::Variable(variable), Value::Array(_) | Value::Object(_)) => self.pattern(*variable, b),
+            (Value::Array(_) | Value::Object(_), Value::Variable(variable)) => self.pattern(*variable, a),
+            (Value::Variable(variable), _) => {
+                if self.evaluates(b) {
+                    self.mark(*variable);
+                }
+            }
+            (_, Value::Variable(variable)) => {
+                if self.evaluates(a) {
+                    self.mark(*variable);
+                }
+            }
+            (Value::Array(left), Value::Array(right)) => {
+                if left.len() == right.len() {
+                    left.iter().zip(right).for_each(|(a, b)| self.unify(a, b));
+                }
+            }
+            (Value::Object(left), Value::Object(right)) => {
+                if left.len() == right.len() {
+                    for (key, value) in left {
+                        let same = right.iter().find(|(other, _)| same_key(key, other));
+                        if let Some((_, other)) = same {
+                            self.unify(value, other);
+                        }
+                    }
+                }
+            }
+            (Value::Ref(_) | Value::Call(_), Value::Array(_) | Value::Object(_)) => {
+                if self.evaluates(a) {
+                    self.mark_all(b);
+                }
+            }
+            (Value::Array(_) | Value::Object(_), Value::Ref(_) | Value::Call(_)) => {
+                if self.evaluates(b) {
+                    self.mark_all(a);
+                }
+            }
+            (Value::Comprehension(_), Value::Array(_) | Value::Object(_)) => self.mark_all(b),
+            (Value::Array(_), Value::Comprehension(_)) => self.mark_all(a),
+            _ => {}
+        }
+    }
+
+    /// Whether a term that is no pattern has a value by now.
+    fn evaluates(&self, term: &Term) -> bool {
+        let mut needed = VariableSet::new();
+        match &term.value {
+            Value::Ref(items) => return is_safe(items, self.safe),
+            Value::Call(call) => {
+                call.arguments.iter().for_each(|argument| visit::term_variables(argument, SAFETY, &mut needed));
+            }
+            _ => {}
+        }
+        needed.is_subset(self.safe)
+    }
+
+    fn mark(&mut self, variable: Variable) {
+        self.unified.insert(variable);
+        for other in self.waiting.remove(&variable).unwrap_or_default() {
+            self.mark(other);
+        }
+        let waiting: Vec<Variable> =
+            self.waiting.iter().filter(|(_, needs)| needs.contains(&variable)).map(|(waiting, _)| *waiting).collect();
+        for other in waiting {
+            let Some(needs) = self.waiting.get_mut(&other) else { continue };
+            needs.remove(&variable);
+            if needs.is_empty() {
+                self.mark(other);
+            }
+        }
+    }
+
+    fn mark_all(&mut self, term: &Term) {
+        let mut found = VariableSet::new();
+        visit::term_variables(term, PATTERN, &mut found);
+        found.into_iter().for_each(|variable| self.mark(variable));
+    }
+
+    /// A variable and a collection: each gives the other its value.
+    fn pattern(&mut self, variable: Variable, term: &Term) {
+        if self.has_value(variable) {
+            return self.mark_all(term);
+        }
+        let mut found = VariableSet::new();
+        visit::term_variables(term, PATTERN, &mut found);
+        found.retain(|other| !self.has_value(*other));
+        if found.is_empty() {
+            self.mark(variable);
+        } else {
+            self.waiting.entry(variable).or_default().extend(found);
+        }
+    }
+}
+
+fn same_key(a: &Term, b: &Term) -> bool {
+    match (&a.value, &b.value) {
+        (Value::Variable(a), Value::Variable(b)) => a == b,
+        _ => a.constant().is_some_and(|key| Some(key) == b.constant()),
+    }
+}

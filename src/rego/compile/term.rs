@@ -1,0 +1,333 @@
+//! Rules as OPA's compiler sees them: names resolved, each variable with a number of its own, positions as they are written.
+
+use std::{collections::BTreeSet, rc::Rc};
+
+use crate::rego::{
+    constant::Constant,
+    syntax::{ComprehensionKind, Name, Position},
+};
+
+/// A variable, by its number in [`Variables`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Variable(u32);
+
+pub(super) type VariableSet = BTreeSet<Variable>;
+
+/// The two documents are variables that always have a value.
+pub(super) const DATA: Variable = Variable(0);
+pub(super) const INPUT: Variable = Variable(1);
+
+/// What the variables are called.
+pub(super) struct Variables {
+    /// No name for those that stand for a part of an expression; and whether the rule declares them.
+    names: Vec<(Option<Name>, bool)>,
+}
+
+impl Variables {
+    pub(super) fn new() -> Self {
+        Self { names: vec![(Some("data".into()), false), (Some("input".into()), false)] }
+    }
+
+    /// Returns a new variable that a rule declares by this name.
+    pub(super) fn declared(&mut self, name: &Name) -> Variable {
+        self.add(Some(Rc::clone(name)), true)
+    }
+
+    /// Returns a new variable of this name that nothing declares.
+    pub(super) fn free(&mut self, name: &Name) -> Variable {
+        self.add(Some(Rc::clone(name)), false)
+    }
+
+    /// Returns a new variable that stands for a part of an expression.
+    pub(super) fn generated(&mut self) -> Variable {
+        self.add(None, true)
+    }
+
+    fn add(&mut self, name: Option<Name>, declared: bool) -> Variable {
+        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.push((name, declared));
+        Variable(number)
+    }
+
+    /// Returns the name that the user wrote.
+    pub(super) fn name(&self, variable: Variable) -> Option<&Name> {
+        self.names.get(variable.0 as usize)?.0.as_ref()
+    }
+
+    /// Whether a rule declares it, or it stands for a part of an expression.
+    pub(super) fn is_declared(&self, variable: Variable) -> bool {
+        self.names.get(variable.0 as usize).is_some_and(|(_, declared)| *declared)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Term {
+    pub(super) at: Position,
+    pub(super) value: Value,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    Constant(Constant),
+    Variable(Variable),
+    /// What stands first, and the keys behind it.
+    Ref(Vec<Term>),
+    Array(Vec<Term>),
+    Set(Vec<Term>),
+    Object(Vec<(Term, Term)>),
+    Comprehension(Box<Comprehension>),
+    Call(Box<Call>),
+    Template(Vec<Part>),
+    /// A builtin as what `with` puts in the place of another function.
+    Builtin(Name),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) function: Function,
+    pub(super) arguments: Vec<Term>,
+}
+
+/// What is called: a builtin, or a path below `data`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Function {
+    Builtin(Name),
+    Rule(Vec<Constant>),
+    /// No function at all.
+    Unknown(Name),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Comprehension {
+    pub(super) form: ComprehensionKind,
+    /// The key of an object.
+    pub(super) key: Option<Term>,
+    pub(super) term: Term,
+    pub(super) body: Body,
+}
+
+/// A part of a template string.
+#[derive(Debug, Clone)]
+pub(super) enum Part {
+    Constant,
+    Statement(Box<Statement>),
+}
+
+pub(super) type Body = Vec<Statement>;
+
+#[derive(Debug, Clone)]
+pub(super) struct Statement {
+    pub(super) at: Position,
+    pub(super) negated: bool,
+    /// It stands for a part of an expression.
+    pub(super) generated: bool,
+    /// It was written with `:=`.
+    pub(super) assigned: bool,
+    pub(super) what: What,
+    pub(super) with: Vec<With>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum What {
+    Term(Term),
+    Call(Call),
+    /// `a = b`.
+    Unify(Term, Term),
+    Every(Box<Every>),
+    /// The negation of Rego that imports `future.keywords.not`.
+    Not(Body),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Every {
+    pub(super) key: Option<Variable>,
+    pub(super) value: Variable,
+    pub(super) domain: Term,
+    pub(super) body: Body,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct With {
+    pub(super) target: Target,
+    pub(super) value: Term,
+}
+
+/// What `with` replaces.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) at: Position,
+    pub(super) value: TargetValue,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum TargetValue {
+    /// Something below `data` or `input`.
+    Ref(Vec<Term>),
+    Builtin(Name),
+    /// A variable, which cannot be replaced.
+    Variable(Variable),
+    /// Nothing that can be replaced.
+    Other,
+}
+
+/// One definition, or what follows an `else`.
+#[derive(Debug, Clone)]
+pub(super) struct Rule {
+    /// Index of the module.
+    pub(super) module: usize,
+    pub(super) at: Position,
+    /// The package and the name with its keys, below `data`.
+    pub(super) path: Vec<Term>,
+    pub(super) parameters: Option<Vec<Term>>,
+    pub(super) result: Outcome,
+    pub(super) default: bool,
+    pub(super) body: Body,
+    /// The definition that comes into question if this one has no value.
+    pub(super) otherwise: Option<Box<Self>>,
+}
+
+/// What a definition gives.
+#[derive(Debug, Clone)]
+pub(super) enum Outcome {
+    Value(Term),
+    /// An element of a set.
+    Element(Term),
+}
+
+impl Term {
+    pub(super) fn new(at: Position, value: Value) -> Self {
+        Self { at, value }
+    }
+
+    pub(super) fn variable(at: Position, variable: Variable) -> Self {
+        Self::new(at, Value::Variable(variable))
+    }
+
+    pub(super) fn text(at: Position, text: &str) -> Self {
+        Self::new(at, Value::Constant(Constant::String(text.into())))
+    }
+
+    pub(super) fn truth(at: Position) -> Self {
+        Self::new(at, Value::Constant(Constant::Boolean(true)))
+    }
+
+    pub(super) fn as_variable(&self) -> Option<Variable> {
+        match self.value {
+            Value::Variable(variable) => Some(variable),
+            _ => None,
+        }
+    }
+
+    /// Returns its value if nothing has to be evaluated for it.
+    pub(super) fn constant(&self) -> Option<Constant> {
+        Some(match &self.value {
+            Value::Constant(constant) => constant.clone(),
+            Value::Array(items) => Constant::Array(items.iter().map(Self::constant).collect::<Option<_>>()?),
+            Value::Set(items) => {
+                let mut items = items.iter().map(Self::constant).collect::<Option<Vec<_>>>()?;
+                items.sort();
+                items.dedup();
+                Constant::Array(items)
+            }
+            Value::Object(fields) => {
+                let field = |(key, value): &(Self, Self)| Some((key.constant()?, value.constant()?));
+                let mut fields = fields.iter().map(field).collect::<Option<Vec<_>>>()?;
+                fields.sort();
+                Constant::Object(fields)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether there is no variable in it.
+    pub(super) fn is_ground(&self) -> bool {
+        match &self.value {
+            Value::Constant(_) => true,
+            Value::Array(items) | Value::Set(items) => items.iter().all(Self::is_ground),
+            Value::Object(fields) => fields.iter().all(|(key, value)| key.is_ground() && value.is_ground()),
+            Value::Ref(items) => ref_is_ground(items),
+            _ => false,
+        }
+    }
+
+    /// Whether it has to be evaluated before it can be a value: it holds references or comprehensions.
+    pub(super) fn requires_evaluation(&self) -> bool {
+        match &self.value {
+            Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) => false,
+            Value::Ref(_) | Value::Comprehension(_) | Value::Call(_) | Value::Template(_) => true,
+            Value::Array(items) | Value::Set(items) => items.iter().any(Self::requires_evaluation),
+            Value::Object(fields) => {
+                fields.iter().any(|(key, value)| key.requires_evaluation() || value.requires_evaluation())
+            }
+        }
+    }
+}
+
+/// Whether no key of a reference is a variable.
+pub(super) fn ref_is_ground(items: &[Term]) -> bool {
+    items.iter().skip(1).all(Term::is_ground)
+}
+
+impl Statement {
+    pub(super) fn new(at: Position, what: What) -> Self {
+        Self { at, negated: false, generated: false, assigned: false, what, with: Vec::new() }
+    }
+
+    /// `variable = term`, for a part of an expression.
+    pub(super) fn capture(variable: Variable, term: Term) -> Self {
+        let at = term.at;
+        Self { generated: true, ..Self::new(at, What::Unify(Term::variable(at, variable), term)) }
+    }
+}
+
+impl Rule {
+    /// Returns this definition and those behind `else`.
+    pub(super) fn chain(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |rule| rule.otherwise.as_deref())
+    }
+
+    /// Returns how much of its path is constant.
+    pub(super) fn ground(&self) -> usize {
+        self.path.iter().position(|key| !key.is_ground()).unwrap_or(self.path.len())
+    }
+
+    /// Returns the constant beginning of its path.
+    pub(super) fn ground_path(&self) -> Vec<Constant> {
+        self.path[..self.ground()].iter().map_while(Term::constant).collect()
+    }
+
+    /// Whether it has parameters.
+    pub(super) fn is_function(&self) -> bool {
+        self.arity() > 0
+    }
+
+    pub(super) fn arity(&self) -> usize {
+        self.parameters.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// Writes a path below `data` as Rego does.
+pub(super) fn path_text(path: &[Constant]) -> String {
+    let mut text = "data".to_owned();
+    for key in path {
+        push(&mut text, key);
+    }
+    text
+}
+
+/// Adds a key to the text of a reference.
+pub(super) fn push(text: &mut String, key: &Constant) {
+    match key {
+        Constant::String(key) => crate::rego::references::push_key(text, key),
+        other => text.push_str(&format!("[{other}]")),
+    }
+}
+
+impl std::fmt::Display for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Builtin(name) | Self::Unknown(name) => f.write_str(name),
+            Self::Rule(path) => f.write_str(&path_text(path)),
+        }
+    }
+}

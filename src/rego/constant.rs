@@ -1,0 +1,96 @@
+//! Values that stand in a text, as far as types look at them: keys of objects, indices, scalars.
+
+use std::{cmp::Ordering, sync::Arc};
+
+/// A value without anything to evaluate. Sets are arrays, as in JSON.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Constant {
+    Null,
+    Boolean(bool),
+    Number(Number),
+    String(Arc<str>),
+    Array(Vec<Self>),
+    Object(Vec<(Self, Self)>),
+}
+
+/// A number as written; compared by its value.
+#[derive(Debug, Clone)]
+pub(crate) struct Number(pub(crate) Arc<str>);
+
+impl Number {
+    fn value(&self) -> f64 {
+        self.0.parse().unwrap_or(f64::NAN)
+    }
+
+    /// Returns the number as an index.
+    pub(crate) fn index(&self) -> Option<usize> {
+        self.0.parse().ok()
+    }
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if self.0 == other.0 { Ordering::Equal } else { self.value().total_cmp(&other.value()) }
+    }
+}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Number {}
+
+impl Constant {
+    /// Reads a scalar as it is written; `None` for a text that is none.
+    pub(crate) fn scalar(text: &str) -> Option<Self> {
+        Some(match text {
+            "null" => Self::Null,
+            "true" => Self::Boolean(true),
+            "false" => Self::Boolean(false),
+            _ if text.starts_with('`') => Self::String(text.trim_matches('`').into()),
+            // What JSON does not read is not told apart from other strings of this kind.
+            _ if text.starts_with('"') => {
+                let read: Result<String, _> = serde_json::from_str(text);
+                Self::String(read.unwrap_or_else(|_| text.trim_matches('"').to_owned()).into())
+            }
+            _ => {
+                text.parse::<f64>().ok()?;
+                Self::Number(Number(text.into()))
+            }
+        })
+    }
+
+    /// Writes it without the quotes of a string.
+    pub(crate) fn plain(&self) -> String {
+        match self {
+            Self::String(text) => text.to_string(),
+            other => other.to_string(),
+        }
+    }
+}
+
+impl std::fmt::Display for Constant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Boolean(value) => write!(f, "{value}"),
+            Self::Number(number) => f.write_str(&number.0),
+            Self::String(text) => write!(f, "{}", serde_json::Value::from(&**text)),
+            Self::Array(items) => {
+                write!(f, "[{}]", items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+            }
+            Self::Object(fields) => {
+                let fields: Vec<String> = fields.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+                write!(f, "{{{}}}", fields.join(", "))
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Rego as OPA reads it: text to tokens to a syntax tree, with nothing resolved.
+
+mod checks;
+mod lexer;
+mod parser;
+mod terms;
+mod tree;
+
+pub(crate) use self::{
+    lexer::SyntaxError,
+    tree::{Module, Position},
+};
+pub(in crate::rego) use self::{parser::never, tree::*};
+
+/// Reads a module, in the given version or the one that it can be read in: 1 before 0.
+///
+/// # Errors
+/// Returns why it cannot be read, by the version that it was read further in.
+pub(crate) fn read(text: &str, version: Option<Version>) -> Result<Module, SyntaxError> {
+    if let Some(version) = version {
+        return module(text, version);
+    }
+    let first = match module(text, Version::V1) {
+        Ok(module) => return Ok(module),
+        Err(why) => why,
+    };
+    match module(text, Version::V0) {
+        Ok(module) => Ok(module),
+        Err(second) if first.help.is_none() && second.at > first.at => Err(second),
+        Err(_) => Err(first),
+    }
+}
+
+fn module(text: &str, version: Version) -> Result<Module, SyntaxError> {
+    let mut module = parser::module(text, version)?;
+    checks::module(&mut module)?;
+    Ok(module)
+}
+
+/// Returns the words of a text, and where each stands.
+#[cfg(test)]
+pub(in crate::rego) fn words(text: &str) -> Vec<(String, Position)> {
+    let tokens = lexer::tokens(text).unwrap_or_default();
+    tokens.into_iter().map(|token| (token.text.to_string(), token.at)).collect()
+}

@@ -1,0 +1,385 @@
+//! The types that OPA's compiler infers for values, and what they have to do with each other.
+//!
+//! A part of a type may be unknown, which is `None`: that of a variable that nothing was inferred for so far. It is something
+//! else than [`Type::ANY`], which any value has.
+
+use std::{cmp::Ordering, fmt, sync::Arc};
+
+use super::constant::Constant;
+
+/// A type of more parts than this is any: parts are shared, and a few lines can make more of them than can be gone through.
+const LARGEST: usize = 20_000;
+
+/// The type of a part of a value, if it is known.
+pub(crate) type Known = Option<Type>;
+
+/// A set of values that an expression may have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Type {
+    Null,
+    Boolean,
+    Number,
+    String,
+    Array(Arc<Array>),
+    Object(Arc<Object>),
+    /// Without a type of the elements it is empty.
+    Set(Arc<Known>),
+    /// One of these types, in their order; any at all if there are none.
+    Any(Arc<[Type]>),
+    Function(Arc<Function>),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Array {
+    /// The first items.
+    pub(crate) items: Vec<Known>,
+    /// All others.
+    pub(crate) rest: Known,
+    size: usize,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Object {
+    /// Fields with constant keys, in the order of these.
+    pub(crate) fields: Vec<(Constant, Known)>,
+    /// Keys and values of all others.
+    pub(crate) rest: Option<(Known, Known)>,
+    size: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Function {
+    pub(crate) parameters: Vec<Known>,
+    /// All arguments behind the parameters.
+    pub(crate) variadic: Known,
+    /// `None` for what has no value.
+    pub(crate) result: Known,
+}
+
+/// Those with a rest come last, as OPA sorts them.
+impl Ord for Array {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rest.cmp(&other.rest).then_with(|| self.items.cmp(&other.items))
+    }
+}
+
+impl PartialOrd for Array {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Object {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rest.cmp(&other.rest).then_with(|| self.fields.cmp(&other.fields))
+    }
+}
+
+impl PartialOrd for Object {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Array {
+    pub(crate) fn at(&self, index: usize) -> Known {
+        self.items.get(index).cloned().unwrap_or_else(|| self.rest.clone())
+    }
+}
+
+impl Object {
+    /// Makes an object; of two fields with one key the last counts.
+    pub(crate) fn new(fields: Vec<(Constant, Known)>, rest: Option<(Known, Known)>) -> Self {
+        let mut object = Self { fields: Vec::with_capacity(fields.len()), rest, size: 0 };
+        for (key, value) in fields {
+            match object.fields.binary_search_by(|(known, _)| known.cmp(&key)) {
+                Ok(at) => object.fields[at].1 = value,
+                Err(at) => object.fields.insert(at, (key, value)),
+            }
+        }
+        let rest = object.rest.iter().map(|(keys, values)| size(keys).saturating_add(size(values)));
+        let parts = object.fields.iter().map(|(_, value)| size(value)).chain(rest);
+        object.size = parts.fold(1, usize::saturating_add);
+        object
+    }
+
+    pub(crate) fn at(&self, key: &Constant) -> Known {
+        if let Ok(at) = self.fields.binary_search_by(|(known, _)| known.cmp(key)) {
+            return self.fields[at].1.clone();
+        }
+        let (keys, value) = self.rest.as_ref()?;
+        if keys.as_ref().is_some_and(|keys| keys.contains(&Type::of(key))) { value.clone() } else { None }
+    }
+
+    fn rest_value(&self) -> Option<&Type> {
+        self.rest.as_ref().and_then(|(_, value)| value.as_ref())
+    }
+}
+
+impl Type {
+    pub(crate) fn any() -> Self {
+        Self::Any(Arc::new([]))
+    }
+
+    pub(crate) fn array(items: Vec<Known>, rest: Known) -> Self {
+        let size = items.iter().chain([&rest]).map(size).fold(1, usize::saturating_add);
+        if size > LARGEST { Self::any() } else { Self::Array(Arc::new(Array { items, rest, size })) }
+    }
+
+    pub(crate) fn object(fields: Vec<(Constant, Known)>, rest: Option<(Known, Known)>) -> Self {
+        let object = Object::new(fields, rest);
+        if object.size > LARGEST { Self::any() } else { Self::Object(Arc::new(object)) }
+    }
+
+    pub(crate) fn set(of: Known) -> Self {
+        if size(&of) > LARGEST { Self::any() } else { Self::Set(Arc::new(of)) }
+    }
+
+    /// The type of a constant.
+    pub(crate) fn of(constant: &Constant) -> Self {
+        match constant {
+            Constant::Null => Self::Null,
+            Constant::Boolean(_) => Self::Boolean,
+            Constant::Number(_) => Self::Number,
+            Constant::String(_) => Self::String,
+            Constant::Array(items) => Self::array(items.iter().map(|item| Some(Self::of(item))).collect(), None),
+            Constant::Object(fields) => {
+                let fields = fields.iter().map(|(key, value)| (key.clone(), Some(Self::of(value)))).collect();
+                Self::object(fields, None)
+            }
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Null | Self::Boolean | Self::Number | Self::String => 1,
+            Self::Array(array) => array.size,
+            Self::Object(object) => object.size,
+            Self::Set(of) => size(of).saturating_add(1),
+            Self::Any(of) => of.iter().map(Self::size).fold(1, usize::saturating_add),
+            Self::Function(function) => {
+                function.parameters.iter().chain([&function.result]).map(size).fold(1, usize::saturating_add)
+            }
+        }
+    }
+
+    /// Whether it is a collection that never has elements.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Array(array) => array.items.is_empty() && array.rest.is_none(),
+            Self::Object(object) => object.fields.is_empty() && object.rest.is_none(),
+            Self::Set(of) => of.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Whether all values of the other type have this one, as far as unions tell.
+    pub(crate) fn contains(&self, other: &Self) -> bool {
+        match self {
+            Self::Any(_) if matches!(other, Self::Function(_)) => false,
+            Self::Any(of) => of.is_empty() || of.binary_search(other).is_ok(),
+            _ => self == other,
+        }
+    }
+
+    /// Adds types to a union.
+    fn union(of: &[Self], other: &Self) -> Self {
+        let others = if let Self::Any(others) = other { others } else { std::slice::from_ref(other) };
+        if of.is_empty() || (others.is_empty()) {
+            return Self::any();
+        }
+        let mut all: Vec<Self> = of.iter().chain(others).cloned().collect();
+        all.sort();
+        all.dedup();
+        let size = all.iter().map(Self::size).fold(1, usize::saturating_add);
+        if size > LARGEST { Self::any() } else { Self::Any(all.into()) }
+    }
+}
+
+fn size(of: &Known) -> usize {
+    of.as_ref().map_or(1, Type::size)
+}
+
+/// Returns the type of values that have one type or the other.
+pub(crate) fn or(a: Known, b: Known) -> Known {
+    let (Some(a), Some(b)) = (&a, &b) else { return a.or(b) };
+    Some(match (a, b) {
+        (Type::Function(a), Type::Function(b)) => Type::Function(Arc::new(either(a, b)?)),
+        (Type::Function(_), _) | (_, Type::Function(_)) => return None,
+        (Type::Any(of), other) | (other, Type::Any(of)) => Type::union(of, other),
+        _ if a == b => a.clone(),
+        _ => {
+            let mut both = [a.clone(), b.clone()];
+            both.sort();
+            Type::Any(both.into())
+        }
+    })
+}
+
+/// Returns the type of a function with definitions of two types.
+fn either(a: &Function, b: &Function) -> Option<Function> {
+    if a.parameters.len() != b.parameters.len() || a.variadic.is_some() != b.variadic.is_some() {
+        return None;
+    }
+    let parameters = a.parameters.iter().zip(&b.parameters).map(|(a, b)| or(a.clone(), b.clone())).collect();
+    Some(Function {
+        parameters,
+        variadic: or(a.variadic.clone(), b.variadic.clone()),
+        result: or(a.result.clone(), b.result.clone()),
+    })
+}
+
+/// Returns the type of the keys of a collection; `None` for what has none.
+pub(crate) fn keys(of: &Known) -> Known {
+    match of.as_ref()? {
+        Type::Array(_) => Some(Type::Number),
+        Type::Object(object) => {
+            let fields = object.fields.iter().fold(None, |keys, (key, _)| or(keys, Some(Type::of(key))));
+            or(fields, object.rest.as_ref().and_then(|(keys, _)| keys.clone()))
+        }
+        Type::Set(of) => (**of).clone(),
+        Type::Any(of) if of.is_empty() => Some(Type::any()),
+        Type::Any(of) => of.iter().fold(None, |all, one| or(keys(&Some(one.clone())), all)),
+        _ => None,
+    }
+}
+
+/// Returns the type of the values of a collection; `None` for what has none.
+pub(crate) fn values(of: &Known) -> Known {
+    match of.as_ref()? {
+        Type::Array(array) => array.items.iter().chain([&array.rest]).fold(None, |all, item| or(all, item.clone())),
+        Type::Object(object) => {
+            let fields = object.fields.iter().fold(None, |all, (_, value)| or(all, value.clone()));
+            or(fields, object.rest_value().cloned())
+        }
+        Type::Set(of) => (**of).clone(),
+        Type::Any(of) if of.is_empty() => Some(Type::any()),
+        Type::Any(of) => of.iter().fold(None, |all, one| or(values(&Some(one.clone())), all)),
+        _ => None,
+    }
+}
+
+/// Returns the type of what is at a constant key; `None` if nothing can be there.
+pub(crate) fn select(of: &Known, key: &Constant) -> Known {
+    match of.as_ref()? {
+        Type::Array(array) => match key {
+            Constant::Number(number) => array.at(number.index()?),
+            _ => None,
+        },
+        Type::Object(object) => object.at(key),
+        Type::Set(of) => {
+            let key = Type::of(key);
+            match &**of {
+                Some(of) if *of == key => Some(key),
+                Some(Type::Any(of)) if of.is_empty() || of.binary_search(&key).is_ok() => Some(key),
+                _ => None,
+            }
+        }
+        Type::Any(of) if of.is_empty() => Some(Type::any()),
+        Type::Any(of) => of.iter().fold(None, |all, one| or(select(&Some(one.clone()), key), all)),
+        _ => None,
+    }
+}
+
+/// Whether something of a type is unknown.
+pub(crate) fn is_unknown(of: &Known) -> bool {
+    let Some(of) = of else { return true };
+    match of {
+        Type::Array(array) => array.items.iter().any(is_unknown) || array.rest.is_some() && is_unknown(&array.rest),
+        Type::Object(object) => {
+            object.fields.iter().any(|(_, value)| is_unknown(value))
+                || object.rest.as_ref().is_some_and(|(keys, values)| is_unknown(keys) || is_unknown(values))
+        }
+        Type::Set(of) => is_unknown(of),
+        Type::Function(function) => function.parameters.iter().any(is_unknown) || is_unknown(&function.result),
+        _ => false,
+    }
+}
+
+/// Whether a value may have both types.
+pub(crate) fn unifies(a: &Known, b: &Known) -> bool {
+    let (Some(a), Some(b)) = (a, b) else { return false };
+    match (a, b) {
+        (Type::Any(of), other) | (other, Type::Any(of)) if one_unifies(of, other) => true,
+        (Type::Any(_), Type::Any(of)) => one_unifies(of, a),
+        (Type::Any(_), _) | (_, Type::Any(_)) => false,
+        (Type::Array(a), Type::Array(b)) => {
+            let items =
+                |a: &Array, b: &Array| a.items.iter().enumerate().all(|(index, item)| unifies(item, &b.at(index)));
+            items(a, b) && items(b, a) && (a.rest.is_none() || b.rest.is_none() || unifies(&a.rest, &b.rest))
+        }
+        (Type::Object(a), Type::Object(b)) => {
+            let rests = (a.rest_value(), b.rest_value());
+            let both = rests.0.zip(rests.1);
+            fields_unify(a, b)
+                && fields_unify(b, a)
+                && both.is_none_or(|(a, b)| unifies(&Some(a.clone()), &Some(b.clone())))
+        }
+        (Type::Set(a), Type::Set(b)) => a.is_none() || b.is_none() || unifies(a, b),
+        (Type::Function(a), Type::Function(b)) => {
+            a.parameters.len() == b.parameters.len()
+                && a.parameters.iter().zip(&b.parameters).all(|(a, b)| unifies(a, b))
+        }
+        _ => std::mem::discriminant(a) == std::mem::discriminant(b),
+    }
+}
+
+fn one_unifies(of: &[Type], other: &Type) -> bool {
+    if matches!(other, Type::Function(_)) {
+        return false;
+    }
+    of.is_empty() || of.iter().any(|one| unifies(&Some(one.clone()), &Some(other.clone())))
+}
+
+fn fields_unify(a: &Object, b: &Object) -> bool {
+    a.fields.iter().all(|(key, value)| match b.at(key) {
+        None => a.rest_value().is_some() || b.rest_value().is_some(),
+        known => unifies(value, &known),
+    })
+}
+
+/// Writes a type as OPA does: `array<number>[string]`, `object<a: null>[string: any]`, `any<number, string>`.
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Boolean => f.write_str("boolean"),
+            Self::Number => f.write_str("number"),
+            Self::String => f.write_str("string"),
+            Self::Array(array) => {
+                f.write_str("array")?;
+                list(f, &array.items.iter().map(shown).collect::<Vec<_>>())?;
+                if array.rest.is_some() { write!(f, "[{}]", shown(&array.rest)) } else { Ok(()) }
+            }
+            Self::Object(object) => {
+                f.write_str("object")?;
+                let field = |(key, value): &(Constant, Known)| format!("{}: {}", key.plain(), shown(value));
+                list(f, &object.fields.iter().map(field).collect::<Vec<_>>())?;
+                match &object.rest {
+                    Some((keys, values)) => write!(f, "[{}: {}]", shown(keys), shown(values)),
+                    None => Ok(()),
+                }
+            }
+            Self::Set(of) if of.is_none() => f.write_str("set"),
+            Self::Set(of) => write!(f, "set[{}]", shown(of)),
+            Self::Any(of) => {
+                f.write_str("any")?;
+                list(f, &of.iter().map(ToString::to_string).collect::<Vec<_>>())
+            }
+            Self::Function(function) => {
+                let variadic = function.variadic.iter().map(|of| format!("{of}..."));
+                let parameters: Vec<String> = function.parameters.iter().map(shown).chain(variadic).collect();
+                write!(f, "({}) => {}", parameters.join(", "), shown(&function.result))
+            }
+        }
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, items: &[String]) -> fmt::Result {
+    if items.is_empty() { Ok(()) } else { write!(f, "<{}>", items.join(", ")) }
+}
+
+/// Writes a type, or that it is unknown.
+pub(crate) fn shown(of: &Known) -> String {
+    of.as_ref().map_or_else(|| "???".to_owned(), ToString::to_string)
+}

@@ -1,0 +1,243 @@
+//! What OPA's compiler refuses, kaudit refuses at the same lines; and nothing else.
+//!
+//! Modules are broken in known ways (`kinds.yaml`) and at random. One `opa-cases compile` says of all of them what `opa check`
+//! would. The seed is printed where they differ; `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_MODULES` makes a longer one.
+
+mod random;
+
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+};
+
+use fastrand::Rng;
+use kaudit::rego::query::refusals;
+use kaudit_controlplane::{Tool, require_tool, tool};
+use serde::Deserialize;
+
+use self::random::{Declared, Generator};
+
+/// Modules at random, if nothing else is said.
+const MODULES: usize = 1_500;
+
+/// A way to break a module.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kind {
+    kind: String,
+    rules: Option<String>,
+    other: Option<String>,
+    body: Option<String>,
+}
+
+/// Modules that are compiled together, and what they are about.
+struct Set {
+    about: String,
+    modules: Vec<(String, String)>,
+    /// Whether OPA has to refuse them.
+    broken: bool,
+}
+
+/// What OPA says of a set.
+#[derive(Debug, Deserialize)]
+struct Refusal {
+    file: String,
+    line: u32,
+    code: String,
+    message: String,
+}
+
+const GOOD: [&str; 6] = [
+    "# Nothing is wrong with this.\ngood1 := input.x",
+    "good2 contains msg if {\n\tsome x in input.xs\n\tmsg := sprintf(\"%v\", [x])\n}",
+    "good3(x) := y if {\n\ty := x + 1\n} else := 0",
+    "default good4 := false\n\ngood4 if {\n\tnot input.y\n}",
+    "good5[k] := v if {\n\tsome k, v in input.map\n\tstartswith(k, \"a\")\n}",
+    "good6 := [x |\n\tsome x in input.xs\n\tevery y in x.ys { y > 1 }\n]",
+];
+
+/// Puts a broken body where bodies stand.
+fn around(body: &str, random: &mut Rng) -> String {
+    let lines = body.replace("; ", "\n\t");
+    match random.u8(..10) {
+        0 => format!("r if {{\n\t{lines}\n}}"),
+        1 => format!("r contains 1 if {{\n\tinput.z\n\t{lines}\n}}"),
+        2 => format!("r(p0) := 1 if {{\n\tp0\n\t{lines}\n}}"),
+        3 => format!("r := [1 |\n\t{lines}\n]"),
+        4 => format!("r if {{\n\tcount({{1 | {body}}}) > 0\n}}"),
+        5 => format!("r := 1 if {{\n\tinput.z\n}} else := 2 if {{\n\t{lines}\n}}"),
+        6 => format!("r[k0] := v0 if {{\n\tsome k0, v0 in input.map\n\t{lines}\n}}"),
+        7 => format!("r if {{\n\tz0 := {{\"a\": 1 | {body}}}\n\tz0.a\n}}"),
+        8 => format!("r if {{\n\tinput.z with input.a as 1\n\n\t{lines}\n}}"),
+        _ => format!("r if {{\n\tevery x0 in input.zs {{\n\tx0\n\t{lines}\n\t}}\n}}"),
+    }
+}
+
+fn broken(kind: &Kind, plain: bool, random: &mut Rng) -> Set {
+    let rules = match (&kind.rules, &kind.body) {
+        (Some(rules), _) => rules.trim_end().to_owned(),
+        (None, Some(body)) if plain => format!("r if {{\n\t{}\n}}", body.replace("; ", "\n\t")),
+        (None, Some(body)) => around(body, random),
+        (None, None) => String::new(),
+    };
+    let (imports, rules): (Vec<&str>, Vec<&str>) = rules.lines().partition(|line| line.starts_with("import "));
+    let mut parts = vec![rules.join("\n").trim().to_owned()];
+    for good in GOOD {
+        if random.u8(..3) == 0 {
+            parts.insert(random.usize(..=parts.len()), good.to_owned());
+        }
+    }
+    let gap = "\n".repeat(random.usize(2..4));
+    let imports = imports.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let main = format!("package broken\n\nimport rego.v1\n{imports}\n{}\n", parts.join(&gap));
+    let good = format!("package good\n\nimport rego.v1\n\n{}\n", GOOD.join("\n\n"));
+    let mut modules = vec![("b/main.rego".to_owned(), main), ("c/good.rego".to_owned(), good)];
+    if let Some(other) = &kind.other {
+        let name = if random.bool() { "a/other.rego" } else { "d/other.rego" };
+        modules.push((name.to_owned(), other.clone()));
+    }
+    modules.sort();
+    Set { about: kind.kind.clone(), modules, broken: plain }
+}
+
+/// Makes modules of random rules; of every two one in which names are declared.
+fn at_random(random: &mut Rng, declared: bool) -> Set {
+    let count = random.usize(1..6);
+    let mut rules: Vec<String> = if declared {
+        let mut generator = Declared::new(random);
+        (0..count).map(|number| generator.rule(number)).collect()
+    } else {
+        let mut generator = Generator { random };
+        (0..count).map(|_| generator.rule()).collect()
+    };
+    rules.push("f(x) := x".replace('f', if declared { "f" } else { "f0" }));
+    let main = format!("package broken\n\nimport rego.v1\n\n{}\n", rules.join("\n\n"));
+    let other = "package other\n\nimport rego.v1\n\na := {\"a\": 1}\n\nb contains \"x\"\n\ng(x) := x + 1\n";
+    let modules = vec![("b/main.rego".to_owned(), main), ("c/other.rego".to_owned(), other.to_owned())];
+    Set { about: "at random".to_owned(), modules, broken: false }
+}
+
+/// What `opa check` refuses of each set.
+fn by_opa(sets: &[Set]) -> Vec<Vec<Refusal>> {
+    let mut child = Command::new(tool(Tool::OpaCases).unwrap())
+        .arg("compile")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let lines: String = sets
+        .iter()
+        .map(|set| {
+            let modules: serde_json::Map<_, _> =
+                set.modules.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
+            format!("{}\n", serde_json::json!({"version": "v1", "modules": modules}))
+        })
+        .collect();
+    let writer = thread::spawn(move || stdin.write_all(lines.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.status.success());
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+}
+
+/// Returns how kaudit differs from OPA.
+fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
+    let found = refusals(&set.modules);
+    let ours: BTreeSet<(String, u32)> = found.iter().map(|problem| (problem.file.to_string(), problem.line)).collect();
+    let told = |refusal: &&Refusal| {
+        // OPA names the last place of a rule's name for all; and the rules of a circle, where kaudit names one.
+        let elsewhere = ["undefined ref", "undefined function", "recursive"];
+        let anywhere = refusal.line == 0 || elsewhere.iter().any(|word| refusal.message.contains(word));
+        let same_file = |(file, _): &(String, u32)| refusal.line == 0 || *file == refusal.file;
+        ours.contains(&(refusal.file.clone(), refusal.line)) || anywhere && ours.iter().any(same_file)
+    };
+    // One mistake makes others: the first of each file counts.
+    let mut files = BTreeSet::new();
+    let mut firsts = theirs.iter().filter(|refusal| files.insert(&refusal.file));
+    let all = firsts.all(|refusal| told(&refusal));
+    // Of a file that cannot be read one thing is told at a time.
+    let first = |refusal: &Refusal| {
+        refusal.code == "rego_parse_error"
+            || ["must not shadow", "deprecated"].iter().any(|word| refusal.message.contains(word))
+    };
+    // OPA also takes what `with` replaces for a use.
+    let replaced = theirs.iter().all(|refusal| refusal.code == "rego_recursion_error")
+        && set.modules.iter().any(|(_, text)| text.contains(" with "));
+    let one = replaced && ours.is_empty()
+        || theirs.iter().any(first) && theirs.iter().filter(|refusal| first(refusal)).any(|refusal| told(&refusal));
+    let same = ours.is_empty() == theirs.is_empty() && (all || one);
+    if same && !(set.broken && theirs.is_empty()) {
+        return None;
+    }
+    let mut text = format!("=== {}\n", set.about);
+    for refusal in theirs {
+        let _ = writeln!(text, "  opa:    {}:{}: {}: {}", refusal.file, refusal.line, refusal.code, refusal.message);
+    }
+    for problem in &found {
+        let _ = writeln!(text, "  kaudit: {}: {}", problem.place(), problem.message);
+    }
+    for (name, module) in set.modules.iter().filter(|(name, _)| !name.starts_with("c/")) {
+        let lines: Vec<String> =
+            module.lines().enumerate().map(|(index, line)| format!("{:4} {line}", index + 1)).collect();
+        let _ = writeln!(text, "  {name}\n{}", lines.join("\n"));
+    }
+    Some(text)
+}
+
+fn compare(sets: &[Set], seed: u64) {
+    let theirs = by_opa(sets);
+    assert_eq!(theirs.len(), sets.len());
+    let work = || sets.iter().zip(&theirs).filter_map(|(set, theirs)| difference(set, theirs)).collect::<Vec<_>>();
+    let different = thread::scope(|scope| {
+        thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work).unwrap().join().unwrap()
+    });
+    let refused = theirs.iter().filter(|theirs| !theirs.is_empty()).count();
+    println!("{refused} of {} refused", sets.len());
+    let shown = different.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n");
+    assert!(different.is_empty(), "{} of {} differ, KAUDIT_TEST_SEED={seed}\n{shown}", different.len(), sets.len());
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+fn seed() -> u64 {
+    number("KAUDIT_TEST_SEED").unwrap_or_else(|| fastrand::u64(..))
+}
+
+fn count() -> usize {
+    number("KAUDIT_TEST_MODULES").map_or(MODULES, |count| usize::try_from(count).unwrap())
+}
+
+#[test]
+fn modules_that_are_broken_in_known_ways_are_refused() {
+    if !require_tool(Tool::OpaCases) {
+        return;
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/opa/refusals/kinds.yaml");
+    let kinds: Vec<Kind> = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    assert!(kinds.len() > 150, "{}", kinds.len());
+    let (seed, count) = (seed(), count());
+    let random = &mut Rng::with_seed(seed);
+    let mut sets: Vec<Set> = kinds.iter().map(|kind| broken(kind, true, random)).collect();
+    sets.extend((0..count).map(|index| broken(&kinds[index % kinds.len()], false, random)));
+    compare(&sets, seed);
+}
+
+#[test]
+fn modules_at_random_are_refused_as_by_opa() {
+    if !require_tool(Tool::OpaCases) {
+        return;
+    }
+    let (seed, count) = (seed(), count());
+    let random = &mut Rng::with_seed(seed);
+    let sets: Vec<Set> = (0..count).map(|index| at_random(random, index % 2 == 0)).collect();
+    compare(&sets, seed);
+}
