@@ -30,7 +30,7 @@ struct Package {
     binary: &'static str,
 }
 
-/// The API server, etcd, the controller manager and kubectl.
+/// The API server, etcd, the controller manager, kubectl, and its way of reading manifests.
 pub(crate) const KUBERNETES: Module = Module {
     folder: "kubernetes",
     main: "k8s.io/kubernetes",
@@ -39,6 +39,7 @@ pub(crate) const KUBERNETES: Module = Module {
         Package { path: "go.etcd.io/etcd/server/v3", binary: "etcd" },
         Package { path: "k8s.io/kubernetes/cmd/kube-controller-manager", binary: "kube-controller-manager" },
         Package { path: "k8s.io/kubernetes/cmd/kubectl", binary: "kubectl" },
+        Package { path: "kaudit/tests/tools/kubernetes/kubectl-read", binary: "kubectl-read" },
     ],
     version_flags: kubernetes_version,
 };
