@@ -40,7 +40,7 @@ pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: Cance
     let terms = Terms {
         settings: recording::settings(check, &clients, wiring.metrics()),
         overview: wiring.overview(),
-        lines: Some(Arc::new(lines::write(streams, &mut helpers))),
+        lines: Some(Arc::new(lines::write(streams, wiring.metrics(), &mut helpers))),
         pipeline: commands.clone(),
         over: CancellationToken::new(),
     };
