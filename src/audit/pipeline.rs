@@ -24,7 +24,7 @@ use super::{
     baseline::Baseline,
     cache::{Cache, Effect},
     clock::Clock,
-    command::Command,
+    command::{Command, ResultQuery, Snapshot},
     gate::Gate,
     inventory::InventorySync,
     judges::Judges,
@@ -117,8 +117,10 @@ pub struct Pipeline {
     judges: Judges,
     recording: Recording,
     outputs: Outputs,
-    /// Something changed that the overview shows.
-    dirty: bool,
+    /// Grows with each change that the overview or the result shows.
+    revision: u64,
+    /// The revision that the overview shows.
+    published: Option<u64>,
 }
 
 impl Pipeline {
@@ -140,7 +142,8 @@ impl Pipeline {
             judges: Judges::default(),
             recording: Recording::default(),
             outputs,
-            dirty: true,
+            revision: 0,
+            published: None,
         }
     }
 
@@ -191,7 +194,9 @@ impl Pipeline {
             }
         }
         self.tick();
-        self.result()
+        let mut result = self.result();
+        result.sort();
+        result
     }
 
     /// Opens the gate if it is time, and publishes in any case.
@@ -202,9 +207,11 @@ impl Pipeline {
 
     fn execute(&mut self, command: Command) {
         match command {
-            Command::Result(answer) => {
+            Command::Result(ResultQuery { known, answer }) => {
+                let revision = self.revision;
+                let snapshot = (known != Some(revision)).then(|| Snapshot { revision, result: self.result() });
                 // Whoever asked may have gone away.
-                let _unheard = answer.send(self.result());
+                let _unheard = answer.send(snapshot);
             }
             Command::Reload(reload) => self.reload(reload),
             Command::Record(term) => self.turn(term),
@@ -222,7 +229,7 @@ impl Pipeline {
     }
 
     fn apply(&mut self, change: Change, now: Instant) {
-        self.dirty = true;
+        self.revision += 1;
         match change {
             Change::Appeared(scope) => {
                 if !self.gate.is_open() {
@@ -329,7 +336,7 @@ impl Pipeline {
         }
         self.recall_former_kinds();
         self.outputs.metrics.set_gate_open(true);
-        self.dirty = true;
+        self.revision += 1;
         true
     }
 

@@ -85,7 +85,7 @@ impl Pipeline {
 
     pub(super) fn inventory_updated(&mut self, updated: Updated, now: Instant) {
         self.outputs.metrics.inventory_updated(updated.took);
-        self.dirty = true;
+        self.revision += 1;
         if self.inventory.accept(updated) {
             self.judge_again(|_, depends| depends.inventory, now);
         }

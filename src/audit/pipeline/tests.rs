@@ -10,7 +10,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 use super::*;
 use crate::{
     audit::{
-        command::{Record, Reload, Term},
+        command::{Record, Reload, ResultQuery, Term},
         ledger::Delta,
         recorded::Recorded,
         recorded::RecordedObject,
@@ -206,8 +206,10 @@ impl Live {
 
     async fn result(&self) -> AuditResult {
         let (answer, result) = oneshot::channel();
-        self.command(Command::Result(answer)).await;
-        result.await.unwrap()
+        self.command(Command::Result(ResultQuery { known: None, answer })).await;
+        let mut result = result.await.unwrap().unwrap().result;
+        result.sort();
+        result
     }
 
     async fn command(&self, command: Command) {

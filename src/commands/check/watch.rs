@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::Api;
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     lines, policies, recording,
@@ -22,7 +22,7 @@ use crate::{
     judge::set::PolicySet,
     output::Streams,
     record::term::Terms,
-    serve::admin::{self, Admin, Pages},
+    serve::admin::{self, Admin, Pages, Status},
     source::informer::Informer,
 };
 
@@ -72,19 +72,14 @@ async fn serve(
     let admin = Admin {
         progress: wiring.progress(),
         metrics: Arc::clone(wiring.metrics()),
-        pipeline: commands.clone(),
+        status: Arc::new(Status::new(commands.clone())),
         overview: wiring.overview(),
     };
     let health = if check.serving.listen_status.is_some() { Pages::Health } else { Pages::All };
     let addresses = check.serving.listen.iter().map(|address| (address, health));
     for (address, pages) in addresses.chain(check.serving.listen_status.iter().map(|address| (address, Pages::Status)))
     {
-        let serving = admin::bind(address).await?.serve(admin.clone(), pages, stop.clone());
-        helpers.spawn(async move {
-            if let Err(error) = serving.await {
-                warn!("{error:#}");
-            }
-        });
+        helpers.spawn(admin::bind(address).await?.serve(admin.clone(), pages, stop.clone()));
     }
     Ok(())
 }
