@@ -2,7 +2,7 @@
 //!
 //! Block mappings and sequences, texts on one line or after `|`, flow collections on one line: that is nearly every
 //! manifest, and a line of it can be read by itself. Whatever else YAML has (anchors, tags, texts over several lines,
-//! odd keys, doubtful indentation, errors) is left to the full parser, which takes fifty times as long. The invariant:
+//! odd keys, doubtful indentation, errors) is left to the full parser, which takes many times as long. The invariant:
 //! what is returned here is what the full parser returns; tests compare the two on generated documents.
 
 use memchr::{memchr, memchr2, memchr3};
