@@ -11,6 +11,7 @@ pub(crate) mod policy_table;
 pub mod progress;
 mod render;
 pub(crate) mod safe;
+mod stream;
 mod style;
 mod text;
 pub mod write;
@@ -24,5 +25,6 @@ pub use self::{
     policy_list::PolicyList,
     render::{render, stream_line},
     safe::shown_lines,
-    write::{Streams, print, write_all},
+    stream::Streams,
+    write::{print, write_all},
 };

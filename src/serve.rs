@@ -1,3 +1,5 @@
 //! What kaudit serves about itself over HTTP.
 
 pub mod admin;
+mod connections;
+mod status;

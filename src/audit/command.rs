@@ -10,11 +10,27 @@ use crate::{judge::set::PolicySet, rego::problem::LoadError};
 /// What is asked of a running pipeline. Commands are carried out in the order in which they are sent.
 pub enum Command {
     /// Send the whole result; whoever asked may have gone away.
-    Result(oneshot::Sender<AuditResult>),
+    Result(ResultQuery),
     /// Judge by what the policy directory holds now.
     Reload(Reload),
     /// Begin or end to record.
     Record(Term),
+}
+
+/// A question for the whole result.
+pub struct ResultQuery {
+    /// The revision that whoever asks has; if it is the newest, none is sent.
+    pub known: Option<u64>,
+    /// Takes the answer.
+    pub answer: oneshot::Sender<Option<Snapshot>>,
+}
+
+/// The whole result at one moment.
+pub struct Snapshot {
+    /// Grows with each change of the result.
+    pub revision: u64,
+    /// The result; its entries are to be [sorted](AuditResult::sort) by whoever asked, to spare the pipeline.
+    pub result: AuditResult,
 }
 
 /// A new state of the policy directory.

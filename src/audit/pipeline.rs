@@ -25,7 +25,7 @@ use super::{
     baseline::Baseline,
     cache::{Cache, Effect},
     clock::Clock,
-    command::Command,
+    command::{Command, ResultQuery, Snapshot},
     gate::Gate,
     inventory::InventorySync,
     judges::Judges,
@@ -120,8 +120,10 @@ pub struct Pipeline {
     retries: Retries,
     recording: Recording,
     outputs: Outputs,
-    /// Something changed that the overview shows.
-    dirty: bool,
+    /// Grows with each change that the overview or the result shows.
+    revision: u64,
+    /// The revision that the overview shows.
+    published: Option<u64>,
 }
 
 impl Pipeline {
@@ -144,7 +146,8 @@ impl Pipeline {
             retries: Retries::default(),
             recording: Recording::default(),
             outputs,
-            dirty: true,
+            revision: 0,
+            published: None,
         }
     }
 
@@ -196,7 +199,9 @@ impl Pipeline {
             }
         }
         self.tick();
-        self.result()
+        let mut result = self.result();
+        result.sort();
+        result
     }
 
     /// Opens the gate if it is time, and publishes in any case.
@@ -207,9 +212,11 @@ impl Pipeline {
 
     fn execute(&mut self, command: Command) {
         match command {
-            Command::Result(answer) => {
+            Command::Result(ResultQuery { known, answer }) => {
+                let revision = self.revision;
+                let snapshot = (known != Some(revision)).then(|| Snapshot { revision, result: self.result() });
                 // Whoever asked may have gone away.
-                let _unheard = answer.send(self.result());
+                let _unheard = answer.send(snapshot);
             }
             Command::Reload(reload) => self.reload(reload),
             Command::Record(term) => self.turn(term),
@@ -227,7 +234,7 @@ impl Pipeline {
     }
 
     fn apply(&mut self, change: Change, now: Instant) {
-        self.dirty = true;
+        self.revision += 1;
         match change {
             Change::Appeared(scope) => {
                 if !self.gate.is_open() {
@@ -345,7 +352,7 @@ impl Pipeline {
         }
         self.recall_former_kinds();
         self.outputs.metrics.set_gate_open(true);
-        self.dirty = true;
+        self.revision += 1;
         true
     }
 

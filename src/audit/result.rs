@@ -44,6 +44,17 @@ pub struct AuditResult {
     pub results: Vec<Entry>,
 }
 
+impl AuditResult {
+    /// Sorts the results, which come in no order out of a pipeline.
+    pub fn sort(&mut self) {
+        fn order(entry: &Entry) -> impl Ord {
+            let Entry { policy, rule, result, message, resource, location, .. } = entry;
+            (resource, location, policy, rule, *result, message)
+        }
+        self.results.sort_by(|a, b| order(a).cmp(&order(b)));
+    }
+}
+
 /// Counts of an audit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the names say all")]

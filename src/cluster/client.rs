@@ -61,7 +61,7 @@ impl Clients {
         }
         let retry = RetryPolicy::new(Duration::from_millis(200), Duration::from_secs(5), 6, true)
             .context("preparing the retry policy")?;
-        let builder = || ClientBuilder::try_from(config.clone()).context("preparing the client");
+        let builder = || ClientBuilder::try_from(config.clone()).map_err(|error| unusable(&error));
         let reading = builder()?.with_layer(&BufferLayer::new(1024)).with_layer(&RetryLayer::new(retry)).build();
         let plain = builder()?.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build();
         Ok(Self { reading, plain, url: config.cluster_url.to_string(), config })
@@ -72,7 +72,7 @@ impl Clients {
     /// # Errors
     /// When the kubeconfig has become unusable.
     pub fn fenced(&self, fence: &Fence) -> anyhow::Result<Client> {
-        let builder = ClientBuilder::try_from(self.config.clone()).context("preparing the client")?;
+        let builder = ClientBuilder::try_from(self.config.clone()).map_err(|error| unusable(&error))?;
         Ok(builder.with_layer(fence).with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
     }
 
@@ -80,6 +80,19 @@ impl Clients {
     pub fn namespace(&self) -> &str {
         self.plain.default_namespace()
     }
+}
+
+/// Says why there is no client. Go takes client certificates of X.509 version 1, which `openssl x509 -req` makes if it is
+/// given no extensions; rustls takes version 3 alone.
+fn unusable(error: &kube::Error) -> anyhow::Error {
+    let why = reasons(error);
+    if why.contains("UnsupportedCertVersion") {
+        return anyhow::anyhow!(
+            "the client certificate in the kubeconfig is of X.509 version 1, and only version 3 can be used\nIssue it with an \
+             extension: openssl x509 -req -extfile <(echo extendedKeyUsage=clientAuth) ..."
+        );
+    }
+    anyhow::anyhow!("the credentials in the kubeconfig cannot be used: {why}")
 }
 
 async fn config(access: &Access) -> anyhow::Result<Config> {
@@ -130,4 +143,37 @@ fn proxy(config: &Config) -> Option<http::Uri> {
         return config.proxy_url.clone();
     }
     Matcher::from_env().intercept(&config.cluster_url).map(|found| found.uri().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made by `openssl x509 -req` without extensions, for nobody.
+    const VERSION_1: &str = "\
+LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJTVENCOFFJVWFtbDF5NFp0OTc5N1k3Y2tTOUhqNHhId0lYNHdDZ1lJS29aSXpqMEVBd0\
+l3SnpFWE1CVUcKQTFVRUNnd09jM2x6ZEdWdE9tMWhjM1JsY25NeEREQUtCZ05WQkFNTUEyOXNaREFnRncweU5qRXhNakl4TlRFMQpORGxhR0E4\
+eU1USTJNVEF5T1RFMU1UVTBPVm93SnpFWE1CVUdBMVVFQ2d3T2MzbHpkR1Z0T20xaGMzUmxjbk14CkREQUtCZ05WQkFNTUEyOXNaREJaTUJNR0\
+J5cUdTTTQ5QWdFR0NDcUdTTTQ5QXdFSEEwSUFCQnlPdUNkZVlOd0wKaEZ2Ykt4Qkp1eVdmYnIvZnFBenRHM3pYU2NjWW1odi9qbU9xcC9SZ1RU\
+KzFQUk05ZnpzSVRVb3ZoYWsyVUY5bwpiNDZkRWpJTEJwQXdDZ1lJS29aSXpqMEVBd0lEUndBd1JBSWdSREltOG9GbWFFZkVNcnhsZXg3Rlplai\
+s4RWhvCmUyVm9tRDlmK1Jvbk83UUNJQ2EvaEM5WVVkYnA2YkpGeDZVTGd0YmF3S1J4ajZRQWJqdFNMNU9WNTVycwotLS0tLUVORCBDRVJUSUZJ\
+Q0FURS0tLS0tCg==";
+    const KEY: &str = "\
+LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tCk1JR0hBZ0VBTUJNR0J5cUdTTTQ5QWdFR0NDcUdTTTQ5QXdFSEJHMHdhd0lCQVFRZ1NEUi8zK2\
+Rocjh2TityRmgKOU9BZGtHclFoNUhXY1V5dU5mUGM0SXhneXUyaFJBTkNBQVFjanJnblhtRGNDNFJiMnlzUVNic2xuMjYvMzZnTQo3UnQ4MTBu\
+SEdKb2IvNDVqcXFmMFlFMC90VDBUUFg4N0NFMUtMNFdwTmxCZmFHK09uUkl5Q3dhUQotLS0tLUVORCBQUklWQVRFIEtFWS0tLS0tCg==";
+
+    #[tokio::test]
+    async fn a_client_certificate_of_version_1_is_named() {
+        let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+        let user = format!("client-certificate-data: {VERSION_1}, client-key-data: {KEY}");
+        let text = format!(
+            "clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'}}}}]\nusers: [{{name: u, user: {{{user}}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n"
+        );
+        std::fs::write(kubeconfig.path(), text).unwrap();
+        let access = Access { kubeconfig: Some(kubeconfig.path().to_owned()), ..Access::default() };
+        let error = Clients::new(&access).await.err().unwrap().to_string();
+        assert!(error.starts_with("the client certificate in the kubeconfig is of X.509 version 1"), "{error}");
+    }
 }

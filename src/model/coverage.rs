@@ -38,6 +38,9 @@ impl State {
     }
 }
 
+/// What stands behind the name of a file that was read and left out, in the message of its coverage.
+pub const NO_OBJECTS: &str = ": no objects";
+
 /// How far one kind was covered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Coverage {
@@ -67,6 +70,12 @@ impl Coverage {
     /// Whether this is about documents of manifests that could not be read, not about a kind.
     pub fn is_documents(&self) -> bool {
         self.resource == "*" && self.version.is_empty()
+    }
+
+    /// Returns the name of the file that was left out because a tool has its settings there, if this is about such a file.
+    pub fn settings_file(&self) -> Option<&str> {
+        let left_out = self.state == State::Excluded && self.is_documents();
+        self.message.strip_suffix(NO_OBJECTS).filter(|_| left_out)
     }
 
     /// Returns `plural` or `plural.group`, the way kubectl names a resource and `--exclude` takes it.

@@ -31,6 +31,9 @@ const WIDEST_RULE: usize = 40;
 /// A message that has fewer columns than this goes below its rule.
 const NARROWEST_MESSAGE: usize = 30;
 
+/// Files that are named in the summary.
+const NAMED: usize = 3;
+
 /// Writes all results, the summary, and what to do about what was not judged.
 pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let paint = Paint(options.color);
@@ -212,11 +215,23 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     if !lines.is_empty() {
         lines.push(String::new());
     }
-    lines.push(format!("{clean}{judged}{then} {}", counts.join(", ")));
+    lines.push(format!("{clean}{judged}{then} {}{}", counts.join(", "), left_out(&result.coverage)));
     if !result.complete {
         lines.push(paint.with(AnsiColor::Yellow.on_default(), "incomplete: not everything was judged"));
     }
     lines
+}
+
+/// Names the first files in which tools have their settings, and counts the others.
+fn left_out(coverage: &[Coverage]) -> String {
+    let files: Vec<String> = coverage.iter().filter_map(Coverage::settings_file).map(shown_line).collect();
+    match files.len().checked_sub(NAMED) {
+        _ if files.is_empty() => String::new(),
+        None | Some(0) => format!("; skipped without objects: {}", files.join(", ")),
+        Some(more) => {
+            format!("; skipped without objects: {} and {}", files[..NAMED].join(", "), count(more, "more file"))
+        }
+    }
 }
 
 fn not_judged_line(number: usize, paint: Paint) -> Option<String> {

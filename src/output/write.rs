@@ -1,4 +1,4 @@
-//! Where results go: standard output and files.
+//! Where a whole result goes: standard output and files.
 
 use std::{
     fs, io,
@@ -10,10 +10,10 @@ use anyhow::Context as _;
 use clap::ColorChoice;
 
 use super::{
-    format::{RenderOptions, StreamEvent, Target},
-    render::{render, stream_line},
+    format::{RenderOptions, Target},
+    render::render,
 };
-use crate::audit::result::{AuditResult, Entry};
+use crate::audit::result::AuditResult;
 
 /// Columns of a terminal that does not say how wide it is.
 const DEFAULT_WIDTH: usize = 100;
@@ -105,56 +105,4 @@ fn write_to(opened: fs::File, fill: &impl Fn(&mut dyn io::Write) -> io::Result<(
     let mut out = io::BufWriter::new(opened);
     fill(&mut out)?;
     out.flush()
-}
-
-/// The targets of the long run: each violation is written when it appears and when it is resolved.
-pub struct Streams {
-    sinks: Vec<Sink>,
-}
-
-struct Sink {
-    target: Target,
-    options: RenderOptions,
-    out: Box<dyn io::Write + Send>,
-}
-
-impl Streams {
-    /// Opens all targets; files are continued, not replaced.
-    pub fn open(targets: &[Target], color: ColorChoice) -> anyhow::Result<Self> {
-        let open = |target: &Target| -> anyhow::Result<Sink> {
-            let (out, options): (Box<dyn io::Write + Send>, _) = match &target.file {
-                None => (Box::new(io::stdout()), RenderOptions::for_stdout(color)),
-                Some(path) => {
-                    let file = fs::OpenOptions::new().create(true).append(true).open(path);
-                    (Box::new(file.with_context(|| format!("opening {}", path.display()))?), RenderOptions::default())
-                }
-            };
-            Ok(Sink { target: target.clone(), options, out })
-        };
-        Ok(Self { sinks: targets.iter().map(open).collect::<Result<_, _>>()? })
-    }
-
-    /// Writes one line to every target.
-    ///
-    /// Returns whether anyone still listens: a closed pipe is given up on without an error.
-    pub fn line(&mut self, event: StreamEvent, entry: &Entry, time: jiff::Timestamp) -> anyhow::Result<bool> {
-        let mut failure = None;
-        let mut line = Vec::new();
-        self.sinks.retain_mut(|sink| {
-            line.clear();
-            let written = stream_line(sink.target.format, event, entry, time, &sink.options, &mut line)
-                .and_then(|()| sink.out.write_all(&line))
-                .and_then(|()| sink.out.flush());
-            match written {
-                Ok(()) => true,
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
-                Err(error) => {
-                    let place = sink.target.file.as_ref().map_or("standard output".into(), |f| f.display().to_string());
-                    failure = Some(anyhow::Error::new(error).context(format!("writing to {place}")));
-                    true
-                }
-            }
-        });
-        failure.map_or(Ok(!self.sinks.is_empty()), Err)
-    }
 }

@@ -1,7 +1,7 @@
 //! The HTTP side: `/livez`, `/readyz`, `/metrics`, `/status` and `/policies`, for the kubelet, Prometheus and people.
 //!
-//! It only reads: readiness from a watch channel, counts from [`Metrics`], and the state from the pipeline, which is
-//! asked and may take its time.
+//! It only reads: readiness from a watch channel, counts from [`Metrics`], and the state from the pipeline, which [`Status`]
+//! asks and which may take its time.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,26 +14,19 @@ use axum::{
     routing::get,
 };
 use serde::Serialize;
-use tokio::{
-    net::TcpListener,
-    sync::{mpsc, oneshot, watch},
-};
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
+use super::connections;
+pub use super::status::Status;
 use crate::{
-    audit::{
-        command::Command,
-        overview::{Overview, Progress},
-        result::AuditResult,
-    },
+    audit::overview::{Overview, Progress},
     metrics::{self, Metrics},
     output::{PolicyList, safe::Escaping},
 };
 
 /// How long the pipeline may take to answer.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long open requests may take after a signal.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What the server reads from.
 #[derive(Debug, Clone)]
@@ -43,7 +36,7 @@ pub struct Admin {
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// Answers `/status`.
-    pub pipeline: mpsc::Sender<Command>,
+    pub status: Arc<Status>,
     /// What `/policies` shows.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
 }
@@ -92,25 +85,14 @@ impl Server {
     }
 
     /// Answers until `shutdown`, then finishes the requests that are open.
-    pub async fn serve(self, admin: Admin, pages: Pages, shutdown: CancellationToken) -> anyhow::Result<()> {
+    pub async fn serve(self, admin: Admin, pages: Pages, shutdown: CancellationToken) {
         let what = match pages {
             Pages::All => "Serving health, metrics and status",
             Pages::Health => "Serving health and metrics",
             Pages::Status => "Serving the status",
         };
         tracing::info!(address = %self.address, "{what}");
-        let serving = axum::serve(self.listener, router(admin, pages))
-            .with_graceful_shutdown(shutdown.clone().cancelled_owned())
-            .into_future();
-        // Somebody who reads slowly must not keep the process alive.
-        let overdue = async {
-            shutdown.cancelled().await;
-            tokio::time::sleep(DRAIN_TIMEOUT).await;
-        };
-        tokio::select! {
-            served = serving => served.with_context(|| format!("serving at {}", self.address)),
-            () = overdue => Ok(()),
-        }
+        connections::serve(self.listener, router(admin, pages), shutdown).await;
     }
 }
 
@@ -152,10 +134,10 @@ async fn show_metrics(State(admin): State<Admin>) -> Response {
 }
 
 async fn status(State(admin): State<Admin>) -> Response {
-    let Some(result) = ask(&admin.pipeline, STATUS_TIMEOUT).await else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline does not answer\n").into_response();
-    };
-    json(&result)
+    match admin.status.json(STATUS_TIMEOUT).await {
+        Some(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the pipeline does not answer\n").into_response(),
+    }
 }
 
 async fn policies(State(admin): State<Admin>) -> Response {
@@ -173,16 +155,6 @@ fn json(value: &impl Serialize) -> Response {
     }
 }
 
-/// Returns the pipeline's answer; `None` if it is gone or takes longer than `patience`.
-async fn ask(pipeline: &mpsc::Sender<Command>, patience: Duration) -> Option<AuditResult> {
-    let asked = async {
-        let (request, answer) = oneshot::channel();
-        pipeline.send(Command::Result(request)).await.ok()?;
-        answer.await.ok()
-    };
-    tokio::time::timeout(patience, asked).await.ok().flatten()
-}
-
 fn is_stopped(admin: &Admin) -> bool {
     admin.progress.has_changed().is_err()
 }
@@ -198,17 +170,26 @@ mod tests {
         net::TcpStream,
     };
 
-    use tokio::task::{JoinHandle, spawn_blocking};
+    use tokio::{
+        sync::mpsc,
+        task::{JoinHandle, spawn_blocking},
+    };
 
     use super::*;
-    use crate::{audit::result::Summary, cluster::identity::API_VERSION};
+    use crate::{
+        audit::{
+            command::{Command, ResultQuery, Snapshot},
+            result::{AuditResult, Summary},
+        },
+        cluster::identity::API_VERSION,
+    };
 
     struct Running {
         address: SocketAddr,
         progress: watch::Sender<Progress>,
         commands: mpsc::Receiver<Command>,
         shutdown: CancellationToken,
-        task: JoinHandle<anyhow::Result<()>>,
+        task: JoinHandle<()>,
     }
 
     async fn start() -> Running {
@@ -221,7 +202,8 @@ mod tests {
         let (progress, receiver) = watch::channel(Progress::default());
         let (pipeline, commands) = mpsc::channel(1);
         let overview = watch::channel(None).1;
-        let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::default()), pipeline, overview };
+        let status = Arc::new(Status::new(pipeline));
+        let admin = Admin { progress: receiver, metrics: Arc::new(Metrics::default()), status, overview };
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(server.serve(admin, pages, shutdown.clone()));
         Running { address, progress, commands, shutdown, task }
@@ -274,8 +256,10 @@ mod tests {
                 not_judged: vec![],
                 results: vec![],
             };
-            let Some(Command::Result(answer)) = running.commands.recv().await else { panic!("not asked") };
-            answer.send(result).unwrap();
+            let Some(Command::Result(ResultQuery { answer, .. })) = running.commands.recv().await else {
+                panic!("not asked")
+            };
+            assert!(answer.send(Some(Snapshot { revision: 1, result })).is_ok());
         });
         let response = get(running.address, "/status").await;
         assert!(response.contains("content-type: application/json"), "{response}");
@@ -287,20 +271,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_pipeline_is_not_waited_for_for_ever() {
-        let (pipeline, commands) = mpsc::channel(1);
-        assert_eq!(ask(&pipeline, Duration::from_millis(10)).await, None);
-        // Nor one that does not even take the question.
-        assert_eq!(ask(&pipeline, Duration::from_millis(10)).await, None);
-        drop(commands);
-        assert_eq!(ask(&pipeline, Duration::from_mins(1)).await, None);
-    }
-
-    #[tokio::test]
     async fn shutdown_ends_the_server() {
         let running = start().await;
         running.shutdown.cancel();
-        running.task.await.unwrap().unwrap();
+        running.task.await.unwrap();
         assert!(TcpStream::connect(running.address).is_err());
     }
 

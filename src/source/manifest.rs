@@ -5,29 +5,27 @@
 
 mod block;
 mod chunks;
+mod files;
 mod parse;
 mod pool;
+mod scalar;
 mod yaml;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     hash::{BuildHasher, RandomState},
-    path::{Path, PathBuf},
     sync::Arc,
 };
 
-use anyhow::Context;
 use tokio::sync::mpsc;
 
+pub use self::files::{ManifestFile, files};
 pub(crate) use self::parse::kind_of;
-use self::{
-    chunks::is_stdin,
-    parse::{ManifestItem, ManifestParser},
-};
+use self::parse::{ManifestItem, ManifestParser};
 use crate::{
     model::{
-        coverage::State,
-        object::{Object, ObjectKey},
+        coverage::{NO_OBJECTS, State},
+        object::{Kind, Object, ObjectKey},
     },
     source::{
         change::{Change, Discovered, Unreadable, WatchScope},
@@ -36,48 +34,14 @@ use crate::{
     },
 };
 
-/// Lists the files that `paths` mean: files as they are, directories recursively, sorted.
-///
-/// # Errors
-/// When a path cannot be read, or a directory holds no manifest.
-pub fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for path in paths {
-        if is_stdin(path) {
-            files.push(path.clone());
-            continue;
-        }
-        let before = files.len();
-        collect(path, true, &mut files).with_context(|| format!("cannot read {}", path.display()))?;
-        anyhow::ensure!(files.len() > before, "{} holds no .yaml, .yml or .json file", path.display());
-    }
-    Ok(files)
-}
-
-fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    if path.metadata()?.is_dir() {
-        let mut entries =
-            path.read_dir()?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
-        entries.sort();
-        let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        return entries.iter().filter(|entry| !hidden(entry)).try_for_each(|entry| collect(entry, false, files));
-    }
-    let known =
-        path.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
-    if named || known {
-        files.push(path.to_owned());
-    }
-    Ok(())
-}
-
 /// Reads all `files` into `changes`, and blocks until all is read or the receiver is gone.
 ///
 /// Files are read in chunks that are parsed in parallel and delivered in their order, so that the result is always the
 /// same and the memory does not grow with the files.
-pub fn read(files: &[PathBuf], selection: &Selection, secrets: Secrets, changes: &mpsc::Sender<Change>) {
+pub fn read(files: &[ManifestFile], selection: &Selection, secrets: Secrets, changes: &mpsc::Sender<Change>) {
     let parser = ManifestParser { selection, secrets };
-    let mut delivery = Delivery { changes, scopes: HashSet::new(), names: Names::default() };
-    let chunks = files.iter().flat_map(|file| chunks::of(file));
+    let mut delivery = Delivery { changes, scopes: HashSet::new(), names: Names::default(), settings: BTreeSet::new() };
+    let chunks = files.iter().flat_map(chunks::of);
     pool::in_order(chunks, |chunk| parser.chunk(chunk), |items| delivery.items(items));
     delivery.end();
 }
@@ -87,6 +51,8 @@ struct Delivery<'a> {
     changes: &'a mpsc::Sender<Change>,
     scopes: HashSet<WatchScope>,
     names: Names,
+    /// Files of tools, in which there is something that is no object.
+    settings: BTreeSet<Arc<str>>,
 }
 
 /// Counts the objects of each name. Only hashes are kept: if two names had the same hash, one would begin at a higher
@@ -118,6 +84,7 @@ impl Delivery<'_> {
             match item {
                 ManifestItem::Object(object) => self.object(*object),
                 ManifestItem::Unreadable(at, why) => self.unreadable(at, why),
+                ManifestItem::Settings(file) => drop(self.settings.insert(file)),
             }
         }
     }
@@ -133,9 +100,7 @@ impl Delivery<'_> {
 
     /// Reports a document that cannot be read; in the coverage its kind is `*`.
     fn unreadable(&mut self, at: String, why: String) {
-        let mut kind = kind_of("", "*");
-        kind.plural.clone_from(&kind.kind);
-        let scope = WatchScope { kind: Arc::new(kind), namespace: None };
+        let scope = WatchScope { kind: documents(), namespace: None };
         if self.scopes.insert(scope.clone()) {
             self.send(Change::Appeared(scope.clone()));
         }
@@ -151,7 +116,8 @@ impl Delivery<'_> {
                 _ => Change::Synced(scope),
             });
         }
-        self.send(Change::Discovered(Discovered::default()));
+        let excluded = self.settings.iter().map(|file| (documents(), format!("{file}{NO_OBJECTS}"))).collect();
+        self.send(Change::Discovered(Discovered { excluded, ..Discovered::default() }));
     }
 
     fn send(&self, change: Change) {
@@ -160,23 +126,33 @@ impl Delivery<'_> {
     }
 }
 
+/// Stands for the kind of what is no object.
+fn documents() -> Arc<Kind> {
+    let mut kind = kind_of("", "*");
+    kind.plural.clone_from(&kind.kind);
+    Arc::new(kind)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use crate::rego::yaml;
 
     fn read_text(text: &str) -> (Vec<String>, Vec<String>) {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        read_files(&[file.path().to_owned()])
+        read_files(&[file.path()])
     }
 
     /// Reads files; where something stands is `f` and the line.
-    fn read_files(files: &[PathBuf]) -> (Vec<String>, Vec<String>) {
+    fn read_files(files: &[&Path]) -> (Vec<String>, Vec<String>) {
+        let file = |path: &&Path| ManifestFile { path: path.to_path_buf(), is_settings: false };
+        let files: Vec<_> = files.iter().map(file).collect();
         let (sender, mut receiver) = mpsc::channel(10_000);
         // As deep a stack as where it is called.
         std::thread::scope(|scope| {
-            let read = || read(files, &Selection::default(), Secrets::Redact, &sender);
+            let read = || read(&files, &Selection::default(), Secrets::Redact, &sender);
             std::thread::Builder::new().stack_size(pool::STACK_BYTES).spawn_scoped(scope, read).unwrap();
         });
         drop(sender);
@@ -214,7 +190,7 @@ mod tests {
         std::fs::write(&first, stream.join("---\n")).unwrap();
         std::fs::write(&second, stream.join("--- # next\n")).unwrap();
         std::fs::write(&third, pod(7)).unwrap();
-        let (seen, skipped) = read_files(&[first, second, third]);
+        let (seen, skipped) = read_files(&[&first, &second, &third]);
         let line = |number: usize| if number == 0 { 2 } else { number * 8 + 2 };
         let mut want: Vec<_> = (0..4_000)
             .map(|number| {
@@ -266,7 +242,7 @@ mod tests {
             text + &format!("{anchor}: &{anchor} [{}]\n", format!("*{alias} ,").repeat(9))
         });
         let (_, skipped) = read_text(&format!("{head}{laughs}"));
-        assert_eq!(skipped, ["f:9:12 its anchors and aliases stand for too many values"]);
+        assert_eq!(skipped, ["f:7:24 its anchors and aliases stand for too many values"]);
     }
 
     #[test]
@@ -293,15 +269,5 @@ mod tests {
             "apiVersion: v1\nkind: Pod\nmetadata:\n  annotations:\n    a: \"one\n    two\n\n  three\"\n    b: 'x\n y'\n  name: a\n",
         );
         assert_eq!((seen, skipped), (vec!["1 Pod a #0".to_owned()], vec![]));
-        let read = |text: &str| serde_saphyr::from_str_with_options::<serde_json::Value>(text, yaml::as_kubectl());
-        assert_eq!(yaml::forgiving("k:\n  a: \"one\n  two\"\n", read).unwrap()["k"]["a"], "one two");
-        assert!(yaml::forgiving("a: \"one\n---\n", read).is_err());
-    }
-
-    #[test]
-    fn reads_numbers_and_booleans_as_kubectl_does() {
-        let value: serde_json::Value =
-            serde_saphyr::from_str_with_options("{a: 0644, b: on, c: \"on\"}", yaml::as_kubectl()).unwrap();
-        assert_eq!(value, serde_json::json!({"a": 420, "b": true, "c": "on"}));
     }
 }

@@ -92,7 +92,7 @@ impl Received {
             return Err(problem);
         }
         let ObjectMeta { name, namespace, uid, resource_version, generate_name, .. } = self.meta;
-        let name = name.or(generate_name).ok_or("metadata.name is missing")?;
+        let name = name.filter(|name| !name.is_empty()).or(generate_name).ok_or("metadata.name is missing")?;
         let mut json = Vec::with_capacity(self.fields.len() + 64);
         json.extend_from_slice(b"{\"apiVersion\":");
         json.extend_from_slice(&quoted(&kind.api_version()));

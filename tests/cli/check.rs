@@ -177,9 +177,58 @@ fn lists_and_reviews_are_opened() {
   }
 }
 "#;
-    let folder = folder(&[("list.yaml", &list), ("review.json", review)]);
+    let nested =
+        format!("apiVersion: v1\nkind: List\nitems:\n- {}\n- apiVersion: v1\n  kind: List\n  items:\n", item(&list));
+    let folder = folder(&[("list.yaml", &list), ("nested.yaml", &nested), ("review.json", review)]);
+    assert_cmd_snapshot!("list_in_list", check(folder.path(), &["-f", "nested.yaml"]));
     assert_cmd_snapshot!("list", check(folder.path(), &["-f", "list.yaml"]));
     assert_cmd_snapshot!("review", check(folder.path(), &["-f", "review.json"]));
+}
+
+#[test]
+fn json_between_separators_is_read_whole() {
+    let object = |name: &str| {
+        let container = r#"{"name":"web","image":"registry.example.com/web:latest"}"#;
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}"}},"spec":{{"containers":[{container}]}}}}"#
+        )
+    };
+    let folder = folder(&[]);
+    let stream: Vec<String> = (0..3).map(|number| object(&format!("p{number}"))).collect();
+    let mut piped = check(folder.path(), &["-f", "-"]);
+    assert_cmd_snapshot!("json_stream", piped.pass_stdin(stream.join("\n---\n")));
+}
+
+#[test]
+fn settings_of_tools_beside_manifests_are_no_gap() {
+    let kustomization = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nmetadata: {name: shop}\n";
+    let files = [
+        ("shop/base/kustomization.yaml", kustomization),
+        ("shop/chart/Chart.yaml", "apiVersion: v2\nname: web\nversion: 0.1.0\n"),
+        ("shop/chart/values.yaml", "image: registry.example.com/web:1\nreplicas: 2\n"),
+        ("shop/chart/values-prod.yaml", "# Nothing else.\nreplicas: 3\n---\nreplicas: 4\n"),
+        ("shop/helmfile.yaml", "releases: [{name: web, chart: ./chart}]\n"),
+        ("shop/good.yaml", &good()),
+    ];
+    let folder = folder(&files);
+    assert_cmd_snapshot!("settings", check(folder.path(), &["-f", "shop"]));
+    // Whoever names such a file means it, and an object is judged wherever it stands.
+    assert_cmd_snapshot!(
+        "settings_named",
+        check(folder.path(), &["-f", "shop/good.yaml", "-f", "shop/chart/values.yaml"])
+    );
+    fs::write(folder.path().join("shop/chart/values-objects.yaml"), bad()).unwrap();
+    fs::write(folder.path().join("shop/chart/values.schema.json"), "{\"type\": \"object\"}").unwrap();
+    fs::write(folder.path().join("shop/broken.yaml"), "kind: Pod\nmetadata: [\n").unwrap();
+    assert_cmd_snapshot!("settings_and_others", check(folder.path(), &["-f", "shop", "-o", "json"]));
+}
+
+#[test]
+fn a_template_is_to_be_rendered_first() {
+    let template =
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Values.name }}\n{{- if .Values.more }}\n{{- end }}\n";
+    let folder = folder(&[("good.yaml", &good()), ("templates/pod.yaml", template)]);
+    assert_cmd_snapshot!("template", check(folder.path(), &["-f", "."]));
 }
 
 #[test]

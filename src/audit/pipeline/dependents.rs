@@ -133,7 +133,7 @@ impl Pipeline {
 
     pub(super) fn inventory_updated(&mut self, updated: Updated, now: Instant) {
         self.outputs.metrics.inventory_updated(updated.took);
-        self.dirty = true;
+        self.revision += 1;
         let settled = self.inventory.accept(updated, now);
         self.judge_settled(settled);
     }

@@ -80,7 +80,7 @@ impl Pipeline {
         let stands = !deleted
             && self.cache.uid(&verdict.key) == Some(&verdict.uid)
             && verdict.policies == self.policies.set.digest;
-        self.dirty = true;
+        self.revision += 1;
         self.count(&verdict, queued.filter(|_| stands));
         if stands {
             self.retries.note(&verdict.key, verdict.unfinished);
@@ -113,7 +113,7 @@ impl Pipeline {
 
     /// Judges by new policies, or says why not.
     pub(super) fn reload(&mut self, reload: Reload) {
-        self.dirty = true;
+        self.revision += 1;
         self.outputs.metrics.policies_reloaded(reload.is_ok());
         match reload {
             Err(why) => {

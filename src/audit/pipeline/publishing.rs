@@ -25,9 +25,10 @@ impl Pipeline {
             *known = progress;
             new
         });
-        if !std::mem::take(&mut self.dirty) {
+        if self.published == Some(self.revision) {
             return;
         }
+        self.published = Some(self.revision);
         let overview = self.overview();
         self.outputs.metrics.set_coverage(&overview.coverage);
         for ((policy, severity, outcome), count) in self.ledger.counts() {
@@ -92,7 +93,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns the whole result, sorted.
+    /// Returns the whole result, whose entries are in no order.
     pub(super) fn result(&self) -> AuditResult {
         let summary = self.summary();
         let mut results: Vec<Entry> = Vec::with_capacity(summary.fail + summary.warn + summary.error + summary.skip);
@@ -102,13 +103,6 @@ impl Pipeline {
             let entries = standing.results.iter().map(|known| Entry::new(&known.finding, &resource, location));
             results.extend(entries);
         }
-        results.sort_by(|a, b| {
-            fn order(entry: &Entry) -> impl Ord {
-                let Entry { policy, rule, result, message, resource, location, .. } = entry;
-                (resource, location, policy, rule, *result, message)
-            }
-            order(a).cmp(&order(b))
-        });
         let mut policies: Vec<_> = self.policies.set.policies.iter().map(PolicySummary::from).collect();
         policies.sort_by(|a, b| a.name.cmp(&b.name));
         AuditResult {

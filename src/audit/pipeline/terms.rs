@@ -11,6 +11,7 @@ use crate::{
 
 impl Pipeline {
     pub(super) fn turn(&mut self, term: Term) {
+        self.revision += 1;
         let shard = self.settings.shard;
         self.recording.turn(term, |namespace| shard.owns(namespace));
         if !self.recording.is_on() {

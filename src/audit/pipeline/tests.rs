@@ -11,7 +11,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 use super::*;
 use crate::{
     audit::{
-        command::{Record, Reload, Term},
+        command::{Record, Reload, ResultQuery, Term},
         ledger::Delta,
         recorded::Recorded,
         recorded::RecordedObject,
@@ -223,8 +223,10 @@ impl Live {
 
     async fn result(&self) -> AuditResult {
         let (answer, result) = oneshot::channel();
-        self.command(Command::Result(answer)).await;
-        result.await.unwrap()
+        self.command(Command::Result(ResultQuery { known: None, answer })).await;
+        let mut result = result.await.unwrap().unwrap().result;
+        result.sort();
+        result
     }
 
     async fn command(&self, command: Command) {

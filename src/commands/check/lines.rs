@@ -1,29 +1,45 @@
 //! The result stream of the long run: a line for each violation that appears, is resolved, or came with a change.
+//!
+//! Nobody waits for whoever reads it. A line that cannot be written is counted at once and told at most once a minute.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use jiff::Timestamp;
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    task::JoinSet,
+};
 use tracing::warn;
 
 use crate::{
     audit::{ledger::Delta, result::Entry},
+    metrics::Metrics,
     model::object::ObjectRef,
     output::{StreamEvent, Streams},
 };
 
 /// Lines that wait for the reader of standard output; more are dropped.
 const LINES: usize = 10_000;
+/// How often it is told that lines are lost.
+const TELL_EVERY: Duration = Duration::from_mins(1);
 
 /// Writes lines on a thread of their own; returns what takes the deltas, and never blocks.
-pub(super) fn write(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(&Delta) + Send + Sync + use<> {
+pub(super) fn write(
+    mut streams: Streams,
+    metrics: &Arc<Metrics>,
+    helpers: &mut JoinSet<()>,
+) -> impl Fn(&Delta) + Send + Sync + use<> {
     let (sender, mut lines) = mpsc::channel::<(StreamEvent, Entry, Timestamp)>(LINES);
+    let (slow, failed) = (Losses::new("slow_reader", metrics), Losses::new("failed", metrics));
     helpers.spawn_blocking(move || {
         while let Some((event, entry, time)) = lines.blocking_recv() {
             match streams.line(event, &entry, time) {
-                Ok(true) => {}
+                Ok(true) => failed.tell_when_due(),
                 Ok(false) => return,
-                Err(error) => warn!("Results cannot be written: {error:#}"),
+                Err(error) => failed.add(&format!("{error:#}")),
             }
         }
     });
@@ -33,8 +49,178 @@ pub(super) fn write(mut streams: Streams, helpers: &mut JoinSet<()>) -> impl Fn(
         let resolved = delta.resolved.iter().map(|violation| (StreamEvent::Resolved, violation));
         let transitions = delta.transitions.iter().map(|violation| (StreamEvent::Happened, violation));
         for (event, violation) in appeared.chain(resolved).chain(transitions) {
-            // The reader is gone, or too slow: /status has the verdicts all the same.
-            let _dropped = sender.try_send((event, Entry::new(&violation.finding, &resource, None), now));
+            match sender.try_send((event, Entry::new(&violation.finding, &resource, None), now)) {
+                Ok(()) => slow.tell_when_due(),
+                Err(TrySendError::Full(_)) => slow.add("they are read too slowly"),
+                // A reader that closes standard output has seen enough.
+                Err(TrySendError::Closed(_)) => return,
+            }
         }
+    }
+}
+
+/// Lines that were lost for one reason.
+struct Losses {
+    /// The reason as a metric's label.
+    reason: &'static str,
+    metrics: Arc<Metrics>,
+    untold: Mutex<Untold>,
+}
+
+/// Losses since they were told last.
+#[derive(Default)]
+struct Untold {
+    lines: u64,
+    why: String,
+    told: Option<Instant>,
+}
+
+impl Losses {
+    fn new(reason: &'static str, metrics: &Arc<Metrics>) -> Self {
+        Self { reason, metrics: Arc::clone(metrics), untold: Mutex::default() }
+    }
+
+    /// Counts a line that is lost.
+    fn add(&self, why: &str) {
+        self.metrics.recorder_dropped("output", self.reason, 1);
+        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        untold.lines += 1;
+        why.clone_into(&mut untold.why);
+        untold.tell_when_due();
+    }
+
+    fn tell_when_due(&self) {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner).tell_when_due();
+    }
+}
+
+impl Untold {
+    fn tell_when_due(&mut self) {
+        if self.lines > 0 && self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        warn!(lines = self.lines, "Results are not written: {}", self.why);
+        (self.lines, self.told) = (0, Some(Instant::now()));
+    }
+}
+
+/// Tells the rest.
+impl Drop for Untold {
+    fn drop(&mut self) {
+        if self.lines > 0 {
+            self.tell();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::OpenOptions,
+        io::{BufRead as _, BufReader},
+        process::Command,
+    };
+
+    use clap::ColorChoice;
+
+    use super::*;
+    use crate::{
+        audit::{ledger::Violation, queue::Lane},
+        model::{
+            object::{Kind, ObjectKey},
+            verdict::{Finding, Outcome, Source},
+        },
+        output::{Format, Target},
+    };
+
+    /// A delta with so many violations that appeared.
+    fn delta(violations: usize) -> Delta {
+        let finding = |number: usize| Finding {
+            policy: "p".into(),
+            rule: "deny".into(),
+            outcome: Outcome::Fail,
+            severity: None,
+            category: None,
+            message: format!("violation {number}").into(),
+            details: None,
+            source: Source { file: "p.rego".into(), line: 3 },
+        };
+        let violation = |number| {
+            let finding = finding(number);
+            Violation { id: crate::audit::ledger::Id::new("u", &finding), finding, since: Timestamp::UNIX_EPOCH }
+        };
+        Delta {
+            object: ObjectKey {
+                kind: Kind::sample("", "pods", "Pod"),
+                namespace: Some("n".into()),
+                name: "a".into(),
+                copy: 0,
+            },
+            uid: "u".into(),
+            appeared: (0..violations).map(violation).collect(),
+            resolved: Vec::new(),
+            transitions: Vec::new(),
+            results: Vec::new(),
+            lane: Lane::Change,
+        }
+    }
+
+    fn streams(path: &std::path::Path) -> Streams {
+        let target = Target { format: Format::Ndjson, file: Some(path.to_owned()) };
+        Streams::open(&[target], ColorChoice::Never).unwrap()
+    }
+
+    fn dropped(metrics: &Metrics, reason: &str) -> usize {
+        let text = metrics.encode();
+        let series = format!("kaudit_recorder_drops_total{{recorder=\"output\",reason=\"{reason}\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |count| count.parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn lines_that_nobody_reads_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        let (metrics, mut helpers) = (Arc::new(Metrics::default()), JoinSet::new());
+        let take = write(streams(&pipe), &metrics, &mut helpers);
+        take(&delta(3 * LINES));
+        let lost = dropped(&metrics, "slow_reader");
+        assert!(lost > LINES, "only {lost}");
+        // What was not lost is still written as soon as somebody reads.
+        let reading = tokio::task::spawn_blocking(move || {
+            BufReader::new(reader).lines().take(3 * LINES - lost).map(|line| line.unwrap().len()).sum::<usize>()
+        });
+        assert!(tokio::time::timeout(Duration::from_mins(1), reading).await.unwrap().unwrap() > LINES);
+        drop(take);
+        assert!(helpers.join_next().await.unwrap().is_ok());
+        assert_eq!(dropped(&metrics, "slow_reader"), lost);
+    }
+
+    #[tokio::test]
+    async fn lines_for_a_full_disk_are_counted_and_told_once() {
+        let (metrics, mut helpers) = (Arc::new(Metrics::default()), JoinSet::new());
+        let take = write(streams("/dev/full".as_ref()), &metrics, &mut helpers);
+        take(&delta(500));
+        drop(take);
+        assert!(helpers.join_next().await.unwrap().is_ok());
+        assert_eq!(dropped(&metrics, "failed"), 500);
+    }
+
+    #[test]
+    fn losses_are_told_at_once_and_then_with_their_number() {
+        let losses = Losses::new("failed", &Arc::default());
+        for _ in 0..3 {
+            losses.add("no space left on device");
+        }
+        let mut untold = losses.untold.lock().unwrap();
+        assert!(untold.told.is_some());
+        assert_eq!(untold.lines, 2, "the first is told");
+        untold.told = None;
+        untold.tell_when_due();
+        assert_eq!(untold.lines, 0);
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use kube::Api;
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     lines, policies, recording,
@@ -23,7 +23,7 @@ use crate::{
     judge::set::PolicySet,
     output::Streams,
     record::term::Terms,
-    serve::admin::{self, Admin, Pages},
+    serve::admin::{self, Admin, Pages, Status},
     source::informer::Informer,
 };
 
@@ -41,7 +41,7 @@ pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: Cance
     let terms = Terms {
         settings: recording::settings(check, &clients, wiring.metrics()),
         overview: wiring.overview(),
-        lines: Some(Arc::new(lines::write(streams, &mut helpers))),
+        lines: Some(Arc::new(lines::write(streams, wiring.metrics(), &mut helpers))),
         pipeline: commands.clone(),
         over: CancellationToken::new(),
     };
@@ -75,19 +75,14 @@ async fn serve(
     let admin = Admin {
         progress: wiring.progress(),
         metrics: Arc::clone(wiring.metrics()),
-        pipeline: commands.clone(),
+        status: Arc::new(Status::new(commands.clone())),
         overview: wiring.overview(),
     };
     let health = if check.serving.listen_status.is_some() { Pages::Health } else { Pages::All };
     let addresses = check.serving.listen.iter().map(|address| (address, health));
     for (address, pages) in addresses.chain(check.serving.listen_status.iter().map(|address| (address, Pages::Status)))
     {
-        let serving = admin::bind(address).await?.serve(admin.clone(), pages, stop.clone());
-        helpers.spawn(async move {
-            if let Err(error) = serving.await {
-                warn!("{error:#}");
-            }
-        });
+        helpers.spawn(admin::bind(address).await?.serve(admin.clone(), pages, stop.clone()));
     }
     Ok(())
 }

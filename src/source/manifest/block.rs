@@ -2,12 +2,12 @@
 //!
 //! Block mappings and sequences, texts on one line or after `|`, flow collections on one line: that is nearly every
 //! manifest, and a line of it can be read by itself. Whatever else YAML has (anchors, tags, texts over several lines,
-//! odd keys, doubtful indentation, errors) is left to the full parser, which takes fifty times as long. The invariant:
+//! odd keys, doubtful indentation, errors) is left to the full parser, which takes many times as long. The invariant:
 //! what is returned here is what the full parser returns; tests compare the two on generated documents.
 
 use memchr::{memchr, memchr2, memchr3};
 
-use super::yaml;
+use super::scalar::Scalar;
 
 /// Deeper documents are left to the full parser and its own limits.
 const DEPTH: usize = 64;
@@ -348,13 +348,11 @@ impl<'t> Reader<'t> {
             b'-' if bytes.get(1) == Some(&b'-') && bytes.get(2) != Some(&b'-') => self.text_out(text),
             b'-' if bytes.get(1)?.is_ascii_alphanumeric() && !bytes.iter().all(number_like) => self.text_out(text),
             b'.' if bytes.get(1) == Some(&b'/') => self.text_out(text),
-            // Whatever may be a number is asked of the full parser by itself.
             b'0'..=b'9' | b'-' | b'+' | b'.' if bytes.len() > 1 && bytes.iter().all(number_like) => {
                 if text.starts_with("--") || text.starts_with("..") {
                     return None;
                 }
-                let value = yaml::read(text).ok()?;
-                self.out.extend_from_slice(value.to_string().as_bytes());
+                self.out.extend_from_slice(Scalar::plain(text).into_json()?.to_string().as_bytes());
             }
             _ => return None,
         }
@@ -409,7 +407,7 @@ impl<'t> Reader<'t> {
         self.at += memchr(b'\n', &self.text[self.at..])? + 1;
         self.line += 1;
         let indent = self.text[self.at..].iter().take_while(|byte| **byte == b' ').count();
-        if indent <= column || matches!(self.byte(indent), None | Some(b'\n')) {
+        if indent <= column || matches!(self.byte(indent), None | Some(b'\n' | b'\t')) {
             return None;
         }
         self.out.push(b'"');

@@ -3,12 +3,12 @@
 use std::{
     fs::File,
     io::{self, Read},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
-/// Name that stands for standard input.
-const STDIN: &str = "-";
+use super::files::{ManifestFile, is_stdin};
+
 /// How much is read at a time. A chunk is that large, or one document.
 const BYTES: usize = 128 * 1024;
 
@@ -16,20 +16,18 @@ const BYTES: usize = 128 * 1024;
 pub(super) struct Chunk {
     /// The file as the user named it.
     pub(super) file: Arc<str>,
+    /// As in [`ManifestFile`].
+    pub(super) is_settings: bool,
     /// The line that the text begins at, from 1.
     pub(super) line: usize,
     /// The text, or why there is none.
     pub(super) text: io::Result<String>,
 }
 
-/// Whether a path stands for standard input.
-pub(super) fn is_stdin(path: &Path) -> bool {
-    path.as_os_str() == STDIN
-}
-
 /// Returns the chunks of a file in their order.
-pub(super) fn of(path: &Path) -> impl Iterator<Item = Chunk> + use<> {
-    Chunks { file: path.to_string_lossy().into(), line: 1, rest: Vec::new(), input: Input::Closed(path.to_owned()) }
+pub(super) fn of(file: &ManifestFile) -> impl Iterator<Item = Chunk> + use<> {
+    let ManifestFile { path, is_settings } = file.clone();
+    Chunks { file: path.to_string_lossy().into(), is_settings, line: 1, rest: Vec::new(), input: Input::Closed(path) }
 }
 
 enum Input {
@@ -40,6 +38,7 @@ enum Input {
 
 struct Chunks {
     file: Arc<str>,
+    is_settings: bool,
     line: usize,
     /// What was read behind the last chunk.
     rest: Vec<u8>,
@@ -58,7 +57,7 @@ impl Iterator for Chunks {
             self.input = Input::End;
         }
         let lines = text.as_ref().map_or(0, |text| memchr::memchr_iter(b'\n', text.as_bytes()).count());
-        let chunk = Chunk { file: self.file.clone(), line: self.line, text };
+        let chunk = Chunk { file: self.file.clone(), is_settings: self.is_settings, line: self.line, text };
         self.line += lines;
         Some(chunk)
     }
@@ -87,11 +86,8 @@ impl Chunks {
     }
 }
 
-/// Returns where to cut: before the last line that begins with `---`. What came before `searched` has none. JSON is not cut.
+/// Returns where to cut: before the last line that begins with `---`, in JSON too. What came before `searched` has none.
 fn cut(bytes: &[u8], searched: usize) -> Option<usize> {
-    if bytes.trim_ascii_start().starts_with(b"{") || bytes.trim_ascii_start().starts_with(b"[") {
-        return None;
-    }
     let from = searched.saturating_sub(b"\n--- ".len());
     let marks = |at: &usize| {
         bytes[at + 1..].starts_with(b"---") && matches!(bytes.get(at + 4), Some(b' ' | b'\t' | b'\r' | b'\n'))

@@ -1,17 +1,17 @@
 //! From a chunk of a file to its objects: nothing here knows of other chunks.
 
-use std::{cell::Cell, sync::Arc};
+use std::{borrow::Cow, cell::Cell, sync::Arc};
 
 use serde_json::value::RawValue;
 
 use super::{
     block::{self, Converted},
     chunks::Chunk,
-    yaml,
+    files::is_local,
+    yaml::{self, Refusal},
 };
 use crate::{
     model::object::{Kind, Location, Object},
-    rego::yaml::reason,
     source::{
         received::{Received, Secrets, fields, without_value},
         selection::Selection,
@@ -24,6 +24,8 @@ pub(super) enum ManifestItem {
     Object(Box<Object>),
     /// A document that cannot be read: where it stands, and why.
     Unreadable(String, String),
+    /// A document without an object in a file where a tool has its settings.
+    Settings(Arc<str>),
 }
 
 /// Which objects are taken, and what of them.
@@ -35,8 +37,9 @@ pub(super) struct ManifestParser<'a> {
 impl ManifestParser<'_> {
     /// Returns what a chunk holds, in its order.
     pub(super) fn chunk(&self, chunk: Chunk) -> Vec<ManifestItem> {
-        let Chunk { file, line, text } = chunk;
-        let mut documents = Documents { parser: self, file, kinds: Vec::new(), found: Vec::new(), arrays: 0 };
+        let Chunk { file, is_settings, line, text } = chunk;
+        let mut documents =
+            Documents { parser: self, file, is_settings, kinds: Vec::new(), found: Vec::new(), lists: 0 };
         match text {
             Ok(text) => documents.read(&text, line),
             Err(error) => documents.unreadable(documents.file.to_string(), &error.to_string()),
@@ -52,31 +55,42 @@ type Line<'l> = &'l dyn Fn(&str) -> usize;
 struct Documents<'p> {
     parser: &'p ManifestParser<'p>,
     file: Arc<str>,
+    is_settings: bool,
     /// Kinds met so far, by what the manifests say.
     kinds: Vec<(String, String, Arc<Kind>)>,
     found: Vec<ManifestItem>,
-    /// How many arrays are open around what is read. Bounded, because each level is read through once more.
-    arrays: usize,
+    /// How many arrays and lists are open around what is read. Bounded, because each level is read through once more.
+    lists: usize,
 }
 
-/// Levels of arrays around objects that are looked into.
-const ARRAYS: usize = 16;
+/// Levels of arrays and lists around objects that are looked into.
+const LISTS: usize = 16;
 
 impl Documents<'_> {
     /// Reads the text of a chunk that begins at a line.
     fn read(&mut self, text: &str, first_line: usize) {
-        // A byte order mark is no content.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        if text.trim_start().starts_with(['{', '[']) && self.json(text, first_line) {
-            return;
+        // As Go reads lines: a line break is one byte, and the last line has one, too.
+        let mut text = Cow::from(text);
+        if text.contains('\r') {
+            text = text.replace("\r\n", "\n").into();
         }
-        for (line, document) in split(text, first_line) {
-            if document.trim_ascii().is_empty() {
+        if !text.ends_with('\n') {
+            text.to_mut().push('\n');
+        }
+        for (line, document) in split(&text, first_line) {
+            // A byte order mark is no content.
+            let document = document.strip_prefix('\u{feff}').unwrap_or(document);
+            let (line, rest) = if document.trim_start().starts_with(['{', '[']) {
+                self.json(document, line)
+            } else {
+                (line, document)
+            };
+            if rest.trim_ascii().is_empty() {
                 continue;
             }
-            match block::convert(document) {
-                Some(converted) => self.converted(document, line, &converted),
-                None => self.document(document, line),
+            match block::convert(rest) {
+                Some(converted) => self.converted(rest, line, &converted),
+                None => self.document(rest, line),
             }
         }
     }
@@ -84,11 +98,15 @@ impl Documents<'_> {
     /// Takes in a document that was plain enough.
     fn converted(&mut self, document: &str, line: usize, converted: &Converted) {
         let Converted { json, items } = converted;
-        self.value(json, &|part: &str| {
-            let offset = offset_in(part, json);
-            let item = items.binary_search_by_key(&offset, |(offset, _)| *offset);
-            item.map_or_else(|_| line + leading_lines(document), |index| line + items[index].1)
-        });
+        self.value(
+            json,
+            &|part: &str| {
+                let offset = offset_in(part, json);
+                let item = items.binary_search_by_key(&offset, |(offset, _)| *offset);
+                item.map_or_else(|_| line + leading_lines(document), |index| line + items[index].1)
+            },
+            None,
+        );
     }
 
     /// Reads any document.
@@ -97,20 +115,21 @@ impl Documents<'_> {
             Ok(serde_json::Value::Null) => {}
             Ok(value) => {
                 // What was just read from text has nothing in it that JSON cannot say.
-                self.value(&value.to_string(), &|_| line + leading_lines(document));
+                self.value(&value.to_string(), &|_| line + leading_lines(document), None);
             }
-            Err(error) => {
-                let (row, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-                // The parser counts lines from the document's first.
-                let row = line + usize::try_from(row).unwrap_or(1).max(1) - 1;
-                self.unreadable(format!("{}:{row}:{column}", self.file), &reason(&error));
+            Err(Refusal { line: row, column, mut why }) => {
+                if document.contains("{{") {
+                    why += "; a template has to be rendered: helm template CHART | kaudit check -f -";
+                }
+                self.unreadable(format!("{}:{}:{column}", self.file, line + row - 1), &why);
             }
         }
     }
 
-    /// Reads JSON documents, one after the other. Returns false if it is none (but YAML in flow style).
-    fn json(&mut self, text: &str, first_line: usize) -> bool {
-        let stream = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+    /// Reads JSON, one value after the other. Returns what is left to be read as YAML, and the line of that: where there is no
+    /// JSON, or one value only before something else, kubectl goes over to YAML.
+    fn json<'t>(&mut self, text: &'t str, first_line: usize) -> (usize, &'t str) {
+        let mut stream = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
         // Lines are asked for in their order, and counted once.
         let counted = Cell::new((0, first_line));
         let line_of = |part: &str| {
@@ -121,14 +140,19 @@ impl Documents<'_> {
             counted.set((to, line));
             line
         };
-        let mut any = false;
-        for document in stream {
+        let (mut values, mut end) = (0, 0);
+        while let Some(document) = stream.next() {
             match document {
                 Ok(document) => {
-                    any = true;
-                    self.value(document.get(), &line_of);
+                    (values, end) = (values + 1, stream.byte_offset());
+                    if document.get() != "null" {
+                        self.value(document.get(), &line_of, None);
+                    }
                 }
-                Err(_) if !any => return false,
+                Err(_) if values < 2 => {
+                    let rest = &text[end..];
+                    return (line_of(rest), rest);
+                }
                 Err(error) => {
                     let row = first_line + error.line().max(1) - 1;
                     self.unreadable(format!("{}:{row}:{}", self.file, error.column()), &error.to_string());
@@ -136,54 +160,48 @@ impl Documents<'_> {
                 }
             }
         }
-        true
+        (first_line, "")
     }
 
-    /// Takes in an object, or what a list or an admission review holds.
-    fn value(&mut self, json: &str, line: Line<'_>) {
-        if json.starts_with('[') {
-            match serde_json::from_str::<Vec<&RawValue>>(json) {
-                Ok(_) if self.arrays == ARRAYS => {
-                    self.unreadable(self.at(line(json)), &format!("arrays are nested deeper than {ARRAYS} levels"));
-                }
-                Ok(items) => {
-                    self.arrays += 1;
-                    for item in items {
-                        self.value(item.get(), line);
-                    }
-                    self.arrays -= 1;
-                }
-                Err(error) => self.unreadable(self.at(line(json)), &without_value(&error)),
-            }
-            return;
+    /// Takes in an object, or what an array, a list or an admission review holds; `list` is what it is an item of.
+    fn value(&mut self, json: &str, line: Line<'_>, list: Option<&Received>) {
+        let mut received = Received::read(json);
+        if let Some(list) = list
+            && received.api_version.is_none()
+            && received.kind.is_none()
+        {
+            // Items of a typed list may leave out what the list's own kind says.
+            received.api_version.clone_from(&list.api_version);
+            let kind = list.kind.as_deref().and_then(|kind| kind.strip_suffix("List"));
+            received.kind = kind.filter(|kind| !kind.is_empty()).map(str::to_owned);
         }
-        let received = Received::read(json);
-        let kind = received.kind.clone().unwrap_or_default();
-        match inside(json, &kind) {
+        match inside(json, received.kind.as_deref().unwrap_or_default()) {
             Ok(None) => self.object(received, line(json)),
+            Ok(Some(_)) if self.lists == LISTS => {
+                self.unreadable(self.at(line(json)), &format!("lists are nested deeper than {LISTS} levels"));
+            }
             Ok(Some(inside)) => {
+                self.lists += 1;
                 for part in inside {
-                    // Items of a typed list may leave out what the list's own kind says.
-                    let mut item = Received::read(part.get());
-                    item.api_version = item.api_version.or_else(|| received.api_version.clone());
-                    item.kind = item
-                        .kind
-                        .or_else(|| kind.strip_suffix("List").filter(|kind| !kind.is_empty()).map(str::to_owned));
-                    self.object(item, line(part.get()));
+                    self.value(part.get(), line, Some(&received));
                 }
+                self.lists -= 1;
             }
             Err(why) => self.unreadable(self.at(line(json)), &why),
         }
     }
 
     fn object(&mut self, received: Received, line: usize) {
-        let (Some(api_version), Some(kind)) = (&received.api_version, &received.kind) else {
-            let why = received.problem().map_or_else(
-                || "not a Kubernetes object: apiVersion or kind is missing".to_owned(),
-                |problem| format!("not a Kubernetes object: {problem}"),
-            );
-            return self.unreadable(self.at(line), &why);
+        let (Some(api_version), Some(kind)) = (
+            received.api_version.as_deref().filter(|text| !text.is_empty()),
+            received.kind.as_deref().filter(|text| !text.is_empty()),
+        ) else {
+            let why = received.problem().unwrap_or("apiVersion or kind is missing");
+            return self.no_object(line, &format!("not a Kubernetes object: {why}"));
         };
+        if self.is_settings && is_local(api_version) {
+            return self.no_object(line, "");
+        }
         let kind = self.kind(api_version, kind);
         let Selection { namespaces: wanted, .. } = self.parser.selection;
         if self.parser.selection.chooses(&kind) == Some(false)
@@ -196,7 +214,16 @@ impl Documents<'_> {
                 object.location = Some(Location { file: self.file.clone(), line });
                 self.found.push(ManifestItem::Object(Box::new(object)));
             }
-            Err(why) => self.unreadable(self.at(line), &why),
+            Err(why) => self.no_object(line, &why),
+        }
+    }
+
+    /// Takes note of what is no object, which is expected in some files.
+    fn no_object(&mut self, line: usize, why: &str) {
+        if self.is_settings {
+            self.found.push(ManifestItem::Settings(self.file.clone()));
+        } else {
+            self.unreadable(self.at(line), why);
         }
     }
 
@@ -225,23 +252,29 @@ fn offset_in(part: &str, text: &str) -> usize {
     (part.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize)
 }
 
-/// Returns the objects inside of a `List` or an `AdmissionReview`.
+/// Returns what is inside of an array, a `List` or an `AdmissionReview`.
 fn inside<'j>(json: &'j str, kind: &str) -> Result<Option<Vec<&'j RawValue>>, String> {
+    if json.starts_with('[') {
+        return serde_json::from_str(json).map(Some).map_err(|error| without_value(&error));
+    }
     let field = |json: &'j str, name: &str| -> Result<Option<&'j RawValue>, String> {
-        let found = fields(json).map_err(|error| without_value(&error))?.into_iter().find(|(key, _)| key == name);
-        Ok(found.map(|(_, value)| value).filter(|value| value.get() != "null"))
+        let found = fields(json).map_err(|error| without_value(&error))?.into_iter().rfind(|(key, _)| key == name);
+        Ok(found.map(|(_, value)| value))
     };
+    let object = |json: &'j str, name: &str| Ok(field(json, name)?.filter(|value| value.get() != "null"));
     if kind == "AdmissionReview" {
-        let request = field(json, "request")?.ok_or("an AdmissionReview without request")?;
-        let object = field(request.get(), "object")?
-            .map_or_else(|| field(request.get(), "oldObject"), |found| Ok(Some(found)))?;
-        return Ok(Some(vec![object.ok_or("an AdmissionReview without object and oldObject")?]));
+        let request = object(json, "request")?.ok_or("an AdmissionReview without request")?;
+        let found = object(request.get(), "object")?
+            .map_or_else(|| object(request.get(), "oldObject"), |found| Ok::<_, String>(Some(found)))?;
+        return Ok(Some(vec![found.ok_or("an AdmissionReview without object and oldObject")?]));
     }
     // Nearly everything is an object, and is not looked through once more.
     if !kind.ends_with("List") {
         return Ok(None);
     }
     match field(json, "items") {
+        // A template that found nothing to list.
+        Ok(Some(items)) if items.get() == "null" => Ok(Some(Vec::new())),
         Ok(Some(items)) => {
             serde_json::from_str(items.get()).map(Some).map_err(|error| format!("items: {}", without_value(&error)))
         }
@@ -255,18 +288,25 @@ fn split(text: &str, first_line: usize) -> Vec<(usize, &str)> {
     let mut documents = Vec::new();
     let (mut start, mut start_line, mut offset) = (0, first_line, 0);
     for (number, line) in text.split_inclusive('\n').enumerate() {
-        let marks = |mark: &str| {
-            line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
-        };
-        if marks("---") || marks("...") {
+        let end = offset + line.len();
+        if let Some(behind) = behind_mark(line) {
             documents.push((start_line, &text[start..offset]));
-            // What stands behind the mark belongs to the document, on the same line.
-            (start, start_line) = (offset + 3, first_line + number);
+            // Content behind the mark belongs to the document.
+            let is_content = !behind.is_empty() && !behind.starts_with('#');
+            (start, start_line) =
+                if is_content { (offset + 3, first_line + number) } else { (end, first_line + number + 1) };
         }
-        offset += line.len();
+        offset = end;
     }
     documents.push((start_line, &text[start..]));
     documents
+}
+
+/// Returns what stands behind a mark between documents; none if a line does not begin with one.
+fn behind_mark(line: &str) -> Option<&str> {
+    let behind = line.strip_prefix("---").or_else(|| line.strip_prefix("..."))?;
+    // Go's reader takes a comment without a space, too.
+    (behind.is_empty() || behind.starts_with([' ', '\t', '\r', '\n', '#'])).then(|| behind.trim())
 }
 
 /// Lines before the content of a document: blank ones and comments.

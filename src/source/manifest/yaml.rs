@@ -1,8 +1,351 @@
-//! All of YAML, as kubectl reads it.
+//! All of YAML, as kubectl reads it: the events of libyaml, of which Go's parser is a port too, put together as
+//! go.yaml.in/yaml/v2 and sigs.k8s.io/yaml do. Of two equal keys the last one counts, and merge keys count where they stand.
 
-use crate::rego::yaml;
+use std::{collections::HashMap, panic::catch_unwind};
 
-/// Reads any document: what [`block`](super::block) leaves, at a fiftieth of its speed.
-pub(super) fn read(document: &str) -> Result<serde_json::Value, serde_saphyr::Error> {
-    yaml::forgiving(document, |text| serde_saphyr::from_str_with_options(text, yaml::as_kubectl()))
+use libyaml_safer::{Event, EventData, Mark, Parser};
+use serde_json::{Map, Value};
+
+use super::scalar::Scalar;
+
+/// As deep as JSON is read.
+const DEEPEST: usize = 127;
+/// Bytes of text that aliases may stand for.
+const ALIASED_BYTES: usize = 64 * 1024 * 1024;
+
+/// Why a document is not read.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// From 1.
+    pub(super) line: usize,
+    /// In characters, from 1.
+    pub(super) column: usize,
+    pub(super) why: String,
+}
+
+impl Refusal {
+    fn new(mark: Mark, why: impl Into<String>) -> Self {
+        let from_one = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).saturating_add(1);
+        Self { line: from_one(mark.line), column: from_one(mark.column), why: why.into() }
+    }
+}
+
+/// Reads the first document of a text that ends with a line; a text without any is null.
+///
+/// # Errors
+/// When it is no YAML, or not within the limits of Go's parser for what aliases stand for, or deeper than JSON is read.
+pub(super) fn read(text: &str) -> Result<Value, Refusal> {
+    // The parser panics where it has no answer: at a comma behind a tag.
+    catch_unwind(|| read_first(text))
+        .unwrap_or_else(|_| Err(Refusal { line: 1, column: 1, why: "the parser failed".into() }))
+}
+
+fn read_first(text: &str) -> Result<Value, Refusal> {
+    let mut rest = text.as_bytes();
+    let mut parser = Parser::new();
+    parser.set_input_string(&mut rest);
+    let mut composer = Composer { parser, text, nodes: Vec::new(), anchors: HashMap::new() };
+    let Some(root) = composer.document()? else { return Ok(Value::Null) };
+    let mut decoder = Decoder { nodes: &composer.nodes, open: Vec::new(), decoded: 1, aliased: 0, bytes: 0 };
+    decoder.value(root, 0)
+}
+
+/// Index of a node.
+type Id = usize;
+
+struct Node {
+    mark: Mark,
+    content: Content,
+}
+
+enum Content {
+    Scalar { text: String, tag: Option<String>, plain: bool },
+    Sequence(Vec<Id>),
+    Mapping(Vec<(Id, Id)>),
+    Alias(Id),
+}
+
+/// Makes nodes of events.
+struct Composer<'t> {
+    parser: Parser<&'t mut &'t [u8]>,
+    text: &'t str,
+    nodes: Vec<Node>,
+    anchors: HashMap<String, Id>,
+}
+
+impl Composer<'_> {
+    fn document(&mut self) -> Result<Option<Id>, Refusal> {
+        loop {
+            match self.event()?.data {
+                EventData::StreamStart { .. } => {}
+                EventData::DocumentStart { .. } => break,
+                _ => return Ok(None),
+            }
+        }
+        let first = self.event()?;
+        let root = self.node(first, 1)?;
+        // What is left of the document may be wrong.
+        self.event()?;
+        Ok(Some(root))
+    }
+
+    fn event(&mut self) -> Result<Event, Refusal> {
+        self.parser.parse().map_err(|error| {
+            let context = error.context().map_or_else(String::new, |context| format!("{context}: "));
+            let why = format!("{context}{}", error.problem());
+            error.problem_mark().map_or_else(|| odd_character(self.text, &why), |mark| Refusal::new(mark, &*why))
+        })
+    }
+
+    fn add(&mut self, mark: Mark, anchor: Option<String>, content: Content) -> Id {
+        let id = self.nodes.len();
+        self.nodes.push(Node { mark, content });
+        if let Some(anchor) = anchor {
+            self.anchors.insert(anchor, id);
+        }
+        id
+    }
+
+    fn node(&mut self, event: Event, depth: usize) -> Result<Id, Refusal> {
+        let mark = event.start_mark;
+        if depth > DEEPEST {
+            return Err(Refusal::new(mark, too_deep()));
+        }
+        match event.data {
+            EventData::Scalar { anchor, tag, value: text, plain_implicit: plain, .. } => {
+                Ok(self.add(mark, anchor, Content::Scalar { text, tag, plain }))
+            }
+            EventData::Alias { anchor } => match self.anchors.get(&anchor) {
+                Some(meant) => Ok(self.add(mark, None, Content::Alias(*meant))),
+                // Its name may be a secret that lacks quotes.
+                None => Err(Refusal::new(mark, "an alias of an unknown anchor")),
+            },
+            EventData::SequenceStart { anchor, .. } => {
+                // An alias inside means the collection itself, which is refused when it is read.
+                let id = self.add(mark, anchor, Content::Sequence(Vec::new()));
+                let mut items = Vec::new();
+                while let Some(event) = self.inner()? {
+                    items.push(self.node(event, depth + 1)?);
+                }
+                self.nodes[id].content = Content::Sequence(items);
+                Ok(id)
+            }
+            EventData::MappingStart { anchor, .. } => {
+                let id = self.add(mark, anchor, Content::Mapping(Vec::new()));
+                let mut pairs = Vec::new();
+                while let Some(event) = self.inner()? {
+                    let key = self.node(event, depth + 1)?;
+                    let event = self.event()?;
+                    pairs.push((key, self.node(event, depth + 1)?));
+                }
+                self.nodes[id].content = Content::Mapping(pairs);
+                Ok(id)
+            }
+            _ => Err(Refusal::new(mark, "did not find a value")),
+        }
+    }
+
+    /// Returns the event that begins another node of a collection; none at its end.
+    fn inner(&mut self) -> Result<Option<Event>, Refusal> {
+        let event = self.event()?;
+        Ok((!matches!(event.data, EventData::SequenceEnd | EventData::MappingEnd)).then_some(event))
+    }
+}
+
+/// Refuses a text for a character in it, which is the only problem of which the parser does not tell the place.
+fn odd_character(text: &str, why: &str) -> Refusal {
+    let odd = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
+    let before = &text[..text.find(odd).unwrap_or(0)];
+    let line = before.rfind('\n').map_or(0, |at| at + 1);
+    let column = before[line..].chars().count() + 1;
+    Refusal { line: before.matches('\n').count() + 1, column, why: why.to_owned() }
+}
+
+fn too_deep() -> String {
+    format!("nested deeper than {DEEPEST} levels")
+}
+
+/// Makes values of nodes.
+struct Decoder<'n> {
+    nodes: &'n [Node],
+    /// Aliases that are being followed.
+    open: Vec<Id>,
+    /// Nodes read, and those of them that aliases stand for.
+    decoded: usize,
+    aliased: usize,
+    /// Texts that aliases stand for.
+    bytes: usize,
+}
+
+impl Decoder<'_> {
+    /// Counts a node as Go's parser does, which bounds what aliases make of a text.
+    fn count(&mut self, id: Id) -> Result<&Node, Refusal> {
+        let node = &self.nodes[id];
+        self.decoded += 1;
+        if !self.open.is_empty() {
+            self.aliased += 1;
+            if let Content::Scalar { text, .. } = &node.content {
+                self.bytes += text.len();
+            }
+        }
+        let excessive = self.aliased > 100 && self.decoded > 1000 && self.aliased > most_aliased(self.decoded);
+        if excessive || self.bytes > ALIASED_BYTES {
+            let at = self.open.first().map_or(node.mark, |alias| self.nodes[*alias].mark);
+            return Err(Refusal::new(at, "its anchors and aliases stand for too many values"));
+        }
+        Ok(node)
+    }
+
+    fn value(&mut self, id: Id, depth: usize) -> Result<Value, Refusal> {
+        let nodes = self.nodes;
+        self.count(id)?;
+        let Node { mark, content } = &nodes[id];
+        if depth >= DEEPEST && !matches!(content, Content::Scalar { .. }) {
+            return Err(Refusal::new(*mark, too_deep()));
+        }
+        match content {
+            Content::Scalar { .. } => {
+                let scalar = scalar(&nodes[id])?;
+                scalar.into_json().ok_or_else(|| Refusal::new(*mark, "JSON has no such number"))
+            }
+            Content::Sequence(items) => items.iter().map(|item| self.value(*item, depth + 1)).collect(),
+            Content::Mapping(pairs) => {
+                let mut into = Map::new();
+                self.pairs(pairs, &mut into, depth)?;
+                Ok(Value::Object(into))
+            }
+            Content::Alias(meant) => self.follow(id, |decoder| decoder.value(*meant, depth)),
+        }
+    }
+
+    fn follow<T>(&mut self, alias: Id, read: impl FnOnce(&mut Self) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        if self.open.contains(&alias) {
+            return Err(Refusal::new(self.nodes[alias].mark, "the value of an anchor contains itself"));
+        }
+        self.open.push(alias);
+        let read = read(self);
+        self.open.pop();
+        read
+    }
+
+    fn pairs(&mut self, pairs: &[(Id, Id)], into: &mut Map<String, Value>, depth: usize) -> Result<(), Refusal> {
+        for (key, value) in pairs {
+            if is_merge(&self.nodes[*key]) {
+                self.merge(*value, into, depth, true)?;
+                continue;
+            }
+            let key = self.key(*key)?;
+            let value = self.value(*value, depth + 1)?;
+            into.insert(key, value);
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, id: Id) -> Result<String, Refusal> {
+        let nodes = self.nodes;
+        self.count(id)?;
+        let refused = || Refusal::new(nodes[id].mark, "no text, number or boolean, but a key");
+        match &nodes[id].content {
+            Content::Scalar { .. } => scalar(&nodes[id])?.into_key().ok_or_else(refused),
+            Content::Alias(meant) => self.follow(id, |decoder| decoder.key(*meant)),
+            Content::Sequence(_) | Content::Mapping(_) => Err(refused()),
+        }
+    }
+
+    /// Adds the pairs of a mapping, or of a sequence of mappings, in which earlier ones win.
+    fn merge(&mut self, id: Id, into: &mut Map<String, Value>, depth: usize, many: bool) -> Result<(), Refusal> {
+        let nodes = self.nodes;
+        match &nodes[id].content {
+            Content::Mapping(pairs) if depth < DEEPEST => {
+                self.count(id)?;
+                self.pairs(pairs, into, depth)
+            }
+            Content::Mapping(_) => Err(Refusal::new(nodes[id].mark, too_deep())),
+            Content::Alias(meant) if matches!(nodes[*meant].content, Content::Mapping(_)) => {
+                self.count(id)?;
+                self.follow(id, |decoder| decoder.merge(*meant, into, depth + 1, false))
+            }
+            Content::Sequence(items) if many => {
+                items.iter().rev().try_for_each(|item| self.merge(*item, into, depth, false))
+            }
+            _ => Err(Refusal::new(nodes[id].mark, "only mappings can be merged")),
+        }
+    }
+}
+
+/// How many of the nodes read may come from aliases: 99 % up to 400,000, then less and less, down to 10 % from 4,000,000 on.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "small numbers"
+)]
+fn most_aliased(decoded: usize) -> usize {
+    let (few, many) = (400_000.0, 4_000_000.0);
+    let nodes = decoded as f64;
+    (nodes * (0.99 - 0.89 * ((nodes - few) / (many - few)).clamp(0.0, 1.0))) as usize
+}
+
+fn scalar(node: &Node) -> Result<Scalar<'_>, Refusal> {
+    let Content::Scalar { text, tag, plain } = &node.content else { return Ok(Scalar::Null) };
+    if tag.is_none() && !plain {
+        return Ok(Scalar::Text(text.into()));
+    }
+    Scalar::read(text, tag.as_deref()).map_err(|why| Refusal::new(node.mark, why))
+}
+
+fn is_merge(node: &Node) -> bool {
+    let merge = |tag: &Option<String>| tag.as_deref() == Some("tag:yaml.org,2002:merge");
+    matches!(&node.content, Content::Scalar { text, tag, plain } if text == "<<" && (*plain || merge(tag)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_other_readers_have_differently_is_as_in_go() {
+        for (text, value) in [
+            ("a: 26437e834904\nb: 91250e867068\n", json!({"a": "26437e834904", "b": "91250e867068"})),
+            (
+                "{a: 0644, b: on, c: \"on\", d: 1.0, e: 1_000, f: 08}\n",
+                json!({"a": 420, "b": true, "c": "on", "d": 1, "e": 1000, "f": 8}),
+            ),
+            ("a: 1\na: 2\n", json!({"a": 2})),
+            ("a: 1\n<<: {a: 2, b: 3}\nb: 4\n", json!({"a": 2, "b": 4})),
+            ("1: a\ntrue: b\n1e7: c\n", json!({"1": "a", "true": "b", "1e+07": "c"})),
+            ("a: !!binary aGk=\nb: !mine 1\nc: ! 1\n", json!({"a": "hi", "b": "1", "c": "1"})),
+            ("k:\n  a: \"one\n  two\"\n", json!({"k": {"a": "one two"}})),
+            ("", Value::Null),
+        ] {
+            assert_eq!(read(text).unwrap(), value, "{text}");
+        }
+        for (text, at, why) in [
+            ("a: \"one\n", (2, 1), "while scanning a quoted scalar: found unexpected end of stream"),
+            ("a: b\n~: c\n", (2, 1), "no text, number or boolean, but a key"),
+            ("a: .nan\n", (1, 4), "JSON has no such number"),
+            ("a: *b\n", (1, 4), "an alias of an unknown anchor"),
+            ("a: &a [*a]\n", (1, 8), "the value of an anchor contains itself"),
+            ("a: b\nc: \u{1}\n", (2, 4), "control characters are not allowed"),
+            ("a: [!b, c]\n", (1, 1), "the parser failed"),
+        ] {
+            let refused = read(text).unwrap_err();
+            assert_eq!(((refused.line, refused.column), &*refused.why), (at, why), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_aliases_stand_for_is_bounded() {
+        let laughs = ('b'..='h').fold("a: &a [1,1,1,1,1,1,1,1,1]\n".to_owned(), |text, anchor| {
+            let alias = char::from_u32(u32::from(anchor) - 1).unwrap();
+            text + &format!("{anchor}: &{anchor} [{}]\n", format!("*{alias} ,").repeat(9))
+        });
+        let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(1_000_000), "*a ,".repeat(90));
+        for text in [laughs, long] {
+            assert_eq!(read(&text).unwrap_err().why, "its anchors and aliases stand for too many values");
+        }
+        assert!(read(&format!("a: &a {{b: c}}\nd: [{}]\n", "*a ,".repeat(300))).is_ok());
+    }
 }

@@ -30,8 +30,8 @@ struct Package {
     binary: &'static str,
 }
 
-/// The API server, etcd, the controller manager and kubectl; and Helm, which shares most of its packages with them and is
-/// built in a fraction of the time when it shares their versions, too.
+/// The API server, etcd, the controller manager, kubectl, and its way of reading manifests; and Helm, which shares most of its
+/// packages with them and is built in a fraction of the time when it shares their versions, too.
 pub(crate) const KUBERNETES: Module = Module {
     folder: "kubernetes",
     main: "k8s.io/kubernetes",
@@ -41,6 +41,7 @@ pub(crate) const KUBERNETES: Module = Module {
         Package { path: "k8s.io/kubernetes/cmd/kube-controller-manager", binary: "kube-controller-manager" },
         Package { path: "k8s.io/kubernetes/cmd/kubectl", binary: "kubectl" },
         Package { path: "helm.sh/helm/v4/cmd/helm", binary: "helm" },
+        Package { path: "kaudit/tests/tools/kubernetes/kubectl-read", binary: "kubectl-read" },
     ],
     version_flags: kubernetes_version,
 };

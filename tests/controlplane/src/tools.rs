@@ -28,6 +28,8 @@ pub enum Tool {
     KubeControllerManager,
     /// The command line client.
     Kubectl,
+    /// What prints manifests as kubectl reads them.
+    KubectlRead,
     /// The chart renderer.
     Helm,
     /// The reference implementation of Rego.
@@ -49,6 +51,7 @@ impl Tool {
             Self::Etcd => "etcd",
             Self::KubeControllerManager => "kube-controller-manager",
             Self::Kubectl => "kubectl",
+            Self::KubectlRead => "kubectl-read",
             Self::Helm => "helm",
             Self::Opa => "opa",
             Self::Conftest => "conftest",

@@ -1,0 +1,223 @@
+//! Where the long run writes its lines, and what is left of a line that could not be written.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write as _},
+    os::{fd::AsFd as _, unix::fs::FileExt as _},
+    path::Path,
+};
+
+use anyhow::Context as _;
+use clap::ColorChoice;
+
+use super::{
+    format::{RenderOptions, StreamEvent, Target},
+    render::stream_line,
+};
+use crate::audit::result::Entry;
+
+/// The targets of the long run: each violation is written when it appears and when it is resolved.
+pub struct Streams {
+    sinks: Vec<Sink>,
+}
+
+struct Sink {
+    target: Target,
+    options: RenderOptions,
+    /// Without a buffer: what a failure leaves in one would be written later.
+    out: File,
+    /// What was written last is not the end of a line.
+    torn: bool,
+}
+
+impl Streams {
+    /// Opens all targets; files are continued, not replaced.
+    pub fn open(targets: &[Target], color: ColorChoice) -> anyhow::Result<Self> {
+        Ok(Self { sinks: targets.iter().map(|target| Sink::open(target, color)).collect::<Result<_, _>>()? })
+    }
+
+    /// Writes one line to every target.
+    ///
+    /// Returns whether anyone still listens: a closed pipe is given up on without an error.
+    ///
+    /// # Errors
+    /// When a target does not take the line; the others have it.
+    pub fn line(&mut self, event: StreamEvent, entry: &Entry, time: jiff::Timestamp) -> anyhow::Result<bool> {
+        let mut failure = None;
+        let mut line = Vec::new();
+        self.sinks.retain_mut(|sink| {
+            line.clear();
+            let written = stream_line(sink.target.format, event, entry, time, &sink.options, &mut line)
+                .and_then(|()| sink.write(&line));
+            match written {
+                Ok(()) => true,
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
+                Err(error) => {
+                    let place = sink.target.file.as_ref().map_or("standard output".into(), |f| f.display().to_string());
+                    failure = Some(anyhow::Error::new(error).context(format!("writing to {place}")));
+                    true
+                }
+            }
+        });
+        failure.map_or(Ok(!self.sinks.is_empty()), Err)
+    }
+}
+
+impl Sink {
+    fn open(target: &Target, color: ColorChoice) -> anyhow::Result<Self> {
+        let (out, options, torn) = match &target.file {
+            None => {
+                let stdout = io::stdout().as_fd().try_clone_to_owned().context("opening standard output")?;
+                (stdout.into(), RenderOptions::for_stdout(color), false)
+            }
+            Some(path) => {
+                let opened = OpenOptions::new().create(true).append(true).open(path);
+                let file = opened.with_context(|| format!("opening {}", path.display()))?;
+                // Whoever wrote it before may have been killed in the middle of a line.
+                (file, RenderOptions::default(), ends_within_a_line(path))
+            }
+        };
+        Ok(Self { target: target.clone(), options, out, torn })
+    }
+
+    /// Writes a line, on a line of its own. What a failure leaves of it is taken back, or else ended before the next one.
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.out.write_all(b"\n")?;
+            self.torn = false;
+        }
+        let mut rest = line;
+        while !rest.is_empty() {
+            match self.out.write(rest) {
+                Ok(written) if written > 0 => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                failed => {
+                    let written = line.len() - rest.len();
+                    self.torn = written > 0 && !self.take_back(written);
+                    return Err(failed.err().unwrap_or(io::ErrorKind::WriteZero.into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the last bytes of a file; returns false where that is not possible. What others opened is not shortened: they
+    /// would go on to write behind its end.
+    fn take_back(&self, bytes: usize) -> bool {
+        let shorten = || {
+            let length = self.out.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
+            self.out.set_len(length.checked_sub(bytes as u64)?).ok()
+        };
+        self.target.file.is_some() && shorten().is_some()
+    }
+}
+
+/// Whether there is a file whose last byte is no line break.
+fn ends_within_a_line(path: &Path) -> bool {
+    let last_byte = || {
+        // A pipe is not opened: whoever reads it would not be missed any more.
+        let length = path.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
+        let mut byte = [0];
+        File::open(path).ok()?.read_exact_at(&mut byte, length.checked_sub(1)?).ok()?;
+        Some(byte[0])
+    };
+    last_byte().is_some_and(|byte| byte != b'\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command, sync::Arc};
+
+    use super::*;
+    use crate::{
+        model::{
+            object::ObjectRef,
+            verdict::{Outcome, Source},
+        },
+        output::Format,
+    };
+
+    /// Names the file that [`within_a_limit`] writes to.
+    const FILE: &str = "KAUDIT_TEST_STREAM";
+
+    fn entry(message: &str) -> Entry {
+        let (api_version, kind) = ("v1".into(), "Pod".into());
+        let resource = ObjectRef { api_version, kind, namespace: None, name: "a".into(), uid: "u".into() };
+        Entry {
+            policy: "p".into(),
+            rule: "deny".into(),
+            result: Outcome::Fail,
+            severity: None,
+            message: message.into(),
+            resource: Arc::new(resource),
+            details: serde_json::Map::new(),
+            source: Source { file: "p.rego".into(), line: 1 },
+            location: None,
+        }
+    }
+
+    fn open(path: &Path) -> Streams {
+        let target = Target { format: Format::Ndjson, file: Some(path.to_owned()) };
+        Streams::open(&[target], ColorChoice::Never).unwrap()
+    }
+
+    fn write(streams: &mut Streams, message: &str) -> anyhow::Result<bool> {
+        streams.line(StreamEvent::Appeared, &entry(message), jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    /// Returns the messages in a file, all of whose lines are whole.
+    fn messages(path: &Path) -> Vec<String> {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.is_empty() || text.ends_with('\n'), "{text:?}");
+        let message = |line: &str| {
+            let line: serde_json::Value =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {text:?}"));
+            line["message"].as_str().unwrap().to_owned()
+        };
+        text.lines().map(message).collect()
+    }
+
+    #[test]
+    fn a_line_that_others_tore_is_ended() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "{\"message\":\"to").unwrap();
+        let mut streams = open(file.path());
+        assert!(write(&mut streams, "one").unwrap() && write(&mut streams, "two").unwrap());
+        let text = fs::read_to_string(file.path()).unwrap();
+        let (torn, whole) = text.split_once('\n').unwrap();
+        assert_eq!(torn, "{\"message\":\"to");
+        fs::write(file.path(), whole).unwrap();
+        assert_eq!(messages(file.path()), ["one", "two"]);
+    }
+
+    #[test]
+    fn a_file_that_may_not_grow_keeps_whole_lines() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let this = std::env::current_exe().unwrap();
+        let run = Command::new("sh")
+            .args([
+                "-c",
+                "trap '' XFSZ; ulimit -f 4; exec \"$0\" --ignored --exact output::stream::tests::within_a_limit",
+            ])
+            .arg(this)
+            .env(FILE, file.path())
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+        assert_eq!(messages(file.path()), ["again"]);
+    }
+
+    #[test]
+    #[ignore = "is run by another test, in a process that may not write large files"]
+    fn within_a_limit() {
+        let path = std::path::PathBuf::from(std::env::var_os(FILE).unwrap());
+        let mut streams = open(&path);
+        let written = (0..1_000).take_while(|number| write(&mut streams, &format!("{number}")).is_ok()).count();
+        assert!((2..1_000).contains(&written), "{written}");
+        assert!(write(&mut streams, "too much").is_err());
+        assert_eq!(messages(&path), (0..written).map(|number| number.to_string()).collect::<Vec<_>>());
+        // Somebody makes room.
+        File::create(&path).unwrap();
+        assert!(write(&mut streams, "again").unwrap());
+    }
+}

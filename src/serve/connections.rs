@@ -1,0 +1,162 @@
+//! Connections of the HTTP server: how many there may be, and how long each may take. Nobody who is slow, on purpose or not,
+//! keeps the probes from being answered.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+/// Connections at a time; more wait until one ends.
+const CONNECTIONS: usize = 64;
+/// How long the head of a request may take, from the connection's begin or the last answer.
+const HEAD: Duration = Duration::from_secs(5);
+/// How long a connection may live, however slowly answers are read. Prometheus and the kubelet open another.
+const LIFE: Duration = Duration::from_mins(1);
+/// How long open requests may take after that, or after a signal.
+const DRAIN: Duration = Duration::from_secs(3);
+/// The wait after a connection could not be accepted, for want of file descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers until `shutdown`, then finishes the requests that are open.
+pub(super) async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) {
+    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut open = JoinSet::new();
+    while let Some((stream, place)) = shutdown
+        .run_until_cancelled(async {
+            let place = Arc::clone(&free).acquire_owned().await;
+            (accept(&listener).await, place)
+        })
+        .await
+    {
+        while open.try_join_next().is_some() {}
+        let (router, shutdown) = (router.clone(), shutdown.clone());
+        open.spawn(async move {
+            converse(stream, router, shutdown).await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    while open.join_next().await.is_some() {}
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                debug!(%error, "A connection is not accepted");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse(stream: TcpStream, router: Router, shutdown: CancellationToken) {
+    let mut protocol = http1::Builder::new();
+    protocol.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
+    tokio::select! {
+        // Whoever asked has gone away, or took too long.
+        _ended = connection.as_mut() => return,
+        () = shutdown.cancelled() => {}
+        () = sleep(LIFE) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _overdue = timeout(DRAIN, connection).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::{SocketAddr, TcpStream as Client},
+        time::Instant,
+    };
+
+    use axum::routing::get;
+    use tokio::task::spawn_blocking;
+
+    use super::*;
+
+    /// Beyond this a test has failed.
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    async fn start() -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let large = || async { "x".repeat(64 * 1024 * 1024) };
+        let router = Router::new().route("/livez", get(|| async { "ok\n" })).route("/large", get(large));
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, router, shutdown.clone()));
+        (address, shutdown, serving)
+    }
+
+    /// Connects and sends the beginning of a request.
+    fn begin(address: SocketAddr, text: &str) -> Client {
+        let mut stream = Client::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream
+    }
+
+    fn rest(mut stream: Client) -> String {
+        let mut text = String::new();
+        // A reset is an end, too.
+        let _reset = stream.read_to_string(&mut text);
+        text
+    }
+
+    #[tokio::test]
+    async fn half_a_head_is_cut() {
+        let (address, ..) = start().await;
+        let waited = spawn_blocking(move || {
+            let began = Instant::now();
+            assert_eq!(rest(begin(address, "GET /livez HTTP/1.1\r\nHo")), "");
+            began.elapsed()
+        });
+        let waited = waited.await.unwrap();
+        assert!(waited > HEAD / 2 && waited < PATIENCE / 2, "{waited:?}");
+    }
+
+    #[tokio::test]
+    async fn more_connections_than_the_limit_do_not_stop_the_probes() {
+        let (address, ..) = start().await;
+        let answer = spawn_blocking(move || {
+            let idle: Vec<Client> = (0..CONNECTIONS + 40).map(|_| begin(address, "GET /li")).collect();
+            let answer = rest(begin(address, "GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+            drop(idle);
+            answer
+        });
+        let answer = answer.await.unwrap();
+        assert!(answer.ends_with("ok\n"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_does_not_read_ends_with_the_server() {
+        let (address, shutdown, serving) = start().await;
+        let stream = spawn_blocking(move || {
+            let mut stream = begin(address, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+            let mut head = [0; 15];
+            stream.read_exact(&mut head).unwrap();
+            assert_eq!(&head, b"HTTP/1.1 200 OK");
+            stream
+        });
+        let stream = stream.await.unwrap();
+        shutdown.cancel();
+        assert!(timeout(PATIENCE, serving).await.is_ok());
+        drop(stream);
+    }
+}

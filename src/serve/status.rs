@@ -1,0 +1,175 @@
+//! `/status`: the whole result as JSON, made once for all who ask while nothing changes.
+//!
+//! The pipeline is asked by one request at a time; those that came meanwhile get the same answer. So many who ask at once
+//! cost no more than two, and the pipeline only copies what it has: sorting and writing happen on a blocking thread.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Bytes;
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard, mpsc, oneshot},
+    task::spawn_blocking,
+    time::{Instant, sleep, timeout_at},
+};
+
+use crate::{
+    audit::command::{Command, ResultQuery, Snapshot},
+    output::safe::Escaping,
+};
+
+/// How long an answer is kept for others: a large one is a good part of what kaudit holds.
+const KEEP: Duration = Duration::from_secs(10);
+
+/// Answers `/status`.
+#[derive(Debug)]
+pub struct Status {
+    pipeline: mpsc::Sender<Command>,
+    kept: Arc<Mutex<Option<Kept>>>,
+}
+
+/// The latest answer.
+#[derive(Debug)]
+struct Kept {
+    revision: u64,
+    /// When the pipeline was asked whether this is the newest.
+    asked: Instant,
+    json: Bytes,
+}
+
+impl Status {
+    /// Makes one that asks this pipeline.
+    pub fn new(pipeline: mpsc::Sender<Command>) -> Self {
+        Self { pipeline, kept: Arc::default() }
+    }
+
+    /// Returns the result as it was after the call; `None` if the pipeline is gone or takes longer than `patience`.
+    pub(super) async fn json(&self, patience: Duration) -> Option<Bytes> {
+        let began = Instant::now();
+        let mut kept = timeout_at(began + patience, Arc::clone(&self.kept).lock_owned()).await.ok()?;
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.asked >= began) {
+            return Some(kept.json.clone());
+        }
+        let asked = Instant::now();
+        let answer = self.ask(kept.as_ref().map(|kept| kept.revision));
+        let (revision, json) = match (timeout_at(began + patience, answer).await.ok()??, kept.take()) {
+            (Some(Snapshot { revision, mut result }), _) => {
+                let json = spawn_blocking(move || {
+                    result.sort();
+                    let mut json = Vec::new();
+                    serde_json::to_writer(Escaping::json(&mut json), &result).ok().map(|()| Bytes::from(json))
+                });
+                (revision, json.await.ok()??)
+            }
+            (None, Some(known)) => (known.revision, known.json),
+            (None, None) => return None,
+        };
+        *kept = Some(Kept { revision, asked, json: json.clone() });
+        self.forget_later(kept, asked);
+        Some(json)
+    }
+
+    /// Asks for what is newer than a revision.
+    async fn ask(&self, known: Option<u64>) -> Option<Option<Snapshot>> {
+        let (answer, received) = oneshot::channel();
+        self.pipeline.send(Command::Result(ResultQuery { known, answer })).await.ok()?;
+        received.await.ok()
+    }
+
+    /// Drops the answer when nobody has asked again for some time.
+    fn forget_later(&self, kept: OwnedMutexGuard<Option<Kept>>, asked: Instant) {
+        drop(kept);
+        let kept = Arc::clone(&self.kept);
+        tokio::spawn(async move {
+            sleep(KEEP).await;
+            let mut kept = kept.lock().await;
+            if kept.as_ref().is_some_and(|kept| kept.asked == asked) {
+                *kept = None;
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        audit::result::{AuditResult, Summary},
+        cluster::identity::API_VERSION,
+    };
+
+    fn result(objects: usize) -> AuditResult {
+        AuditResult {
+            api_version: API_VERSION,
+            kind: "AuditResult",
+            complete: true,
+            summary: Summary { objects, ..Summary::default() },
+            coverage: vec![],
+            policies: vec![],
+            refused: vec![],
+            not_judged: vec![],
+            results: vec![],
+        }
+    }
+
+    /// Answers with the number of the revision; counts the questions, and the results that had to be made.
+    fn pipeline(mut commands: mpsc::Receiver<Command>, revision: u64) -> tokio::task::JoinHandle<(usize, usize)> {
+        tokio::spawn(async move {
+            let (mut asked, mut made) = (0, 0);
+            while let Some(Command::Result(ResultQuery { known, answer })) = commands.recv().await {
+                asked += 1;
+                // All who ask at once have asked by then.
+                tokio::task::yield_now().await;
+                let snapshot = (known != Some(revision)).then(|| Snapshot { revision, result: result(7) });
+                made += usize::from(snapshot.is_some());
+                assert!(answer.send(snapshot).is_ok());
+            }
+            (asked, made)
+        })
+    }
+
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    #[tokio::test]
+    async fn many_who_ask_at_once_cost_as_much_as_two() {
+        let (sender, commands) = mpsc::channel(1);
+        let (status, pipeline) = (Status::new(sender), pipeline(commands, 3));
+        let answers = futures::future::join_all((0..20).map(|_| status.json(PATIENCE))).await;
+        let first = answers[0].clone().unwrap();
+        assert!(answers.iter().all(|answer| answer.as_ref() == Some(&first)));
+        assert!(String::from_utf8_lossy(&first).contains("\"objects\":7"), "{first:?}");
+        drop(status);
+        let (asked, made) = pipeline.await.unwrap();
+        assert!(asked <= 2 && made == 1, "{asked} {made}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_made_again_while_nothing_changes() {
+        let (sender, commands) = mpsc::channel(1);
+        let (status, pipeline) = (Status::new(sender), pipeline(commands, 3));
+        for _ in 0..5 {
+            assert!(status.json(PATIENCE).await.is_some());
+        }
+        drop(status);
+        assert_eq!(pipeline.await.unwrap(), (5, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_dropped_when_nobody_asks() {
+        let (sender, commands) = mpsc::channel(1);
+        let (status, _pipeline) = (Status::new(sender), pipeline(commands, 3));
+        assert!(status.json(PATIENCE).await.is_some());
+        sleep(KEEP * 2).await;
+        assert!(status.kept.lock().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_silent_pipeline_is_not_waited_for_for_ever() {
+        let (sender, commands) = mpsc::channel(1);
+        let status = Status::new(sender);
+        assert_eq!(status.json(Duration::from_millis(10)).await, None);
+        // Nor one that does not even take the question.
+        assert_eq!(status.json(Duration::from_millis(10)).await, None);
+        drop(commands);
+        assert_eq!(status.json(PATIENCE).await, None);
+    }
+}

@@ -1,0 +1,192 @@
+//! What a plain or tagged text means in YAML, as Go's parser (go.yaml.in/yaml/v2 `resolve`) has it: YAML 1.1 and a little
+//! of 1.2, without sexagesimals. What overflows is a text.
+
+use std::borrow::Cow;
+
+use data_encoding::{Encoding, Specification};
+use serde_json::Value;
+
+/// How YAML's own tags begin, which are written with `!!`.
+const TAGS: &str = "tag:yaml.org,2002:";
+
+/// The meaning of a scalar.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Scalar<'t> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    /// Greater than any [`Scalar::Int`].
+    Unsigned(u64),
+    Float(f64),
+    Text(Cow<'t, str>),
+}
+
+impl<'t> Scalar<'t> {
+    /// Reads a text with a tag, or without one where it is plain.
+    ///
+    /// # Errors
+    /// When the text is none of what its tag says.
+    pub(super) fn read(text: &'t str, tag: Option<&str>) -> Result<Self, String> {
+        let Some(tag) = tag else { return Ok(Self::plain(text)) };
+        let scalar = match (tag.strip_prefix(TAGS), Self::plain(text)) {
+            (Some("null"), scalar @ Self::Null)
+            | (Some("bool"), scalar @ Self::Bool(_))
+            | (Some("int"), scalar @ (Self::Int(_) | Self::Unsigned(_)))
+            | (Some("float"), scalar @ Self::Float(_)) => scalar,
+            #[expect(clippy::cast_precision_loss, reason = "that is what the tag asks for")]
+            (Some("float"), Self::Int(number)) => Self::Float(number as f64),
+            (Some(kind @ ("null" | "bool" | "int" | "float")), _) => {
+                return Err(format!("not a value of the tag !!{kind}"));
+            }
+            (Some("binary"), _) => Self::Text(binary(text).ok_or("not base64, as the tag !!binary says")?.into()),
+            // Tags of applications mean nothing here.
+            _ => Self::Text(text.into()),
+        };
+        Ok(scalar)
+    }
+
+    /// Reads a text without tag and quotes.
+    pub(super) fn plain(text: &'t str) -> Self {
+        match text {
+            "" | "~" | "null" | "Null" | "NULL" => Self::Null,
+            "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Self::Bool(true),
+            "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Self::Bool(false),
+            ".nan" | ".NaN" | ".NAN" => Self::Float(f64::NAN),
+            ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Self::Float(f64::INFINITY),
+            "-.inf" | "-.Inf" | "-.INF" => Self::Float(f64::NEG_INFINITY),
+            _ => number(text).unwrap_or(Self::Text(text.into())),
+        }
+    }
+
+    /// Returns the JSON for it; none if JSON has no such number.
+    pub(super) fn into_json(self) -> Option<Value> {
+        Some(match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => value.into(),
+            Self::Int(number) => number.into(),
+            Self::Unsigned(number) => number.into(),
+            // `1.0` is 1, as Go writes it: with the fewest digits, and zeros behind them.
+            Self::Float(number) => match number.to_string().parse::<i64>() {
+                Ok(whole) => whole.into(),
+                Err(_) => Value::Number(serde_json::Number::from_f64(number)?),
+            },
+            Self::Text(text) => text.into_owned().into(),
+        })
+    }
+
+    /// Returns the key of a JSON object for it; none if it can't be one.
+    pub(super) fn into_key(self) -> Option<String> {
+        match self {
+            Self::Bool(value) => Some(value.to_string()),
+            Self::Int(number) => Some(number.to_string()),
+            Self::Float(number) => Some(float_key(number)),
+            Self::Text(text) => Some(text.into_owned()),
+            Self::Null | Self::Unsigned(_) => None,
+        }
+    }
+}
+
+/// Reads a number; none if it is none or too large for a float.
+fn number(text: &str) -> Option<Scalar<'static>> {
+    let float = |digits: &str| digits.parse().ok().filter(|number: &f64| number.is_finite()).map(Scalar::Float);
+    match text.as_bytes().first()? {
+        // Only here does Go mind where an underscore stands.
+        b'.' => {
+            let plain = text.replace('_', "");
+            (separates(text) && is_decimal(&plain)).then(|| float(&plain))?
+        }
+        b'0'..=b'9' | b'+' | b'-' => {
+            let plain: Cow<'_, str> = if text.contains('_') { text.replace('_', "").into() } else { text.into() };
+            let binary = || i64::from_str_radix(plain.strip_prefix("0b")?, 2).ok().map(Scalar::Int);
+            integer(&plain).or_else(|| is_decimal(&plain).then(|| float(&plain))?).or_else(binary)
+        }
+        _ => None,
+    }
+}
+
+/// Whether each underscore stands between digits.
+fn separates(text: &str) -> bool {
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let bytes = text.as_bytes();
+    bytes
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| *byte != b'_' || (at > 0 && is_digit(bytes.get(at - 1)) && is_digit(bytes.get(at + 1))))
+}
+
+/// Reads an integer with the prefixes of Go: `0x`, `0o` or `0`, `0b`.
+fn integer(text: &str) -> Option<Scalar<'static>> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let prefixed = |prefixes: [&str; 2]| prefixes.iter().find_map(|prefix| digits.strip_prefix(prefix));
+    let (digits, radix) = [(["0x", "0X"], 16), (["0o", "0O"], 8), (["0b", "0B"], 2)]
+        .into_iter()
+        .find_map(|(prefixes, radix)| Some((prefixed(prefixes)?, radix)))
+        .or_else(|| Some((digits.strip_prefix('0').filter(|rest| !rest.is_empty())?, 8)))
+        .unwrap_or((digits, 10));
+    // A second sign would be read.
+    let size =
+        digits.starts_with(|first: char| first.is_ascii_alphanumeric()).then(|| u64::from_str_radix(digits, radix))?;
+    let size = i128::from(size.ok()?);
+    if text.starts_with('-') {
+        return i64::try_from(-size).ok().map(Scalar::Int);
+    }
+    match i64::try_from(size) {
+        Ok(number) => Some(Scalar::Int(number)),
+        Err(_) if text.starts_with('+') => None,
+        Err(_) => u64::try_from(size).ok().map(Scalar::Unsigned),
+    }
+}
+
+/// Whether a text is digits with an optional point among them, and an optional exponent.
+fn is_decimal(text: &str) -> bool {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let (number, exponent) = text.split_once(['e', 'E']).map_or((text, None), |(number, rest)| (number, Some(rest)));
+    let number = number.strip_prefix(['+', '-']).unwrap_or(number);
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    digits(whole)
+        && digits(part)
+        && !(whole.is_empty() && part.is_empty())
+        && exponent.is_none_or(|exponent| {
+            let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+            !exponent.is_empty() && digits(exponent)
+        })
+}
+
+/// Writes a float as sigs.k8s.io/yaml writes keys: with the fewest digits that a float of 32 bits needs, and exponents from
+/// -5 down and from 6 up.
+#[expect(clippy::cast_possible_truncation, reason = "as documented")]
+fn float_key(number: f64) -> String {
+    let number = number as f32;
+    if number.is_nan() {
+        return ".nan".into();
+    }
+    if number.is_infinite() {
+        return if number > 0.0 { ".inf" } else { "-.inf" }.into();
+    }
+    let scientific = format!("{number:e}");
+    match scientific.split_once('e').and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?))) {
+        Some((digits, exponent)) if !(-4..6).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => number.to_string(),
+    }
+}
+
+/// Decodes base64 with line breaks. Bytes that are no text become replacement characters, one each.
+fn binary(text: &str) -> Option<String> {
+    let bytes = lenient_base64()?.decode(text.as_bytes()).ok()?;
+    let mut decoded = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        decoded.push_str(chunk.valid());
+        decoded.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Some(decoded)
+}
+
+fn lenient_base64() -> Option<Encoding> {
+    let mut specification: Specification = data_encoding::BASE64.specification();
+    specification.check_trailing_bits = false;
+    specification.ignore.push_str("\r\n");
+    specification.encoding().ok()
+}

@@ -1,0 +1,244 @@
+//! Manifests mean to kaudit what they mean to kubectl: generated files are read by both, value by value, and so is what
+//! they refuse.
+//!
+//! `KAUDIT_TEST_FILES` makes a longer run of other files, whose seed is printed when they differ; `KAUDIT_TEST_SEED` repeats
+//! one. Known differences are in `exceptions.yaml`, which may only shrink.
+
+#![expect(clippy::unwrap_used, reason = "a test says what failed")]
+
+mod generator;
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command, slice};
+
+use fastrand::Rng;
+use kaudit_controlplane::{Tool, require_tool, tool};
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Files in the short form.
+const FILES: usize = 4_000;
+/// Reports whatever object it is given.
+const POLICY: &str = "package echo\n\ndeny contains {\"msg\": \"read\", \"details\": {\"object\": input}}\n";
+
+/// What is in a file, as kubectl reads it.
+#[derive(Deserialize)]
+struct Theirs {
+    name: String,
+    objects: Vec<Value>,
+    odd: Vec<String>,
+    refused: String,
+}
+
+/// What is in a file, as kaudit reads it.
+#[derive(Default)]
+struct Ours {
+    objects: Vec<Value>,
+    refused: Vec<String>,
+}
+
+/// A difference that is meant, or that cannot be mended here.
+#[derive(Deserialize)]
+struct Exception {
+    reason: String,
+    /// A file that is read differently for this reason.
+    example: String,
+    /// How the difference is described, from the beginning.
+    #[serde(default)]
+    what: String,
+    /// A regular expression for what kubectl says of such files.
+    #[serde(default)]
+    kubectl: Option<String>,
+    /// The same for what kaudit says.
+    #[serde(default)]
+    kaudit: Option<String>,
+    /// The same for the file itself.
+    #[serde(default)]
+    text: Option<String>,
+}
+
+impl Exception {
+    fn all() -> Vec<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests/exceptions.yaml");
+        serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    fn covers(&self, difference: &Difference) -> bool {
+        let Difference { text, theirs, ours, what } = difference;
+        let fits = |pattern: &Option<String>, texts: &[String]| {
+            let like = |pattern: &String| Regex::new(pattern).unwrap();
+            pattern.as_ref().map(like).is_none_or(|like| texts.iter().any(|text| like.is_match(text)))
+        };
+        what.starts_with(&self.what)
+            && (fits(&self.kubectl, &theirs.odd) || fits(&self.kubectl, slice::from_ref(&theirs.refused)))
+            && fits(&self.kaudit, &ours.refused)
+            && fits(&self.text, slice::from_ref(text))
+    }
+}
+
+/// A file that the two read differently.
+struct Difference {
+    text: String,
+    theirs: Theirs,
+    ours: Ours,
+    what: String,
+}
+
+impl Difference {
+    fn shown(&self) -> String {
+        let lines = |values: &[Value]| values.iter().fold(String::new(), |text, value| format!("{text}    {value}\n"));
+        format!(
+            "{}\n{:?}\n{}\n  kubectl: {:?} {:?}\n{}  kaudit: {:?}\n{}",
+            self.what,
+            self.text,
+            self.text,
+            self.theirs.refused,
+            self.theirs.odd,
+            lines(&self.theirs.objects),
+            self.ours.refused,
+            lines(&self.ours.objects)
+        )
+    }
+}
+
+/// Reads files with both, and returns those that differ.
+fn differences(files: &[String]) -> Vec<Difference> {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("files");
+    fs::create_dir(&folder).unwrap();
+    for (number, text) in files.iter().enumerate() {
+        fs::write(folder.join(format!("f{number:06}.yaml")), text).unwrap();
+    }
+    let read = Command::new(tool(Tool::KubectlRead).unwrap()).arg(&folder).output().unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    let mut ours = by_kaudit(root.path());
+    let mut found = Vec::new();
+    for line in String::from_utf8(read.stdout).unwrap().lines() {
+        let theirs: Theirs = serde_json::from_str(line).unwrap();
+        let ours = ours.remove(&theirs.name).unwrap_or_default();
+        if let Some(what) = difference(&theirs, &ours) {
+            let number: usize = theirs.name[1..7].parse().unwrap();
+            found.push(Difference { text: files[number].clone(), theirs, ours, what });
+        }
+    }
+    assert!(ours.is_empty(), "{:?}", ours.keys());
+    found
+}
+
+/// Returns what kaudit reads in a folder, by file.
+fn by_kaudit(root: &Path) -> BTreeMap<String, Ours> {
+    fs::create_dir(root.join("policies")).unwrap();
+    fs::write(root.join("policies/echo.rego"), POLICY).unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_kaudit"))
+        .env_clear()
+        .current_dir(root)
+        .args(["check", "-f", "files", "-p", "policies", "-o", "json", "--secrets", "full", "--fail-on", "none"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&run.stderr);
+    assert!(matches!(run.status.code(), Some(0 | 3)), "{}: {stderr}", run.status);
+    let result: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let file = |path: &Value| path.as_str().unwrap().strip_prefix("files/").unwrap().to_owned();
+    let mut files: BTreeMap<String, Ours> = BTreeMap::new();
+    for entry in result["results"].as_array().unwrap() {
+        let ours = files.entry(file(&entry["location"]["file"])).or_default();
+        match entry["result"].as_str().unwrap() {
+            "fail" => ours.objects.push(entry["details"]["object"].clone()),
+            _ => ours.refused.push(entry["message"].as_str().unwrap().to_owned()),
+        }
+    }
+    // What was not read is told in one message.
+    let coverage = result["coverage"].as_array().unwrap();
+    for documents in coverage.iter().filter(|kind| kind["resource"] == "*") {
+        for part in documents["message"].as_str().unwrap().split("files/").skip(1) {
+            let name = part.split(':').next().unwrap().to_owned();
+            files.entry(name).or_default().refused.push(part.trim_end_matches("; ").to_owned());
+        }
+    }
+    files
+}
+
+/// Returns what differs, if something does. What kubectl refuses kaudit refuses, and all before it is the same; kaudit goes
+/// on behind it.
+fn difference(theirs: &Theirs, ours: &Ours) -> Option<String> {
+    let (objects, odd): (Vec<_>, Vec<_>) = theirs.objects.iter().partition(|object| is_object(object));
+    let refused = !theirs.refused.is_empty() || !theirs.odd.is_empty() || !odd.is_empty();
+    let mut more = ours.objects.clone();
+    for object in objects {
+        match more.iter().position(|one| same(one, object)) {
+            Some(at) => drop(more.remove(at)),
+            None => return Some(format!("not judged, or differently: {object}")),
+        }
+    }
+    if theirs.refused.is_empty() && !more.is_empty() {
+        return Some(format!("kubectl does not read {}", Value::from(more)));
+    }
+    match (refused, ours.refused.is_empty()) {
+        (true, true) => Some("only kubectl refuses something".into()),
+        (false, false) => Some("only kaudit refuses something".into()),
+        _ => None,
+    }
+}
+
+/// Whether kaudit takes something for an object that has been found well-formed.
+fn is_object(value: &Value) -> bool {
+    let texts = ["/apiVersion", "/kind", "/metadata/name"];
+    texts.iter().all(|path| value.pointer(path).is_some_and(|text| text.as_str().is_some_and(|text| !text.is_empty())))
+}
+
+/// Whether two values are equal; numbers by their size.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => match (a.as_i64(), b.as_i64()) {
+            (Some(a), Some(b)) => a == b,
+            _ => a.as_f64() == b.as_f64(),
+        },
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+#[test]
+fn generated_manifests_are_read_as_by_kubectl() {
+    if !require_tool(Tool::KubectlRead) {
+        return;
+    }
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let longer = number("KAUDIT_TEST_FILES").map(|count| usize::try_from(count).unwrap());
+    let count = longer.unwrap_or(FILES);
+    // The short form is the same each time: of some hundred thousand damaged files one differs for a reason of its own.
+    let seed = number("KAUDIT_TEST_SEED").unwrap_or_else(|| longer.map_or(1, |_| fastrand::u64(..)));
+    let mut rng = Rng::with_seed(seed);
+    let exceptions = Exception::all();
+    let mut unknown = Vec::new();
+    // A result of all files at once would be held in memory.
+    for batch in (0..count).step_by(FILES) {
+        let files: Vec<String> = (batch..count.min(batch + FILES)).map(|_| generator::file(&mut rng)).collect();
+        let found = differences(&files);
+        unknown.extend(found.into_iter().filter(|one| !exceptions.iter().any(|exception| exception.covers(one))));
+    }
+    unknown.sort_by_key(|one| one.text.len());
+    let shown: Vec<String> = unknown.iter().take(5).map(Difference::shown).collect();
+    assert!(
+        unknown.is_empty(),
+        "{} of {count} files are read differently, KAUDIT_TEST_SEED={seed}\n{}",
+        unknown.len(),
+        shown.join("\n")
+    );
+}
+
+#[test]
+fn every_exception_is_still_one() {
+    if !require_tool(Tool::KubectlRead) {
+        return;
+    }
+    let exceptions = Exception::all();
+    let examples: Vec<String> = exceptions.iter().map(|exception| exception.example.clone()).collect();
+    let found = differences(&examples);
+    for Exception { reason, example, .. } in &exceptions {
+        assert!(found.iter().any(|one| one.text == *example), "read as by kubectl now: remove {reason:?}");
+    }
+}
