@@ -38,7 +38,8 @@ EXIT CODES:
   1  Violations at or above --fail-on
   2  Usage, configuration, policy or connection error: nothing was judged
   3  Incomplete: no violation found, but a kind could not be read,
-     a policy failed while running or was refused, or the sync timed out
+     a policy failed while running or was refused, the sync timed out,
+     or a signal came before all of it was recorded
 
 EXAMPLES:
   Watch the cluster and judge every change

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use tokio::{sync::watch, task::JoinSet, time::timeout};
-use tracing::warn;
+use tokio::{sync::watch, task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::{events, health::Health, reports, status};
 use crate::{
@@ -15,6 +15,9 @@ use crate::{
     metrics::Metrics,
     model::shard::Shard,
 };
+
+/// How long pending records may take after a signal.
+const FLUSH: Duration = Duration::from_secs(10);
 
 /// What is recorded, and where.
 #[derive(Clone)]
@@ -144,12 +147,16 @@ impl Recorders {
         (Self { tasks }, recorded, Box::new(sinks))
     }
 
-    /// Waits until everything is written, at most `limit`. Ends only after the sinks and the overviews have ended.
-    pub async fn flush(mut self, limit: Option<Duration>) {
-        let all = async { while self.tasks.join_next().await.is_some() {} };
-        if timeout(limit.unwrap_or(Duration::MAX), all).await.is_err() {
-            warn!("Not everything could be recorded in time");
-        }
+    /// Waits until everything is written, or until [`FLUSH`] after `stop`; returns whether everything was written, and has
+    /// logged how much was not. Ends only after the sinks and the overviews have ended.
+    pub async fn flush(mut self, stop: &CancellationToken) -> bool {
+        let whole = tokio::select! {
+            () = async { while self.tasks.join_next().await.is_some() {} } => true,
+            () = async { stop.cancelled().await; sleep(FLUSH).await } => false,
+        };
+        // Those that are ended here say what they have not written.
+        self.tasks.shutdown().await;
+        whole
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Without leader election there is one term, from the start to the end.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::{mpsc, watch};
@@ -22,9 +22,6 @@ use crate::{
         lease::{Candidate, Store},
     },
 };
-
-/// How long pending records may take after a signal.
-const FLUSH: Duration = Duration::from_secs(10);
 
 /// Takes deltas as lines of output; never blocks.
 pub type Lines = Arc<dyn Fn(&Delta) + Send + Sync>;
@@ -107,7 +104,7 @@ impl Terms {
             () = self.over.cancelled() => return,
         };
         self.over.cancelled().await;
-        recorders.flush(Some(FLUSH)).await;
+        recorders.flush(&self.over).await;
     }
 
     /// Begins a term: starts the recorders and informs the pipeline. What it returns is to be flushed at the end.

@@ -483,6 +483,17 @@ impl ReportRecorder {
     }
 }
 
+/// Also when the time to write what is pending is over.
+impl Drop for ReportRecorder {
+    fn drop(&mut self) {
+        let in_flight = self.in_flight.iter().filter(|key| !self.waiting.contains_key(*key));
+        let reports = self.waiting.len() + in_flight.count();
+        if reports > 0 && self.api.is_some() {
+            warn!(reports, "Reports were not written in time; the next run writes what still stands then");
+        }
+    }
+}
+
 fn of(namespace: Option<&Arc<str>>) -> String {
     namespace.map_or(" on cluster-scoped objects".to_owned(), |namespace| format!(" in namespace {namespace}"))
 }
