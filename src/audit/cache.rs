@@ -11,7 +11,7 @@ use self::objects::Objects;
 use crate::{
     model::{
         body::{Body, Packer},
-        object::{Location, Object, ObjectKey},
+        object::{Location, Object, ObjectKey, State},
     },
     source::change::WatchScope,
 };
@@ -163,6 +163,11 @@ impl Cache {
     /// Returns the uid of an object that is there.
     pub fn uid(&self, key: &ObjectKey) -> Option<&Arc<str>> {
         self.entry(key).map(|entry| &entry.uid)
+    }
+
+    /// Returns which state of an object is there.
+    pub fn state(&self, key: &ObjectKey) -> Option<State> {
+        State::of(&self.entry(key)?.resource_version)
     }
 
     /// Returns where an object was read, for manifests.

@@ -8,7 +8,7 @@ use tracing::error;
 use super::panics::panic_text;
 use crate::{
     judge::evaluate::{Job, evaluate, failed},
-    model::verdict::Verdict,
+    model::{object::State, verdict::Verdict},
 };
 
 /// Objects in one batch: enough that the hand-over costs nothing, few enough that a change does not wait.
@@ -28,6 +28,8 @@ pub(crate) struct Judges {
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
+    /// The state of the object that was judged.
+    pub(crate) state: Option<State>,
     /// The verdict is about the object's deletion and not about its present state.
     pub(crate) deleted: bool,
 }
@@ -53,7 +55,11 @@ impl Judges {
     /// Judges a batch on a thread of its own.
     pub(crate) fn judge(&mut self, jobs: Vec<Job>) {
         let evaluate = self.evaluate;
-        let judge = move |job: &Job| Judged { verdict: guarded(evaluate, job), deleted: job.deleted };
+        let judge = move |job: &Job| Judged {
+            verdict: guarded(evaluate, job),
+            state: job.object.state(),
+            deleted: job.deleted,
+        };
         self.batches.spawn_blocking(move || jobs.iter().map(judge).collect());
     }
 

@@ -144,7 +144,7 @@ impl Pipeline {
             clock: Clock::new(settings.rejudge_every),
             judges: Judges::default(),
             retries: Retries::default(),
-            recording: Recording::default(),
+            recording: Recording::new(Arc::clone(&outputs.metrics)),
             outputs,
             revision: 0,
             published: None,
@@ -299,7 +299,7 @@ impl Pipeline {
 
     fn seen(&mut self, scope: &WatchScope, object: Object, now: Instant) {
         self.gate.progressed(scope, now);
-        let (key, body) = (object.key.clone(), object.body.clone());
+        let (key, body, state) = (object.key.clone(), object.body.clone(), object.state());
         let effect = self.cache.apply(scope, object);
         match effect {
             Effect::Same => return,
@@ -316,6 +316,7 @@ impl Pipeline {
         self.rejudge_dependents(&key, now);
         if let Effect::Changed(previous) = effect {
             if self.is_invisible(&key, &previous, &body) {
+                self.ledger.holds_for(&key, state);
                 return self.outputs.metrics.change_skipped();
             }
             self.changed(scope, previous.into_object(key.clone()));

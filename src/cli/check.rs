@@ -38,7 +38,8 @@ EXIT CODES:
   1  Violations at or above --fail-on
   2  Usage, configuration, policy or connection error: nothing was judged
   3  Incomplete: no violation found, but a kind could not be read,
-     a policy failed while running or was refused, or the sync timed out
+     a policy failed while running or was refused, the sync timed out,
+     or a signal came before all of it was recorded
 
 EXAMPLES:
   Watch the cluster and judge every change
@@ -160,7 +161,8 @@ pub struct WritingArgs {
     )]
     pub lease_duration: Duration,
 
-    /// Write at most this many Events a second, those about changes first; the others wait
+    /// Write at most this many Events a second about what was found at once; those about changes go first, up to 100 times
+    /// as many in a burst and up to twice as many a second, as the server bears
     #[arg(
         long,
         env = "KAUDIT_EVENTS_PER_SECOND",

@@ -14,7 +14,6 @@ mod wiring;
 use std::sync::Arc;
 
 use anyhow::Context;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -37,25 +36,33 @@ pub async fn run(check: CheckArgs) -> anyhow::Result<u8> {
     policies::log_problems(&policies, check.shard());
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
     let stop = CancellationToken::new();
-    let mut helpers = JoinSet::new();
-    helpers.spawn(signals(stop.clone())?);
-    match check.mode() {
-        Mode::Files => files::run(&check, policies, stop).await,
-        Mode::Once => once::run(&check, policies, stop).await,
-        Mode::Watch => watch::run(&check, policies, stop).await,
+    let stopped_twice = signals(stop.clone())?;
+    let running = async {
+        match check.mode() {
+            Mode::Files => files::run(&check, policies, stop).await,
+            Mode::Once => once::run(&check, policies, stop).await,
+            Mode::Watch => watch::run(&check, policies, stop).await,
+        }
+    };
+    tokio::select! {
+        code = Box::pin(running) => code,
+        () = stopped_twice => anyhow::bail!("stopped at once by a second signal: what was pending is not written"),
     }
 }
 
-/// Turns SIGTERM and SIGINT into a request to stop.
+/// Turns SIGTERM and SIGINT into a request to stop. Returns when one comes after that: whoever asks twice does not want to
+/// wait for what is pending.
 fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => info!("SIGTERM received"),
-            _ = interrupt.recv() => info!("SIGINT received"),
+        for _ in 0..2 {
+            tokio::select! {
+                _ = terminate.recv() => info!("SIGTERM received"),
+                _ = interrupt.recv() => info!("SIGINT received"),
+            }
+            stop.cancel();
         }
-        stop.cancel();
     })
 }

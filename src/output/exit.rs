@@ -15,9 +15,9 @@ pub enum FailOn {
     None,
 }
 
-/// Returns the exit code of a finished audit: 1 for violations at or above `fail_on`, else 3 where
-/// something was not judged, else 0.
-pub fn exit_code(result: &AuditResult, fail_on: FailOn) -> u8 {
+/// Returns the exit code of a finished audit: 1 for violations at or above `fail_on`, else 3 where something was not judged,
+/// or not `recorded` that was to be, else 0.
+pub fn exit_code(result: &AuditResult, fail_on: FailOn, recorded: bool) -> u8 {
     let summary = &result.summary;
     let violations = match fail_on {
         FailOn::Fail => summary.fail,
@@ -26,7 +26,7 @@ pub fn exit_code(result: &AuditResult, fail_on: FailOn) -> u8 {
     };
     if violations > 0 {
         1
-    } else if !result.complete || summary.error > 0 {
+    } else if !result.complete || summary.error > 0 || !recorded {
         3
     } else {
         0

@@ -2,19 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use tokio::{sync::watch, task::JoinSet, time::timeout};
-use tracing::warn;
+use tokio::{sync::watch, task::JoinSet, time::sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::{events, health::Health, reports, status};
 use crate::{
     audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
     cluster::identity::API_VERSION,
     metrics::Metrics,
-    model::shard::Shard,
 };
+
+/// How long pending records may take after a signal.
+const FLUSH: Duration = Duration::from_secs(10);
 
 /// What is recorded, and where.
 #[derive(Clone)]
@@ -31,14 +32,12 @@ pub struct RecorderSettings {
     pub namespaces: Vec<String>,
     /// Which Events are written.
     pub events: events::EventFilter,
-    /// Most Events in a second, on average.
+    /// Events a second about what was found at once, and the measure of the rates for changes.
     pub events_per_second: f64,
     /// How reports are written; `None` writes none.
     pub reports: Option<reports::ReportSettings>,
     /// Whether the `Audit` object is written.
     pub status: bool,
-    /// The namespaces whose records this process may change.
-    pub shard: Shard,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -78,14 +77,10 @@ impl RecorderSettings {
     }
 
     /// Returns what was recorded before, according to reports (none, if they are not written) and Events, which are written
-    /// at once and not some seconds later. Queues the Events that the earlier run did not come to write. Waits until the
-    /// server answers.
-    async fn recorded(&self, reported: Recorded, sink: &events::EventSink) -> Recorded {
+    /// at once and not some seconds later. Waits until the server answers.
+    async fn recorded(&self, reported: Recorded) -> Recorded {
         let written = events::load(&self.client, &self.namespaces, &self.audit()).await;
-        let (recorded, missing) = events::reconcile(reported, written, Timestamp::now());
-        let own = missing.iter().filter(|delta| self.shard.owns(delta.object.namespace.as_deref()));
-        own.for_each(|delta| sink.record(delta));
-        recorded
+        events::reconcile(reported, written)
     }
 }
 
@@ -126,7 +121,7 @@ impl Recorders {
                 metrics: metrics.clone(),
                 health: events_health,
             });
-            recorded = settings.recorded(recorded, &sink).await;
+            recorded = settings.recorded(recorded).await;
             sinks.events = Some(sink);
             tasks.spawn(run);
         }
@@ -144,12 +139,16 @@ impl Recorders {
         (Self { tasks }, recorded, Box::new(sinks))
     }
 
-    /// Waits until everything is written, at most `limit`. Ends only after the sinks and the overviews have ended.
-    pub async fn flush(mut self, limit: Option<Duration>) {
-        let all = async { while self.tasks.join_next().await.is_some() {} };
-        if timeout(limit.unwrap_or(Duration::MAX), all).await.is_err() {
-            warn!("Not everything could be recorded in time");
-        }
+    /// Waits until everything is written, or until [`FLUSH`] after `stop`; returns whether everything was written, and has
+    /// logged how much was not. Ends only after the sinks and the overviews have ended.
+    pub async fn flush(mut self, stop: &CancellationToken) -> bool {
+        let whole = tokio::select! {
+            () = async { while self.tasks.join_next().await.is_some() {} } => true,
+            () = async { stop.cancelled().await; sleep(FLUSH).await } => false,
+        };
+        // Those that are ended here say what they have not written.
+        self.tasks.shutdown().await;
+        whole
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Without leader election there is one term, from the start to the end.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::{mpsc, watch};
@@ -22,9 +22,6 @@ use crate::{
         lease::{Candidate, Store},
     },
 };
-
-/// How long pending records may take after a signal.
-const FLUSH: Duration = Duration::from_secs(10);
 
 /// Takes deltas as lines of output; never blocks.
 pub type Lines = Arc<dyn Fn(&Delta) + Send + Sync>;
@@ -107,18 +104,19 @@ impl Terms {
             () = self.over.cancelled() => return,
         };
         self.over.cancelled().await;
-        recorders.flush(Some(FLUSH)).await;
+        recorders.flush(&self.over).await;
     }
 
     /// Begins a term: starts the recorders and informs the pipeline. What it returns is to be flushed at the end.
     pub async fn begin(&self, client: Client) -> Recorders {
+        // An error says that the pipeline has ended; also below.
+        let _ended = self.pipeline.send(Command::Record(Term::Awaited)).await;
         let mut overview = self.overview.clone();
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
         let settings = RecorderSettings { client, ..self.settings.clone() };
         let (recorders, recorded, record) = Recorders::start(&settings, overview).await;
         let record = Box::new(Tee { record, lines: self.lines.clone() });
-        // An error says that the pipeline has ended.
         let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, record))).await;
         recorders
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::wiring::{Wiring, finish};
-use crate::{cli::check::CheckArgs, judge::set::PolicySet, source::manifest};
+use super::wiring::Wiring;
+use crate::{cli::check::CheckArgs, judge::set::PolicySet, output, source::manifest};
 
 /// Documents between the files and the pipeline. Few: they are read faster than they are judged.
 const DOCUMENTS: usize = 128;
@@ -24,5 +24,6 @@ pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: Cance
         let why = result.coverage.first().map_or("there is no object in what was given", |kind| &kind.message);
         anyhow::bail!("nothing was judged: {why}");
     }
-    finish(check, &result)
+    output::write_all(&check.output, &result, check.log.color)?;
+    Ok(output::exit_code(&result, check.fail_on, true))
 }

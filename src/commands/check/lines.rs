@@ -148,10 +148,7 @@ mod tests {
             details: None,
             source: Source { file: "p.rego".into(), line: 3 },
         };
-        let violation = |number| {
-            let finding = finding(number);
-            Violation { id: crate::audit::ledger::Id::new("u", &finding), finding, since: Timestamp::UNIX_EPOCH }
-        };
+        let violation = |number| Violation::new("u", finding(number), Timestamp::UNIX_EPOCH);
         Delta {
             object: ObjectKey {
                 kind: Kind::sample("", "pods", "Pod"),

@@ -15,12 +15,13 @@ use crate::{
     cli::check::{CheckArgs, Initial, Mode, Switch},
     judge::set::PolicySet,
     metrics::Metrics,
-    output,
     source::change::Change,
 };
 
 /// Changes between a cluster and the pipeline; the informer waits when they are not taken.
 pub(super) const CHANGES: usize = 1_024;
+/// Why a run that ends by itself has no result.
+pub(super) const INTERRUPTED: &str = "interrupted before everything was judged";
 /// Commands that wait until the pipeline has dealt with a batch of changes.
 const COMMANDS: usize = 16;
 
@@ -82,7 +83,7 @@ impl Wiring {
     pub(super) async fn judge_once(self, check: &CheckArgs, policies: Arc<PolicySet>) -> anyhow::Result<AuditResult> {
         let stop = self.inputs.stop.clone();
         let result = self.judge(check, policies).await;
-        anyhow::ensure!(!stop.is_cancelled(), "interrupted before everything was judged");
+        anyhow::ensure!(!stop.is_cancelled(), INTERRUPTED);
         Ok(result)
     }
 }
@@ -100,10 +101,4 @@ fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSettings {
         update_filter: check.update_filter == Switch::On,
         shard: check.shard(),
     }
-}
-
-/// Writes the result of a run that ends; returns the exit code.
-pub(super) fn finish(check: &CheckArgs, result: &AuditResult) -> anyhow::Result<u8> {
-    output::write_all(&check.output, result, check.log.color)?;
-    Ok(output::exit_code(result, check.fail_on))
 }

@@ -13,12 +13,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 
 use crate::{
-    audit::ledger::{Id, Violation},
+    audit::{
+        ledger::{Id, Violation},
+        recording::MOST_TRANSITIONS,
+    },
     model::object::ObjectKey,
 };
 
-/// Events about transitions that may wait: nothing else bounds them.
-const MAX_TRANSIENT: usize = 10_000;
 /// Where Events of cluster-scoped objects go, as the API demands.
 pub(super) const CLUSTER_SCOPED: &str = "default";
 
@@ -47,7 +48,7 @@ pub(super) struct ViolationChange {
 #[derive(Debug)]
 pub(super) enum EventContent {
     /// Something about a violation of an object.
-    Violation(ViolationChange),
+    Violation(Box<ViolationChange>),
     /// Something about kaudit itself: the whole Event, which replaces a waiting one with the same subject.
     Own(String, Box<Event>),
 }
@@ -62,7 +63,7 @@ impl EventContent {
     }
 
     fn is_transient(&self) -> bool {
-        matches!(self, Self::Violation(ViolationChange { lifecycle: Lifecycle::Transient, .. }))
+        matches!(self, Self::Violation(change) if change.lifecycle == Lifecycle::Transient)
     }
 }
 
@@ -114,13 +115,13 @@ pub(super) struct EventQueue {
     /// The Events that can still be replaced.
     replaceable: HashMap<ReplaceKey, Sequence>,
     transient: usize,
-    next: Sequence,
+    last: Sequence,
 }
 
 impl EventQueue {
     /// Adds an Event; returns whether there is room for it.
     pub(super) fn push(&mut self, event: PendingEvent) -> bool {
-        if event.content.is_transient() && self.transient == MAX_TRANSIENT {
+        if event.content.is_transient() && self.transient == MOST_TRANSITIONS {
             return false;
         }
         if let EventContent::Own(subject, _) = &event.content
@@ -128,8 +129,8 @@ impl EventQueue {
         {
             self.remove(older);
         }
-        self.next += 1;
-        self.put(self.next, event, None);
+        self.last += 1;
+        self.put(self.last, event, None);
         true
     }
 
@@ -137,6 +138,14 @@ impl EventQueue {
     pub(super) fn supersede(&mut self, violation: &Violation) -> bool {
         let sequence = self.replaceable.remove(&ReplaceKey::Appeared(violation.id, violation.since));
         sequence.is_some_and(|sequence| self.remove(sequence).is_some())
+    }
+
+    /// Returns when the Event that is to be written next may be, and its priority; `None` if none waits.
+    pub(super) fn next(&mut self, now: Instant) -> Option<(Instant, Priority)> {
+        self.wake(|due| due <= now);
+        let delayed = || self.delayed.first().and_then(|(due, sequence)| Some((*due, self.waiting.get(sequence)?)));
+        let ready = self.ready.first().map(|(priority, _)| (now, *priority));
+        ready.or_else(|| delayed().map(|(due, waiting)| (due, waiting.event.priority)))
     }
 
     /// Takes the Event that is to be written next.
@@ -168,11 +177,6 @@ impl EventQueue {
                 self.ready.insert((waiting.event.priority, sequence));
             }
         }
-    }
-
-    /// Returns when there is something to write; `None` if the queue is empty.
-    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
-        if self.ready.is_empty() { self.delayed.first().map(|(due, _)| *due) } else { Some(now) }
     }
 
     /// Returns how many Events wait.
@@ -219,10 +223,10 @@ impl EventQueue {
 
 fn replace_key(content: &EventContent) -> Option<ReplaceKey> {
     match content {
-        EventContent::Violation(ViolationChange { violation, lifecycle: Lifecycle::Appeared, .. }) => {
-            Some(ReplaceKey::Appeared(violation.id, violation.since))
+        EventContent::Violation(change) => {
+            let Violation { id, since, .. } = change.violation;
+            (change.lifecycle == Lifecycle::Appeared).then_some(ReplaceKey::Appeared(id, since))
         }
-        EventContent::Violation(_) => None,
         EventContent::Own(subject, _) => Some(ReplaceKey::Own(subject.clone())),
     }
 }
@@ -235,8 +239,7 @@ mod tests {
     use crate::model::{object::Kind, verdict::Finding};
 
     fn violation(message: &str, since: i64) -> Violation {
-        let finding = Finding::sample(message);
-        Violation { id: Id::new("u", &finding), finding, since: Timestamp::from_second(since).unwrap() }
+        Violation::new("u", Finding::sample(message), Timestamp::from_second(since).unwrap())
     }
 
     fn event(message: &str, since: i64, lifecycle: Lifecycle, priority: Priority) -> PendingEvent {
@@ -244,7 +247,12 @@ mod tests {
             ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: Some("n".into()), name: "a".into(), copy: 0 };
         let violation = violation(message, since);
         let change = ViolationChange { object, uid: "u".into(), violation, lifecycle, at: Timestamp::UNIX_EPOCH };
-        PendingEvent { content: EventContent::Violation(change), priority, queued: Instant::now(), tried: false }
+        PendingEvent {
+            content: EventContent::Violation(Box::new(change)),
+            priority,
+            queued: Instant::now(),
+            tried: false,
+        }
     }
 
     fn own(subject: &str, note: &str) -> PendingEvent {
@@ -277,9 +285,9 @@ mod tests {
         queue.push(own("refused", "older"));
         queue.push(own("refused", "newer"));
         queue.push(event("c", 0, Lifecycle::Resolved, Priority::Change));
-        assert_eq!((queue.len(), queue.due(now)), (4, Some(now)));
+        assert_eq!((queue.len(), queue.next(now)), (4, Some((now, Priority::Change))));
         assert_eq!(drain(&mut queue, now), ["c", "newer", "a", "b"]);
-        assert!(is_empty(&queue) && queue.due(now).is_none());
+        assert!(is_empty(&queue) && queue.next(now).is_none());
     }
 
     #[test]
@@ -318,7 +326,7 @@ mod tests {
             queue.pop(now).unwrap()
         };
         queue.put_back(9, first, later);
-        assert_eq!((queue.due(now), drain(&mut queue, now).len()), (Some(later), 0));
+        assert_eq!((queue.next(now), drain(&mut queue, now).len()), (Some((later, Priority::Change)), 0));
         queue.expedite();
         assert_eq!(drain(&mut queue, now), ["d"]);
     }
@@ -327,7 +335,7 @@ mod tests {
     fn transitions_are_bounded() {
         let (mut queue, now) = (EventQueue::default(), Instant::now());
         let more = |queue: &mut EventQueue| queue.push(event("a", 0, Lifecycle::Transient, Priority::Change));
-        assert!((0..MAX_TRANSIENT).all(|_| more(&mut queue)) && !more(&mut queue));
+        assert!((0..MOST_TRANSITIONS).all(|_| more(&mut queue)) && !more(&mut queue));
         assert!(queue.pop(now).is_some() && more(&mut queue) && !more(&mut queue));
         assert!(queue.push(event("a", 0, Lifecycle::Appeared, Priority::Change)), "what stands is not dropped");
     }

@@ -9,7 +9,7 @@
 //! was interrupted knows which of them belong together, and results are told apart by their id, so that none is lost and
 //! none counts twice.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Instant};
 
 use crate::{
     audit::ledger::{Id, Violation},
@@ -94,7 +94,10 @@ pub(super) struct ReportedResult {
 impl ReportedResult {
     fn is_written_alike(&self, other: &Self) -> bool {
         let (mine, others) = (&self.violation.finding, &other.violation.finding);
-        let key = |entry: &Self| (Arc::clone(&entry.object), entry.violation.id, entry.violation.since, entry.bytes);
+        let key = |entry: &Self| {
+            let Violation { id, fingerprint, since, .. } = &entry.violation;
+            (Arc::clone(&entry.object), *id, *fingerprint, *since, entry.bytes)
+        };
         key(self) == key(other)
             && (&mine.message, &mine.severity, &mine.category) == (&others.message, &others.severity, &others.category)
     }
@@ -107,6 +110,8 @@ pub(super) struct Partition {
     bytes: usize,
     /// What the server has may differ.
     pub(super) dirty: bool,
+    /// It was written a moment ago, and is not written again before.
+    pub(super) rests_until: Option<Instant>,
 }
 
 impl Partition {
@@ -137,6 +142,7 @@ impl Partition {
     fn absorb(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.entries.extend(other.entries);
+        self.rests_until = self.rests_until.max(other.rests_until);
     }
 }
 
@@ -279,10 +285,11 @@ impl Partitions {
     fn split(&mut self, prefix: Prefix) -> [Prefix; 2] {
         let halves = [prefix.half(false), prefix.half(true)];
         let mut first = self.0.remove(&prefix).unwrap_or_default();
+        let rests_until = first.rests_until;
         let second = first.entries.split_off(&Position(halves[1].bits));
         for (half, entries) in halves.into_iter().zip([first.entries, second]) {
             let bytes = entries.values().map(|entry| entry.bytes).sum();
-            self.0.insert(half, Partition { dirty: true, entries, bytes });
+            self.0.insert(half, Partition { dirty: true, entries, bytes, rests_until });
         }
         halves
     }
