@@ -49,7 +49,7 @@ pub struct RecordingArgs {
     )]
     pub report_api: reports::Choice,
 
-    /// Write the status to the Audit object of this name, and name the reports after it
+    /// Write the status to the Audit object of this name, and name the reports after it and its namespace
     #[arg(
         long,
         env = "KAUDIT_AUDIT_NAME",

@@ -3,8 +3,11 @@
 //! All on a control plane with both published report APIs, one test at a time: a kaudit for the whole cluster keeps the
 //! reports of all namespaces.
 
+mod owners;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
@@ -165,7 +168,7 @@ async fn shown_by_kubectl(plane: &ControlPlane, kind: &str, namespace: &str) -> 
     let mut lines: Vec<String> = table
         .lines()
         .map(|line| {
-            let uids = line.split(' ').filter(|part| part.len() == 36);
+            let uids = line.split([' ', '.']).filter(|part| part.len() == 36);
             let line = uids.fold(line[..age].to_owned(), |line, uid| line.replace(uid, &format!("{:36}", "UID")));
             let placeholder = format!("{:1$}", "NAMESPACE", namespace.len());
             line.replace(namespace, &placeholder).trim_end().to_owned()
@@ -310,7 +313,8 @@ async fn what_is_gone_is_pruned_and_what_cannot_be_read_stays() {
     std::fs::remove_file(directory.path().join("second.rego")).unwrap();
     let user = reporter(&plane, &namespace, "configmaps").await;
     let arguments = ["--policies", directory.path().to_str().unwrap(), "--record=reports"];
-    let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
+    let files = tempfile::tempdir().unwrap();
+    let kaudit = Running::start(&in_default(&user, files.path()), &arguments).await;
     let secrets = ["secret marked yes", "secret marked yes"];
     until_results(&plane, &namespace, &[&["deleted marked yes", "kept marked yes"], &secrets[..]].concat()).await;
     // And this while it runs.
@@ -374,6 +378,15 @@ async fn reporter(plane: &ControlPlane, name: &str, readable: &str) -> User {
         plane.kubectl(&["create", "clusterrolebinding", role, &of, &account]).await.unwrap();
     }
     plane.service_account(name, "reporter").await.unwrap()
+}
+
+/// A kubeconfig of a user whose own namespace is `default`, as the admin's is, whose reports it takes over.
+fn in_default(user: &User, directory: &Path) -> PathBuf {
+    let path = directory.join("kubeconfig");
+    let mut kubeconfig = kube::config::Kubeconfig::read_from(user.kubeconfig_path()).unwrap();
+    kubeconfig.contexts[0].context.as_mut().unwrap().namespace = Some("default".to_owned());
+    std::fs::write(&path, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+    path
 }
 
 /// Denies objects of a namespace as often as their annotation says.
@@ -499,7 +512,8 @@ async fn an_absent_report_api_is_told_and_written_whole_when_it_comes_and_what_o
     // Others delete and change reports.
     plane.kubectl(&["-n", &namespace, "delete", NAMES[0][0], "--all"]).await.unwrap();
     until_messages(&plane, &namespace, &["one marked yes", "two marked yes"]).await;
-    let emptied = ["patch", NAMES[0][0], "kaudit", "--type=merge", "-p", r#"{"results": [], "summary": {"fail": 0}}"#];
+    let emptied =
+        ["patch", NAMES[0][0], "kaudit.default", "--type=merge", "-p", r#"{"results": [], "summary": {"fail": 0}}"#];
     plane.kubectl(&[&["-n", &namespace], &emptied[..]].concat()).await.unwrap();
     let mended = until_messages(&plane, &namespace, &["one marked yes", "two marked yes"]).await;
     assert_eq!(mended[0]["summary"]["fail"], 2);

@@ -24,7 +24,7 @@ pub(super) fn settings(check: &CheckArgs, clients: &Clients, metrics: &Arc<Metri
             client: clients.plain.clone(),
             choice: check.recording.report_api,
             layout: check.writing.report_layout,
-            instance: reports::Instance::new(&check.recording.audit_name),
+            instance: reports::Instance::new(clients.namespace(), &check.recording.audit_name),
             owned: reports::Ownership { namespaces: check.scope.namespace.clone(), shard },
             metrics: metrics.clone(),
         }),

@@ -3,7 +3,7 @@
 //! Fields are used the way Policy Reporter reads them (`pkg/openreports` in its source): one resource a result, or else the
 //! report's scope; the source on each result.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use clap::ValueEnum;
 use jiff::Timestamp;
@@ -22,8 +22,12 @@ use crate::{
     },
 };
 
-/// The recommended label for the name of an instance; it tells the reports of one kaudit from those of another.
+/// The recommended label for the name of an instance: that of the `Audit` object.
 const INSTANCE: &str = "app.kubernetes.io/instance";
+/// Label with the namespace of that; both together tell the reports of one kaudit from those of another.
+const AUDIT_NAMESPACE: &str = "kaudit.dev/audit-namespace";
+/// Longest value of a label, and longest part of a report's name that stands for the instance.
+const LABEL_BYTES: usize = 63;
 /// Longest message, in bytes; with the longest names a result stays far below the size of a partition.
 const MESSAGE_BYTES: usize = 4_096;
 /// Longest name of a policy, rule or category, in bytes.
@@ -64,7 +68,7 @@ impl Choice {
 pub enum Layout {
     /// A namespace, or a part of one where it has many results
     Namespace,
-    /// One resource, named by its uid, for tools that want it
+    /// One resource, named after its uid and owned by it, for tools that want that
     Resource,
 }
 
@@ -114,29 +118,53 @@ impl Api {
     }
 }
 
-/// The name of this kaudit, in the labels and names of its reports.
+/// Which kaudit this is, in the labels and names of its reports.
 #[derive(Debug, Clone)]
-pub struct Instance(String);
+pub struct Instance {
+    namespace: String,
+    label: String,
+    name: String,
+}
 
 impl Instance {
-    /// Makes it from the name of the `Audit` object, which may be too long for a label: then it is hashed.
-    pub fn new(audit_name: &str) -> Self {
-        let short = audit_name.len() <= 63;
-        Self(if short { audit_name.to_owned() } else { format!("{CONTROLLER}-{:032x}", Digest::of(audit_name).half()) })
+    /// Makes it from namespace and name of the `Audit` object. A name that is too long for a label is hashed.
+    pub fn new(namespace: &str, audit_name: &str) -> Self {
+        let bounded = |text: String| {
+            let short = text.len() <= LABEL_BYTES;
+            if short { text } else { format!("{CONTROLLER}-{:032x}", Digest::of(&text).half()) }
+        };
+        Self {
+            namespace: namespace.to_owned(),
+            label: bounded(audit_name.to_owned()),
+            // A namespace has no dot, so that no other pair has this name.
+            name: bounded(format!("{audit_name}.{namespace}")),
+        }
     }
 
-    /// Returns what the names of reports on namespaces begin with.
+    /// Returns what no report of another kaudit has in its name.
     pub(super) fn name(&self) -> &str {
-        &self.0
+        &self.name
     }
 
     /// Returns the label selector of this kaudit's reports.
     pub(super) fn selector(&self) -> String {
-        format!("{MANAGED_BY}={CONTROLLER},{INSTANCE}={}", self.0)
+        format!("{},{AUDIT_NAMESPACE}={}", self.selector_of_all(), self.namespace)
+    }
+
+    /// Returns the label selector of the reports of all kaudits whose `Audit` has this name; [`Self::owns`] says which are
+    /// this one's.
+    pub(super) fn selector_of_all(&self) -> String {
+        format!("{MANAGED_BY}={CONTROLLER},{INSTANCE}={}", self.label)
+    }
+
+    /// Whether a report of [`Self::selector_of_all`] is this kaudit's. Earlier versions gave theirs no label with the
+    /// namespace; each such report is taken over by the kaudit of that name which finds it first.
+    pub(super) fn owns(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
+        labels.and_then(|labels| labels.get(AUDIT_NAMESPACE)).is_none_or(|namespace| *namespace == self.namespace)
     }
 
     fn labels(&self) -> Value {
-        json!({MANAGED_BY: CONTROLLER, INSTANCE: self.0})
+        json!({MANAGED_BY: CONTROLLER, INSTANCE: self.label, AUDIT_NAMESPACE: self.namespace})
     }
 }
 
@@ -265,7 +293,8 @@ pub(super) fn content_digest(report: &Value) -> Digest {
     let labels = &report["metadata"]["labels"];
     let ours = ["scope", "source", "configuration", "summary", "results"].map(|field| &report[field]);
     let owners = &report["metadata"]["ownerReferences"];
-    let all = json!({"labels": [&labels[MANAGED_BY], &labels[INSTANCE]], "owners": owners, "report": ours});
+    let labels = [MANAGED_BY, INSTANCE, AUDIT_NAMESPACE].map(|label| &labels[label]);
+    let all = json!({"labels": labels, "owners": owners, "report": ours});
     Digest::of(all.to_string())
 }
 

@@ -40,7 +40,7 @@ pub struct LoadedReports {
     pub(super) read_error: String,
 }
 
-/// Our report objects that are to be pruned, by namespace: those of another API, layout or instance name.
+/// Our report objects that are to be pruned, by namespace: those of another API or layout, or named by an earlier version.
 pub(super) type Obsolete = BTreeMap<Option<Arc<str>>, BTreeSet<(Api, String)>>;
 
 /// The `resourceVersion` of each report object, by namespace and name.
@@ -75,7 +75,8 @@ async fn try_load(settings: &ReportSettings) -> kube::Result<LoadedReports> {
     let mut read_error = String::new();
     for from in &served {
         let take = |report: DynamicObject| {
-            if settings.owned.owns(report.metadata.namespace.as_deref()) {
+            let own = settings.instance.owns(report.metadata.labels.as_ref());
+            if own && settings.owned.owns(report.metadata.namespace.as_deref()) {
                 found.take(*from, api, &report);
             }
         };
@@ -191,7 +192,8 @@ async fn each_report(settings: &ReportSettings, api: Api, mut each: impl FnMut(D
     for place in places(settings, api) {
         let place = &place;
         let list = |parameters| async move { place.list(&parameters).await }.boxed();
-        each_page(settings, list, |page| page.items.into_iter().for_each(&mut each)).await?;
+        let selector = settings.instance.selector_of_all();
+        each_page(&selector, list, |page| page.items.into_iter().for_each(&mut each)).await?;
     }
     Ok(())
 }
@@ -202,7 +204,7 @@ pub(super) async fn versions(settings: &ReportSettings, api: Api) -> kube::Resul
     for place in places(settings, api) {
         let place = &place;
         let list = |parameters| async move { place.list_metadata(&parameters).await }.boxed();
-        each_page(settings, list, |page| {
+        each_page(&settings.instance.selector(), list, |page| {
             let own = page.items.into_iter().filter(|report| settings.owned.owns(report.metadata.namespace.as_deref()));
             versions.extend(own.map(|report| {
                 let namespace = report.metadata.namespace.as_deref().map(Arc::from);
@@ -218,11 +220,11 @@ pub(super) async fn versions(settings: &ReportSettings, api: Api) -> kube::Resul
 }
 
 async fn each_page<'a, T: Clone>(
-    settings: &ReportSettings,
+    selector: &str,
     list: impl Fn(ListParams) -> BoxFuture<'a, kube::Result<ObjectList<T>>>,
     mut each: impl FnMut(ObjectList<T>),
 ) -> kube::Result<()> {
-    let first = ListParams::default().labels(&settings.instance.selector()).limit(PAGE);
+    let first = ListParams::default().labels(selector).limit(PAGE);
     let mut parameters = first.clone();
     loop {
         let page = list(parameters).await?;

@@ -32,7 +32,7 @@ impl ReportKey {
     pub(super) fn of(format: &ReportFormat, object: &ObjectRef) -> Self {
         let base = match format.layout {
             Layout::Namespace => format.instance.name().into(),
-            Layout::Resource => report_name(object).into(),
+            Layout::Resource => format!("{}.{}", report_name(object), format.instance.name()).into(),
         };
         Self { namespace: object.namespace.clone(), base }
     }
@@ -44,13 +44,13 @@ impl ReportKey {
 
     fn name(&self, prefix: Prefix) -> String {
         let bits = prefix.to_string();
-        if bits.is_empty() { self.base.to_string() } else { format!("{}-{bits}", self.base) }
+        if bits.is_empty() { self.base.to_string() } else { format!("{}.{bits}", self.base) }
     }
 
     /// Returns the partition that the report object of this name has; `None` if it is none of this report.
     pub(super) fn prefix(&self, name: &str) -> Option<Prefix> {
         let rest = name.strip_prefix(&*self.base)?;
-        if rest.is_empty() { Some(Prefix::default()) } else { Prefix::parse(rest.strip_prefix('-')?) }
+        if rest.is_empty() { Some(Prefix::default()) } else { Prefix::parse(rest.strip_prefix('.')?) }
     }
 }
 

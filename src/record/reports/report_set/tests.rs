@@ -15,7 +15,7 @@ use crate::{
 };
 
 fn format(layout: Layout) -> ReportFormat {
-    ReportFormat { layout, instance: Instance::new("kaudit") }
+    ReportFormat { layout, instance: Instance::new("audit", "kaudit") }
 }
 
 fn subject(number: u8) -> ObjectRef {
@@ -143,12 +143,12 @@ fn another_layout_keeps_the_results_and_gives_up_the_reports() {
     set.set(subject(2), &wanted[1]);
     server.update(&mut set, usize::MAX);
     let mut found = server.read(Layout::Resource);
-    let former = (Api::OpenReports, "kaudit".to_owned());
+    let former = (Api::OpenReports, "kaudit.audit".to_owned());
     assert_eq!(found.obsolete, [(Some("shop".into()), [former].into())].into());
     assert_eq!(ids([&in_set(&found.reports)]), ids(&wanted));
     let mut anew = Server::default();
     anew.update(&mut found.reports, usize::MAX);
-    let owner = &anew.0[&*subject(1).uid]["metadata"]["ownerReferences"][0];
+    let owner = &anew.0[&format!("{}.kaudit.audit", subject(1).uid)]["metadata"]["ownerReferences"][0];
     assert_eq!((anew.0.len(), &owner["name"]), (2, &Value::from("web-1")));
 }
 
@@ -159,8 +159,51 @@ fn names_that_are_no_names_of_objects_are_hashed() {
     assert!(name.starts_with("kaudit-") && name.len() == 39, "{name}");
     assert_eq!(report_name(&subject(1)), &*subject(1).uid);
     assert_eq!(ObjectRef { uid: "".into(), ..subject(1) }.identity(), "apps/Deployment/shop/web-1");
-    let long = ObjectRef { api_version: "a".into(), ..subject(1) };
-    assert_eq!(Instance::new(&"x".repeat(200)).name().len(), 39, "{long:?}");
+}
+
+#[test]
+fn no_two_kaudits_share_a_name_or_a_label() {
+    let instance = |namespace: &str, name: &str| Instance::new(namespace, name);
+    assert_eq!(instance("audit", "kaudit").name(), "kaudit.audit");
+    let long = "x".repeat(63);
+    let all = [
+        ("audit", "kaudit"),
+        ("audit-1", "kaudit"),
+        ("kaudit", "audit"),
+        ("a", "b.c"),
+        ("c", "b.a"),
+        (&*long, "kaudit"),
+        ("audit", &*long),
+        (&*long, &*long),
+    ];
+    let of = |part: fn(&Instance) -> String| -> BTreeSet<String> {
+        all.iter().map(|(namespace, name)| part(&instance(namespace, name))).collect()
+    };
+    assert_eq!((of(|one| one.name().to_owned()).len(), of(Instance::selector).len()), (all.len(), all.len()));
+    assert!(of(|one| one.name().to_owned()).iter().all(|name| name.len() <= 63));
+    // Parts of one are not taken for another's.
+    let key = |instance: Instance| ReportKey::of(&ReportFormat { layout: Layout::Namespace, instance }, &subject(1));
+    let name = key(instance("audit", "kaudit")).name(Prefix::parse("1").unwrap());
+    assert!(key(instance("audit-1", "kaudit")).prefix(&name).is_none() && name == "kaudit.audit.1", "{name}");
+}
+
+#[test]
+fn reports_of_an_earlier_version_are_taken_over_and_those_of_others_are_not() {
+    let instance = Instance::new("audit", "kaudit");
+    let label = |namespace: Option<&str>| -> BTreeMap<String, String> {
+        namespace.map(|namespace| ("kaudit.dev/audit-namespace".to_owned(), namespace.to_owned())).into_iter().collect()
+    };
+    let owns = |namespace| instance.owns(Some(&label(namespace)));
+    assert!(owns(None) && instance.owns(None) && owns(Some("audit")) && !owns(Some("other")));
+    for (layout, former) in [(Layout::Namespace, "kaudit"), (Layout::Resource, &*subject(1).uid)] {
+        let wanted = results(&subject(1), 3, 10);
+        let listed = wanted.iter().map(|violation| (subject(1), violation)).collect::<Vec<_>>();
+        let listed = listed.iter().map(|(object, violation)| (object, *violation));
+        let report = format(layout).report(Api::OpenReports, former, listed);
+        let found = Server([(former.to_owned(), report)].into()).read(layout);
+        assert_eq!(found.obsolete, [(Some("shop".into()), [(Api::OpenReports, former.to_owned())].into())].into());
+        assert_eq!(ids([&in_set(&found.reports)]), ids([&wanted]));
+    }
 }
 
 #[test]
@@ -229,5 +272,5 @@ fn of_thousands_one_is_left() {
     }
     server.update(&mut set, usize::MAX);
     assert_eq!(server.ids(), [last[0].id.to_string()]);
-    assert_eq!(server.0.keys().collect::<Vec<_>>(), ["kaudit"]);
+    assert_eq!(server.0.keys().collect::<Vec<_>>(), ["kaudit.audit"]);
 }

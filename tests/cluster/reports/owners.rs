@@ -1,0 +1,95 @@
+//! Whose report it is: the namespace of the `Audit` is a part of that.
+
+use std::path::Path;
+
+use kaudit_controlplane::{ControlPlane, require};
+use serde_json::{Value, json};
+
+use super::{NAMES, list, mark, plane, reports_in, results};
+use crate::{
+    kubectl::operator,
+    support::{denies_marked, policies, run},
+};
+
+/// Audits everything and reports it; returns nothing, as what is told by the reports counts.
+async fn audit(kubeconfig: &Path, directory: &tempfile::TempDir, more: &[&str]) {
+    let path = directory.path().to_str().unwrap();
+    let base = ["check", "--once", "-o", "json", "--record=reports", "--policies", path];
+    let ended = run(kubeconfig, &[&base, more].concat()).await;
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+}
+
+/// The messages in the reports of a namespace, sorted.
+async fn messages(plane: &ControlPlane, namespace: &str) -> Vec<String> {
+    let reports = reports_in(plane, NAMES[0][0], namespace).await;
+    let mut messages: Vec<String> =
+        results(&reports).values().map(|result| result["message"].as_str().unwrap().to_owned()).collect();
+    messages.sort();
+    messages
+}
+
+#[tokio::test]
+async fn two_kaudits_with_one_name_in_two_namespaces_leave_each_other_alone() {
+    if !require() {
+        return;
+    }
+    let plane = plane().await;
+    let team = plane.temp_namespace("team").await.unwrap();
+    mark(&plane, &team, "one", "yes").await;
+    mark(&plane, &team, "two", "yes").await;
+    let mut kaudits = Vec::new();
+    for words in ["first says", "second says"] {
+        let namespace = plane.temp_namespace("audit").await.unwrap();
+        let user = operator(&plane, &namespace).await;
+        let policy = denies_marked(&team).replace("marked %v", &format!("{words} %v"));
+        kaudits.push((user, policies(&[("marked.rego", &policy)])));
+    }
+    let both = ["first says yes", "first says yes", "second says yes", "second says yes"];
+    for layout in ["namespace", "resource"] {
+        let layout = format!("--report-layout={layout}");
+        for (user, directory) in &kaudits {
+            audit(user.kubeconfig_path(), directory, &[&layout]).await;
+        }
+        assert_eq!(messages(&plane, &team).await, both, "{layout}");
+        // Neither takes the other's for its own, or for what is left of it.
+        let before = list(&plane, NAMES[0][0]).await;
+        for (user, directory) in &kaudits {
+            audit(user.kubeconfig_path(), directory, &[&layout]).await;
+        }
+        assert_eq!(list(&plane, NAMES[0][0]).await, before, "{layout}");
+    }
+}
+
+/// Makes a report as earlier versions wrote it, at an earlier time.
+fn as_before(report: &Value, name: &str) -> Value {
+    let mut results = report["results"].clone();
+    results.as_array_mut().unwrap().iter_mut().for_each(|result| result["timestamp"]["seconds"] = 1_700_000_000.into());
+    let labels = json!({"app.kubernetes.io/managed-by": "kaudit", "app.kubernetes.io/instance": "kaudit"});
+    let namespace = &report["metadata"]["namespace"];
+    json!({"apiVersion": report["apiVersion"], "kind": report["kind"], "results": results,
+        "metadata": {"name": name, "namespace": namespace, "labels": labels}})
+}
+
+#[tokio::test]
+async fn reports_of_an_earlier_version_are_taken_over() {
+    if !require() {
+        return;
+    }
+    let plane = plane().await;
+    let team = plane.temp_namespace("upgraded").await.unwrap();
+    mark(&plane, &team, "one", "yes").await;
+    let directory = policies(&[("marked.rego", &denies_marked(&team))]);
+    let name = |report: &Value| report["metadata"]["name"].as_str().unwrap().to_owned();
+    audit(&plane.kubeconfig(), &directory, &[]).await;
+    let [report] = &reports_in(&plane, NAMES[0][0], &team).await[..] else { panic!() };
+    assert_eq!(name(report), "kaudit.default");
+    plane.kubectl(&["-n", &team, "delete", NAMES[0][0], "--all"]).await.unwrap();
+    plane.apply(&as_before(report, "kaudit").to_string()).await.unwrap();
+    audit(&plane.kubeconfig(), &directory, &[]).await;
+    let [upgraded] = &reports_in(&plane, NAMES[0][0], &team).await[..] else { panic!() };
+    assert_eq!(
+        (name(upgraded), &upgraded["results"][0]["timestamp"]["seconds"]),
+        (name(report), &1_700_000_000.into())
+    );
+    assert_eq!(upgraded["metadata"]["labels"]["kaudit.dev/audit-namespace"], "default");
+}
