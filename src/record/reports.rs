@@ -2,8 +2,8 @@
 //!
 //! The recorder begins with what earlier runs have left ([`load`](mod@load)), and changes it by deltas only. So what no delta
 //! is about, such as results of kinds that cannot be read, stays. A report is written when its content ([`format`]) differs
-//! from what the server has, some seconds after its last change; results are spread over reports of bounded size
-//! ([`partitions`]).
+//! from what the server has, at once after a change and then at most every five seconds; results are spread over reports
+//! of bounded size ([`partitions`]).
 //!
 //! Nothing is lost when the server is slow or away: what waits ([`pending`]) is the set of objects that changed, with their
 //! latest results.

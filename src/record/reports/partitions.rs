@@ -9,7 +9,7 @@
 //! was interrupted knows which of them belong together, and results are told apart by their id, so that none is lost and
 //! none counts twice.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Instant};
 
 use crate::{
     audit::ledger::{Id, Violation},
@@ -107,6 +107,8 @@ pub(super) struct Partition {
     bytes: usize,
     /// What the server has may differ.
     pub(super) dirty: bool,
+    /// It was written a moment ago, and is not written again before.
+    pub(super) rests_until: Option<Instant>,
 }
 
 impl Partition {
@@ -137,6 +139,7 @@ impl Partition {
     fn absorb(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.entries.extend(other.entries);
+        self.rests_until = self.rests_until.max(other.rests_until);
     }
 }
 
@@ -279,10 +282,11 @@ impl Partitions {
     fn split(&mut self, prefix: Prefix) -> [Prefix; 2] {
         let halves = [prefix.half(false), prefix.half(true)];
         let mut first = self.0.remove(&prefix).unwrap_or_default();
+        let rests_until = first.rests_until;
         let second = first.entries.split_off(&Position(halves[1].bits));
         for (half, entries) in halves.into_iter().zip([first.entries, second]) {
             let bytes = entries.values().map(|entry| entry.bytes).sum();
-            self.0.insert(half, Partition { dirty: true, entries, bytes });
+            self.0.insert(half, Partition { dirty: true, entries, bytes, rests_until });
         }
         halves
     }

@@ -8,30 +8,41 @@ use std::{
 use tokio::sync::mpsc;
 
 use crate::{
-    audit::ledger::{Delta, Violation},
+    audit::{
+        ledger::{Delta, Violation},
+        queue::Lane,
+    },
     model::object::ObjectRef,
 };
 
-/// The results of each object that changed and was not taken yet, by [`ObjectRef::identity`].
-type ChangedResults = BTreeMap<String, (ObjectRef, Vec<Violation>)>;
+/// The latest results of an object that changed.
+pub(super) struct ChangedResults {
+    pub(super) object: ObjectRef,
+    pub(super) results: Vec<Violation>,
+    /// Whether some of that follows a change in the cluster.
+    pub(super) lane: Lane,
+}
+
+/// What was not taken yet, by [`ObjectRef::identity`].
+type Changes = BTreeMap<String, ChangedResults>;
 
 /// Takes deltas and never blocks.
 pub struct ReportSink {
-    changes: Arc<Mutex<ChangedResults>>,
+    changes: Arc<Mutex<Changes>>,
     /// Holds one message: the receiver takes all changes at once.
     wake: mpsc::Sender<()>,
 }
 
 /// The recorder's end.
 pub(super) struct PendingChanges {
-    changes: Arc<Mutex<ChangedResults>>,
+    changes: Arc<Mutex<Changes>>,
     woken: mpsc::Receiver<()>,
 }
 
 /// Returns a sink and where its changes arrive.
 pub(super) fn channel() -> (ReportSink, PendingChanges) {
     let (wake, woken) = mpsc::channel(1);
-    let changes = Arc::<Mutex<ChangedResults>>::default();
+    let changes = Arc::<Mutex<Changes>>::default();
     (ReportSink { changes: Arc::clone(&changes), wake }, PendingChanges { changes, woken })
 }
 
@@ -40,7 +51,10 @@ impl ReportSink {
     pub fn record(&self, delta: &Delta) {
         let object = ObjectRef::new(&delta.object, &delta.uid);
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.insert(object.identity(), (object, delta.results.clone()));
+        let identity = object.identity();
+        let hurried = changes.get(&identity).is_some_and(|before| before.lane == Lane::Change);
+        let lane = if hurried { Lane::Change } else { delta.lane };
+        changes.insert(identity, ChangedResults { object, results: delta.results.clone(), lane });
         drop(changes);
         // Full: the recorder is woken already. Closed: nobody records any more.
         let _woken = self.wake.try_send(());
@@ -57,7 +71,7 @@ impl PendingChanges {
     }
 
     /// Takes all changes.
-    pub(super) fn take(&self) -> impl Iterator<Item = (ObjectRef, Vec<Violation>)> {
+    pub(super) fn take(&self) -> impl Iterator<Item = ChangedResults> {
         std::mem::take(&mut *self.changes.lock().unwrap_or_else(PoisonError::into_inner)).into_values()
     }
 }

@@ -17,20 +17,19 @@ use tracing::{debug, info, warn};
 use super::{
     format::{Api, Choice},
     load::{LoadedReports, Obsolete, Versions, choose, is_served, versions},
-    pending::PendingChanges,
-    report_set::{ReportKey, ReportSet, Stored},
+    pending::{ChangedResults, PendingChanges},
+    report_set::{EVERY, Report, ReportKey, ReportSet, Stored},
     settings::ReportSettings,
     write::{ApplyError, PlanResult, ReportWriter},
 };
 use crate::{
+    audit::queue::Lane,
     cluster::{backoff::Backoff, error::describe},
     record::{failure::WriteFailure, health::Health},
 };
 
-/// A report is written this long after its last change,
-const QUIET: Duration = Duration::from_secs(5);
-/// but no later than this after its first.
-const AT_LATEST: Duration = Duration::from_secs(30);
+/// How long a change waits for others: what is applied together is written together.
+const TOGETHER: Duration = Duration::from_millis(100);
 /// Reports that are written at a time.
 const WRITES_AT_A_TIME: usize = 4;
 /// How often the report objects are compared with what was written; less often if that takes long.
@@ -44,14 +43,6 @@ const RETRY: Backoff = Backoff::SHORT;
 const RETRY_REFUSED: Backoff = Backoff::between(Duration::from_secs(5), Duration::from_mins(1));
 /// Attempts at the end, when there is no later.
 const LAST_ATTEMPTS: u32 = 5;
-
-/// A report in the queue.
-#[derive(Debug)]
-struct QueuedReport {
-    /// When the oldest change came that is not written.
-    first: Instant,
-    due: Instant,
-}
 
 /// A report that could not be written.
 #[derive(Debug)]
@@ -78,7 +69,8 @@ pub(super) struct ReportRecorder {
     former_api: Option<Api>,
     reports: ReportSet,
     obsolete: Obsolete,
-    waiting: BTreeMap<ReportKey, QueuedReport>,
+    /// When each report that changed is to be written.
+    waiting: BTreeMap<ReportKey, Instant>,
     /// Those of them that are not in flight.
     due: BTreeSet<(Instant, ReportKey)>,
     in_flight: BTreeSet<ReportKey>,
@@ -156,9 +148,9 @@ impl ReportRecorder {
 
     /// Takes what changed.
     fn take(&mut self, pending: &PendingChanges, now: Instant) {
-        for (object, results) in pending.take() {
+        for ChangedResults { object, results, lane } in pending.take() {
             if let Some(key) = self.reports.set(object, &results) {
-                self.enqueue(&key, now);
+                self.enqueue(&key, lane, now);
             }
         }
     }
@@ -166,6 +158,7 @@ impl ReportRecorder {
     /// Makes all that is left due now, as nothing will change any more.
     fn close(&mut self, now: Instant) {
         self.closing = true;
+        self.reports.reports.values_mut().for_each(Report::rouse);
         let keys: Vec<ReportKey> = self.waiting.keys().cloned().collect();
         for key in keys {
             self.enqueue_at(&key, now);
@@ -184,19 +177,27 @@ impl ReportRecorder {
         }
     }
 
-    /// Enqueues a report that changed, to be written when it has been quiet for a while.
-    fn enqueue(&mut self, key: &ReportKey, now: Instant) {
-        let first = self.waiting.get(key).map_or(now, |waiting| waiting.first);
+    /// Enqueues a report that changed: to be written at once where something changed in the cluster, unless it was written
+    /// a moment ago; where many results come together, a while later, so that they come in one write.
+    fn enqueue(&mut self, key: &ReportKey, lane: Lane, now: Instant) {
+        let waiting = self.waiting.get(key).copied();
         // What failed is not tried earlier because something else changed.
-        if !self.failing.contains_key(key) || !self.waiting.contains_key(key) {
-            self.enqueue_at(key, if self.closing { now } else { (now + QUIET).min(first + AT_LATEST) });
+        if self.failing.contains_key(key) && waiting.is_some() {
+            return;
         }
+        let pause = match lane {
+            _ if self.closing => Duration::ZERO,
+            Lane::Change => TOGETHER,
+            Lane::Snapshot => EVERY,
+        };
+        let due = self.reports.reports.get(key).map_or(now, |report| report.due(now + pause));
+        self.enqueue_at(key, waiting.map_or(due, |waiting| waiting.min(due)));
     }
 
     fn enqueue_at(&mut self, key: &ReportKey, due: Instant) {
-        let waiting = self.waiting.entry(key.clone()).or_insert(QueuedReport { first: Instant::now(), due });
-        self.due.remove(&(waiting.due, key.clone()));
-        waiting.due = due;
+        if let Some(before) = self.waiting.insert(key.clone(), due) {
+            self.due.remove(&(before, key.clone()));
+        }
         if !self.in_flight.contains(key) {
             self.due.insert((due, key.clone()));
         }
@@ -204,8 +205,8 @@ impl ReportRecorder {
 
     /// Removes a report of which nothing is left to write from the queue.
     fn forget(&mut self, key: &ReportKey) {
-        if let Some(waiting) = self.waiting.remove(key) {
-            self.due.remove(&(waiting.due, key.clone()));
+        if let Some(due) = self.waiting.remove(key) {
+            self.due.remove(&(due, key.clone()));
         }
         self.failing.remove(key);
         self.reports.remove_blank(key);
@@ -233,11 +234,18 @@ impl ReportRecorder {
         while self.has_room() {
             let Some((_, key)) = self.due.first().filter(|(due, _)| *due <= now).cloned() else { break };
             let ReportSet { format, reports } = &mut self.reports;
-            let plan = reports.get_mut(&key).map(|report| report.plan(&key, format, api));
-            let Some(plan) = plan.filter(|plan| !plan.is_empty()) else {
+            let Some(report) = reports.get_mut(&key) else {
                 self.forget(&key);
                 continue;
             };
+            let plan = report.plan(&key, format, api, now);
+            if plan.is_empty() {
+                match report.is_dirty().then(|| report.due(now)) {
+                    Some(rested) => self.enqueue_at(&key, rested),
+                    None => self.forget(&key),
+                }
+                continue;
+            }
             debug!(?key, writes = plan.writes.len(), deletes = plan.deletes.len(), "Reports are written");
             self.due.pop_first();
             self.waiting.remove(&key);
@@ -347,16 +355,14 @@ impl ReportRecorder {
         report.stored.extend(written);
         report.stored.retain(|name, _| !deleted.contains(name));
         for prefix in left {
-            if let Some(partition) = report.partitions.get_mut(prefix) {
-                partition.dirty = true;
-            }
+            report.failed(prefix);
         }
-        let changed_meanwhile = self.waiting.get(&key).map(|waiting| waiting.due);
+        let due = report.due(now);
         let (backoff, why) = match error {
             None => {
                 self.failing.remove(&key);
                 // Not all is written in one go; when nothing is left, the next plan is empty.
-                return self.enqueue_at(&key, changed_meanwhile.unwrap_or(now));
+                return self.enqueue_at(&key, due);
             }
             // The namespace is going away with everything in it; one of the same name is another.
             Some(ApplyError::Normal) => return self.forget(&key),
@@ -430,7 +436,7 @@ impl ReportRecorder {
             }
         }
         for key in &differ {
-            self.enqueue(key, now);
+            self.enqueue(key, Lane::Snapshot, now);
         }
     }
 

@@ -3,7 +3,11 @@
 //! Pure: it returns what has to be written and deleted, others do it. Invariant: a report object is deleted only when all
 //! results that were in it are in others, or gone. Whatever is interrupted leaves results twice, never missing.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 
@@ -18,6 +22,8 @@ use crate::{
 
 /// Report objects written in one go; further ones follow.
 const WRITES_AT_ONCE: usize = 8;
+/// A report object is written at most this often.
+pub(super) const EVERY: Duration = Duration::from_secs(5);
 
 /// What a report is about: a namespace, the cluster-scoped objects, or one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,12 +101,17 @@ pub(super) struct Write {
 }
 
 impl Report {
-    /// Returns what is to be done next; the partitions in it count as written from now on.
-    pub(super) fn plan(&mut self, key: &ReportKey, format: &ReportFormat, api: Api) -> Plan {
+    /// Returns what is to be done next; the partitions in it count as written from now on, and rest for [`EVERY`].
+    pub(super) fn plan(&mut self, key: &ReportKey, format: &ReportFormat, api: Api, now: Instant) -> Plan {
         let mut plan = Plan { key: key.clone(), writes: Vec::new(), deletes: Vec::new() };
+        let mut left = false;
         for (prefix, partition) in self.partitions.iter_mut().filter(|(_, partition)| partition.dirty) {
             if plan.writes.len() == WRITES_AT_ONCE {
                 return plan;
+            }
+            if partition.rests_until.is_some_and(|until| until > now) {
+                left = true;
+                continue;
             }
             partition.dirty = false;
             if partition.is_empty() {
@@ -111,12 +122,39 @@ impl Report {
             let content = content_digest(&report);
             if self.stored.get(&name).and_then(|stored| stored.content) != Some(content) {
                 plan.writes.push(Write { prefix, name, report, content });
+                partition.rests_until = Some(now + EVERY);
             }
+        }
+        if left {
+            return plan;
         }
         let full = self.partitions.iter().filter(|(_, partition)| !partition.is_empty());
         let needed: Vec<String> = full.map(|(prefix, _)| key.name(prefix)).collect();
         plan.deletes = self.stored.keys().filter(|name| !needed.contains(name)).cloned().collect();
         plan
+    }
+
+    /// Returns when there may be something to write, not before `earliest`.
+    pub(super) fn due(&self, earliest: Instant) -> Instant {
+        let dirty = self.partitions.iter().filter(|(_, partition)| partition.dirty);
+        let rests = dirty.map(|(_, partition)| partition.rests_until.map_or(earliest, |until| until.max(earliest)));
+        rests.min().unwrap_or(earliest)
+    }
+
+    pub(super) fn is_dirty(&self) -> bool {
+        self.partitions.iter().any(|(_, partition)| partition.dirty)
+    }
+
+    /// Notes that a partition was not written after all.
+    pub(super) fn failed(&mut self, prefix: Prefix) {
+        if let Some(partition) = self.partitions.get_mut(prefix) {
+            (partition.dirty, partition.rests_until) = (true, None);
+        }
+    }
+
+    /// Lets everything be written that changed, however short ago the last time was.
+    pub(super) fn rouse(&mut self) {
+        self.partitions.iter_mut().for_each(|(_, partition)| partition.rests_until = None);
     }
 
     /// Notes that the report object of this name has to be compared again.

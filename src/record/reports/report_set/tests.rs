@@ -58,7 +58,8 @@ impl Server {
         let ReportSet { format, reports } = set;
         for (key, report) in reports {
             loop {
-                let plan = report.plan(key, format, Api::OpenReports);
+                report.rouse();
+                let plan = report.plan(key, format, Api::OpenReports, Instant::now());
                 if plan.is_empty() {
                     break;
                 }
@@ -254,6 +255,44 @@ proptest! {
             prop_assert_eq!(server.update(&mut again, usize::MAX), 0);
         }
     }
+}
+
+#[test]
+fn a_report_is_written_at_once_and_then_rests_while_others_do_not() {
+    let mut set = ReportSet::new(format(Layout::Namespace));
+    for number in 0..40 {
+        set.set(subject(number), &results(&subject(number), 2, 2_000));
+    }
+    let start = Instant::now();
+    let plan = |set: &mut ReportSet, now: Instant| {
+        let ReportSet { format, reports } = set;
+        let (key, report) = reports.iter_mut().next().unwrap();
+        let plan = report.plan(key, format, Api::OpenReports, now);
+        for Write { name, content, .. } in &plan.writes {
+            let stored = Stored { content: Some(*content), resource_version: String::new() };
+            report.stored.insert(name.clone(), stored);
+        }
+        (plan.writes.len(), report.due(now))
+    };
+    let (written, due) = plan(&mut set, start);
+    assert!(written > 2 && plan(&mut set, start).0 == 0, "{written}");
+    assert_eq!(due, start);
+    // One partition changes, and then another: each waits for its own rest only.
+    let (first, later) = (start + EVERY, start + EVERY / 2);
+    set.set(subject(1), &results(&subject(1), 1, 2_000));
+    assert_eq!(plan(&mut set, later), (0, first));
+    assert_eq!(plan(&mut set, first).0, 1);
+    let second = first + EVERY / 2;
+    set.set(subject(1), &results(&subject(1), 2, 2_000));
+    set.set(subject(2), &results(&subject(2), 1, 2_000));
+    let (written, due) = plan(&mut set, second);
+    assert_eq!((written, due), (1, first + EVERY), "the one that has rested, and then the other");
+    assert_eq!(plan(&mut set, first + EVERY).0, 1);
+    // What could not be written is not told to rest.
+    let report = set.reports.values_mut().next().unwrap();
+    let prefix = report.partitions.iter().next().map(|(prefix, _)| prefix).unwrap();
+    report.failed(prefix);
+    assert_eq!((report.is_dirty(), report.due(second)), (true, second));
 }
 
 #[test]
