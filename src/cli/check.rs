@@ -161,7 +161,8 @@ pub struct WritingArgs {
     )]
     pub lease_duration: Duration,
 
-    /// Write at most this many Events a second, those about changes first; the others wait
+    /// Write at most this many Events a second about what was found at once; those about changes go first, up to 100 times
+    /// as many in a burst and up to twice as many a second, as the server bears
     #[arg(
         long,
         env = "KAUDIT_EVENTS_PER_SECOND",

@@ -34,7 +34,7 @@ pub struct RecorderSettings {
     pub namespaces: Vec<String>,
     /// Which Events are written.
     pub events: events::EventFilter,
-    /// Most Events in a second, on average.
+    /// Events a second about what was found at once, and the measure of the rates for changes.
     pub events_per_second: f64,
     /// How reports are written; `None` writes none.
     pub reports: Option<reports::ReportSettings>,

@@ -2,6 +2,7 @@
 //!
 //! `KAUDIT_TEST_OBJECTS=20000 cargo test --test cluster events::` is the long form; it takes some minutes.
 
+mod rates;
 mod stopping;
 
 use std::{

@@ -1,4 +1,4 @@
-//! Rates: how many Events may be written, overall and about one object.
+//! Token buckets: so many at once, and then so many a second.
 
 use std::{
     collections::HashMap,
@@ -44,6 +44,18 @@ impl Bucket {
         }
         self.tokens -= 1.0;
         Ok(())
+    }
+
+    /// Gives tokens at another rate from now on.
+    pub(super) fn set_rate(&mut self, per_second: f64, now: Instant) {
+        self.fill(now);
+        self.per_second = per_second;
+    }
+
+    /// Takes the burst away: the next comes at the rate.
+    pub(super) fn drain(&mut self, now: Instant) {
+        self.fill(now);
+        self.tokens = 0.0;
     }
 
     fn fill(&mut self, now: Instant) {

@@ -114,7 +114,7 @@ pub(super) struct EventQueue {
     /// The Events that can still be replaced.
     replaceable: HashMap<ReplaceKey, Sequence>,
     transient: usize,
-    next: Sequence,
+    last: Sequence,
 }
 
 impl EventQueue {
@@ -128,8 +128,8 @@ impl EventQueue {
         {
             self.remove(older);
         }
-        self.next += 1;
-        self.put(self.next, event, None);
+        self.last += 1;
+        self.put(self.last, event, None);
         true
     }
 
@@ -137,6 +137,14 @@ impl EventQueue {
     pub(super) fn supersede(&mut self, violation: &Violation) -> bool {
         let sequence = self.replaceable.remove(&ReplaceKey::Appeared(violation.id, violation.since));
         sequence.is_some_and(|sequence| self.remove(sequence).is_some())
+    }
+
+    /// Returns when the Event that is to be written next may be, and its priority; `None` if none waits.
+    pub(super) fn next(&mut self, now: Instant) -> Option<(Instant, Priority)> {
+        self.wake(|due| due <= now);
+        let delayed = || self.delayed.first().and_then(|(due, sequence)| Some((*due, self.waiting.get(sequence)?)));
+        let ready = self.ready.first().map(|(priority, _)| (now, *priority));
+        ready.or_else(|| delayed().map(|(due, waiting)| (due, waiting.event.priority)))
     }
 
     /// Takes the Event that is to be written next.
@@ -168,11 +176,6 @@ impl EventQueue {
                 self.ready.insert((waiting.event.priority, sequence));
             }
         }
-    }
-
-    /// Returns when there is something to write; `None` if the queue is empty.
-    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
-        if self.ready.is_empty() { self.delayed.first().map(|(due, _)| *due) } else { Some(now) }
     }
 
     /// Returns how many Events wait.
@@ -277,9 +280,9 @@ mod tests {
         queue.push(own("refused", "older"));
         queue.push(own("refused", "newer"));
         queue.push(event("c", 0, Lifecycle::Resolved, Priority::Change));
-        assert_eq!((queue.len(), queue.due(now)), (4, Some(now)));
+        assert_eq!((queue.len(), queue.next(now)), (4, Some((now, Priority::Change))));
         assert_eq!(drain(&mut queue, now), ["c", "newer", "a", "b"]);
-        assert!(is_empty(&queue) && queue.due(now).is_none());
+        assert!(is_empty(&queue) && queue.next(now).is_none());
     }
 
     #[test]
@@ -318,7 +321,7 @@ mod tests {
             queue.pop(now).unwrap()
         };
         queue.put_back(9, first, later);
-        assert_eq!((queue.due(now), drain(&mut queue, now).len()), (Some(later), 0));
+        assert_eq!((queue.next(now), drain(&mut queue, now).len()), (Some((later, Priority::Change)), 0));
         queue.expedite();
         assert_eq!(drain(&mut queue, now), ["d"]);
     }

@@ -16,9 +16,10 @@ use tokio::{
 use tracing::{debug, warn};
 
 use super::{
-    bucket::{Bucket, ObjectBuckets},
+    bucket::ObjectBuckets,
     pauses::Pauses,
     queue::{EventContent, EventQueue, Lifecycle, PendingEvent, Priority, Sequence},
+    rates::Rates,
     settings::{EventFilter, EventSettings},
     sink::Incoming,
     writer::{EventWriter, PostError},
@@ -30,12 +31,20 @@ pub(super) const WRITES_AT_A_TIME: usize = 4;
 /// How often the Events that are held back are summed up, and how long one has to wait before it counts.
 const SUM_UP_EVERY: Duration = Duration::from_secs(30);
 
+/// An attempt to write an Event, and what came of it.
+struct Attempt {
+    sequence: Sequence,
+    pending: PendingEvent,
+    result: Result<(), PostError>,
+    took: Duration,
+}
+
 pub(super) struct EventRecorder {
     queue: EventQueue,
-    overall: Bucket,
+    rates: Rates,
     objects: ObjectBuckets,
     pauses: Pauses,
-    writes: JoinSet<(Sequence, PendingEvent, Result<(), PostError>)>,
+    writes: JoinSet<Attempt>,
     /// Events that were dropped because of their object's rate, by namespace.
     dropped: BTreeMap<Option<Arc<str>>, usize>,
     /// Namespaces that have an Event about those which are held back.
@@ -55,7 +64,7 @@ impl EventRecorder {
         let instance = format!("{CONTROLLER}-{}", instance.as_deref().unwrap_or("local")).chars().take(128).collect();
         Self {
             queue: EventQueue::default(),
-            overall: Bucket::new(per_second * 2.0, per_second),
+            rates: Rates::new(per_second),
             objects: ObjectBuckets::default(),
             pauses: Pauses::default(),
             writes: JoinSet::new(),
@@ -86,7 +95,7 @@ impl EventRecorder {
                     }
                 }
                 Some(written) = self.writes.join_next() => match written {
-                    Ok((sequence, pending, result)) => self.written(sequence, pending, result, Instant::now()),
+                    Ok(attempt) => self.written(attempt, Instant::now()),
                     Err(failed) => debug!(%failed, "A write panicked"),
                 },
                 () = until(due), if due.is_some() => self.write_next(Instant::now()),
@@ -101,8 +110,8 @@ impl EventRecorder {
 
     /// Returns when the next Event may be written; `None` if something else has to happen first.
     fn due(&mut self, now: Instant) -> Option<Instant> {
-        let due = self.queue.due(now).filter(|_| self.writes.len() < WRITES_AT_A_TIME)?;
-        Some(due.max(self.overall.ready(now)).max(self.pauses.server_until().unwrap_or(now)))
+        let (due, priority) = self.queue.next(now).filter(|_| self.writes.len() < WRITES_AT_A_TIME)?;
+        Some(due.max(self.rates.ready(priority, now)).max(self.pauses.server_until().unwrap_or(now)))
     }
 
     fn receive(&mut self, incoming: Incoming) {
@@ -140,7 +149,10 @@ impl EventRecorder {
     /// Begins to write the next Event that may be written. Those before it go on waiting, for a token of their object or for
     /// the end of their namespace's pause.
     fn write_next(&mut self, now: Instant) {
-        while self.overall.ready(now) <= now {
+        while let Some((_, priority)) = self.queue.next(now) {
+            if self.rates.ready(priority, now) > now {
+                return;
+            }
             let Some((sequence, mut pending)) = self.queue.pop(now) else { return };
             if let Some(until) = self.pauses.namespace_until(pending.content.namespace(), now) {
                 self.wait_on(sequence, pending, until);
@@ -154,13 +166,13 @@ impl EventRecorder {
                 self.wait_for_object(sequence, pending, until);
                 continue;
             }
-            // There is one: the loop asks for it.
-            let _token = self.overall.take(now);
+            self.rates.take(priority, now);
             pending.tried = true;
             let (writer, event) = (self.writer.clone(), self.writer.event(&pending.content));
             self.writes.spawn(async move {
+                let began = Instant::now();
                 let result = writer.post(&event).await;
-                (sequence, pending, result)
+                Attempt { sequence, pending, result, took: began.elapsed() }
             });
             return;
         }
@@ -178,7 +190,12 @@ impl EventRecorder {
         }
     }
 
-    fn written(&mut self, sequence: Sequence, pending: PendingEvent, result: Result<(), PostError>, now: Instant) {
+    fn written(&mut self, attempt: Attempt, now: Instant) {
+        let Attempt { sequence, pending, result, took } = attempt;
+        match &result {
+            Err(PostError::Server(..)) => self.rates.overloaded(now),
+            _ => self.rates.answered(took, now),
+        }
         let namespace = pending.content.namespace().to_owned();
         match result {
             Ok(()) => {

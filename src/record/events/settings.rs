@@ -26,7 +26,7 @@ pub struct EventSettings {
     pub client: Client,
     /// Which are written.
     pub filter: EventFilter,
-    /// Overall rate; a burst may be twice that.
+    /// Events a second about what was found at once, and the measure of the rates for changes.
     pub per_second: f64,
     /// What Events about kaudit itself are about: its `Audit` object.
     pub own: ObjectReference,

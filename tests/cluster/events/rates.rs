@@ -1,0 +1,134 @@
+//! How soon Events about changes are there, whatever else is to be written, and how a server that has too much to do slows
+//! them down.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{
+    http::{Method, StatusCode, header},
+    response::IntoResponse as _,
+};
+use futures::StreamExt as _;
+use k8s_openapi::api::events::v1::Event;
+use kaudit_controlplane::{require, shared};
+use kube::{
+    Api,
+    api::{WatchEvent, WatchParams},
+};
+use tokio::{task::JoinHandle, time::sleep_until};
+
+use super::{PROMPT, Scene, until_judged};
+use crate::{
+    proxy::{Act, Proxy},
+    support::wait_for,
+};
+
+/// Objects that are changed, a hundred a second.
+const CHANGED: usize = 600;
+const CHANGES_PER_SECOND: u32 = 100;
+/// Objects that violate something from the start: more than can be told of meanwhile.
+const BACKLOG: usize = 1_500;
+
+/// Notes when the first Event about each of so many objects comes, of those whose name begins with `name`.
+async fn arrivals(scene: &Scene, name: &'static str, objects: usize) -> JoinHandle<BTreeMap<String, Instant>> {
+    let api: Api<Event> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    let version = api.list(&kube::api::ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut events = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+    tokio::spawn(async move {
+        let mut arrived = BTreeMap::new();
+        while arrived.len() < objects {
+            if let WatchEvent::Added(event) = events.next().await.unwrap().unwrap() {
+                let about = event.regarding.unwrap().name.unwrap();
+                if about.starts_with(name) {
+                    arrived.entry(about).or_insert_with(Instant::now);
+                }
+            }
+        }
+        arrived
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_changes_are_told_of_at_once_beside_a_backlog() {
+    if !require() {
+        return;
+    }
+    let scene = Scene::new(shared().await, "storm").await;
+    scene.create((0..BACKLOG).map(|number| format!("old-{number}")), "yes").await;
+    scene.create((0..CHANGED).map(|number| format!("new-{number}")), "").await;
+    let kaudit = scene.start(&[]).await;
+    until_judged(&kaudit, BACKLOG + CHANGED).await;
+    let arriving = arrivals(&scene, "new-", CHANGED).await;
+    let (begin, mut marked) = (Instant::now(), BTreeMap::new());
+    for number in 0..CHANGED {
+        let due = begin + Duration::from_secs(1) * u32::try_from(number).unwrap() / CHANGES_PER_SECOND;
+        sleep_until(due.into()).await;
+        let name = format!("new-{number}");
+        scene.mark(&name, Some("yes")).await;
+        marked.insert(name, Instant::now());
+    }
+    let arrived = tokio::time::timeout(PROMPT, arriving).await.expect("all are told of promptly").unwrap();
+    let pending = kaudit.metric("kaudit_events_pending").unwrap();
+    let mut took: Vec<Duration> =
+        marked.iter().map(|(name, marked)| arrived[name].saturating_duration_since(*marked)).collect();
+    took.sort();
+    let (median, p99) = (took[CHANGED / 2], took[CHANGED * 99 / 100]);
+    println!("{CHANGED} changes within {:?}: Events after {median:?} (median), {p99:?} (p99)", begin.elapsed());
+    assert!(p99 < PROMPT, "{p99:?}");
+    assert!(pending > BACKLOG / 4, "the backlog was still there: {pending}");
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_too_much_to_do_slows_events_down_until_it_has_less() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    let scene = Scene::new(plane, "busy").await;
+    scene.create((0..CHANGED).map(|number| format!("new-{number}")), "").await;
+    let (busy, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (is_busy, counted) = (Arc::clone(&busy), Arc::clone(&refused));
+    let proxy = Proxy::start(plane, move |request| {
+        if request.method == Method::POST && request.uri.path().ends_with("/events") && is_busy.load(Ordering::SeqCst) {
+            counted.fetch_add(1, Ordering::SeqCst);
+            return Act::Answer(
+                (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "1")], "busy\n").into_response(),
+            );
+        }
+        Act::Pass
+    })
+    .await;
+    let kaudit = scene.start_as(proxy.kubeconfig(), &["--events-per-second=20"]).await;
+    until_judged(&kaudit, CHANGED).await;
+    busy.store(true, Ordering::SeqCst);
+    let arriving = arrivals(&scene, "new-", CHANGED).await;
+    for number in 0..CHANGED {
+        scene.mark(&format!("new-{number}"), Some("yes")).await;
+    }
+    wait_for("a second refusal", || async { (refused.load(Ordering::SeqCst) > 4).then_some(()) }).await;
+    busy.store(false, Ordering::SeqCst);
+    let arrived = tokio::time::timeout(Duration::from_mins(1), arriving).await.expect("all are told of").unwrap();
+    let mut times: Vec<Instant> = arrived.into_values().collect();
+    times.sort();
+    let rate = |from: usize, to: usize| {
+        f64::from(u32::try_from(to - from).unwrap()) / times[to].duration_since(times[from]).as_secs_f64()
+    };
+    let (first, last) = (rate(0, 20), rate(CHANGED - 101, CHANGED - 1));
+    println!(
+        "after {} refusals: {first:.1} Events a second at first, {last:.1} in the end",
+        refused.load(Ordering::SeqCst)
+    );
+    // A burst of 2,000 was allowed; 20 a second were asked for, halved at least once, and up to 40 may be borne.
+    assert!(first < 16.0, "{first}");
+    assert!(last > first * 1.5 && last < 44.0, "{last} after {first}");
+    let refused = refused.load(Ordering::SeqCst);
+    assert!(refused < 30, "{refused} attempts while it was busy");
+    assert_eq!(kaudit.stop().await, Some(0));
+}
