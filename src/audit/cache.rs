@@ -8,7 +8,7 @@ use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 use crate::{
     model::{
         body::{Body, Packer},
-        object::{Location, Object, ObjectKey},
+        object::{Location, Object, ObjectKey, State},
     },
     source::change::WatchScope,
 };
@@ -155,6 +155,11 @@ impl Cache {
     /// Returns the uid of an object that is there.
     pub fn uid(&self, key: &ObjectKey) -> Option<&Arc<str>> {
         self.entry(key).map(|entry| &entry.uid)
+    }
+
+    /// Returns which state of an object is there.
+    pub fn state(&self, key: &ObjectKey) -> Option<State> {
+        State::of(&self.entry(key)?.resource_version)
     }
 
     /// Returns where an object was read, for manifests.

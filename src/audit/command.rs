@@ -22,6 +22,8 @@ pub type Reload = Result<Arc<PolicySet>, LoadError>;
 
 /// A change of who records. Judging goes on in any case; deltas go to a recorder within a term only.
 pub enum Term {
+    /// This process is to record, as soon as it has read what was recorded before.
+    Awaited,
     /// This process records from now on: what was recorded before, and what takes the deltas.
     Begin(Recorded, Box<dyn Record>),
     /// This process no longer records.

@@ -4,7 +4,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::{
     judge::evaluate::{Job, evaluate},
-    model::verdict::Verdict,
+    model::{object::State, verdict::Verdict},
 };
 
 /// Objects in one batch: enough that the hand-over costs nothing, few enough that a change does not wait.
@@ -21,6 +21,8 @@ pub(crate) struct Judges {
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
+    /// The state of the object that was judged.
+    pub(crate) state: Option<State>,
     /// The verdict is about the object's deletion and not about its present state.
     pub(crate) deleted: bool,
 }
@@ -44,7 +46,7 @@ impl Judges {
 
     /// Judges a batch on a thread of its own.
     pub(crate) fn judge(&mut self, jobs: Vec<Job>) {
-        let judge = |job: &Job| Judged { verdict: evaluate(job), deleted: job.deleted };
+        let judge = |job: &Job| Judged { verdict: evaluate(job), state: job.object.state(), deleted: job.deleted };
         self.batches.spawn_blocking(move || jobs.iter().map(judge).collect());
     }
 

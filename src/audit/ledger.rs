@@ -1,10 +1,13 @@
 //! The standing violations, and what a new verdict changes about them.
 //!
 //! Invariant: for each time that a violation (uid, policy, rule, message) stands, one delta says that it appeared and one
-//! that it is resolved, however often its object is judged in between.
+//! that it is resolved, however often its object is judged in between. New policies that say the same in other words end
+//! nothing and begin nothing ([`rewording`]).
+
+mod rewording;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::Arc,
 };
@@ -13,15 +16,15 @@ use jiff::Timestamp;
 
 use crate::{
     audit::queue::Lane,
+    judge::set::PolicySet,
     model::{
         digest::Digest,
-        object::ObjectKey,
+        object::{ObjectKey, State},
         verdict::{Finding, Outcome, Severity, Verdict},
     },
 };
 
-/// Identifies a result for as long as it stands, in every record of it: a hash of the object's uid, policy, rule, outcome
-/// and message.
+/// Identifies a result in every record of it: a hash of the object's uid, policy, rule, outcome and message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id([u8; 16]);
 
@@ -35,6 +38,11 @@ impl Id {
     /// Returns the hash as a number, evenly spread over its range.
     pub fn number(self) -> u128 {
         u128::from_be_bytes(self.0)
+    }
+
+    /// Returns the next number's id, for when this one is taken.
+    fn next(self) -> Self {
+        Self(self.number().wrapping_add(1).to_be_bytes())
     }
 
     /// Reads 32 hex digits, as [`Display`](fmt::Display) writes them.
@@ -54,12 +62,34 @@ impl fmt::Display for Id {
 /// A finding that stands. Its outcome says whether it is a violation: errors and exceptions stand, too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Violation {
-    /// The same for as long as it stands, over restarts, too.
+    /// The same for as long as it stands, over restarts and other words for it, too.
     pub id: Id,
+    /// What the id would be of the words that are used now.
+    pub fingerprint: Id,
     /// What was found.
     pub finding: Finding,
     /// When it was first seen.
     pub since: Timestamp,
+    /// An earlier run has recorded that it stands, and did not come to tell that it appeared.
+    pub untold: bool,
+}
+
+impl Violation {
+    /// Makes one that was first seen at a time.
+    pub fn new(uid: &str, finding: Finding, since: Timestamp) -> Self {
+        let id = Id::new(uid, &finding);
+        Self { id, fingerprint: id, finding, since, untold: false }
+    }
+
+    /// Makes this a later look at one that stands already.
+    fn goes_on(&mut self, known: &Self) {
+        (self.id, self.since) = (known.id, known.since);
+    }
+
+    /// Whether its end is told: errors and exceptions stand without a word, and so does what never was told to begin.
+    fn is_told(&self) -> bool {
+        self.finding.outcome.is_violation() && !self.untold
+    }
 }
 
 /// What changed in the results of one object.
@@ -69,7 +99,7 @@ pub struct Delta {
     pub object: ObjectKey,
     /// Its uid.
     pub uid: Arc<str>,
-    /// Violations that were not there before.
+    /// Violations that were not there before, or were not told of.
     pub appeared: Vec<Violation>,
     /// Violations that no longer stand.
     pub resolved: Vec<Violation>,
@@ -90,6 +120,10 @@ pub struct Standing {
     pub results: Vec<Violation>,
     /// Rules that were evaluated without a result.
     pub passed: u32,
+    /// Number of the policy set that it was judged by.
+    set: u32,
+    /// The state that it is about; `None` if that is not known.
+    state: Option<State>,
 }
 
 /// Counts by policy, severity and outcome.
@@ -103,16 +137,34 @@ pub struct Ledger {
     passed: usize,
     /// Objects without results that were dropped and only counted.
     clean: usize,
+    /// Number of the present policy set.
+    set: u32,
+    /// Its policies whose results depend on nothing but the object that is judged.
+    looking_nowhere_else: HashSet<Arc<str>>,
 }
 
 impl Ledger {
-    /// Enters a verdict; returns what it changed. When another object has taken the name of one that was judged, that one is
-    /// to be forgotten first: the two have no violation in common.
-    pub fn record(&mut self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
+    /// Notes that verdicts are by other policies from now on.
+    pub fn judged_by(&mut self, policies: &PolicySet) {
+        self.set += 1;
+        let alone = policies.policies.iter().filter(|policy| policy.depends.is_object_alone());
+        self.looking_nowhere_else = alone.map(|policy| Arc::clone(&policy.name)).collect();
+    }
+
+    /// Notes that an object is in another state of which no policy can see the difference: its verdict stays.
+    pub fn holds_for(&mut self, key: &ObjectKey, state: Option<State>) {
+        if let Some(standing) = self.objects.get_mut(key).filter(|standing| standing.state.is_some()) {
+            standing.state = state;
+        }
+    }
+
+    /// Enters a verdict by the present policies about a state of the object; returns what it changed. When another object has
+    /// taken the name of one that was judged, that one is to be forgotten first: the two have no violation in common.
+    pub fn record(&mut self, verdict: Verdict, state: Option<State>, lane: Lane, now: Timestamp) -> Option<Delta> {
         let Verdict { key, uid, results, passed, transitions, .. } = verdict;
         let results = stand(&uid, results, now);
         let transitions = violations(&uid, transitions, now);
-        self.settle(key, Standing { uid, results, passed }, transitions, lane)
+        self.settle(key, Standing { uid, results, passed, set: self.set, state }, transitions, lane)
     }
 
     /// Enters what was recorded before about an object that exists, whether it has been judged by now or not; returns what
@@ -120,31 +172,30 @@ impl Ledger {
     pub fn recall(&mut self, key: &ObjectKey, uid: &Arc<str>, recorded: Vec<Violation>) -> Option<Delta> {
         let judged = self.take(key);
         if judged.is_some() || !recorded.is_empty() {
-            self.put(key.clone(), Standing { uid: uid.clone(), results: recorded, passed: 0 });
+            let standing = Standing { uid: uid.clone(), results: recorded, passed: 0, set: self.set, state: None };
+            self.put(key.clone(), standing);
         }
         self.settle(key.clone(), judged?, Vec::new(), Lane::Snapshot)
     }
 
     /// Replaces what stood by what is found now; a result that stood already keeps the time of its first sight.
     fn settle(&mut self, key: ObjectKey, mut now: Standing, transitions: Vec<Violation>, lane: Lane) -> Option<Delta> {
-        let mut before = self.take(&key).map(|standing| standing.results).unwrap_or_default();
-        let (mut appeared, mut changed) = (Vec::new(), false);
-        for result in &mut now.results {
-            if let Some(index) = before.iter().position(|known| known.id == result.id) {
-                let known = before.swap_remove(index);
-                result.since = known.since;
-                changed |= known.finding != result.finding;
-            } else {
-                changed = true;
-                appeared.extend(result.finding.outcome.is_violation().then(|| result.clone()));
-            }
+        let before = self.take(&key);
+        let only_policies_changed = before.as_ref().is_some_and(|before| {
+            before.set != now.set && before.state.is_some() && before.state == now.state && before.uid == now.uid
+        });
+        let before = before.map(|standing| standing.results).unwrap_or_default();
+        let comparison = rewording::compare(before, &mut now.results, |policy| {
+            only_policies_changed && self.looking_nowhere_else.contains(policy)
+        });
+        let rewording::Comparison { mut appeared, mut resolved, changed } = comparison;
+        for violations in [&mut appeared, &mut resolved] {
+            violations.retain(Violation::is_told);
         }
-        changed |= !before.is_empty();
-        before.retain(|known| known.finding.outcome.is_violation());
         let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
         let results = if silent { Vec::new() } else { now.results.clone() };
         self.put(key.clone(), now);
-        (!silent).then_some(Delta { object: key, uid, appeared, resolved: before, transitions, results, lane })
+        (!silent).then_some(Delta { object: key, uid, appeared, resolved, transitions, results, lane })
     }
 
     /// Counts an object without results that will not be judged again.
@@ -156,16 +207,21 @@ impl Ledger {
     /// Returns only what a verdict says about the transition: its object is gone, or is to be judged by newer policies.
     pub fn transitions(&self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
         let transitions = violations(&verdict.uid, verdict.transitions, now);
-        let standing = self.objects.get(&verdict.key).filter(|standing| standing.uid == verdict.uid);
         (!transitions.is_empty()).then(|| Delta {
+            results: self.results(&verdict.key, &verdict.uid),
             object: verdict.key,
             uid: verdict.uid,
             appeared: Vec::new(),
             resolved: Vec::new(),
             transitions,
             lane,
-            results: standing.map(|standing| standing.results.clone()).unwrap_or_default(),
         })
+    }
+
+    /// Returns what stands of the object with this key and uid.
+    pub fn results(&self, key: &ObjectKey, uid: &Arc<str>) -> Vec<Violation> {
+        let standing = self.objects.get(key).filter(|standing| standing.uid == *uid);
+        standing.map(|standing| standing.results.clone()).unwrap_or_default()
     }
 
     /// Forgets an object that is gone; returns what is resolved by that.
@@ -177,7 +233,7 @@ impl Ledger {
     /// Returns the delta of results whose object is gone.
     pub fn gone(object: ObjectKey, uid: Arc<str>, mut results: Vec<Violation>, lane: Lane) -> Option<Delta> {
         let silent = results.is_empty();
-        results.retain(|known| known.finding.outcome.is_violation());
+        results.retain(Violation::is_told);
         (!silent).then(|| Delta {
             object,
             uid,
@@ -245,8 +301,7 @@ fn count_key(finding: &Finding) -> (Arc<str>, Option<Severity>, Outcome) {
 }
 
 fn stand(uid: &str, findings: impl IntoIterator<Item = Finding>, since: Timestamp) -> Vec<Violation> {
-    let violation = |finding: Finding| Violation { id: Id::new(uid, &finding), finding, since };
-    findings.into_iter().map(violation).collect()
+    findings.into_iter().map(|finding| Violation::new(uid, finding, since)).collect()
 }
 
 /// Errors are counted when they happen; what a transition violates never stands.
@@ -255,122 +310,4 @@ fn violations(uid: &str, transitions: Vec<Finding>, now: Timestamp) -> Vec<Viola
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::{object::Kind, verdict::Source};
-
-    fn finding(message: &str, outcome: Outcome) -> Finding {
-        Finding {
-            policy: "p".into(),
-            rule: "deny".into(),
-            outcome,
-            severity: None,
-            category: None,
-            message: message.into(),
-            details: None,
-            source: Source { file: "p.rego".into(), line: 3 },
-        }
-    }
-
-    fn verdict(messages: &[&str]) -> Verdict {
-        let kind = Kind::sample("", "pods", "Pod");
-        Verdict {
-            key: ObjectKey { kind, namespace: Some("n".into()), name: "a".into(), copy: 0 },
-            uid: "u".into(),
-            results: messages.iter().map(|message| finding(message, Outcome::Fail)).collect(),
-            transitions: Vec::new(),
-            passed: 2,
-            policies: Digest::default(),
-            took: std::time::Duration::ZERO,
-        }
-    }
-
-    fn told(delta: Option<Delta>) -> (Vec<String>, Vec<String>) {
-        let texts = |list: Vec<Violation>| list.iter().map(|one| one.finding.message.to_string()).collect();
-        delta.map_or_else(Default::default, |delta| (texts(delta.appeared), texts(delta.resolved)))
-    }
-
-    fn texts(list: &[&str]) -> Vec<String> {
-        list.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn tells_each_violation_once_and_again_when_it_comes_back() {
-        let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
-        assert_eq!(told(ledger.record(verdict(&["x", "y"]), Lane::Change, now)), (texts(&["x", "y"]), vec![]));
-        assert!(ledger.record(verdict(&["x", "y"]), Lane::Change, now).is_none());
-        assert_eq!(told(ledger.record(verdict(&["y", "z"]), Lane::Change, now)), (texts(&["z"]), texts(&["x"])));
-        assert_eq!(told(ledger.record(verdict(&["x"]), Lane::Change, now)), (texts(&["x"]), texts(&["y", "z"])));
-        assert_eq!(told(ledger.forget(&verdict(&[]).key)), (vec![], texts(&["x"])));
-        assert!(ledger.forget(&verdict(&[]).key).is_none());
-        assert_eq!((ledger.passed(), ledger.judged(), ledger.counts().values().sum::<usize>()), (0, 0, 0));
-    }
-
-    #[test]
-    fn keeps_the_time_of_first_sight() {
-        let (mut ledger, first) = (Ledger::default(), Timestamp::UNIX_EPOCH);
-        ledger.record(verdict(&["x"]), Lane::Change, first);
-        ledger.record(verdict(&["x", "y"]), Lane::Change, first + jiff::Span::new().seconds(9));
-        let (_, standing) = ledger.objects().next().unwrap();
-        let seconds: Vec<_> = standing.results.iter().map(|one| one.since.as_second()).collect();
-        assert_eq!(seconds, [0, 9]);
-    }
-
-    #[test]
-    fn errors_stand_and_are_no_violations() {
-        let mut ledger = Ledger::default();
-        let mut failed = verdict(&[]);
-        failed.results = vec![finding("boom", Outcome::Error)];
-        let delta = ledger.record(failed.clone(), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
-        assert!(delta.appeared.is_empty() && delta.results.len() == 1, "reports want to know");
-        assert!(ledger.record(failed, Lane::Change, Timestamp::UNIX_EPOCH).is_none());
-        let delta = ledger.record(verdict(&[]), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
-        assert!(delta.resolved.is_empty() && delta.results.is_empty());
-    }
-
-    #[test]
-    fn what_was_recorded_before_is_not_told_again() {
-        let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
-        let recorded = |messages: &[&str]| stand("u", verdict(messages).results, first);
-        let (key, uid) = (verdict(&[]).key, Arc::from("u"));
-        // Recalled, then judged.
-        let mut ledger = Ledger::default();
-        assert!(ledger.recall(&key, &uid, recorded(&["x", "y"])).is_none());
-        let delta = ledger.record(verdict(&["y", "z"]), Lane::Change, now).unwrap();
-        assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
-        assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
-        // Judged, then recalled.
-        let mut ledger = Ledger::default();
-        ledger.record(verdict(&["y", "z"]), Lane::Change, now);
-        let delta = ledger.recall(&key, &uid, recorded(&["x", "y"])).unwrap();
-        assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
-        assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
-        assert_eq!((ledger.passed(), ledger.counts().values().sum::<usize>()), (2, 2));
-        // Nothing is known of it on either side.
-        assert!(Ledger::default().recall(&key, &uid, Vec::new()).is_none());
-        assert_eq!(told(Ledger::gone(key, uid, recorded(&["x"]), Lane::Snapshot)), (vec![], texts(&["x"])));
-    }
-
-    #[test]
-    fn ids_are_read_as_they_are_written() {
-        let id = Id::new("u", &finding("x", Outcome::Fail));
-        assert_eq!(Id::parse(&id.to_string()), Some(id));
-        assert_ne!(id, Id::new("u", &finding("x", Outcome::Warn)));
-        assert!(Id::parse("+0000000000000000000000000000001").is_none() && Id::parse("").is_none());
-    }
-
-    #[test]
-    fn what_the_change_violated_is_told_once_and_never_stands() {
-        let mut ledger = Ledger::default();
-        let denied = |message: &str| Verdict { transitions: vec![finding(message, Outcome::Fail)], ..verdict(&["x"]) };
-        let delta = ledger.record(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.transitions.len()), (1, 0, 1));
-        assert!(ledger.record(verdict(&["x"]), Lane::Change, Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
-        assert_eq!(ledger.counts().values().sum::<usize>(), 1);
-        let outdated = ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
-        assert_eq!((outdated.transitions.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
-        assert!(ledger.transitions(verdict(&["x"]), Lane::Change, Timestamp::UNIX_EPOCH).is_none());
-        ledger.forget(&verdict(&[]).key);
-        assert!(ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
-    }
-}
+mod tests;

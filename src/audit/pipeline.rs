@@ -138,7 +138,7 @@ impl Pipeline {
             baseline: Baseline::default(),
             clock: Clock::new(settings.rejudge_every),
             judges: Judges::default(),
-            recording: Recording::default(),
+            recording: Recording::new(Arc::clone(&outputs.metrics)),
             outputs,
             dirty: true,
         }
@@ -279,7 +279,7 @@ impl Pipeline {
     }
 
     fn seen(&mut self, scope: &WatchScope, object: Object, now: Instant) {
-        let (key, body) = (object.key.clone(), object.body.clone());
+        let (key, body, state) = (object.key.clone(), object.body.clone(), object.state());
         let effect = self.cache.apply(scope, object);
         match effect {
             Effect::Same => return,
@@ -296,6 +296,7 @@ impl Pipeline {
         self.rejudge_dependents(&key, now);
         if let Effect::Changed(previous) = effect {
             if self.is_invisible(&key, &previous, &body) {
+                self.ledger.holds_for(&key, state);
                 return self.outputs.metrics.change_skipped();
             }
             self.changed(scope, previous.into_object(key.clone()));

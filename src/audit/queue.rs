@@ -87,6 +87,11 @@ impl Queue {
         self.judging.remove(key)
     }
 
+    /// Whether `key` waits to be judged, or to be judged again.
+    pub fn has(&self, key: &ObjectKey) -> bool {
+        self.waiting.contains_key(key)
+    }
+
     /// Removes a key whose object is gone.
     pub fn forget(&mut self, key: &ObjectKey) {
         self.waiting.remove(key);

@@ -77,6 +77,14 @@ impl Recorded {
         self.kinds.values().flat_map(BTreeMap::values)
     }
 
+    /// Notes which results were not told of, of all that are here.
+    pub fn mark_untold(&mut self, is_untold: impl Fn(&Violation) -> bool) {
+        let objects = self.kinds.values_mut().flat_map(BTreeMap::values_mut);
+        for result in objects.flat_map(|object| &mut object.results) {
+            result.untold = is_untold(result);
+        }
+    }
+
     /// Adds what another recorder has recorded, as [`Self::add`] does.
     pub fn join(&mut self, other: Self) {
         other.kinds.into_values().flat_map(BTreeMap::into_values).for_each(|object| self.add(object));

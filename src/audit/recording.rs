@@ -1,48 +1,147 @@
 //! Who records at present, and what was recorded before of kinds that are not known yet.
 
+use std::sync::Arc;
+
 use super::{
     command::{Record, Term},
     ledger::Delta,
     recorded::Recorded,
 };
+use crate::metrics::Metrics;
+
+/// Violations of transitions that may wait to be recorded: nothing that stands bounds them.
+pub(crate) const MOST_TRANSITIONS: usize = 10_000;
 
 /// The present term of recording, if there is one.
-#[derive(Default)]
 pub(crate) struct Recording {
-    recorder: Option<Box<dyn Record>>,
+    recorder: Recorder,
     /// What was recorded before, as far as it was not compared with verdicts yet.
     pub(crate) recorded: Recorded,
+    metrics: Arc<Metrics>,
+}
+
+/// What takes deltas.
+enum Recorder {
+    /// Nobody, as another process records or none.
+    None,
+    /// Nobody yet. What stands is compared when the term begins; the transitions until then are kept.
+    Awaited(Vec<Delta>),
+    Present(Box<dyn Record>),
 }
 
 impl Recording {
-    /// Begins or ends a term; `owns` says which namespaces are this process's to record.
-    pub(crate) fn turn(&mut self, term: Term, owns: impl Fn(Option<&str>) -> bool) {
-        *self = match term {
+    /// Makes it without a term.
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
+        Self { recorder: Recorder::None, recorded: Recorded::default(), metrics }
+    }
+
+    /// Turns to another state of the term; `owns` says which namespaces are this process's to record. Returns what was kept
+    /// and is to be recorded now.
+    pub(crate) fn turn(&mut self, term: Term, owns: impl Fn(Option<&str>) -> bool) -> Vec<Delta> {
+        self.recorded = Recorded::default();
+        let now = match term {
+            Term::Awaited => Recorder::Awaited(Vec::new()),
             Term::Begin(mut before, recorder) => {
                 // The objects of another shard are neither known here nor gone.
                 before.keep(owns);
-                Self { recorder: Some(recorder), recorded: before }
+                self.recorded = before;
+                Recorder::Present(recorder)
             }
-            Term::End => Self::default(),
+            Term::End => Recorder::None,
         };
+        match (std::mem::replace(&mut self.recorder, now), &self.recorder) {
+            (Recorder::Awaited(kept), Recorder::Present(_)) => kept,
+            _ => Vec::new(),
+        }
     }
 
     /// Whether deltas are recorded.
     pub(crate) fn is_on(&self) -> bool {
-        self.recorder.is_some()
+        matches!(self.recorder, Recorder::Present(_))
     }
 
     /// Records what changed, if anything did.
     pub(crate) fn record(&mut self, delta: Option<Delta>) {
-        if let (Some(delta), Some(recorder)) = (delta, &mut self.recorder) {
-            recorder.record(&delta);
+        let Some(delta) = delta else { return };
+        match &mut self.recorder {
+            Recorder::None => {}
+            Recorder::Present(recorder) => recorder.record(&delta),
+            Recorder::Awaited(kept) => {
+                let number = delta.transitions.len();
+                let waiting = kept.iter().map(|delta| delta.transitions.len()).sum::<usize>();
+                if waiting + number > MOST_TRANSITIONS {
+                    self.metrics.recorder_dropped("events", "overflow", number as u64);
+                } else if number > 0 {
+                    kept.push(Delta { appeared: Vec::new(), resolved: Vec::new(), results: Vec::new(), ..delta });
+                }
+            }
         }
     }
 
     /// Records that policies are refused.
     pub(crate) fn policies_refused(&mut self, note: &str) {
-        if let Some(recorder) = &mut self.recorder {
+        if let Recorder::Present(recorder) = &mut self.recorder {
             recorder.policies_refused(note);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{
+        audit::{ledger::Violation, queue::Lane},
+        model::{
+            object::{Kind, ObjectKey},
+            verdict::Finding,
+        },
+    };
+
+    struct Nobody;
+
+    impl Record for Nobody {
+        fn record(&mut self, _: &Delta) {}
+
+        fn policies_refused(&mut self, _: &str) {}
+    }
+
+    fn delta(transitions: usize) -> Delta {
+        let violation = |message: &str| Violation::new("u", Finding::sample(message), Timestamp::UNIX_EPOCH);
+        let object = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
+        Delta {
+            object,
+            uid: "u".into(),
+            appeared: vec![violation("stands")],
+            resolved: Vec::new(),
+            transitions: (0..transitions).map(|number| violation(&number.to_string())).collect(),
+            results: vec![violation("stands")],
+            lane: Lane::Change,
+        }
+    }
+
+    #[test]
+    fn transitions_are_kept_while_a_term_is_awaited_and_those_that_are_too_many_counted() {
+        let metrics = Arc::<Metrics>::default();
+        let mut recording = Recording::new(Arc::clone(&metrics));
+        let begin = || Term::Begin(Recorded::default(), Box::new(Nobody));
+        // Nobody waits where another records.
+        recording.record(Some(delta(1)));
+        assert!(recording.turn(begin(), |_| true).is_empty() && recording.turn(Term::End, |_| true).is_empty());
+        recording.turn(Term::Awaited, |_| true);
+        for transitions in [0, 6_000, 4_000, 1] {
+            recording.record(Some(delta(transitions)));
+        }
+        let kept = recording.turn(begin(), |_| true);
+        assert_eq!(kept.iter().map(|delta| delta.transitions.len()).collect::<Vec<_>>(), [6_000, 4_000]);
+        assert!(kept.iter().all(|delta| delta.appeared.is_empty() && delta.results.is_empty()), "as it stands then");
+        let dropped = r#"kaudit_recorder_drops_total{recorder="events",reason="overflow"} 1"#;
+        assert!(metrics.encode().lines().any(|line| line == dropped));
+        // Whoever loses the term before it begins has nothing to tell.
+        recording.turn(Term::Awaited, |_| true);
+        recording.record(Some(delta(1)));
+        recording.turn(Term::End, |_| true);
+        assert!(recording.turn(begin(), |_| true).is_empty());
     }
 }

@@ -24,6 +24,13 @@ pub struct Dependencies {
     pub transition: bool,
 }
 
+impl Dependencies {
+    /// Whether a verdict depends on the object that is judged alone: on its present state, or on how that came about.
+    pub fn is_object_alone(self) -> bool {
+        !self.inventory && !self.namespace && !self.clock
+    }
+}
+
 impl BitOr for Dependencies {
     type Output = Self;
 

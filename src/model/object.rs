@@ -3,7 +3,13 @@
 //! An [`Object`] holds its JSON as compact bytes, never as a parsed tree: most objects are looked at once, so a
 //! value exists only while it is judged.
 
-use std::{cmp::Ordering, fmt, hash, sync::Arc};
+use std::{
+    cmp::Ordering,
+    fmt,
+    hash::{self, Hasher as _},
+    num::NonZeroU64,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -186,6 +192,33 @@ pub struct Location {
     pub line: usize,
 }
 
+/// Tells one state of an object from its others: a hash of its `resourceVersion`, as clients may only compare those for
+/// equality.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State(NonZeroU64);
+
+impl State {
+    /// Returns the state of a `resourceVersion`; `None` for manifests, and for objects of odd aggregated APIs, which have
+    /// none.
+    pub fn of(resource_version: &str) -> Option<Self> {
+        if resource_version.is_empty() {
+            return None;
+        }
+        let mut hasher = hash::DefaultHasher::new();
+        hasher.write(resource_version.as_bytes());
+        Some(Self(NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN)))
+    }
+
+    /// A state, for tests.
+    #[cfg(test)]
+    pub(crate) const fn sample(number: u64) -> Self {
+        match NonZeroU64::new(number) {
+            Some(number) => Self(number),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+}
+
 /// One object in one state.
 #[derive(Debug, Clone)]
 pub struct Object {
@@ -199,4 +232,11 @@ pub struct Object {
     pub body: Body,
     /// For manifests only.
     pub location: Option<Location>,
+}
+
+impl Object {
+    /// Returns which state this is, as [`State::of`] does.
+    pub fn state(&self) -> Option<State> {
+        State::of(&self.resource_version)
+    }
 }

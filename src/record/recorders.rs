@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::sleep};
@@ -13,7 +12,6 @@ use crate::{
     audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
     cluster::identity::API_VERSION,
     metrics::Metrics,
-    model::shard::Shard,
 };
 
 /// How long pending records may take after a signal.
@@ -40,8 +38,6 @@ pub struct RecorderSettings {
     pub reports: Option<reports::ReportSettings>,
     /// Whether the `Audit` object is written.
     pub status: bool,
-    /// The namespaces whose records this process may change.
-    pub shard: Shard,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -81,14 +77,10 @@ impl RecorderSettings {
     }
 
     /// Returns what was recorded before, according to reports (none, if they are not written) and Events, which are written
-    /// at once and not some seconds later. Queues the Events that the earlier run did not come to write. Waits until the
-    /// server answers.
-    async fn recorded(&self, reported: Recorded, sink: &events::EventSink) -> Recorded {
+    /// at once and not some seconds later. Waits until the server answers.
+    async fn recorded(&self, reported: Recorded) -> Recorded {
         let written = events::load(&self.client, &self.namespaces, &self.audit()).await;
-        let (recorded, missing) = events::reconcile(reported, written, Timestamp::now());
-        let own = missing.iter().filter(|delta| self.shard.owns(delta.object.namespace.as_deref()));
-        own.for_each(|delta| sink.record(delta));
-        recorded
+        events::reconcile(reported, written)
     }
 }
 
@@ -129,7 +121,7 @@ impl Recorders {
                 metrics: metrics.clone(),
                 health: events_health,
             });
-            recorded = settings.recorded(recorded, &sink).await;
+            recorded = settings.recorded(recorded).await;
             sinks.events = Some(sink);
             tasks.spawn(run);
         }

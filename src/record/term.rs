@@ -109,13 +109,14 @@ impl Terms {
 
     /// Begins a term: starts the recorders and informs the pipeline. What it returns is to be flushed at the end.
     pub async fn begin(&self, client: Client) -> Recorders {
+        // An error says that the pipeline has ended; also below.
+        let _ended = self.pipeline.send(Command::Record(Term::Awaited)).await;
         let mut overview = self.overview.clone();
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
         let settings = RecorderSettings { client, ..self.settings.clone() };
         let (recorders, recorded, record) = Recorders::start(&settings, overview).await;
         let record = Box::new(Tee { record, lines: self.lines.clone() });
-        // An error says that the pipeline has ended.
         let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, record))).await;
         recorders
     }

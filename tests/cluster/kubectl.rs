@@ -211,12 +211,15 @@ async fn policies_are_loaded_anew_and_broken_ones_leave_the_last_good_in_force()
     kaudit.ready().await;
     plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
     plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}=yes")]).await.unwrap();
-    let message = async |message: &str| {
+    let standing = async |message: &str| {
         let found = || async {
             let results = results_in(&kaudit.status(), &namespace);
             (results.len() == 1 && results[0]["message"] == message).then_some(())
         };
         wait_for(message, found).await;
+    };
+    let message = async |message: &str| {
+        standing(message).await;
         // What is over before its Event was written has none.
         let notes = ["-n", &namespace, "get", "events.events.k8s.io", "-o", "jsonpath={.items[*].note}"];
         let told = || async { plane.kubectl(&notes).await.unwrap().contains(message).then_some(()) };
@@ -226,7 +229,7 @@ async fn policies_are_loaded_anew_and_broken_ones_leave_the_last_good_in_force()
     until_condition(plane, &namespace, "PoliciesLoaded", "True").await;
 
     swap(directory.path(), "..2", &denies_marked(&namespace).replace("marked %v", "now %v"));
-    message("now yes").await;
+    standing("now yes").await;
     swap(directory.path(), "..3", "package marked\ndeny contains msg if {");
     let condition = until_condition(plane, &namespace, "PoliciesLoaded", "False").await;
     assert_eq!(condition["reason"], "LoadFailed");
@@ -240,21 +243,22 @@ async fn policies_are_loaded_anew_and_broken_ones_leave_the_last_good_in_force()
     message("now still").await;
 
     swap(directory.path(), "..4", &denies_marked(&namespace).replace("marked %v", "again %v"));
-    message("again still").await;
+    standing("again still").await;
     until_condition(plane, &namespace, "PoliciesLoaded", "True").await;
     // A plain edit of a file, too.
     let file = directory.path().join("..4/marked.rego");
     std::fs::write(file, denies_marked(&namespace).replace("marked %v", "edited %v")).unwrap();
-    message("edited still").await;
-    // Each time one Event of the end and one of the new violation, and nothing for the broken state.
+    standing("edited still").await;
+    // One Event of each violation and of the end of the first, and nothing for other words and the broken state.
     let reasons = ["-n", &namespace, "get", "events", "-o", "jsonpath={.items[*].reason}"];
     let told = || async {
         let reasons = plane.kubectl(&reasons).await.unwrap();
         let count = |reason| reasons.split(' ').filter(|other| *other == reason).count();
-        (count("PolicyViolation") == 5 && count("PolicyResolved") == 4).then_some(())
+        (count("PolicyViolation") >= 2 && count("PolicyResolved") >= 1).then_some(count("PolicyViolation"))
     };
-    wait_for("five Events of violations and four of ends", told).await;
+    assert_eq!(wait_for("Events of violations and of an end", told).await, 2);
     assert_eq!(kaudit.stop().await, Some(0));
+    assert_eq!(told().await, Some(2), "what was pending is written");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! reports of all namespaces.
 
 mod freshness;
+mod memory;
 mod owners;
 
 use std::{

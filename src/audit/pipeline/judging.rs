@@ -65,7 +65,7 @@ impl Pipeline {
     }
 
     /// Enters a verdict into the ledger and records what it changed.
-    pub(super) fn judged(&mut self, Judged { verdict, deleted }: Judged) {
+    pub(super) fn judged(&mut self, Judged { verdict, state, deleted }: Judged) {
         let queued = if deleted { None } else { self.queue.done(&verdict.key) };
         // The object may be gone, replaced, or queued again for newer policies.
         let stands = !deleted
@@ -81,8 +81,13 @@ impl Pipeline {
             self.cache.drop_body(&verdict.key);
         }
         let (now, lane) = (Timestamp::now(), queued.map_or(Lane::Change, |queued| queued.lane));
-        let delta =
-            if stands { self.ledger.record(verdict, lane, now) } else { self.ledger.transitions(verdict, lane, now) };
+        let delta = if stands {
+            // What came since the object was taken, and is no reason to judge it again, no policy can see.
+            let state = if self.queue.has(&verdict.key) { state } else { self.cache.state(&verdict.key) };
+            self.ledger.record(verdict, state, lane, now)
+        } else {
+            self.ledger.transitions(verdict, lane, now)
+        };
         self.recording.record(delta);
     }
 
@@ -113,6 +118,9 @@ impl Pipeline {
                 info!(rules = set.rules(), digest = %set.digest, "Policies loaded");
                 let same = set.digest == self.policies.set.digest;
                 self.outputs.policies.send_replace(Arc::clone(&set));
+                if !same {
+                    self.ledger.judged_by(&set);
+                }
                 self.policies.replace(set);
                 self.publish_refused();
                 if !same {

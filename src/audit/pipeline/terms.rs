@@ -4,7 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::Pipeline;
 use crate::{
-    audit::{command::Term, ledger::Ledger, queue::Lane, recorded::RecordedObject},
+    audit::{
+        command::Term,
+        ledger::{Delta, Ledger},
+        queue::Lane,
+        recorded::RecordedObject,
+    },
     model::object::{ObjectKey, ObjectRef},
     source::change::WatchScope,
 };
@@ -12,14 +17,22 @@ use crate::{
 impl Pipeline {
     pub(super) fn turn(&mut self, term: Term) {
         let shard = self.settings.shard;
-        self.recording.turn(term, |namespace| shard.owns(namespace));
+        let kept = self.recording.turn(term, |namespace| shard.owns(namespace));
         if !self.recording.is_on() {
             return;
         }
         self.publish_refused();
-        if !self.gate.is_open() {
-            return;
+        if self.gate.is_open() {
+            self.compare_recorded();
         }
+        for delta in kept {
+            let results = self.ledger.results(&delta.object, &delta.uid);
+            self.recording.record(Some(Delta { results, ..delta }));
+        }
+    }
+
+    /// Compares everything that was recorded with what is known.
+    fn compare_recorded(&mut self) {
         let judged = self.ledger.objects().filter(|(_, standing)| !standing.results.is_empty());
         let mut unrecorded: BTreeMap<ObjectKey, Arc<str>> =
             judged.map(|(key, standing)| (key.clone(), Arc::clone(&standing.uid))).collect();

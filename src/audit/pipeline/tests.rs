@@ -1,6 +1,7 @@
 //! A pipeline fed by hand: what is judged when, and that in the end it stands where a fresh one would.
 
 mod histories;
+mod recording;
 
 use std::{collections::BTreeMap, sync::Mutex};
 

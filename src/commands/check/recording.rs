@@ -29,7 +29,6 @@ pub(super) fn settings(check: &CheckArgs, clients: &Clients, metrics: &Arc<Metri
             metrics: metrics.clone(),
         }),
         status: check.records(RecordTarget::Status),
-        shard,
         metrics: metrics.clone(),
     }
 }

@@ -1,7 +1,8 @@
 //! Reads from the Events of earlier runs which violations stand.
 //!
 //! One stands if there is an Event that it appeared and none that it was resolved since. The server deletes Events after a
-//! while (`--event-ttl` of the API server, an hour by default).
+//! while (`--event-ttl` of the API server, an hour by default). How long that is cannot be asked, but the oldest that is
+//! there shows how far back all are: the server deletes them in the order in which they were made.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,8 +18,7 @@ use tracing::warn;
 use super::annotations::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION};
 use crate::{
     audit::{
-        ledger::{Delta, Id, Violation},
-        queue::Lane,
+        ledger::{Id, Violation},
         recorded::{Recorded, RecordedObject},
     },
     cluster::{backoff::Backoff, error::describe, identity::CONTROLLER},
@@ -31,12 +31,22 @@ use crate::{
 
 /// Events in one answer.
 const PAGE: u32 = 500;
-/// How long the server keeps Events by default.
-const EVENT_TTL: SignedDuration = SignedDuration::from_hours(1);
+/// How much earlier than the oldest Event a violation may be for its own Event to be there still: the server counts its time
+/// in seconds, by a clock of its own, and the first Event is written a moment after what it is about.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
-/// Returns what stands according to the Events of the kaudit with this `Audit`, in `namespaces` or, if that is empty,
-/// everywhere. Retries until the server answers; where it refuses, nothing counts as recorded.
-pub async fn load(client: &Client, namespaces: &[String], audit: &str) -> Recorded {
+/// What the Events of earlier runs say.
+#[derive(Debug, Default)]
+pub struct WrittenEvents {
+    /// What stands according to them.
+    recorded: Recorded,
+    /// When the oldest of them was made, of those of other kaudits, too; `None` if there is none.
+    oldest: Option<Timestamp>,
+}
+
+/// Returns what the Events of the kaudit with this `Audit` say, in `namespaces` or, if that is empty, everywhere. Retries
+/// until the server answers; where it refuses, nothing counts as recorded.
+pub async fn load(client: &Client, namespaces: &[String], audit: &str) -> WrittenEvents {
     let apis: Vec<Api<Event>> = match namespaces {
         [] => vec![Api::all(client.clone())],
         _ => namespaces.iter().map(|namespace| Api::namespaced(client.clone(), namespace)).collect(),
@@ -60,40 +70,32 @@ pub async fn load(client: &Client, namespaces: &[String], audit: &str) -> Record
             sleep(Backoff::SHORT.after(failures)).await;
         }
     }
-    appearances.recorded()
+    appearances.written()
 }
 
-/// Joins what is in reports with what is in Events. Returns both, and the Events that are missing: those of violations that
-/// are in the reports, and so young that the server would still have the Event if the earlier run had written it.
+/// Joins what is in reports with what is in Events. Marks as untold what the earlier run did not come to write an Event
+/// about: violations that are in the reports, and no older than the oldest Event, so that the server would still have theirs.
+/// Without any Event nothing is known to be missing, as all may have been deleted by now.
 ///
 /// What is in Events and not in reports is kept: the report was to be written a moment later.
-pub fn reconcile(reported: Recorded, events: Recorded, now: Timestamp) -> (Recorded, Vec<Delta>) {
+pub fn reconcile(reported: Recorded, events: WrittenEvents) -> Recorded {
+    let WrittenEvents { recorded: events, oldest } = events;
     let known: HashSet<Id> = events.objects().flat_map(|object| &object.results).map(|result| result.id).collect();
-    let missing = |result: &&Violation| {
-        let young = now.duration_since(result.since) < EVENT_TTL;
-        young && result.finding.outcome.is_violation() && !known.contains(&result.id)
-    };
-    let deltas = reported.objects().filter_map(|object| {
-        let appeared: Vec<_> = object.results.iter().filter(missing).cloned().collect();
-        (!appeared.is_empty()).then(|| Delta {
-            object: object.key(&object.former_kind()),
-            uid: object.object.uid.clone(),
-            appeared,
-            resolved: Vec::new(),
-            transitions: Vec::new(),
-            results: object.results.clone(),
-            lane: Lane::Snapshot,
-        })
-    });
-    let deltas = deltas.collect();
     let mut recorded = reported;
+    recorded.mark_untold(|result| {
+        let young = oldest.is_some_and(|oldest| oldest.duration_since(result.since) <= TOLERANCE);
+        young && result.finding.outcome.is_violation() && !known.contains(&result.id)
+    });
     recorded.join(events);
-    (recorded, deltas)
+    recorded
 }
 
 /// Each time that a violation appeared.
 #[derive(Default)]
-struct Appearances(BTreeMap<(Id, Timestamp), Appearance>);
+struct Appearances {
+    by_time: BTreeMap<(Id, Timestamp), Appearance>,
+    oldest: Option<Timestamp>,
+}
 
 /// What the Events say of it; possibly only that it is over.
 #[derive(Default)]
@@ -119,6 +121,8 @@ async fn read(api: &Api<Event>, audit: &str, appearances: &mut Appearances) -> k
 impl Appearances {
     /// Adds an Event if this kaudit wrote it about a violation that can stand.
     fn add(&mut self, event: Event, audit: &str) {
+        let made = event.metadata.creation_timestamp.map(|time| time.0);
+        self.oldest = self.oldest.into_iter().chain(made).min();
         let annotations = event.metadata.annotations.unwrap_or_default();
         let annotation = |name: &str| annotations.get(name).map(String::as_str);
         let id = annotation(VIOLATION).and_then(Id::parse);
@@ -128,18 +132,18 @@ impl Appearances {
             return;
         }
         match (event.reason.as_deref(), event.regarding, event.note) {
-            (Some(RESOLVED), ..) => self.0.entry((id, since)).or_default().resolved = true,
+            (Some(RESOLVED), ..) => self.by_time.entry((id, since)).or_default().resolved = true,
             (Some(APPEARED), Some(regarding), Some(note)) => {
-                self.0.entry((id, since)).or_default().appeared = Some((Box::new(regarding), note));
+                self.by_time.entry((id, since)).or_default().appeared = Some((Box::new(regarding), note));
             }
             _ => {}
         }
     }
 
-    fn recorded(self) -> Recorded {
+    fn written(self) -> WrittenEvents {
         // If two appearances of one violation are open, the newer counts.
         let mut standing: BTreeMap<Id, (Timestamp, Box<ObjectReference>, String)> = BTreeMap::new();
-        for ((id, since), appearance) in self.0 {
+        for ((id, since), appearance) in self.by_time {
             if let Some((regarding, note)) = appearance.appeared.filter(|_| !appearance.resolved)
                 && standing.get(&id).is_none_or(|(known, ..)| *known < since)
             {
@@ -161,13 +165,13 @@ impl Appearances {
                 },
                 results: Vec::new(),
             });
-            object.results.push(Violation { id, finding, since });
+            object.results.push(Violation { id, fingerprint: id, finding, since, untold: false });
         }
         let mut recorded = Recorded::default();
         for object in objects.into_values() {
             recorded.add(object);
         }
-        recorded
+        WrittenEvents { recorded, oldest: self.oldest }
     }
 }
 
@@ -192,6 +196,8 @@ fn finding(id: Id, uid: &str, note: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
 
     const FIRST: &str = "2026-11-21T10:00:00.123456789Z";
@@ -225,13 +231,13 @@ mod tests {
     }
 
     fn objects(events: impl IntoIterator<Item = Event>) -> Vec<RecordedObject> {
-        recorded(events).objects().cloned().collect()
+        written(events).recorded.objects().cloned().collect()
     }
 
-    fn recorded(events: impl IntoIterator<Item = Event>) -> Recorded {
+    fn written(events: impl IntoIterator<Item = Event>) -> WrittenEvents {
         let mut appearances = Appearances::default();
         events.into_iter().for_each(|event| appearances.add(event, "kaudit/kaudit"));
-        appearances.recorded()
+        appearances.written()
     }
 
     #[test]
@@ -244,7 +250,7 @@ mod tests {
         );
         let mut results = object.results.clone();
         results.sort_by_key(|result| result.since);
-        assert_eq!(results[0], Violation { id: Id::new("u", &a), finding: a.clone(), since: FIRST.parse().unwrap() });
+        assert_eq!(results[0], Violation::new("u", a.clone(), FIRST.parse().unwrap()));
         assert_eq!(results[1].finding, b);
         // In whatever order they come; and whatever the clock did between.
         assert!(objects([event(&a, RESOLVED, FIRST), event(&a, APPEARED, FIRST)]).is_empty());
@@ -278,20 +284,32 @@ mod tests {
     }
 
     #[test]
-    fn events_that_the_run_before_did_not_write_are_written_and_none_twice() {
+    fn what_the_run_before_did_not_tell_of_is_known() {
         let (a, b, c) =
             (finding_of("a", Outcome::Fail), finding_of("b", Outcome::Fail), finding_of("c", Outcome::Fail));
-        let reported = || recorded([event(&a, APPEARED, FIRST), event(&b, APPEARED, FIRST)]);
-        let written = || recorded([event(&b, APPEARED, FIRST), event(&c, APPEARED, SECOND)]);
-        let now: Timestamp = SECOND.parse().unwrap();
-        let (recorded, missing) = reconcile(reported(), written(), now);
+        let reported = || written([event(&a, APPEARED, FIRST), event(&b, APPEARED, FIRST)]).recorded;
+        let made = |at: &str, mut event: Event| {
+            event.metadata.creation_timestamp = Some(Time(at.parse().unwrap()));
+            event
+        };
+        let others = |at| made(at, Event::default());
+        let mine = || [event(&b, APPEARED, FIRST), made(SECOND, event(&c, APPEARED, SECOND))];
+        let untold = |recorded: &Recorded| -> Vec<String> {
+            let results = recorded.objects().flat_map(|object| &object.results).filter(|result| result.untold);
+            results.map(|result| result.finding.message.to_string()).collect()
+        };
+        let recorded = reconcile(reported(), written(mine()));
         let objects: Vec<_> = recorded.objects().collect();
         assert_eq!((objects.len(), objects[0].results.len()), (1, 3), "one object with a, b and c");
-        let [delta] = &missing[..] else { panic!("{missing:?}") };
-        assert_eq!((delta.appeared.len(), &delta.appeared[0].finding), (1, &a));
-        assert_eq!((delta.object.to_string(), &*delta.uid), (delta.object.to_string(), "u"));
-        let (recorded, missing) = reconcile(reported(), Recorded::default(), now + EVENT_TTL);
-        assert!(missing.is_empty() && recorded.objects().count() == 1, "the Events may be gone by now");
-        assert!(reconcile(Recorded::default(), written(), now).1.is_empty());
+        assert_eq!(untold(&recorded), ["a"]);
+        // The server keeps them no longer than since then, or for a time that is not known.
+        for events in [vec![others("2026-11-21T10:00:06Z")], vec![]] {
+            let recorded = reconcile(reported(), written(events));
+            assert!(untold(&recorded).is_empty() && recorded.objects().count() == 1);
+        }
+        let long_ago = others("2026-11-20T10:00:00Z");
+        let recorded = reconcile(reported(), written([long_ago, others("2026-11-21T10:00:06Z")]));
+        assert_eq!(untold(&recorded).len(), 2, "it keeps them for days");
+        assert!(untold(&reconcile(Recorded::default(), written(mine()))).is_empty());
     }
 }

@@ -13,12 +13,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 
 use crate::{
-    audit::ledger::{Id, Violation},
+    audit::{
+        ledger::{Id, Violation},
+        recording::MOST_TRANSITIONS,
+    },
     model::object::ObjectKey,
 };
 
-/// Events about transitions that may wait: nothing else bounds them.
-const MAX_TRANSIENT: usize = 10_000;
 /// Where Events of cluster-scoped objects go, as the API demands.
 pub(super) const CLUSTER_SCOPED: &str = "default";
 
@@ -47,7 +48,7 @@ pub(super) struct ViolationChange {
 #[derive(Debug)]
 pub(super) enum EventContent {
     /// Something about a violation of an object.
-    Violation(ViolationChange),
+    Violation(Box<ViolationChange>),
     /// Something about kaudit itself: the whole Event, which replaces a waiting one with the same subject.
     Own(String, Box<Event>),
 }
@@ -62,7 +63,7 @@ impl EventContent {
     }
 
     fn is_transient(&self) -> bool {
-        matches!(self, Self::Violation(ViolationChange { lifecycle: Lifecycle::Transient, .. }))
+        matches!(self, Self::Violation(change) if change.lifecycle == Lifecycle::Transient)
     }
 }
 
@@ -120,7 +121,7 @@ pub(super) struct EventQueue {
 impl EventQueue {
     /// Adds an Event; returns whether there is room for it.
     pub(super) fn push(&mut self, event: PendingEvent) -> bool {
-        if event.content.is_transient() && self.transient == MAX_TRANSIENT {
+        if event.content.is_transient() && self.transient == MOST_TRANSITIONS {
             return false;
         }
         if let EventContent::Own(subject, _) = &event.content
@@ -222,10 +223,10 @@ impl EventQueue {
 
 fn replace_key(content: &EventContent) -> Option<ReplaceKey> {
     match content {
-        EventContent::Violation(ViolationChange { violation, lifecycle: Lifecycle::Appeared, .. }) => {
-            Some(ReplaceKey::Appeared(violation.id, violation.since))
+        EventContent::Violation(change) => {
+            let Violation { id, since, .. } = change.violation;
+            (change.lifecycle == Lifecycle::Appeared).then_some(ReplaceKey::Appeared(id, since))
         }
-        EventContent::Violation(_) => None,
         EventContent::Own(subject, _) => Some(ReplaceKey::Own(subject.clone())),
     }
 }
@@ -238,8 +239,7 @@ mod tests {
     use crate::model::{object::Kind, verdict::Finding};
 
     fn violation(message: &str, since: i64) -> Violation {
-        let finding = Finding::sample(message);
-        Violation { id: Id::new("u", &finding), finding, since: Timestamp::from_second(since).unwrap() }
+        Violation::new("u", Finding::sample(message), Timestamp::from_second(since).unwrap())
     }
 
     fn event(message: &str, since: i64, lifecycle: Lifecycle, priority: Priority) -> PendingEvent {
@@ -247,7 +247,12 @@ mod tests {
             ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: Some("n".into()), name: "a".into(), copy: 0 };
         let violation = violation(message, since);
         let change = ViolationChange { object, uid: "u".into(), violation, lifecycle, at: Timestamp::UNIX_EPOCH };
-        PendingEvent { content: EventContent::Violation(change), priority, queued: Instant::now(), tried: false }
+        PendingEvent {
+            content: EventContent::Violation(Box::new(change)),
+            priority,
+            queued: Instant::now(),
+            tried: false,
+        }
     }
 
     fn own(subject: &str, note: &str) -> PendingEvent {
@@ -330,7 +335,7 @@ mod tests {
     fn transitions_are_bounded() {
         let (mut queue, now) = (EventQueue::default(), Instant::now());
         let more = |queue: &mut EventQueue| queue.push(event("a", 0, Lifecycle::Transient, Priority::Change));
-        assert!((0..MAX_TRANSIENT).all(|_| more(&mut queue)) && !more(&mut queue));
+        assert!((0..MOST_TRANSITIONS).all(|_| more(&mut queue)) && !more(&mut queue));
         assert!(queue.pop(now).is_some() && more(&mut queue) && !more(&mut queue));
         assert!(queue.push(event("a", 0, Lifecycle::Appeared, Priority::Change)), "what stands is not dropped");
     }

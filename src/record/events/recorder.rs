@@ -116,7 +116,7 @@ impl EventRecorder {
 
     fn receive(&mut self, incoming: Incoming) {
         let pending = match incoming {
-            Incoming::Event(pending) => *pending,
+            Incoming::Event(pending) => pending,
             Incoming::PoliciesRefused(note, at) => {
                 let own = self.writer.own.clone();
                 return self.report("PolicyRefused", own, &note, at);

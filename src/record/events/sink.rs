@@ -16,7 +16,7 @@ pub struct EventSink {
 
 /// What the recorder receives.
 pub(super) enum Incoming {
-    Event(Box<PendingEvent>),
+    Event(PendingEvent),
     /// Policies are refused: what they are, and since when.
     PoliciesRefused(String, Timestamp),
 }
@@ -40,8 +40,9 @@ impl EventSink {
         for (violations, lifecycle) in changes {
             for violation in violations {
                 let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());
-                let content = EventContent::Violation(ViolationChange { object, uid, violation, lifecycle, at });
-                self.send(Incoming::Event(Box::new(PendingEvent { content, priority, queued, tried: false })));
+                let change = ViolationChange { object, uid, violation, lifecycle, at };
+                let content = EventContent::Violation(Box::new(change));
+                self.send(Incoming::Event(PendingEvent { content, priority, queued, tried: false }));
             }
         }
     }

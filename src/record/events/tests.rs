@@ -19,7 +19,7 @@ use tower::service_fn;
 use super::*;
 use crate::{
     audit::{
-        ledger::{Delta, Id, Violation},
+        ledger::{Delta, Violation},
         queue::Lane,
     },
     metrics::Metrics,
@@ -102,8 +102,7 @@ impl Scene {
 }
 
 fn violation(uid: &str, message: &str) -> Violation {
-    let finding = Finding::sample(message);
-    Violation { id: Id::new(uid, &finding), finding, since: Timestamp::UNIX_EPOCH }
+    Violation::new(uid, Finding::sample(message), Timestamp::UNIX_EPOCH)
 }
 
 /// An object of which violations appeared.

@@ -217,7 +217,7 @@ impl ReportFormat {
 
     /// Returns one result as JSON.
     pub(super) fn result(&self, object: &ObjectRef, violation: &Violation) -> Value {
-        let Violation { id, finding, since } = violation;
+        let Violation { id, fingerprint, finding, since, .. } = violation;
         let mut result = json!({
             "source": CONTROLLER,
             "policy": cut(&finding.policy, NAME_BYTES),
@@ -227,6 +227,9 @@ impl ReportFormat {
             "timestamp": {"seconds": since.as_second(), "nanos": since.subsec_nanosecond()},
             "properties": {"resultID": id.to_string()},
         });
+        if fingerprint != id {
+            result["properties"]["fingerprint"] = fingerprint.to_string().into();
+        }
         // A warning does not count, which is what the API calls not scored; that is the default.
         if finding.outcome != Outcome::Warn {
             result["scored"] = true.into();
@@ -244,7 +247,7 @@ impl ReportFormat {
     }
 }
 
-/// Returns the name of a report about one object alone: its uid, if that is a valid name.
+/// Returns what the name of a report about one object alone begins with: its uid, if that is a valid name.
 pub(super) fn report_name(object: &ObjectRef) -> String {
     let identity = object.identity();
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -281,9 +284,10 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
             let (seconds, nanos) = (&result["timestamp"]["seconds"], &result["timestamp"]["nanos"]);
             let nanos = nanos.as_i64().and_then(|nanos| i32::try_from(nanos).ok())?;
             let since = Timestamp::new(seconds.as_i64()?, nanos).ok()?;
-            let id = result["properties"]["resultID"].as_str().and_then(Id::parse);
-            let id = id.unwrap_or_else(|| Id::new(&object.uid, &finding));
-            Some((object, Violation { id, finding, since }))
+            let property = |name: &str| result["properties"][name].as_str().and_then(Id::parse);
+            let id = property("resultID").unwrap_or_else(|| Id::new(&object.uid, &finding));
+            let fingerprint = property("fingerprint").unwrap_or(id);
+            Some((object, Violation { id, fingerprint, finding, since, untold: false }))
         })
         .collect()
 }

@@ -94,7 +94,10 @@ pub(super) struct ReportedResult {
 impl ReportedResult {
     fn is_written_alike(&self, other: &Self) -> bool {
         let (mine, others) = (&self.violation.finding, &other.violation.finding);
-        let key = |entry: &Self| (Arc::clone(&entry.object), entry.violation.id, entry.violation.since, entry.bytes);
+        let key = |entry: &Self| {
+            let Violation { id, fingerprint, since, .. } = &entry.violation;
+            (Arc::clone(&entry.object), *id, *fingerprint, *since, entry.bytes)
+        };
         key(self) == key(other)
             && (&mine.message, &mine.severity, &mine.category) == (&others.message, &others.severity, &others.category)
     }

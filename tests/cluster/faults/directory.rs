@@ -7,6 +7,7 @@ use kaudit_controlplane::{require, shared};
 use super::{Scene, lasts};
 use crate::{
     support::wait_for,
+    truth::WORDS,
     writer::{POLICY, size},
 };
 
@@ -28,14 +29,14 @@ async fn policies_vanish_and_are_swapped() {
     };
     scene.through("the policy directory gone", &kaudit, vanished).await;
 
-    // Most swaps come before the last one was looked at; four are given the time to come into force. More would be more
-    // Events than an object may have.
+    // Most swaps come before the last one was looked at; four are given the time to come into force. What stands is the
+    // same in other words then, unless its object changes at the same moment.
     let swaps = size("KAUDIT_TEST_SWAPS", 20);
     let rest_after = swaps.div_ceil(4);
     let mut random = scene.random.fork();
     let (new, file) = (directory.join("new"), directory.join("labels.rego"));
     let swapped = async || {
-        for (swap, words) in (0..swaps).zip(["bad is", "bad was", "bad be"].into_iter().cycle()) {
+        for (swap, words) in (0..swaps).zip(WORDS.into_iter().cycle()) {
             std::fs::write(&new, POLICY.replace("bad is", words)).unwrap();
             std::fs::rename(&new, &file).unwrap();
             let rests = swap % rest_after == rest_after - 1;

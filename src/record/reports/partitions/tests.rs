@@ -17,9 +17,7 @@ fn reference(uid: &str) -> Arc<ObjectRef> {
 }
 
 fn entry(object: &Arc<ObjectRef>, number: usize, bytes: usize) -> ReportedResult {
-    let finding = Finding::sample(&number.to_string());
-    let id = Id::new(&object.uid, &finding);
-    let violation = Violation { id, finding, since: Timestamp::UNIX_EPOCH };
+    let violation = Violation::new(&object.uid, Finding::sample(&number.to_string()), Timestamp::UNIX_EPOCH);
     ReportedResult { object: Arc::clone(object), violation, bytes }
 }
 

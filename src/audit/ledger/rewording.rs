@@ -1,0 +1,263 @@
+//! Compares the results that an object had with those that it has now: what appeared, what is resolved, what goes on.
+//!
+//! A result goes on when policy, rule, outcome and message are those of one that stood. New policies may also say the same
+//! in other words. That cannot be told from a violation that ends while another begins, unless nothing but the policies
+//! changed: then whatever a rule finds, it finds in what it saw before. So where the same state of an object is judged by
+//! another set, a result of a policy that looks at nothing but the object goes on in other words if, among the results of
+//! its rule and outcome that are otherwise new,
+//!
+//! 1. it has the details of one that would otherwise be resolved, and there are some; or
+//! 2. as many are left as would otherwise be resolved: then they go on in their order, which is that of the messages.
+//!
+//! A rule that is rewritten to find as many other things in the same object cannot be told from one in other words, and is
+//! taken for that: the reports say what it finds now, and no Event does.
+//!
+//! Of what happened while kaudit did not run it is not known whether only the policies changed, so all that differs is told.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use super::Violation;
+use crate::model::verdict::Outcome;
+
+/// What differs between two verdicts on one object.
+pub(super) struct Comparison {
+    /// Results that were not there before, or were not told of.
+    pub(super) appeared: Vec<Violation>,
+    /// Results that are not there any more.
+    pub(super) resolved: Vec<Violation>,
+    /// Whether anything differs at all, of results that go on too.
+    pub(super) changed: bool,
+}
+
+/// Compares results, and makes those in `now` that go on later looks at those `before`. `only_reworded` is given a policy,
+/// and says whether nothing but the words can have changed of what it found.
+pub(super) fn compare(
+    before: Vec<Violation>,
+    now: &mut [Violation],
+    only_reworded: impl Fn(&str) -> bool,
+) -> Comparison {
+    let open = (0..now.len()).collect();
+    let mut pairing = Pairing { before, now, open, untold: Vec::new(), changed: false };
+    pairing.pair(|known, result| known.fingerprint == result.fingerprint);
+    // A replica that has no record of a result knows it by the words of its own time.
+    pairing.pair(|known, result| known.id == result.id);
+    if !pairing.before.is_empty() && !pairing.open.is_empty() {
+        pairing.pair_reworded(only_reworded);
+    }
+    pairing.keep_apart();
+    let Pairing { before: resolved, now, open, untold, changed } = pairing;
+    let appeared: Vec<Violation> = untold.into_iter().chain(open).filter_map(|index| now.get(index).cloned()).collect();
+    let changed = changed || !appeared.is_empty() || !resolved.is_empty();
+    Comparison { appeared, resolved, changed }
+}
+
+/// Two verdicts of which the results are being paired.
+struct Pairing<'a> {
+    /// Those that have no counterpart yet, in order.
+    before: Vec<Violation>,
+    now: &'a mut [Violation],
+    /// The places in `now` of those that have no counterpart yet, in order.
+    open: Vec<usize>,
+    /// The places of those that go on and were not told of before.
+    untold: Vec<usize>,
+    /// Some result goes on and differs all the same.
+    changed: bool,
+}
+
+impl Pairing<'_> {
+    fn pair(&mut self, is_same: impl Fn(&Violation, &Violation) -> bool) {
+        let Self { before, now, open, untold, changed } = self;
+        open.retain(|index| {
+            let Some(result) = now.get_mut(*index) else { return false };
+            let Some(place) = before.iter().position(|known| is_same(known, result)) else { return true };
+            let known = before.remove(place);
+            *changed |= known.finding != result.finding;
+            untold.extend(known.untold.then_some(*index));
+            result.goes_on(&known);
+            false
+        });
+    }
+
+    fn pair_reworded(&mut self, only_reworded: impl Fn(&str) -> bool) {
+        let may =
+            |known: &Violation, result: &Violation| rule(known) == rule(result) && only_reworded(&known.finding.policy);
+        self.pair(|known, result| {
+            let details = &known.finding.details;
+            details.is_some() && *details == result.finding.details && may(known, result)
+        });
+        let mut counts: BTreeMap<Rule, (usize, usize)> = BTreeMap::new();
+        self.before.iter().for_each(|known| counts.entry(rule(known)).or_default().0 += 1);
+        let open = self.open.iter().filter_map(|index| self.now.get(*index));
+        open.for_each(|result| counts.entry(rule(result)).or_default().1 += 1);
+        let as_many = |result: &Violation| counts.get(&rule(result)).is_some_and(|(ended, begun)| ended == begun);
+        self.pair(|known, result| may(known, result) && as_many(result));
+    }
+
+    /// Gives what appeared in the first words of another result, which goes on in other words, an id of its own.
+    fn keep_apart(&mut self) {
+        if self.now.iter().all(|result| result.id == result.fingerprint) {
+            return;
+        }
+        let open: HashSet<usize> = self.open.iter().copied().collect();
+        let going_on = self.now.iter().enumerate().filter(|(index, _)| !open.contains(index));
+        let mut taken: HashSet<_> = going_on.map(|(_, result)| result.id).collect();
+        for index in &self.open {
+            if let Some(result) = self.now.get_mut(*index) {
+                while !taken.insert(result.id) {
+                    result.id = result.id.next();
+                }
+            }
+        }
+    }
+}
+
+/// Policy, rule and outcome.
+type Rule = (Arc<str>, Arc<str>, Outcome);
+
+fn rule(violation: &Violation) -> Rule {
+    let finding = &violation.finding;
+    (Arc::clone(&finding.policy), Arc::clone(&finding.rule), finding.outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::model::verdict::Finding;
+
+    fn violation(rule: &str, message: &str, details: Option<&str>, since: i64) -> Violation {
+        let details = details.map(|text| Arc::new([("key".to_owned(), json!(text))].into_iter().collect()));
+        let finding = Finding { rule: rule.into(), details, ..Finding::sample(message) };
+        Violation::new("u", finding, Timestamp::from_second(since).unwrap())
+    }
+
+    fn some(rule: &str, messages: &[&str], since: i64) -> Vec<Violation> {
+        messages.iter().map(|message| violation(rule, message, None, since)).collect()
+    }
+
+    fn messages(violations: &[Violation]) -> Vec<&str> {
+        violations.iter().map(|violation| &*violation.finding.message).collect()
+    }
+
+    #[test]
+    fn other_words_of_as_many_results_go_on_in_order() {
+        let before = [some("deny", &["a: x", "b: x"], 1), some("other", &["c"], 1)].concat();
+        let mut now = [some("deny", &["a: y", "b: y"], 2), some("other", &["c", "d"], 2)].concat();
+        let comparison = compare(before.clone(), &mut now, |_| true);
+        assert_eq!(
+            (messages(&comparison.appeared), comparison.resolved.len(), comparison.changed),
+            (vec!["d"], 0, true)
+        );
+        for (known, result) in before.iter().zip(&now) {
+            assert_eq!((known.id, known.since), (result.id, result.since));
+        }
+        assert_ne!(now[0].id, now[0].fingerprint);
+        // The next verdict finds them as they are now, whatever may have changed.
+        let mut again = [some("deny", &["a: y", "b: y"], 3), some("other", &["c", "d"], 3)].concat();
+        let comparison = compare(now.clone(), &mut again, |_| false);
+        assert!(!comparison.changed && again == now);
+    }
+
+    #[test]
+    fn what_may_be_another_violation_is_told() {
+        let change = |only_reworded: bool, now: &[&str]| {
+            let mut now = some("deny", now, 2);
+            let comparison = compare(some("deny", &["a", "b"], 1), &mut now, |_| only_reworded);
+            (messages(&comparison.appeared).join(" "), messages(&comparison.resolved).join(" "))
+        };
+        let told = |appeared: &str, resolved: &str| (appeared.to_owned(), resolved.to_owned());
+        assert_eq!(change(false, &["a", "c"]), told("c", "b"), "the object changed");
+        assert_eq!(change(true, &["a", "c"]), told("", ""));
+        assert_eq!(change(true, &["a", "c", "d"]), told("c d", "b"), "another number of them");
+        assert_eq!(change(true, &["c"]), told("c", "a b"));
+        assert_eq!(change(true, &[]), told("", "a b"));
+        // Another rule or outcome is another violation.
+        let mut now = some("warn", &["c"], 2);
+        assert_eq!(compare(some("deny", &["a"], 1), &mut now, |_| true).appeared.len(), 1);
+        let mut now = some("deny", &["c"], 2);
+        now[0].finding.outcome = Outcome::Warn;
+        assert_eq!(compare(some("deny", &["a"], 1), &mut now, |_| true).resolved.len(), 1);
+    }
+
+    #[test]
+    fn details_say_which_is_which() {
+        let of = |words: &str, keys: &[&str]| -> Vec<Violation> {
+            keys.iter().map(|key| violation("deny", &format!("{words} {key}"), Some(key), 1)).collect()
+        };
+        let mut now = of("new", &["b", "c", "d"]);
+        let comparison = compare(of("old", &["a", "b", "c"]), &mut now, |_| true);
+        assert_eq!((messages(&comparison.appeared), messages(&comparison.resolved)), (vec![], vec![]), "d for a");
+        let mut now = of("new", &["b", "c"]);
+        let comparison = compare(of("old", &["a", "b", "c"]), &mut now, |_| true);
+        assert_eq!((messages(&comparison.appeared), messages(&comparison.resolved)), (vec![], vec!["old a"]));
+        assert_eq!(
+            now.iter().map(|result| result.id).collect::<Vec<_>>(),
+            of("old", &["b", "c"]).iter().map(|known| known.id).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn what_was_not_told_of_is_told_while_it_stands() {
+        let mut before = some("deny", &["a", "b", "c"], 1);
+        before[1].untold = true;
+        let mut now = some("deny", &["a", "b"], 2);
+        let comparison = compare(before.clone(), &mut now, |_| false);
+        assert_eq!((messages(&comparison.appeared), messages(&comparison.resolved)), (vec!["b"], vec!["c"]));
+        assert!(
+            comparison.changed && comparison.appeared[0].since == before[1].since && now.iter().all(|one| !one.untold)
+        );
+    }
+
+    #[test]
+    fn no_two_that_stand_have_one_id() {
+        let mut now = some("deny", &["b"], 2);
+        compare(some("deny", &["a"], 1), &mut now, |_| true);
+        // The first words come back, beside the new ones.
+        let mut both = some("deny", &["a", "b"], 3);
+        let comparison = compare(now.clone(), &mut both, |_| false);
+        assert_eq!((messages(&comparison.appeared), both[1].id), (vec!["a"], now[0].id));
+        assert_ne!(both[0].id, both[1].id);
+        // And in the place of the new ones they are the same violation.
+        let mut back = some("deny", &["a"], 3);
+        let comparison = compare(now, &mut back, |_| false);
+        assert!(comparison.appeared.is_empty() && comparison.resolved.is_empty() && comparison.changed);
+    }
+
+    proptest! {
+        /// Whatever the order of changes of an object and of policies: what stands is told as often as it appeared and not
+        /// resolved, ids are unique, and where the object changed no violation takes the place of another.
+        #[test]
+        fn told_and_standing_agree(steps in prop::collection::vec((prop::collection::btree_set(0u8..6, 0..4), 0u8..3, any::<bool>()), 1..12)) {
+            let (mut standing, mut open) = (Vec::new(), BTreeSet::new());
+            for (time, (found, words, only_policies)) in steps.into_iter().enumerate() {
+                let words: Vec<String> = found.iter().map(|number| format!("{number} {words}")).collect();
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let mut now = some("deny", &words, i64::try_from(time).unwrap());
+                let before = std::mem::take(&mut standing);
+                let comparison = compare(before.clone(), &mut now, |_| only_policies);
+                for resolved in &comparison.resolved {
+                    prop_assert!(open.remove(&(resolved.id, resolved.since)), "resolved and never told");
+                }
+                for appeared in &comparison.appeared {
+                    prop_assert!(open.insert((appeared.id, appeared.since)), "told twice");
+                }
+                let stands: BTreeSet<_> = now.iter().map(|result| (result.id, result.since)).collect();
+                prop_assert_eq!(&stands, &open);
+                prop_assert_eq!(now.iter().map(|result| result.id).collect::<HashSet<_>>().len(), now.len());
+                if !only_policies {
+                    let new = |result: &&Violation| before.iter().all(|known| known.fingerprint != result.fingerprint && known.id != result.fingerprint);
+                    prop_assert!(now.iter().filter(new).all(|result| comparison.appeared.contains(result)), "hidden");
+                }
+                standing = now;
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+use super::*;
+use crate::model::{object::Kind, verdict::Source};
+
+/// The state that an object is in as long as nothing else is said.
+const STATE: Option<State> = Some(State::sample(1));
+
+fn finding(message: &str, outcome: Outcome) -> Finding {
+    Finding {
+        policy: "p".into(),
+        rule: "deny".into(),
+        outcome,
+        severity: None,
+        category: None,
+        message: message.into(),
+        details: None,
+        source: Source { file: "p.rego".into(), line: 3 },
+    }
+}
+
+fn verdict(messages: &[&str]) -> Verdict {
+    let kind = Kind::sample("", "pods", "Pod");
+    Verdict {
+        key: ObjectKey { kind, namespace: Some("n".into()), name: "a".into(), copy: 0 },
+        uid: "u".into(),
+        results: messages.iter().map(|message| finding(message, Outcome::Fail)).collect(),
+        transitions: Vec::new(),
+        passed: 2,
+        policies: Digest::default(),
+        took: std::time::Duration::ZERO,
+    }
+}
+
+fn told(delta: Option<Delta>) -> (Vec<String>, Vec<String>) {
+    let texts = |list: Vec<Violation>| list.iter().map(|one| one.finding.message.to_string()).collect();
+    delta.map_or_else(Default::default, |delta| (texts(delta.appeared), texts(delta.resolved)))
+}
+
+fn texts(list: &[&str]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn tells_each_violation_once_and_again_when_it_comes_back() {
+    let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
+    assert_eq!(told(ledger.record(verdict(&["x", "y"]), STATE, Lane::Change, now)), (texts(&["x", "y"]), vec![]));
+    assert!(ledger.record(verdict(&["x", "y"]), STATE, Lane::Change, now).is_none());
+    assert_eq!(told(ledger.record(verdict(&["y", "z"]), STATE, Lane::Change, now)), (texts(&["z"]), texts(&["x"])));
+    assert_eq!(told(ledger.record(verdict(&["x"]), STATE, Lane::Change, now)), (texts(&["x"]), texts(&["y", "z"])));
+    assert_eq!(told(ledger.forget(&verdict(&[]).key)), (vec![], texts(&["x"])));
+    assert!(ledger.forget(&verdict(&[]).key).is_none());
+    assert_eq!((ledger.passed(), ledger.judged(), ledger.counts().values().sum::<usize>()), (0, 0, 0));
+}
+
+#[test]
+fn keeps_the_time_of_first_sight() {
+    let (mut ledger, first) = (Ledger::default(), Timestamp::UNIX_EPOCH);
+    ledger.record(verdict(&["x"]), STATE, Lane::Change, first);
+    ledger.record(verdict(&["x", "y"]), STATE, Lane::Change, first + jiff::Span::new().seconds(9));
+    let (_, standing) = ledger.objects().next().unwrap();
+    let seconds: Vec<_> = standing.results.iter().map(|one| one.since.as_second()).collect();
+    assert_eq!(seconds, [0, 9]);
+}
+
+#[test]
+fn errors_stand_and_are_no_violations() {
+    let mut ledger = Ledger::default();
+    let mut failed = verdict(&[]);
+    failed.results = vec![finding("boom", Outcome::Error)];
+    let delta = ledger.record(failed.clone(), STATE, Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
+    assert!(delta.appeared.is_empty() && delta.results.len() == 1, "reports want to know");
+    assert!(ledger.record(failed, STATE, Lane::Change, Timestamp::UNIX_EPOCH).is_none());
+    let delta = ledger.record(verdict(&[]), STATE, Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
+    assert!(delta.resolved.is_empty() && delta.results.is_empty());
+}
+
+#[test]
+fn what_was_recorded_before_is_not_told_again() {
+    let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
+    let recorded = |messages: &[&str]| stand("u", verdict(messages).results, first);
+    let (key, uid) = (verdict(&[]).key, Arc::from("u"));
+    // Recalled, then judged.
+    let mut ledger = Ledger::default();
+    assert!(ledger.recall(&key, &uid, recorded(&["x", "y"])).is_none());
+    let delta = ledger.record(verdict(&["y", "z"]), STATE, Lane::Change, now).unwrap();
+    assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
+    assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
+    // Judged, then recalled.
+    let mut ledger = Ledger::default();
+    ledger.record(verdict(&["y", "z"]), STATE, Lane::Change, now);
+    let delta = ledger.recall(&key, &uid, recorded(&["x", "y"])).unwrap();
+    assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
+    assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
+    assert_eq!((ledger.passed(), ledger.counts().values().sum::<usize>()), (2, 2));
+    // Nothing is known of it on either side.
+    assert!(Ledger::default().recall(&key, &uid, Vec::new()).is_none());
+    assert_eq!(told(Ledger::gone(key, uid, recorded(&["x"]), Lane::Snapshot)), (vec![], texts(&["x"])));
+}
+
+#[test]
+fn what_an_earlier_run_did_not_come_to_tell_is_told_if_it_stands() {
+    let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
+    let (key, uid) = (verdict(&[]).key, Arc::from("u"));
+    let recorded = || -> Vec<Violation> {
+        let untold = |known: Violation| Violation { untold: true, ..known };
+        stand("u", verdict(&["x", "y"]).results, first).into_iter().map(untold).collect()
+    };
+    let mut ledger = Ledger::default();
+    ledger.recall(&key, &uid, recorded());
+    let delta = ledger.record(verdict(&["y", "z"]), STATE, Lane::Change, now).unwrap();
+    let since: Vec<_> = delta.appeared.iter().map(|one| one.since).collect();
+    assert_eq!((told(Some(delta)), since), ((texts(&["y", "z"]), vec![]), vec![first, now]));
+    assert_eq!(told(ledger.forget(&key)), (vec![], texts(&["y", "z"])), "by now both are told of");
+    // Nobody was told that it began, so nobody is told that it ended; reports have to know.
+    assert_eq!(told(Ledger::gone(key, uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
+}
+
+#[test]
+fn ids_are_read_as_they_are_written() {
+    let id = Id::new("u", &finding("x", Outcome::Fail));
+    assert_eq!(Id::parse(&id.to_string()), Some(id));
+    assert_ne!(id, Id::new("u", &finding("x", Outcome::Warn)));
+    assert!(Id::parse("+0000000000000000000000000000001").is_none() && Id::parse("").is_none());
+}
+
+#[test]
+fn what_the_change_violated_is_told_once_and_never_stands() {
+    let mut ledger = Ledger::default();
+    let denied = |message: &str| Verdict { transitions: vec![finding(message, Outcome::Fail)], ..verdict(&["x"]) };
+    let delta = ledger.record(denied("no"), STATE, Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.transitions.len()), (1, 0, 1));
+    assert!(ledger.record(verdict(&["x"]), STATE, Lane::Change, Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
+    assert_eq!(ledger.counts().values().sum::<usize>(), 1);
+    let outdated = ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!((outdated.transitions.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
+    assert!(ledger.transitions(verdict(&["x"]), Lane::Change, Timestamp::UNIX_EPOCH).is_none());
+    ledger.forget(&verdict(&[]).key);
+    assert!(ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap().results.is_empty());
+}
+
+/// What a ledger tells when an object is judged in this state.
+fn tell(ledger: &mut Ledger, messages: &[&str], state: Option<u64>) -> (usize, usize) {
+    let state = state.map(State::sample);
+    let delta = ledger.record(verdict(messages), state, Lane::Snapshot, Timestamp::UNIX_EPOCH);
+    delta.map_or((0, 0), |delta| (delta.appeared.len(), delta.resolved.len()))
+}
+
+#[test]
+fn other_words_are_expected_once_from_new_policies_for_the_same_state() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("p.rego"), "package p\ndeny contains \"x\" if input.kind == \"Pod\"").unwrap();
+    let policies = PolicySet::load(&[directory.path().to_owned()]).unwrap();
+    let judged = |state| {
+        let mut ledger = Ledger::default();
+        tell(&mut ledger, &["a"], state);
+        ledger.judged_by(&policies);
+        ledger
+    };
+    assert_eq!(tell(&mut judged(Some(1)), &["b"], Some(1)), (0, 0));
+    assert_eq!(tell(&mut judged(Some(1)), &["b"], Some(2)), (1, 1), "the object changed, too");
+    assert_eq!(tell(&mut judged(None), &["b"], None), (1, 1), "nobody knows whether it changed");
+    // Once it is judged by the new policies, other words are another violation.
+    let mut ledger = judged(Some(1));
+    tell(&mut ledger, &["a"], Some(1));
+    assert_eq!(tell(&mut ledger, &["b"], Some(1)), (1, 1));
+    // No policy saw that the state was another.
+    let mut ledger = judged(Some(1));
+    ledger.holds_for(&verdict(&[]).key, Some(State::sample(2)));
+    assert_eq!(tell(&mut ledger, &["b"], Some(2)), (0, 0));
+    // What was recorded by an earlier run is of a state that is not known.
+    let mut ledger = Ledger::default();
+    ledger.recall(&verdict(&[]).key, &"u".into(), stand("u", verdict(&["a"]).results, Timestamp::UNIX_EPOCH));
+    ledger.judged_by(&policies);
+    ledger.holds_for(&verdict(&[]).key, Some(State::sample(1)));
+    assert_eq!(tell(&mut ledger, &["b"], Some(1)), (1, 1));
+}

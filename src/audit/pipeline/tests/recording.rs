@@ -1,0 +1,121 @@
+//! What is told when a term of recording begins late, and when policies change.
+
+use super::*;
+
+fn begin(told: &Arc<Mutex<Vec<Delta>>>) -> Term {
+    Term::Begin(Recorded::default(), Box::new(Told(Arc::clone(told))))
+}
+
+#[tokio::test]
+async fn what_changes_violate_before_a_term_begins_is_told_then_unless_another_leads() {
+    for leads in [true, false] {
+        let policies = load(&[("changes.rego", CHANGES)]);
+        let live = Live::recording(policies, SETTINGS, None);
+        if leads {
+            live.term(Term::Awaited).await;
+            live.result().await;
+        }
+        let kept = json!({"metadata": {"labels": {"keep": "yes"}}});
+        live.sync(vec![ingress("n", "a", 1, "x"), object("Ingress", "n", "b", 1, &kept)]).await;
+        live.until_evaluated(2).await;
+        live.seen(ingress("n", "a", 2, "y")).await;
+        live.gone(object("Ingress", "n", "b", 1, &kept)).await;
+        live.until_evaluated(4).await;
+        live.until(&[]).await;
+        live.term(begin(&live.told)).await;
+        // Commands are carried out one after the other.
+        live.result().await;
+        live.seen(ingress("n", "a", 3, "z")).await;
+        live.until_evaluated(5).await;
+        live.until(&[]).await;
+        let mut transitions = live.transitions();
+        transitions.sort();
+        let all = ["spec.host is fixed", "spec.host is fixed", "this must stay"];
+        assert_eq!(transitions, if leads { &all[..] } else { &all[..1] });
+    }
+}
+
+/// Denies each item of an object, in words that are given.
+fn items(words: &str) -> String {
+    format!(
+        r#"
+package items
+deny contains msg if {{
+    some item in input.spec.items
+    msg := sprintf("item %v {words}", [item])
+}}
+"#
+    )
+}
+
+/// Counts the pods that an Ingress is about, in words that are given.
+fn looking(words: &str) -> String {
+    format!(
+        r#"
+package looking
+deny contains msg if {{
+    input.kind == "Ingress"
+    some name
+    data.inventory.namespace[input.metadata.namespace]["v1"].Pod[name]
+    msg := sprintf("%v {words}", [name])
+}}
+"#
+    )
+}
+
+fn pod(version: u64, phase: &str, items: &[&str]) -> Object {
+    object("Pod", "n", "p", version, &json!({"spec": {"items": items}, "status": {"phase": phase}}))
+}
+
+#[tokio::test]
+async fn a_reload_that_changes_words_ends_nothing_and_begins_nothing() {
+    let live = Live::start(load(&[("items.rego", &items("is wrong"))]), SETTINGS);
+    live.sync(vec![pod(1, "Pending", &["a", "b"])]).await;
+    live.until(&["p: item a is wrong", "p: item b is wrong"]).await;
+    assert_eq!(told(&live), ["+ p: item a is wrong", "+ p: item b is wrong"]);
+    // No policy can see the status: the verdict is about this state, too.
+    live.seen(pod(2, "Running", &["a", "b"])).await;
+    live.reload(Ok(load(&[("items.rego", &items("must go"))]))).await;
+    live.until(&["p: item a must go", "p: item b must go"]).await;
+    let deltas = std::mem::take(&mut *live.told.lock().unwrap());
+    let [delta] = &deltas[..] else { panic!("{deltas:#?}") };
+    assert!(delta.appeared.is_empty() && delta.resolved.is_empty());
+    assert!(delta.results.iter().all(|result| result.id != result.fingerprint), "reports have the new words");
+
+    // What really changed is told, with the words and the identity that it has.
+    live.seen(pod(3, "Running", &["a", "c"])).await;
+    live.until(&["p: item a must go", "p: item c must go"]).await;
+    let deltas = std::mem::take(&mut *live.told.lock().unwrap());
+    let [change] = &deltas[..] else { panic!("{deltas:#?}") };
+    assert_eq!((change.appeared.len(), change.resolved.len()), (1, 1));
+    assert_eq!((&change.resolved[0].id, &change.resolved[0].since), (&delta.results[1].id, &delta.results[1].since));
+
+    // What is recorded of it is recognised by whoever begins to record.
+    let mut recorded = Recorded::default();
+    recorded.add(recorded_object(change));
+    live.term(Term::End).await;
+    live.term(Term::Begin(recorded, Box::new(Told(Arc::clone(&live.told))))).await;
+    live.result().await;
+    assert_eq!(live.told.lock().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn a_reload_hides_no_change_that_comes_with_it() {
+    let policies = |words: &str| load(&[("items.rego", &items(words)), ("looking.rego", &looking(words))]);
+    let live = Live::start(policies("is wrong"), SETTINGS);
+    live.sync(vec![pod(1, "", &["a"]), ingress("n", "i", 1, "x")]).await;
+    live.until(&["i: p is wrong", "p: item a is wrong"]).await;
+    live.seen(pod(2, "", &["b"])).await;
+    live.until(&["i: p is wrong", "p: item b is wrong"]).await;
+    told(&live);
+    // The object changes with the policies; and of a policy that looks others up it is not known why it says otherwise.
+    live.reload(Ok(policies("must go"))).await;
+    live.seen(pod(3, "", &["c"])).await;
+    live.until(&["i: p must go", "p: item c must go"]).await;
+    let all = told(&live);
+    let has = |text: &str| all.iter().any(|told| told == text);
+    assert!(has("+ i: p must go") && has("- i: p is wrong"), "{all:#?}");
+    // In the old words or the new ones, whichever came first.
+    let count = |start: &str| all.iter().filter(|told| told.starts_with(start)).count();
+    assert_eq!((count("+ p: item c"), count("- p: item c"), count("+ p: item b"), count("- p: item b")), (1, 0, 0, 1));
+}

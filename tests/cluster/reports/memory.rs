@@ -1,0 +1,151 @@
+//! What a run remembers of those before it: Events that are gone by now, and results in other words.
+
+use kaudit_controlplane::{ControlPlane, Options, require};
+use serde_json::Value;
+
+use super::{NAMES, OPENREPORTS, mark, plane, policy, reports_in, results, until_messages};
+use crate::support::{Running, establish, policies, wait_for};
+
+/// The Events in a namespace, as `reason name: note`, sorted.
+async fn events(plane: &ControlPlane, namespace: &str) -> Vec<String> {
+    let events = plane.kubectl(&["-n", namespace, "get", "events.events.k8s.io", "-o", "json"]).await.unwrap();
+    let events: Value = serde_json::from_str(&events).unwrap();
+    let text = |event: &Value| {
+        let [reason, name, note] =
+            [&event["reason"], &event["regarding"]["name"], &event["note"]].map(|field| field.as_str().unwrap());
+        format!("{reason} {name}: {note}")
+    };
+    let mut events: Vec<_> = events["items"].as_array().unwrap().iter().map(text).collect();
+    events.sort();
+    events
+}
+
+async fn until_events(plane: &ControlPlane, namespace: &str, what: &str, wanted: impl Fn(&[String]) -> bool) {
+    wait_for(what, || async { wanted(&events(plane, namespace).await).then_some(()) }).await;
+}
+
+/// Starts a kaudit that records Events and reports of one namespace.
+async fn start(plane: &ControlPlane, namespace: &str, directory: &tempfile::TempDir) -> Running {
+    let path = directory.path().to_str().unwrap();
+    let arguments = ["--policies", path, "--record=events,reports", "-n", namespace];
+    let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+    kaudit.ready().await;
+    kaudit
+}
+
+#[tokio::test]
+async fn events_that_the_server_has_deleted_are_not_written_again() {
+    if !require() {
+        return;
+    }
+    let apiserver_args = vec!["--event-ttl=10s".to_owned()];
+    let plane = ControlPlane::start(Options { apiserver_args, ..Options::default() }).await.unwrap();
+    establish(&plane, OPENREPORTS, &NAMES[0]).await;
+    let namespace = plane.temp_namespace("forgotten").await.unwrap();
+    let directory = policies(&[("marked.rego", &policy(&namespace))]);
+    mark(&plane, &namespace, "old", "yes").await;
+    let kaudit = start(&plane, &namespace, &directory).await;
+    until_events(&plane, &namespace, "the first Event", |events| events.len() == 1).await;
+    until_messages(&plane, &namespace, &["old marked yes"]).await;
+    until_events(&plane, &namespace, "the Event to be deleted", <[String]>::is_empty).await;
+    mark(&plane, &namespace, "young", "yes").await;
+    until_messages(&plane, &namespace, &["old marked yes", "young marked yes"]).await;
+    until_events(&plane, &namespace, "the second Event", |events| events.len() == 1).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+
+    // The next run sees one Event and two results, and has something to tell, by which is seen that it tells.
+    mark(&plane, &namespace, "new", "yes").await;
+    let kaudit = start(&plane, &namespace, &directory).await;
+    let told = |events: &[String]| events.iter().any(|event| event.contains(" new:"));
+    until_events(&plane, &namespace, "the Event of what is new", told).await;
+    wait_for("all to be told", || async { kaudit.metric("kaudit_events_pending").filter(|pending| *pending == 0) })
+        .await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    let written = kaudit_writes(&plane, &namespace);
+    assert_eq!(written, 3, "one of each object");
+    plane.stop().await.unwrap();
+}
+
+/// How many Events were written in a namespace, those that are deleted by now too.
+fn kaudit_writes(plane: &ControlPlane, namespace: &str) -> usize {
+    let log = plane.audit_log().unwrap();
+    log.iter()
+        .filter(|record| record.verb == "create" && record.resource == "events" && record.namespace == namespace)
+        .count()
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_did_not_tell_of_is_told_if_it_still_stands() {
+    if !require() {
+        return;
+    }
+    let plane = plane().await;
+    let namespace = plane.temp_namespace("untold").await.unwrap();
+    let directory = policies(&[("marked.rego", &policy(&namespace))]);
+    let all = ["older", "over", "stands"];
+    let kaudit = start(&plane, &namespace, &directory).await;
+    for (index, name) in all.into_iter().enumerate() {
+        mark(&plane, &namespace, name, "yes").await;
+        until_events(&plane, &namespace, name, |events| events.len() == index + 1).await;
+    }
+    until_messages(&plane, &namespace, &all.map(|name| format!("{name} marked yes")).each_ref().map(String::as_str))
+        .await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    // As if that run had been killed before it came to write these.
+    for name in ["over", "stands"] {
+        let about = format!("--field-selector=regarding.name={name}");
+        plane.kubectl(&["-n", &namespace, "delete", "events.events.k8s.io", &about]).await.unwrap();
+    }
+    plane.kubectl(&["-n", &namespace, "delete", "configmap", "over"]).await.unwrap();
+    let kaudit = start(&plane, &namespace, &directory).await;
+    until_messages(&plane, &namespace, &["older marked yes", "stands marked yes"]).await;
+    until_events(&plane, &namespace, "what stands to be told of", |events| events.len() == 2).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    let told = ["older", "stands"].map(|name| format!("PolicyViolation {name}: marked/deny: marked yes"));
+    assert_eq!(events(&plane, &namespace).await, told, "nobody was told that the other began");
+}
+
+#[tokio::test]
+async fn other_words_for_what_stands_are_reported_and_not_told() {
+    if !require() {
+        return;
+    }
+    let plane = plane().await;
+    let namespace = plane.temp_namespace("reworded").await.unwrap();
+    let directory = policies(&[("marked.rego", &policy(&namespace))]);
+    mark(&plane, &namespace, "one", "yes").await;
+    mark(&plane, &namespace, "two", "yes").await;
+    let kaudit = start(&plane, &namespace, &directory).await;
+    until_events(&plane, &namespace, "both Events", |events| events.len() == 2).await;
+    let before = until_messages(&plane, &namespace, &["one marked yes", "two marked yes"]).await;
+
+    let reworded = policy(&namespace).replace("\"marked %v\"", "\"has the mark %v\"");
+    std::fs::write(directory.path().join("marked.rego"), reworded).unwrap();
+    let after = until_messages(&plane, &namespace, &["one has the mark yes", "two has the mark yes"]).await;
+    let times = |reports: &[Value]| -> Vec<(String, String)> {
+        results(reports).into_iter().map(|(id, result)| (id, result["timestamp"].to_string())).collect()
+    };
+    assert_eq!(times(&before), times(&after), "they are the same");
+    mark(&plane, &namespace, "three", "yes").await;
+    until_events(&plane, &namespace, "a third Event", |events| events.len() == 3).await;
+
+    // The next run knows that, too; and what ends was told of.
+    assert_eq!(kaudit.stop().await, Some(0));
+    plane.kubectl(&["-n", &namespace, "delete", "configmap", "one"]).await.unwrap();
+    let kaudit = start(&plane, &namespace, &directory).await;
+    until_events(&plane, &namespace, "the end of one", |events| events.len() == 4).await;
+    mark(&plane, &namespace, "four", "yes").await;
+    until_events(&plane, &namespace, "a fourth object", |events| events.len() == 5).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    assert_eq!(
+        events(&plane, &namespace).await,
+        [
+            "PolicyResolved one: marked/deny: has the mark yes",
+            "PolicyViolation four: marked/deny: has the mark yes",
+            "PolicyViolation one: marked/deny: marked yes",
+            "PolicyViolation three: marked/deny: has the mark yes",
+            "PolicyViolation two: marked/deny: marked yes",
+        ]
+    );
+    assert_eq!(results(&reports_in(&plane, NAMES[0][0], &namespace).await).len(), 3);
+}
