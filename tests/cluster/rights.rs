@@ -177,7 +177,7 @@ async fn assert_each_is_needed(plane: &ControlPlane, own: &str, judged: &str, na
         let kaudit = Running::start(user.kubeconfig_path(), &[&scope[..], &[&audit]].concat()).await;
         if missing.verb == "delete" {
             // A report goes when there is nothing to report any more.
-            let report = ["-n", judged, "get", &missing.resource, &name];
+            let report = ["-n", judged, "get", &missing.resource, &format!("{name}.{own}")];
             wait_for("a report", || async { plane.kubectl(&report).await.ok() }).await;
             mark(false).await;
         }
