@@ -19,19 +19,20 @@ use crate::{
     judge::set::PolicySet,
     model::{
         digest::Digest,
-        object::{ObjectKey, State},
+        object::{ObjectKey, ObjectRef, State},
         verdict::{Finding, Outcome, Severity, Verdict},
     },
 };
 
-/// Identifies a result in every record of it: a hash of the object's uid, policy, rule, outcome and message.
+/// Identifies a result in every record of it: a hash of the object's kind and uid, policy, rule, outcome and message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id([u8; 16]);
 
 impl Id {
-    /// Returns the id of a finding about the object with this uid.
-    pub fn new(uid: &str, finding: &Finding) -> Self {
-        let parts = [uid, &finding.policy, &finding.rule, finding.outcome.word(), &finding.message];
+    /// Returns the id of a finding about an object.
+    pub fn new(subject: Subject<'_>, finding: &Finding) -> Self {
+        let Subject { group, kind, uid } = subject;
+        let parts = [group, kind, uid, &finding.policy, &finding.rule, finding.outcome.word(), &finding.message];
         Self(Digest::of_parts(u64::to_be_bytes, parts).half().to_be_bytes())
     }
 
@@ -59,6 +60,35 @@ impl fmt::Display for Id {
     }
 }
 
+/// What identifies an object in whatever version it is read. The uid alone does not: there are API servers that show one
+/// object as two kinds, such as OpenShift's Namespaces, which are Projects, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// API group; empty for the core group.
+    pub group: &'a str,
+    /// Kind, such as `Deployment`.
+    pub kind: &'a str,
+    /// `metadata.uid`.
+    pub uid: &'a str,
+}
+
+impl<'a> Subject<'a> {
+    /// A Deployment, for tests.
+    #[cfg(test)]
+    pub(crate) const SAMPLE: Self = Self { group: "apps", kind: "Deployment", uid: "u" };
+
+    /// Returns that of the object with this key and uid.
+    pub fn new(key: &'a ObjectKey, uid: &'a str) -> Self {
+        Self { group: &key.kind.group, kind: &key.kind.kind, uid }
+    }
+}
+
+impl<'a> From<&'a ObjectRef> for Subject<'a> {
+    fn from(object: &'a ObjectRef) -> Self {
+        Self { group: object.group(), kind: &object.kind, uid: &object.uid }
+    }
+}
+
 /// A finding that stands. Its outcome says whether it is a violation: errors and exceptions stand, too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Violation {
@@ -76,8 +106,8 @@ pub struct Violation {
 
 impl Violation {
     /// Makes one that was first seen at a time.
-    pub fn new(uid: &str, finding: Finding, since: Timestamp) -> Self {
-        let id = Id::new(uid, &finding);
+    pub fn new(subject: Subject<'_>, finding: Finding, since: Timestamp) -> Self {
+        let id = Id::new(subject, &finding);
         Self { id, fingerprint: id, finding, since, untold: false }
     }
 
@@ -162,8 +192,8 @@ impl Ledger {
     /// taken the name of one that was judged, that one is to be forgotten first: the two have no violation in common.
     pub fn record(&mut self, verdict: Verdict, state: Option<State>, lane: Lane, now: Timestamp) -> Option<Delta> {
         let Verdict { key, uid, results, passed, transitions, .. } = verdict;
-        let results = stand(&uid, results, now);
-        let transitions = violations(&uid, transitions, now);
+        let subject = Subject::new(&key, &uid);
+        let (results, transitions) = (stand(subject, results, now), violations(subject, transitions, now));
         self.settle(key, Standing { uid, results, passed, set: self.set, state }, transitions, lane)
     }
 
@@ -206,7 +236,7 @@ impl Ledger {
 
     /// Returns only what a verdict says about the transition: its object is gone, or is to be judged by newer policies.
     pub fn transitions(&self, verdict: Verdict, lane: Lane, now: Timestamp) -> Option<Delta> {
-        let transitions = violations(&verdict.uid, verdict.transitions, now);
+        let transitions = violations(Subject::new(&verdict.key, &verdict.uid), verdict.transitions, now);
         (!transitions.is_empty()).then(|| Delta {
             results: self.results(&verdict.key, &verdict.uid),
             object: verdict.key,
@@ -307,13 +337,13 @@ fn count_key(finding: &Finding) -> (Arc<str>, Option<Severity>, Outcome) {
     (finding.policy.clone(), finding.severity, finding.outcome)
 }
 
-fn stand(uid: &str, findings: impl IntoIterator<Item = Finding>, since: Timestamp) -> Vec<Violation> {
-    findings.into_iter().map(|finding| Violation::new(uid, finding, since)).collect()
+fn stand(subject: Subject<'_>, findings: impl IntoIterator<Item = Finding>, since: Timestamp) -> Vec<Violation> {
+    findings.into_iter().map(|finding| Violation::new(subject, finding, since)).collect()
 }
 
 /// Errors are counted when they happen; what a transition violates never stands.
-fn violations(uid: &str, transitions: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
-    stand(uid, transitions.into_iter().filter(|finding| finding.outcome.is_violation()), now)
+fn violations(subject: Subject<'_>, transitions: Vec<Finding>, now: Timestamp) -> Vec<Violation> {
+    stand(subject, transitions.into_iter().filter(|finding| finding.outcome.is_violation()), now)
 }
 
 #[cfg(test)]

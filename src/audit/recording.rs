@@ -92,7 +92,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        audit::{ledger::Violation, queue::Lane},
+        audit::{
+            ledger::{Subject, Violation},
+            queue::Lane,
+        },
         model::{
             object::{Kind, ObjectKey},
             verdict::Finding,
@@ -108,7 +111,8 @@ mod tests {
     }
 
     fn delta(transitions: usize) -> Delta {
-        let violation = |message: &str| Violation::new("u", Finding::sample(message), Timestamp::UNIX_EPOCH);
+        let violation =
+            |message: &str| Violation::new(Subject::SAMPLE, Finding::sample(message), Timestamp::UNIX_EPOCH);
         let object = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
         Delta {
             object,

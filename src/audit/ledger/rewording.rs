@@ -130,13 +130,13 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::*;
+    use super::{super::Subject, *};
     use crate::model::verdict::Finding;
 
     fn violation(rule: &str, message: &str, details: Option<&str>, since: i64) -> Violation {
         let details = details.map(|text| Arc::new([("key".to_owned(), json!(text))].into_iter().collect()));
         let finding = Finding { rule: rule.into(), details, ..Finding::sample(message) };
-        Violation::new("u", finding, Timestamp::from_second(since).unwrap())
+        Violation::new(Subject::SAMPLE, finding, Timestamp::from_second(since).unwrap())
     }
 
     fn some(rule: &str, messages: &[&str], since: i64) -> Vec<Violation> {

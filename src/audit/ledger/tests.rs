@@ -4,6 +4,9 @@ use crate::model::{object::Kind, verdict::Source};
 /// The state that an object is in as long as nothing else is said.
 const STATE: Option<State> = Some(State::sample(1));
 
+/// What the verdicts here are about.
+const SUBJECT: Subject<'_> = Subject { group: "", kind: "Pod", uid: "u" };
+
 fn finding(message: &str, outcome: Outcome) -> Finding {
     Finding {
         policy: "p".into(),
@@ -77,7 +80,7 @@ fn errors_stand_and_are_no_violations() {
 #[test]
 fn what_was_recorded_before_is_not_told_again() {
     let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
-    let recorded = |messages: &[&str]| stand("u", verdict(messages).results, first);
+    let recorded = |messages: &[&str]| stand(SUBJECT, verdict(messages).results, first);
     let (key, uid) = (verdict(&[]).key, Arc::from("u"));
     // Recalled, then judged.
     let mut ledger = Ledger::default();
@@ -103,7 +106,7 @@ fn what_an_earlier_run_did_not_come_to_tell_is_told_if_it_stands() {
     let (key, uid) = (verdict(&[]).key, Arc::from("u"));
     let recorded = || -> Vec<Violation> {
         let untold = |known: Violation| Violation { untold: true, ..known };
-        stand("u", verdict(&["x", "y"]).results, first).into_iter().map(untold).collect()
+        stand(SUBJECT, verdict(&["x", "y"]).results, first).into_iter().map(untold).collect()
     };
     let mut ledger = Ledger::default();
     ledger.recall(&key, &uid, recorded());
@@ -117,9 +120,11 @@ fn what_an_earlier_run_did_not_come_to_tell_is_told_if_it_stands() {
 
 #[test]
 fn ids_are_read_as_they_are_written() {
-    let id = Id::new("u", &finding("x", Outcome::Fail));
+    let id = Id::new(SUBJECT, &finding("x", Outcome::Fail));
     assert_eq!(Id::parse(&id.to_string()), Some(id));
-    assert_ne!(id, Id::new("u", &finding("x", Outcome::Warn)));
+    assert_ne!(id, Id::new(SUBJECT, &finding("x", Outcome::Warn)));
+    let project = Subject { group: "project.openshift.io", kind: "Project", ..SUBJECT };
+    assert_ne!(id, Id::new(project, &finding("x", Outcome::Fail)), "one object that is served as two kinds");
     assert!(Id::parse("+0000000000000000000000000000001").is_none() && Id::parse("").is_none());
 }
 
@@ -169,7 +174,7 @@ fn other_words_are_expected_once_from_new_policies_for_the_same_state() {
     assert_eq!(tell(&mut ledger, &["b"], Some(2)), (0, 0));
     // What was recorded by an earlier run is of a state that is not known.
     let mut ledger = Ledger::default();
-    ledger.recall(&verdict(&[]).key, &"u".into(), stand("u", verdict(&["a"]).results, Timestamp::UNIX_EPOCH));
+    ledger.recall(&verdict(&[]).key, &"u".into(), stand(SUBJECT, verdict(&["a"]).results, Timestamp::UNIX_EPOCH));
     ledger.judged_by(&policies);
     ledger.holds_for(&verdict(&[]).key, Some(State::sample(1)));
     assert_eq!(tell(&mut ledger, &["b"], Some(1)), (1, 1));

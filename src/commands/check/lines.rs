@@ -128,7 +128,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        audit::{ledger::Violation, queue::Lane},
+        audit::{
+            ledger::{Subject, Violation},
+            queue::Lane,
+        },
         model::{
             object::{Kind, ObjectKey},
             verdict::{Finding, Outcome, Source},
@@ -148,7 +151,7 @@ mod tests {
             details: None,
             source: Source { file: "p.rego".into(), line: 3 },
         };
-        let violation = |number| Violation::new("u", finding(number), Timestamp::UNIX_EPOCH);
+        let violation = |number| Violation::new(Subject::SAMPLE, finding(number), Timestamp::UNIX_EPOCH);
         Delta {
             object: ObjectKey {
                 kind: Kind::sample("", "pods", "Pod"),

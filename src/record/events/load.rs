@@ -18,7 +18,7 @@ use tracing::warn;
 use super::annotations::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION};
 use crate::{
     audit::{
-        ledger::{Id, Violation},
+        ledger::{Id, Subject, Violation},
         recorded::{Recorded, RecordedObject},
     },
     cluster::{backoff::Backoff, error::describe, identity::CONTROLLER},
@@ -150,26 +150,19 @@ impl Appearances {
                 standing.insert(id, (since, regarding, note));
             }
         }
-        let mut objects: BTreeMap<String, RecordedObject> = BTreeMap::new();
+        let mut recorded = Recorded::default();
         for (id, (since, regarding, note)) in standing {
             let ObjectReference { api_version, kind, namespace, name, uid, .. } = *regarding;
-            let uid = uid.unwrap_or_default();
-            let finding = finding(id, &uid, &note);
-            let object = objects.entry(uid.clone()).or_insert_with(|| RecordedObject {
-                object: ObjectRef {
-                    api_version: api_version.unwrap_or_default(),
-                    kind: kind.unwrap_or_default(),
-                    namespace: namespace.map(Arc::from),
-                    name: name.unwrap_or_default().into(),
-                    uid: uid.into(),
-                },
-                results: Vec::new(),
-            });
-            object.results.push(Violation { id, fingerprint: id, finding, since, untold: false });
-        }
-        let mut recorded = Recorded::default();
-        for object in objects.into_values() {
-            recorded.add(object);
+            let object = ObjectRef {
+                api_version: api_version.unwrap_or_default(),
+                kind: kind.unwrap_or_default(),
+                namespace: namespace.map(Arc::from),
+                name: name.unwrap_or_default().into(),
+                uid: uid.unwrap_or_default().into(),
+            };
+            let finding = finding(id, (&object).into(), &note);
+            let results = vec![Violation { id, fingerprint: id, finding, since, untold: false }];
+            recorded.add(RecordedObject { object, results });
         }
         WrittenEvents { recorded, oldest: self.oldest }
     }
@@ -177,7 +170,7 @@ impl Appearances {
 
 /// Parses the finding from a note. That may be cut, and has neither severity nor source: it never replaces the finding of a
 /// policy, but it reads the same in another Event.
-fn finding(id: Id, uid: &str, note: &str) -> Finding {
+fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
     let (place, message) = note.split_once(": ").unwrap_or(("", note));
     let (policy, rule) = place.rsplit_once('/').unwrap_or((place, ""));
     let finding = |outcome| Finding {
@@ -191,7 +184,7 @@ fn finding(id: Id, uid: &str, note: &str) -> Finding {
         source: Source { file: "".into(), line: 0 },
     };
     let warning = finding(Outcome::Warn);
-    if Id::new(uid, &warning) == id { warning } else { finding(Outcome::Fail) }
+    if Id::new(subject, &warning) == id { warning } else { finding(Outcome::Fail) }
 }
 
 #[cfg(test)]
@@ -206,7 +199,7 @@ mod tests {
     fn finding_of(message: &str, outcome: Outcome) -> Finding {
         Finding {
             outcome,
-            ..finding(Id::parse(&"0".repeat(32)).unwrap(), "u", &format!("pod.security/deny: {message}"))
+            ..finding(Id::parse(&"0".repeat(32)).unwrap(), Subject::SAMPLE, &format!("pod.security/deny: {message}"))
         }
     }
 
@@ -224,7 +217,7 @@ mod tests {
             }),
             ..Event::default()
         };
-        let annotations = [(VIOLATION, Id::new("u", finding).to_string()), (SINCE, since.to_owned())];
+        let annotations = [(VIOLATION, Id::new(Subject::SAMPLE, finding).to_string()), (SINCE, since.to_owned())];
         let annotations = annotations.into_iter().chain([(AUDIT, "kaudit/kaudit".to_owned())]);
         event.metadata.annotations = Some(annotations.map(|(name, value)| (name.to_owned(), value)).collect());
         event
@@ -250,7 +243,7 @@ mod tests {
         );
         let mut results = object.results.clone();
         results.sort_by_key(|result| result.since);
-        assert_eq!(results[0], Violation::new("u", a.clone(), FIRST.parse().unwrap()));
+        assert_eq!(results[0], Violation::new(Subject::SAMPLE, a.clone(), FIRST.parse().unwrap()));
         assert_eq!(results[1].finding, b);
         // In whatever order they come; and whatever the clock did between.
         assert!(objects([event(&a, RESOLVED, FIRST), event(&a, APPEARED, FIRST)]).is_empty());
@@ -280,7 +273,10 @@ mod tests {
         let mut cut = event(&whole, APPEARED, FIRST);
         cut.note.as_mut().unwrap().truncate(1_024);
         let [object] = &objects([cut])[..] else { panic!() };
-        assert_eq!((object.results[0].id, object.results[0].finding.message.len()), (Id::new("u", &whole), 1_005));
+        assert_eq!(
+            (object.results[0].id, object.results[0].finding.message.len()),
+            (Id::new(Subject::SAMPLE, &whole), 1_005)
+        );
     }
 
     #[test]

@@ -236,10 +236,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::{object::Kind, verdict::Finding};
+    use crate::{
+        audit::ledger::Subject,
+        model::{object::Kind, verdict::Finding},
+    };
 
     fn violation(message: &str, since: i64) -> Violation {
-        Violation::new("u", Finding::sample(message), Timestamp::from_second(since).unwrap())
+        Violation::new(Subject::SAMPLE, Finding::sample(message), Timestamp::from_second(since).unwrap())
     }
 
     fn event(message: &str, since: i64, lifecycle: Lifecycle, priority: Priority) -> PendingEvent {

@@ -19,7 +19,7 @@ use tower::service_fn;
 use super::*;
 use crate::{
     audit::{
-        ledger::{Delta, Violation},
+        ledger::{Delta, Subject, Violation},
         queue::Lane,
     },
     metrics::Metrics,
@@ -102,7 +102,7 @@ impl Scene {
 }
 
 fn violation(uid: &str, message: &str) -> Violation {
-    Violation::new(uid, Finding::sample(message), Timestamp::UNIX_EPOCH)
+    Violation::new(Subject { uid, ..Subject::SAMPLE }, Finding::sample(message), Timestamp::UNIX_EPOCH)
 }
 
 /// An object of which violations appeared.

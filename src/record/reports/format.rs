@@ -285,7 +285,7 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
             let nanos = nanos.as_i64().and_then(|nanos| i32::try_from(nanos).ok())?;
             let since = Timestamp::new(seconds.as_i64()?, nanos).ok()?;
             let property = |name: &str| result["properties"][name].as_str().and_then(Id::parse);
-            let id = property("resultID").unwrap_or_else(|| Id::new(&object.uid, &finding));
+            let id = property("resultID").unwrap_or_else(|| Id::new((&object).into(), &finding));
             let fingerprint = property("fingerprint").unwrap_or(id);
             Some((object, Violation { id, fingerprint, finding, since, untold: false }))
         })

@@ -17,7 +17,7 @@ fn reference(uid: &str) -> Arc<ObjectRef> {
 }
 
 fn entry(object: &Arc<ObjectRef>, number: usize, bytes: usize) -> ReportedResult {
-    let violation = Violation::new(&object.uid, Finding::sample(&number.to_string()), Timestamp::UNIX_EPOCH);
+    let violation = Violation::new((&**object).into(), Finding::sample(&number.to_string()), Timestamp::UNIX_EPOCH);
     ReportedResult { object: Arc::clone(object), violation, bytes }
 }
 

@@ -41,7 +41,7 @@ fn results(object: &ObjectRef, number: u8, size: usize) -> Vec<Violation> {
             source: Source { file: "".into(), line: 0 },
         };
         let since = Timestamp::new(1_700_000_000 + i64::from(number), 123_456_789).unwrap();
-        Violation::new(&object.uid, finding, since)
+        Violation::new(object.into(), finding, since)
     };
     (0..number).map(result).collect()
 }
