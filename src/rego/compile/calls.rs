@@ -39,7 +39,9 @@ pub(super) fn without_value(rule: &Rule, arity: Arity<'_>, variables: &Variables
 
 fn has_result(function: &Function) -> bool {
     match function {
-        Function::Builtin(name) => declarations::declaration(name).is_none_or(|declaration| declaration.has_result),
+        Function::Builtin(name) => {
+            declarations::declaration(name).is_none_or(super::super::builtins::declarations::Declaration::has_result)
+        }
         _ => true,
     }
 }

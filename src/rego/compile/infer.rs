@@ -55,19 +55,19 @@ pub(super) struct Checker<'a> {
 
 /// Checks all rules; those that are not `checked` may be anything.
 pub(super) fn check(rules: &[Rule], checked: &[bool], order: &Order, variables: &Variables) -> Vec<Fault> {
-    let mut checker = Checker { rules, order, variables, env: Env::new(), seen: HashMap::new(), patience: PATIENCE };
+    let mut inference = Checker { rules, order, variables, env: Env::new(), seen: HashMap::new(), patience: PATIENCE };
     let mut faults = Vec::new();
     for index in order.sorted() {
         let rule = &rules[*index];
         for rule in rule.chain() {
             if checked[*index] && !order.is_recursive(*index) {
-                faults.extend(checker.rule(rule));
+                faults.extend(inference.rule(rule));
             } else {
-                checker.env.rules().put(&rule.ground_path(), Some(Type::any()));
+                inference.env.rules().put(&rule.ground_path(), Some(Type::any()));
             }
         }
     }
-    if checker.patience == 0 { Vec::new() } else { faults }
+    if inference.patience == 0 { Vec::new() } else { faults }
 }
 
 impl<'a> Checker<'a> {
@@ -123,7 +123,9 @@ impl<'a> Checker<'a> {
             self.patience -= 1;
             let replaced = self.replaced(statement);
             let frames = replaced.len();
-            replaced.into_iter().for_each(|replaced| self.env.enter(Some(Rc::new(replaced))));
+            for replaced in replaced {
+                self.env.enter(Some(Rc::new(replaced)));
+            }
             let mut found = self.closures(statement);
             self.references_of(statement, &mut found);
             if let Err(mismatch) = self.statement(statement)
@@ -294,7 +296,9 @@ impl<'a> Checker<'a> {
                 let before = faults.len();
                 faults.extend(self.reference(items).err());
                 if faults.len() == before {
-                    items.iter().for_each(|item| self.references(item, faults));
+                    for item in items {
+                        self.references(item, faults);
+                    }
                 }
             }
             Value::Array(items) | Value::Set(items) => items.iter().for_each(|item| self.references(item, faults)),
@@ -335,12 +339,11 @@ impl<'a> Checker<'a> {
         match head {
             // What the trees do not know may be there as data.
             Some(DATA | INPUT) if trees.is_empty() => self.below(Some(Type::any()), items, 1),
-            Some(DATA | INPUT) => Ok(()),
+            Some(DATA | INPUT) | None => Ok(()),
             Some(variable) => {
                 self.env.learn(variable, Some(Type::any()));
                 self.below(Some(Type::any()), items, 1)
             }
-            None => Ok(()),
         }
     }
 
@@ -573,9 +576,7 @@ impl<'a> Checker<'a> {
                         })
                     })
             }
-            (Value::Array(_) | Value::Object(_), Value::Variable(_)) | (Value::Variable(_), Value::Variable(_)) => {
-                self.same(a, b)
-            }
+            (Value::Array(_) | Value::Object(_) | Value::Variable(_), Value::Variable(_)) => self.same(a, b),
             (Value::Variable(_), Value::Array(_) | Value::Object(_)) => self.same(b, a),
             (Value::Variable(_), _) if a_type.is_none() && b_type.is_some() => self.learn_from(a, b_type, false),
             (_, Value::Variable(_)) if b_type.is_none() && a_type.is_some() => self.learn_from(b, a_type, false),
@@ -614,7 +615,11 @@ impl<'a> Checker<'a> {
                     true
                 }
                 Some(Type::Any(of)) => {
-                    of.iter().fold(false, |fits, one| self.learn_from(term, &Some(one.clone()), true) || fits)
+                    let mut fits = false;
+                    for one in of.iter() {
+                        fits |= self.learn_from(term, &Some(one.clone()), true);
+                    }
+                    fits
                 }
                 _ => self.learn_from_collection(term, of, union),
             },
@@ -655,12 +660,13 @@ impl<'a> Checker<'a> {
                 if fields.len() != object.fields.len() && !has_rest {
                     return false;
                 }
-                fields.iter().all(|(key, value)| match key.constant() {
-                    Some(key) => match object.at(&key) {
-                        None => false,
-                        child => self.learn_from(value, &child, union),
-                    },
-                    None => {
+                fields.iter().all(|(key, value)| {
+                    if let Some(key) = key.constant() {
+                        match object.at(&key) {
+                            None => false,
+                            child => self.learn_from(value, &child, union),
+                        }
+                    } else {
                         self.learn_from(value, &Some(Type::any()), union);
                         true
                     }

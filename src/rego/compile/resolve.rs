@@ -93,7 +93,9 @@ impl Resolver<'_> {
         self.scopes.in_head(false);
         self.moved = None;
         let mut used = VariableSet::new();
-        path.iter().for_each(|key| visit::all(key, &mut used));
+        for key in &path {
+            visit::all(key, &mut used);
+        }
         match &outcome {
             Outcome::Value(term) | Outcome::Element(term) => visit::all(term, &mut used),
         }
@@ -158,13 +160,12 @@ impl Resolver<'_> {
     fn parameter(&mut self, expr: &Expr) -> Term {
         let value = match &expr.kind {
             Kind::Name(name) if &**name != "_" => {
-                let variable = match self.scopes.known(name) {
-                    Some((variable, _)) => variable,
-                    None => {
-                        let variable = self.variables.declared(name);
-                        self.scopes.insert(name, variable, Occurrence::Parameter);
-                        variable
-                    }
+                let variable = if let Some((variable, _)) = self.scopes.known(name) {
+                    variable
+                } else {
+                    let variable = self.variables.declared(name);
+                    self.scopes.insert(name, variable, Occurrence::Parameter);
+                    variable
                 };
                 Value::Variable(variable)
             }
@@ -220,7 +221,9 @@ impl Resolver<'_> {
     /// `some` and `every` must not declare what nobody uses.
     fn unused(&mut self, written: &syntax::Body, body: &Body, used: &VariableSet) {
         let mut used = used.clone();
-        body.iter().for_each(|statement| visit::all_of_statement(statement, &mut used));
+        for statement in body {
+            visit::all_of_statement(statement, &mut used);
+        }
         let unused: Vec<Name> = self
             .scopes
             .declared()
