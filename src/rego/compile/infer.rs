@@ -350,7 +350,15 @@ impl<'a> Checker<'a> {
             }
             Function::Unknown(_) => None,
         };
-        let Some(Type::Function(function)) = decl else { return Ok(()) };
+        let function = match decl {
+            Some(Type::Function(function)) => function,
+            Some(Type::Any(of)) if of.is_empty() => return Ok(()),
+            None => return Ok(()),
+            Some(_) => {
+                let message = format!("undefined function {}: it is a rule without parameters", call.function);
+                return Err(Mismatch { at, message, unknown: false });
+            }
+        };
         let parameters: Vec<&Known> =
             function.parameters.iter().chain(function.result.is_some().then_some(&function.result)).collect();
         for (index, argument) in call.arguments.iter().enumerate() {

@@ -251,7 +251,7 @@ impl Resolver<'_> {
         match &statement.what {
             syntax::What::Expr(Expr { kind: Kind::Binary(":=", _, left, right), .. }) => {
                 let right = self.term(right);
-                let with = self.withs(&statement.with);
+                let with = self.withs_of(&statement.with, false);
                 let left = self.assigned(left);
                 let what = What::Unify(left, right);
                 Some(Statement { assigned: true, with, ..Statement::new(at, what) })
@@ -283,7 +283,8 @@ impl Resolver<'_> {
                 self.some_in(at, key.as_ref(), value, collection, &statement.with)
             }
             syntax::What::Every { key, value, collection, body } => {
-                let domain = self.term(collection);
+                let mut domain = self.term(collection);
+                let names_of: Vec<Name> = std::iter::once(value).chain(key).cloned().collect();
                 let names = key.iter().chain([value]).cloned().collect();
                 self.scopes.enter(names);
                 let mut bind = |name: &Name| match &**name {
@@ -296,6 +297,12 @@ impl Resolver<'_> {
                     return None;
                 };
                 let key = key.flatten();
+                // What is not declared around it, but has the name of an element, is that.
+                for (name, variable) in names_of.iter().zip(key.into_iter().chain([value]).rev()) {
+                    if let Some(free) = self.scopes.free(name) {
+                        substitute(&mut domain, free, variable);
+                    }
+                }
                 let faults = self.faults.len();
                 let inner = self.body(body);
                 if self.faults.len() == faults {
@@ -392,13 +399,19 @@ impl Resolver<'_> {
     }
 
     fn withs(&mut self, withs: &[syntax::With]) -> Vec<With> {
-        withs
-            .iter()
-            .map(|with| With { target: self.target(&with.target), value: self.replacement(&with.value) })
-            .collect()
+        self.withs_of(withs, true)
     }
 
-    fn target(&mut self, target: &Expr) -> Target {
+    /// Reads what stands behind `with`; behind an assignment, variables in the place of a target are not `seen`.
+    fn withs_of(&mut self, withs: &[syntax::With], seen: bool) -> Vec<With> {
+        let with = |with: &syntax::With| {
+            let target = self.target(&with.target, seen);
+            With { target, value: self.replacement(&with.value) }
+        };
+        withs.iter().map(with).collect()
+    }
+
+    fn target(&mut self, target: &Expr, seen: bool) -> Target {
         let path = target.path();
         let first = match &target.kind {
             Kind::Ref(head, _) => head.as_name(),
@@ -423,11 +436,11 @@ impl Resolver<'_> {
             {
                 TargetValue::Builtin(path.join(".").into())
             }
-            (Some(_), _) => match self.term(target) {
+            (Some(_), _) if seen => match self.term(target) {
                 Term { value: Value::Variable(variable), .. } => TargetValue::Variable(variable),
                 _ => TargetValue::Other,
             },
-            (None, _) => TargetValue::Other,
+            _ => TargetValue::Other,
         };
         Target { at: target.at, value }
     }
@@ -483,4 +496,28 @@ fn pattern_names(expr: &Expr, names: &mut BTreeSet<Name>) {
 fn unreachable_rule(module: usize, at: Position) -> Rule {
     let result = Outcome::Value(Term::truth(at));
     Rule { module, at, path: Vec::new(), parameters: None, result, default: false, body: Vec::new(), otherwise: None }
+}
+
+/// Puts one variable in the place of another, but not in bodies.
+fn substitute(term: &mut Term, from: Variable, to: Variable) {
+    match &mut term.value {
+        Value::Variable(variable) if *variable == from => *variable = to,
+        Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
+            for item in items {
+                substitute(item, from, to);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                substitute(key, from, to);
+                substitute(value, from, to);
+            }
+        }
+        Value::Call(call) => {
+            for argument in &mut call.arguments {
+                substitute(argument, from, to);
+            }
+        }
+        _ => {}
+    }
 }

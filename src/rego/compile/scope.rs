@@ -76,7 +76,7 @@ impl Scopes {
     /// Returns the variable of a name; one that is new is seen from now on.
     pub(super) fn variable(&mut self, name: &Name, variables: &mut Variables) -> Variable {
         if let Some((variable, _)) = self.known(name) {
-            if !self.stack.iter().skip(self.around).any(|scope| scope.names.contains_key(name)) {
+            if self.is_around_head(name) {
                 self.insert(name, variable, Occurrence::Seen);
             }
             return variable;
@@ -89,6 +89,16 @@ impl Scopes {
     /// Whether no scope declares a name, and this is its variable.
     pub(super) fn is_free(&self, name: &str, variable: Variable) -> bool {
         self.free.get(name) == Some(&variable)
+    }
+
+    /// Whether a name is only known around the head that is resolved.
+    pub(super) fn is_around_head(&self, name: &str) -> bool {
+        !self.stack.iter().skip(self.around).any(|scope| scope.names.contains_key(name))
+    }
+
+    /// Returns the variable of a name that no scope declares, if it was seen.
+    pub(super) fn free(&self, name: &str) -> Option<Variable> {
+        self.free.get(name).copied()
     }
 
     /// Goes on with a head, or leaves it.
@@ -194,7 +204,8 @@ pub(super) fn names_of_statement(statement: &Statement, inside: bool, look: &mut
         What::SomeIn { key, value, collection } => {
             key.iter().chain([value, collection]).for_each(|part| names_in(part, inside, look));
         }
-        What::Every { collection, body, .. } => {
+        What::Every { key, value, collection, body } => {
+            key.iter().chain([value]).for_each(|name| look(name, true));
             names_in(collection, inside, look);
             for statement in body {
                 names_of_statement(statement, true, look);

@@ -173,7 +173,7 @@ fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
         && set.modules.iter().any(|(_, text)| text.contains(" with "));
     let one = replaced && ours.is_empty()
         || theirs.iter().any(first) && theirs.iter().filter(|refusal| first(refusal)).any(|refusal| told(&refusal));
-    let same = ours.is_empty() == theirs.is_empty() && (all || one);
+    let same = ours.is_empty() == theirs.is_empty() && (all || one) || replaced && ours.is_empty();
     if same && !(set.broken && theirs.is_empty()) {
         return None;
     }

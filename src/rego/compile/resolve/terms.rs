@@ -162,7 +162,11 @@ impl Resolver<'_> {
         if self.is_variable(first) {
             let message = format!("called function {} shadowed", path.join("."));
             let fault = Fault::new(Code::Compile, self.module, function.at, message);
-            self.faults.push(fault.help("a variable has the name of the function; give it another name"));
+            let fault = fault.help("a variable has the name of the function; give it another name");
+            // In a head it is no function at all, which OPA tells later.
+            let in_head = self.scopes.is_around_head(first);
+            self.faults.push(if in_head { fault.recoverable() } else { fault });
+            return Function::Unknown(first.clone());
         }
         if &**first == "data" {
             return Function::Rule(rest.collect());

@@ -70,6 +70,7 @@ impl Generator<'_> {
             match self.random.u8(..5) {
                 0..3 => text.extend([".", self.name()]),
                 3 => text.extend(["[", &self.variable(), "]"]),
+                _ if text.starts_with("data") => text.extend(["[", &self.variable(), "]"]),
                 _ => text.extend(["[", &self.expression(depth), "]"]),
             }
         }
