@@ -147,7 +147,7 @@ impl Arities {
         match function {
             Function::Builtin(name) => {
                 let declaration = declarations::declaration(name)?;
-                Some(if declaration.variadic { usize::MAX } else { declaration.arity })
+                Some(if declaration.is_variadic() { usize::MAX } else { declaration.arity })
             }
             Function::Rule(path) => self.rules.get(path).copied(),
             Function::Unknown(_) => None,

@@ -25,7 +25,7 @@ pub(crate) enum Type {
     /// Without a type of the elements it is empty.
     Set(Arc<Known>),
     /// One of these types, in their order; any at all if there are none.
-    Any(Arc<[Type]>),
+    Any(Arc<[Self]>),
     Function(Arc<Function>),
 }
 

@@ -2,6 +2,7 @@
 //! `opa` answers.
 
 mod compliance;
+mod declarations;
 mod expressions;
 mod fidelity;
 mod refusals;

@@ -1,7 +1,7 @@
 //! The types of OPA's builtins, those that cannot be called here included.
 //!
 //! `declarations.txt` has one a line, as OPA writes types: `count (any<…>) => number`. It is made of `opa capabilities
-//! --current`; `tests/evaluator/opa/declarations.rs` compares it, and writes it anew.
+//! --current`; `tests/evaluator/opa/declarations.rs` compares the two, and writes the file anew.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -16,14 +16,22 @@ pub(crate) struct Declaration {
     pub(crate) decl: Type,
     /// How many arguments it takes.
     pub(crate) arity: usize,
-    /// Whether it takes more than that.
-    pub(crate) variadic: bool,
-    /// Whether it has a value.
-    pub(crate) has_result: bool,
     /// Whether it has several values.
     pub(crate) relation: bool,
     /// Whether version 1 refuses it.
     pub(crate) deprecated: bool,
+}
+
+impl Declaration {
+    /// Whether it takes more arguments than its arity.
+    pub(crate) fn is_variadic(&self) -> bool {
+        matches!(&self.decl, Type::Function(function) if function.variadic.is_some())
+    }
+
+    /// Whether it has a value.
+    pub(crate) fn has_result(&self) -> bool {
+        matches!(&self.decl, Type::Function(function) if function.result.is_some())
+    }
 }
 
 static DECLARATIONS: LazyLock<HashMap<&'static str, Declaration>> = LazyLock::new(|| {
@@ -57,8 +65,6 @@ fn read((name, rest): (&'static str, &'static str)) -> Option<(&'static str, Dec
     let result = reader.known();
     let declaration = Declaration {
         arity: parameters.len(),
-        variadic: variadic.is_some(),
-        has_result: result.is_some(),
         decl: Type::Function(Function { parameters, variadic, result }.into()),
         relation: reader.rest.contains("relation"),
         deprecated: reader.rest.contains("deprecated"),
@@ -89,7 +95,7 @@ impl Reader {
             "number" => Type::Number,
             "string" => Type::String,
             "any" => {
-                let mut of: Vec<Type> = self.list(|reader| reader.known()).into_iter().flatten().collect();
+                let mut of: Vec<Type> = self.list(Self::known).into_iter().flatten().collect();
                 of.sort();
                 Type::Any(of.into())
             }

@@ -39,7 +39,9 @@ pub(super) fn without_value(rule: &Rule, arity: Arity<'_>, variables: &Variables
 
 fn has_result(function: &Function) -> bool {
     match function {
-        Function::Builtin(name) => declarations::declaration(name).is_none_or(|declaration| declaration.has_result),
+        Function::Builtin(name) => {
+            declarations::declaration(name).is_none_or(super::super::builtins::declarations::Declaration::has_result)
+        }
         _ => true,
     }
 }
@@ -111,14 +113,6 @@ pub(super) fn functions(rule: &Rule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
                 known = false;
                 return;
             };
-            if arity == 0
-                && let Function::Rule(_) = &call.function
-            {
-                let message = format!("undefined function {}: it is a rule without parameters", call.function);
-                let fault = Fault::new(Code::Type, rule.module, statement.at, message);
-                faults.push(fault.help("write it without parentheses"));
-                return;
-            }
             let given = call.arguments.len();
             let fits = if statement.generated {
                 given == arity.saturating_add(1)
@@ -126,7 +120,11 @@ pub(super) fn functions(rule: &Rule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
                 given == arity || given == arity.saturating_add(1)
             };
             let written = if statement.generated { given.saturating_sub(1) } else { given };
-            if !fits && !is_print(call) {
+            if !fits && arity == 0 && matches!(call.function, Function::Rule(_)) {
+                let message = format!("undefined function {}: it is a rule without parameters", call.function);
+                let fault = Fault::new(Code::Type, rule.module, statement.at, message);
+                faults.push(fault.help("write it without parentheses"));
+            } else if !fits && !is_print(call) {
                 let plural = if arity == 1 { "" } else { "s" };
                 let name = &call.function;
                 let message = format!("{name}: arity mismatch: it takes {arity} argument{plural}, not {written}");

@@ -290,7 +290,9 @@ impl Flattener<'_> {
                 result.push(Statement { with: with.to_vec(), ..capture });
             }
             Value::Array(items) | Value::Set(items) => {
-                items.iter_mut().for_each(|item| self.dynamic(with, item, result));
+                for item in items.iter_mut() {
+                    self.dynamic(with, item, result);
+                }
             }
             Value::Object(fields) => {
                 for (key, value) in fields {

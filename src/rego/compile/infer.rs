@@ -3,6 +3,9 @@
 //! A type is only inferred as far as OPA goes, so that the same modules are refused: inside of `every` and negated bodies
 //! references are looked at, calls are not.
 
+mod learn;
+mod references;
+
 use std::{collections::HashMap, rc::Rc};
 
 use super::{
@@ -12,8 +15,8 @@ use super::{
     order::Order,
     show,
     term::{
-        Body, Call, Comprehension, DATA, Function, INPUT, Outcome, Part, Rule, Statement, TargetValue, Term, Value,
-        Variables, What, ref_is_ground,
+        Body, Call, Comprehension, DATA, Function, Outcome, Rule, Statement, TargetValue, Term, Value, Variables, What,
+        ref_is_ground,
     },
     visit,
 };
@@ -55,19 +58,19 @@ pub(super) struct Checker<'a> {
 
 /// Checks all rules; those that are not `checked` may be anything.
 pub(super) fn check(rules: &[Rule], checked: &[bool], order: &Order, variables: &Variables) -> Vec<Fault> {
-    let mut checker = Checker { rules, order, variables, env: Env::new(), seen: HashMap::new(), patience: PATIENCE };
+    let mut inference = Checker { rules, order, variables, env: Env::new(), seen: HashMap::new(), patience: PATIENCE };
     let mut faults = Vec::new();
     for index in order.sorted() {
         let rule = &rules[*index];
         for rule in rule.chain() {
             if checked[*index] && !order.is_recursive(*index) {
-                faults.extend(checker.rule(rule));
+                faults.extend(inference.rule(rule));
             } else {
-                checker.env.rules().put(&rule.ground_path(), Some(Type::any()));
+                inference.env.rules().put(&rule.ground_path(), Some(Type::any()));
             }
         }
     }
-    if checker.patience == 0 { Vec::new() } else { faults }
+    if inference.patience == 0 { Vec::new() } else { faults }
 }
 
 impl<'a> Checker<'a> {
@@ -123,7 +126,9 @@ impl<'a> Checker<'a> {
             self.patience -= 1;
             let replaced = self.replaced(statement);
             let frames = replaced.len();
-            replaced.into_iter().for_each(|replaced| self.env.enter(Some(Rc::new(replaced))));
+            for replaced in replaced {
+                self.env.enter(Some(Rc::new(replaced)));
+            }
             let mut found = self.closures(statement);
             self.references_of(statement, &mut found);
             if let Err(mismatch) = self.statement(statement)
@@ -265,168 +270,6 @@ impl<'a> Checker<'a> {
         frames
     }
 
-    /// Checks all references of a statement but those in comprehensions and behind `with`.
-    fn references_of(&mut self, statement: &'a Statement, faults: &mut Vec<Mismatch>) {
-        match &statement.what {
-            What::Term(term) => self.references(term, faults),
-            What::Call(call) => call.arguments.iter().for_each(|argument| self.references(argument, faults)),
-            What::Unify(left, right) => {
-                self.references(left, faults);
-                self.references(right, faults);
-            }
-            What::Every(every) => {
-                self.references(&every.domain, faults);
-                every.body.iter().for_each(|inner| self.references_of(inner, faults));
-            }
-            What::Not(body) => body.iter().for_each(|inner| self.references_of(inner, faults)),
-        }
-    }
-
-    fn references(&mut self, term: &'a Term, faults: &mut Vec<Mismatch>) {
-        match &term.value {
-            Value::Constant(_) | Value::Variable(_) | Value::Comprehension(_) => {}
-            Value::Builtin(name) => faults.push(Mismatch {
-                at: term.at,
-                message: format!("function {name} used as reference, not called"),
-                unknown: false,
-            }),
-            Value::Ref(items) => {
-                let before = faults.len();
-                faults.extend(self.reference(items).err());
-                if faults.len() == before {
-                    items.iter().for_each(|item| self.references(item, faults));
-                }
-            }
-            Value::Array(items) | Value::Set(items) => items.iter().for_each(|item| self.references(item, faults)),
-            Value::Object(fields) => {
-                for (key, value) in fields {
-                    self.references(key, faults);
-                    self.references(value, faults);
-                }
-            }
-            Value::Call(call) => call.arguments.iter().for_each(|argument| self.references(argument, faults)),
-            Value::Template(parts) => {
-                for part in parts {
-                    if let Part::Statement(statement) = part {
-                        self.references_of(statement, faults);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Checks that there can be something where a reference leads, and learns of its variables.
-    fn reference(&mut self, items: &'a [Term]) -> Result<(), Mismatch> {
-        if let Some(Type::Function(_)) = self.env.reference(items) {
-            let at = items.first().map_or(Position { line: 0, column: 0 }, |head| head.at);
-            let message = format!("function {} used as reference, not called", show::reference(items, self.variables));
-            return Err(Mismatch { at, message, unknown: false });
-        }
-        let head = items.first().and_then(Term::as_variable);
-        let (trees, variable) = self.env.documents(head);
-        for tree in &trees {
-            if let Some(answer) = self.in_tree(tree, items) {
-                return answer;
-            }
-        }
-        if let Some(of) = variable {
-            return self.below(Some(of), items, 1);
-        }
-        match head {
-            // What the trees do not know may be there as data.
-            Some(DATA | INPUT) if trees.is_empty() => self.below(Some(Type::any()), items, 1),
-            Some(DATA | INPUT) => Ok(()),
-            Some(variable) => {
-                self.env.learn(variable, Some(Type::any()));
-                self.below(Some(Type::any()), items, 1)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Follows a reference in a tree; `None` if it leads out of it.
-    fn in_tree(&mut self, tree: &TypeTree, items: &'a [Term]) -> Option<Result<(), Mismatch>> {
-        let mut node = tree;
-        if node.value.is_some() {
-            return Some(self.below(node.value.clone(), items, 1));
-        }
-        for (index, key) in items.iter().enumerate().skip(1) {
-            let constant = key.constant();
-            if index <= 2 && !matches!(key.value, Value::Variable(_) | Value::Constant(Constant::String(_))) {
-                let have = self.term(key);
-                return Some(Err(self.undefined(items, index, &have, &Some(Type::String))));
-            }
-            if let Value::Variable(variable) = key.value {
-                let keys = types::keys(&node.extent());
-                match self.env.variable(variable) {
-                    Some(have) if !unifies(&keys, &Some(have.clone())) => {
-                        return Some(Err(self.undefined(items, index, &Some(have), &keys)));
-                    }
-                    Some(_) => {}
-                    None => self.env.learn(variable, keys),
-                }
-            }
-            let child = constant.as_ref().and_then(|key| node.children.get(key))?;
-            if child.value.is_some() {
-                return Some(self.below(child.value.clone(), items, index + 1));
-            }
-            node = child;
-        }
-        Some(Ok(()))
-    }
-
-    /// Follows the keys of a reference from `index` on, below a value of a type.
-    fn below(&mut self, mut of: Known, items: &'a [Term], index: usize) -> Result<(), Mismatch> {
-        for (index, key) in items.iter().enumerate().skip(index) {
-            if of.as_ref().is_some_and(Type::is_empty) {
-                return Err(self.undefined(items, index, &None, &None));
-            }
-            let Some(keys) = types::keys(&of) else {
-                return Err(self.undefined(items, index, &None, &None));
-            };
-            let keys = Some(keys);
-            of = match &key.value {
-                Value::Variable(variable) => {
-                    match self.env.variable(*variable) {
-                        Some(have) if !unifies(&Some(have.clone()), &keys) => {
-                            return Err(self.undefined(items, index, &Some(have), &keys));
-                        }
-                        Some(_) => {}
-                        None => self.env.learn(*variable, keys),
-                    }
-                    types::values(&of)
-                }
-                Value::Constant(constant) => match types::select(&of, constant) {
-                    None => return Err(self.undefined(items, index, &None, &keys)),
-                    child => child,
-                },
-                Value::Array(_) | Value::Object(_) | Value::Set(_) => {
-                    if !self.learn_from(key, &keys, false) {
-                        let have = self.term(key);
-                        return Err(self.undefined(items, index, &have, &keys));
-                    }
-                    types::values(&of)
-                }
-                _ => types::values(&of),
-            };
-        }
-        Ok(())
-    }
-
-    fn undefined(&self, items: &[Term], index: usize, have: &Known, want: &Known) -> Mismatch {
-        let reference = show::reference(items, self.variables);
-        let key = items.get(index).map(|key| show::term(key, self.variables)).unwrap_or_default();
-        let why = match (have, want) {
-            (Some(have), Some(want)) => {
-                format!("{key} is {}, and the keys there are {}", show::short(have), show::short(want))
-            }
-            (None, Some(_)) => format!("there is no {key}"),
-            _ => format!("there is nothing to look up {key} in"),
-        };
-        let at = items.first().map_or(Position { line: 0, column: 0 }, |head| head.at);
-        Mismatch { at, message: format!("undefined ref: {reference}: {why}"), unknown: false }
-    }
-
     fn statement(&mut self, statement: &'a Statement) -> Result<(), Mismatch> {
         self.replacements(statement)?;
         match &statement.what {
@@ -507,7 +350,15 @@ impl<'a> Checker<'a> {
             }
             Function::Unknown(_) => None,
         };
-        let Some(Type::Function(function)) = decl else { return Ok(()) };
+        let function = match decl {
+            Some(Type::Function(function)) => function,
+            Some(Type::Any(of)) if of.is_empty() => return Ok(()),
+            None => return Ok(()),
+            Some(_) => {
+                let message = format!("undefined function {}: it is a rule without parameters", call.function);
+                return Err(Mismatch { at, message, unknown: false });
+            }
+        };
         let parameters: Vec<&Known> =
             function.parameters.iter().chain(function.result.is_some().then_some(&function.result)).collect();
         for (index, argument) in call.arguments.iter().enumerate() {
@@ -542,132 +393,6 @@ impl<'a> Checker<'a> {
             format!("argument {} is {have}, and must be {want}", index + 1)
         };
         Mismatch { at, message: format!("{name}: invalid argument(s): {what}"), unknown }
-    }
-
-    /// Unifies two terms of which the types are known as far as given; learns of their variables.
-    fn unify(&mut self, a: &'a Term, a_type: &Known, b: &'a Term, b_type: &Known) -> bool {
-        match (types::is_unknown(a_type), types::is_unknown(b_type)) {
-            (true, false) => return self.learn_from(a, b_type, false),
-            (false, true) => return self.learn_from(b, a_type, false),
-            (false, false) => return unifies(a_type, b_type),
-            (true, true) => {}
-        }
-        match (&a.value, &b.value) {
-            (Value::Array(left), Value::Array(right)) => {
-                left.len() == right.len()
-                    && left.iter().zip(right).all(|(a, b)| {
-                        let (a_type, b_type) = (self.term(a), self.term(b));
-                        self.unify(a, &a_type, b, &b_type)
-                    })
-            }
-            (Value::Object(left), Value::Object(right)) => {
-                left.len() == right.len()
-                    && left.iter().all(|(key, value)| {
-                        let same = |(other, _): &&(Term, Term)| match (key.as_variable(), other.as_variable()) {
-                            (Some(a), Some(b)) => a == b,
-                            _ => key.constant().is_some() && key.constant() == other.constant(),
-                        };
-                        right.iter().find(same).is_some_and(|(_, other)| {
-                            let (a_type, b_type) = (self.term(value), self.term(other));
-                            self.unify(value, &a_type, other, &b_type)
-                        })
-                    })
-            }
-            (Value::Array(_) | Value::Object(_), Value::Variable(_)) | (Value::Variable(_), Value::Variable(_)) => {
-                self.same(a, b)
-            }
-            (Value::Variable(_), Value::Array(_) | Value::Object(_)) => self.same(b, a),
-            (Value::Variable(_), _) if a_type.is_none() && b_type.is_some() => self.learn_from(a, b_type, false),
-            (_, Value::Variable(_)) if b_type.is_none() && a_type.is_some() => self.learn_from(b, a_type, false),
-            _ => false,
-        }
-    }
-
-    /// Two terms of which nothing is known have the type of the first.
-    fn same(&mut self, first: &'a Term, second: &'a Term) -> bool {
-        if !self.learn_from(first, &Some(Type::any()), false) {
-            return false;
-        }
-        let of = self.term(first);
-        self.learn_from(second, &of, false)
-    }
-
-    /// Learns from the type of a term about its variables; returns whether it can have that type. In a union, what is known
-    /// of a variable gets wider.
-    fn learn_from(&mut self, term: &'a Term, of: &Known, union: bool) -> bool {
-        match &term.value {
-            Value::Variable(variable) => {
-                let known = self.env.variable(*variable);
-                if union {
-                    self.env.learn(*variable, types::or(known, of.clone()));
-                    return true;
-                }
-                if known.is_some() {
-                    return unifies(&known, of);
-                }
-                self.env.learn(*variable, of.clone());
-                true
-            }
-            Value::Array(_) | Value::Object(_) | Value::Set(_) => match of {
-                Some(Type::Any(of)) if of.is_empty() => {
-                    self.learn_anything(term);
-                    true
-                }
-                Some(Type::Any(of)) => {
-                    of.iter().fold(false, |fits, one| self.learn_from(term, &Some(one.clone()), true) || fits)
-                }
-                _ => self.learn_from_collection(term, of, union),
-            },
-            _ => {
-                let known = self.term(term);
-                unifies(&known, of)
-            }
-        }
-    }
-
-    fn learn_anything(&mut self, term: &'a Term) {
-        let any = Some(Type::any());
-        match &term.value {
-            Value::Array(items) | Value::Set(items) => {
-                for item in items {
-                    self.learn_from(item, &any, true);
-                }
-            }
-            Value::Object(fields) => {
-                for (key, value) in fields {
-                    self.learn_from(key, &any, true);
-                    self.learn_from(value, &any, true);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn learn_from_collection(&mut self, term: &'a Term, of: &Known, union: bool) -> bool {
-        match (&term.value, of) {
-            (Value::Array(items), Some(Type::Array(array))) => {
-                (items.len() == array.items.len() || array.rest.is_some())
-                    && items.iter().enumerate().all(|(index, item)| self.learn_from(item, &array.at(index), union))
-            }
-            (Value::Set(items), Some(Type::Set(of))) => items.iter().all(|item| self.learn_from(item, of, union)),
-            (Value::Object(fields), Some(Type::Object(object))) => {
-                let has_rest = object.rest.as_ref().is_some_and(|(_, values)| values.is_some());
-                if fields.len() != object.fields.len() && !has_rest {
-                    return false;
-                }
-                fields.iter().all(|(key, value)| match key.constant() {
-                    Some(key) => match object.at(&key) {
-                        None => false,
-                        child => self.learn_from(value, &child, union),
-                    },
-                    None => {
-                        self.learn_from(value, &Some(Type::any()), union);
-                        true
-                    }
-                })
-            }
-            _ => false,
-        }
     }
 }
 

@@ -80,11 +80,15 @@ fn of_call(call: &Call, arity: Arity<'_>, safe: &VariableSet) -> VariableSet {
     }
     let (inputs, results) = call.arguments.split_at(arity);
     let mut needed = VariableSet::new();
-    inputs.iter().for_each(|input| visit::term_variables(input, OUTPUT, &mut needed));
+    for input in inputs {
+        visit::term_variables(input, OUTPUT, &mut needed);
+    }
     if needed.iter().any(|variable| !outputs.contains(variable) && !safe.contains(variable)) {
         return VariableSet::new();
     }
-    results.iter().for_each(|result| visit::term_variables(result, OUTPUT, &mut outputs));
+    for result in results {
+        visit::term_variables(result, OUTPUT, &mut outputs);
+    }
     outputs
 }
 
@@ -148,40 +152,28 @@ impl Unifier<'_> {
             }
             (Value::Variable(variable), Value::Array(_) | Value::Object(_)) => self.pattern(*variable, b),
             (Value::Array(_) | Value::Object(_), Value::Variable(variable)) => self.pattern(*variable, a),
-            (Value::Variable(variable), _) => {
-                if self.evaluates(b) {
-                    self.mark(*variable);
-                }
+            (Value::Variable(variable), _) if self.evaluates(b) => {
+                self.mark(*variable);
             }
-            (_, Value::Variable(variable)) => {
-                if self.evaluates(a) {
-                    self.mark(*variable);
-                }
+            (_, Value::Variable(variable)) if self.evaluates(a) => {
+                self.mark(*variable);
             }
-            (Value::Array(left), Value::Array(right)) => {
-                if left.len() == right.len() {
-                    left.iter().zip(right).for_each(|(a, b)| self.unify(a, b));
-                }
+            (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+                left.iter().zip(right).for_each(|(a, b)| self.unify(a, b));
             }
-            (Value::Object(left), Value::Object(right)) => {
-                if left.len() == right.len() {
-                    for (key, value) in left {
-                        let same = right.iter().find(|(other, _)| same_key(key, other));
-                        if let Some((_, other)) = same {
-                            self.unify(value, other);
-                        }
+            (Value::Object(left), Value::Object(right)) if left.len() == right.len() => {
+                for (key, value) in left {
+                    let same = right.iter().find(|(other, _)| same_key(key, other));
+                    if let Some((_, other)) = same {
+                        self.unify(value, other);
                     }
                 }
             }
-            (Value::Ref(_) | Value::Call(_), Value::Array(_) | Value::Object(_)) => {
-                if self.evaluates(a) {
-                    self.mark_all(b);
-                }
+            (Value::Ref(_) | Value::Call(_), Value::Array(_) | Value::Object(_)) if self.evaluates(a) => {
+                self.mark_all(b);
             }
-            (Value::Array(_) | Value::Object(_), Value::Ref(_) | Value::Call(_)) => {
-                if self.evaluates(b) {
-                    self.mark_all(a);
-                }
+            (Value::Array(_) | Value::Object(_), Value::Ref(_) | Value::Call(_)) if self.evaluates(b) => {
+                self.mark_all(a);
             }
             (Value::Comprehension(_), Value::Array(_) | Value::Object(_)) => self.mark_all(b),
             (Value::Array(_), Value::Comprehension(_)) => self.mark_all(a),
@@ -221,7 +213,9 @@ impl Unifier<'_> {
     fn mark_all(&mut self, term: &Term) {
         let mut found = VariableSet::new();
         visit::term_variables(term, PATTERN, &mut found);
-        found.into_iter().for_each(|variable| self.mark(variable));
+        for variable in found {
+            self.mark(variable);
+        }
     }
 
     /// A variable and a collection: each gives the other its value.

@@ -69,7 +69,9 @@ impl Replacer<'_> {
         match &mut term.value {
             Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) | Value::Template(_) => {}
             Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
-                items.iter_mut().for_each(|item| self.term(item, module));
+                for item in items.iter_mut() {
+                    self.term(item, module);
+                }
             }
             Value::Object(fields) => {
                 for (key, value) in fields {
@@ -140,7 +142,7 @@ fn replaceable(name: &str) -> Result<(), String> {
     }
     match declarations::declaration(name) {
         Some(declaration) if declaration.relation => refused("target must not be a relation"),
-        Some(declaration) if !declaration.has_result => refused("target must not be a void function"),
+        Some(declaration) if !declaration.has_result() => refused("target must not be a void function"),
         _ => Ok(()),
     }
 }

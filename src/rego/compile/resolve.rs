@@ -2,21 +2,23 @@
 //!
 //! These are OPA's stages `ResolveRefs` and `RewriteLocalVars`: what they refuse is found on the way.
 
+mod terms;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     fault::{Code, Fault},
     scope::{self, Occurrence, Scopes, all_names, declared_names, each_name},
     term::{
-        Body, Call, Comprehension, DATA, Every, Function, INPUT, Outcome, Part, Rule, Statement, Target, TargetValue,
-        Term, Value, Variable, VariableSet, Variables, What, With,
+        Body, DATA, Every, INPUT, Outcome, Rule, Statement, Target, TargetValue, Term, Value, Variable, VariableSet,
+        Variables, What, With,
     },
     visit,
 };
 use crate::rego::{
     builtins::declarations,
     constant::Constant,
-    syntax::{self, Branch, Expr, Key, Kind, Module, Name, Piece, Position},
+    syntax::{self, Branch, Expr, Key, Kind, Module, Name, Position},
 };
 
 /// What rules and imports of a module mean: a document, and keys below it.
@@ -93,7 +95,9 @@ impl Resolver<'_> {
         self.scopes.in_head(false);
         self.moved = None;
         let mut used = VariableSet::new();
-        path.iter().for_each(|key| visit::all(key, &mut used));
+        for key in &path {
+            visit::all(key, &mut used);
+        }
         match &outcome {
             Outcome::Value(term) | Outcome::Element(term) => visit::all(term, &mut used),
         }
@@ -158,13 +162,12 @@ impl Resolver<'_> {
     fn parameter(&mut self, expr: &Expr) -> Term {
         let value = match &expr.kind {
             Kind::Name(name) if &**name != "_" => {
-                let variable = match self.scopes.known(name) {
-                    Some((variable, _)) => variable,
-                    None => {
-                        let variable = self.variables.declared(name);
-                        self.scopes.insert(name, variable, Occurrence::Parameter);
-                        variable
-                    }
+                let variable = if let Some((variable, _)) = self.scopes.known(name) {
+                    variable
+                } else {
+                    let variable = self.variables.declared(name);
+                    self.scopes.insert(name, variable, Occurrence::Parameter);
+                    variable
                 };
                 Value::Variable(variable)
             }
@@ -220,7 +223,9 @@ impl Resolver<'_> {
     /// `some` and `every` must not declare what nobody uses.
     fn unused(&mut self, written: &syntax::Body, body: &Body, used: &VariableSet) {
         let mut used = used.clone();
-        body.iter().for_each(|statement| visit::all_of_statement(statement, &mut used));
+        for statement in body {
+            visit::all_of_statement(statement, &mut used);
+        }
         let unused: Vec<Name> = self
             .scopes
             .declared()
@@ -246,7 +251,7 @@ impl Resolver<'_> {
         match &statement.what {
             syntax::What::Expr(Expr { kind: Kind::Binary(":=", _, left, right), .. }) => {
                 let right = self.term(right);
-                let with = self.withs(&statement.with);
+                let with = self.withs_of(&statement.with, false);
                 let left = self.assigned(left);
                 let what = What::Unify(left, right);
                 Some(Statement { assigned: true, with, ..Statement::new(at, what) })
@@ -278,7 +283,8 @@ impl Resolver<'_> {
                 self.some_in(at, key.as_ref(), value, collection, &statement.with)
             }
             syntax::What::Every { key, value, collection, body } => {
-                let domain = self.term(collection);
+                let mut domain = self.term(collection);
+                let names_of: Vec<Name> = std::iter::once(value).chain(key).cloned().collect();
                 let names = key.iter().chain([value]).cloned().collect();
                 self.scopes.enter(names);
                 let mut bind = |name: &Name| match &**name {
@@ -291,6 +297,12 @@ impl Resolver<'_> {
                     return None;
                 };
                 let key = key.flatten();
+                // What is not declared around it, but has the name of an element, is that.
+                for (name, variable) in names_of.iter().zip(key.into_iter().chain([value]).rev()) {
+                    if let Some(free) = self.scopes.free(name) {
+                        substitute(&mut domain, free, variable);
+                    }
+                }
                 let faults = self.faults.len();
                 let inner = self.body(body);
                 if self.faults.len() == faults {
@@ -387,13 +399,19 @@ impl Resolver<'_> {
     }
 
     fn withs(&mut self, withs: &[syntax::With]) -> Vec<With> {
-        withs
-            .iter()
-            .map(|with| With { target: self.target(&with.target), value: self.replacement(&with.value) })
-            .collect()
+        self.withs_of(withs, true)
     }
 
-    fn target(&mut self, target: &Expr) -> Target {
+    /// Reads what stands behind `with`; behind an assignment, variables in the place of a target are not `seen`.
+    fn withs_of(&mut self, withs: &[syntax::With], seen: bool) -> Vec<With> {
+        let with = |with: &syntax::With| {
+            let target = self.target(&with.target, seen);
+            With { target, value: self.replacement(&with.value) }
+        };
+        withs.iter().map(with).collect()
+    }
+
+    fn target(&mut self, target: &Expr, seen: bool) -> Target {
         let path = target.path();
         let first = match &target.kind {
             Kind::Ref(head, _) => head.as_name(),
@@ -418,11 +436,11 @@ impl Resolver<'_> {
             {
                 TargetValue::Builtin(path.join(".").into())
             }
-            (Some(_), _) => match self.term(target) {
+            (Some(_), _) if seen => match self.term(target) {
                 Term { value: Value::Variable(variable), .. } => TargetValue::Variable(variable),
                 _ => TargetValue::Other,
             },
-            (None, _) => TargetValue::Other,
+            _ => TargetValue::Other,
         };
         Target { at: target.at, value }
     }
@@ -439,189 +457,9 @@ impl Resolver<'_> {
         self.term(expr)
     }
 
-    /// Reads an expression that is a statement.
-    fn what(&mut self, expr: &Expr) -> What {
-        if let Kind::Binary("=", _, left, right) = &expr.kind {
-            let left = self.term(left);
-            return What::Unify(left, self.term(right));
-        }
-        let term = self.term(expr);
-        match term.value {
-            Value::Call(call) => What::Call(*call),
-            value => What::Term(Term::new(term.at, value)),
-        }
-    }
-
     /// Returns what a rule or import stands for, unless a variable hides it.
     fn global(&self, name: &str) -> Option<&(Variable, Vec<Constant>)> {
         self.globals.get(name).filter(|_| !self.scopes.is_hidden(name))
-    }
-
-    fn term(&mut self, expr: &Expr) -> Term {
-        let at = self.moved.unwrap_or(expr.at);
-        let value = match &expr.kind {
-            Kind::Scalar(text) => Value::Constant(Constant::scalar(text).unwrap_or(Constant::Null)),
-            Kind::Name(_) | Kind::Ref(..) => return self.reference(expr),
-            Kind::Array(items) => Value::Array(items.iter().map(|item| self.term(item)).collect()),
-            Kind::Set(items) => Value::Set(items.iter().map(|item| self.term(item)).collect()),
-            Kind::Object(fields) => {
-                Value::Object(fields.iter().map(|(key, value)| (self.term(key), self.term(value))).collect())
-            }
-            Kind::Comprehension(comprehension) => Value::Comprehension(Box::new(self.comprehension(comprehension))),
-            Kind::Call(function, arguments) => {
-                let function = self.function(function);
-                let arguments = arguments.iter().map(|argument| self.term(argument)).collect();
-                Value::Call(Box::new(Call { function, arguments }))
-            }
-            Kind::Binary(operator, _, left, right) => {
-                let arguments = vec![self.term(left), self.term(right)];
-                builtin(operator_name(operator), arguments)
-            }
-            Kind::In { key, value, collection } => {
-                let name = if key.is_some() { "internal.member_3" } else { "internal.member_2" };
-                let parts = key.iter().chain([value, collection]);
-                builtin(name, parts.map(|part| self.term(part)).collect())
-            }
-            Kind::Minus(inner) => {
-                let zero = Term::new(at, Value::Constant(Constant::scalar("0").unwrap_or(Constant::Null)));
-                builtin("minus", vec![zero, self.term(inner)])
-            }
-            Kind::Template(pieces) => Value::Template(pieces.iter().filter_map(|piece| self.piece(piece)).collect()),
-        };
-        Term::new(at, value)
-    }
-
-    fn piece(&mut self, piece: &Piece) -> Option<Part> {
-        match piece {
-            Piece::Text(_) => Some(Part::Constant),
-            Piece::Statement(statement) => {
-                self.scopes.enter(BTreeSet::new());
-                let statement = self.statement(statement);
-                self.scopes.leave();
-                statement.map(|statement| Part::Statement(Box::new(statement)))
-            }
-        }
-    }
-
-    fn comprehension(&mut self, comprehension: &syntax::Comprehension) -> Comprehension {
-        let moved = self.moved.take();
-        self.scopes.enter(declared_names(&comprehension.body));
-        let faults = self.faults.len();
-        let body = self.body(&comprehension.body);
-        let in_order = self.faults.len() == faults;
-        let key = comprehension.key.as_ref().map(|key| self.term(key));
-        let term = self.term(&comprehension.term);
-        let mut used = VariableSet::new();
-        key.iter().chain([&term]).for_each(|term| visit::all(term, &mut used));
-        if in_order {
-            self.unused(&comprehension.body, &body, &used);
-        }
-        self.scopes.leave();
-        self.moved = moved;
-        Comprehension { form: comprehension.form, key, term, body }
-    }
-
-    fn key(&mut self, key: &Key, at: Position) -> Term {
-        match key {
-            Key::Dot(name) => Term::text(at, name),
-            Key::Index(index) => self.term(index),
-        }
-    }
-
-    /// Reads a name, and the keys behind it.
-    fn reference(&mut self, expr: &Expr) -> Term {
-        let at = self.moved.unwrap_or(expr.at);
-        let (head, keys): (&Expr, &[Key]) = match &expr.kind {
-            Kind::Ref(head, keys) => (head, keys),
-            _ => (expr, &[]),
-        };
-        let Some(name) = head.as_name() else {
-            let mut items = vec![self.term(head)];
-            items.extend(keys.iter().map(|key| self.key(key, at)));
-            return Term::new(at, Value::Ref(items));
-        };
-        let mut items = match self.global(name).cloned() {
-            Some((document, path)) => {
-                let keys = path.into_iter().map(|key| Term::new(at, Value::Constant(key)));
-                std::iter::once(Term::variable(at, document)).chain(keys).collect()
-            }
-            None => vec![Term::variable(at, self.name(name, keys.is_empty()))],
-        };
-        items.extend(keys.iter().map(|key| self.key(key, at)));
-        let document = items.first().and_then(Term::as_variable).is_some_and(|first| first == DATA || first == INPUT);
-        if items.len() == 1 && !document { items.remove(0) } else { Term::new(at, Value::Ref(items)) }
-    }
-
-    /// Returns the variable of a name, or the document.
-    fn name(&mut self, name: &Name, alone: bool) -> Variable {
-        let document = match &**name {
-            "_" => return self.variables.free(name),
-            "data" => DATA,
-            "input" => INPUT,
-            _ => return self.scopes.variable(name, self.variables),
-        };
-        match self.scopes.known(name) {
-            Some((variable, occurrence)) if occurrence != Occurrence::Seen => variable,
-            _ => {
-                if !alone {
-                    self.scopes.insert(name, document, Occurrence::Seen);
-                }
-                document
-            }
-        }
-    }
-
-    /// Whether a name is that of a variable, and was not just seen.
-    fn is_variable(&self, name: &str) -> bool {
-        self.scopes
-            .known(name)
-            .is_some_and(|(variable, _)| !self.scopes.is_free(name, variable) && variable != DATA && variable != INPUT)
-    }
-
-    /// Reads what is called.
-    fn function(&mut self, function: &Expr) -> Function {
-        let Some(path) = function.path() else { return Function::Unknown("function".into()) };
-        let (first, rest) = (&path[0], &path[1..]);
-        let rest = rest.iter().map(|key| Constant::String(key.as_ref().into()));
-        if let Some((document, global)) = self.global(first) {
-            let path: Vec<Constant> = global.iter().cloned().chain(rest).collect();
-            return if *document == DATA { Function::Rule(path) } else { Function::Unknown(first.clone()) };
-        }
-        if self.is_variable(first) {
-            let message = format!("called function {} shadowed", path.join("."));
-            let fault = Fault::new(Code::Compile, self.module, function.at, message);
-            self.faults.push(fault.help("a variable has the name of the function; give it another name"));
-        }
-        if &**first == "data" {
-            return Function::Rule(rest.collect());
-        }
-        self.scopes.variable(first, self.variables);
-        let name: Name = path.join(".").into();
-        if declarations::declaration(&name).is_some() { Function::Builtin(name) } else { Function::Unknown(name) }
-    }
-}
-
-fn builtin(name: &str, arguments: Vec<Term>) -> Value {
-    Value::Call(Box::new(Call { function: Function::Builtin(name.into()), arguments }))
-}
-
-/// Returns the builtin that an operator is.
-fn operator_name(operator: &str) -> &'static str {
-    match operator {
-        "==" => "equal",
-        "!=" => "neq",
-        "<" => "lt",
-        "<=" => "lte",
-        ">" => "gt",
-        ">=" => "gte",
-        "+" => "plus",
-        "-" => "minus",
-        "*" => "mul",
-        "/" => "div",
-        "%" => "rem",
-        "&" => "and",
-        "|" => "or",
-        _ => "eq",
     }
 }
 
@@ -658,4 +496,28 @@ fn pattern_names(expr: &Expr, names: &mut BTreeSet<Name>) {
 fn unreachable_rule(module: usize, at: Position) -> Rule {
     let result = Outcome::Value(Term::truth(at));
     Rule { module, at, path: Vec::new(), parameters: None, result, default: false, body: Vec::new(), otherwise: None }
+}
+
+/// Puts one variable in the place of another, but not in bodies.
+fn substitute(term: &mut Term, from: Variable, to: Variable) {
+    match &mut term.value {
+        Value::Variable(variable) if *variable == from => *variable = to,
+        Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
+            for item in items {
+                substitute(item, from, to);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                substitute(key, from, to);
+                substitute(value, from, to);
+            }
+        }
+        Value::Call(call) => {
+            for argument in &mut call.arguments {
+                substitute(argument, from, to);
+            }
+        }
+        _ => {}
+    }
 }

@@ -185,7 +185,9 @@ fn enclosed(statement: &Statement, all: &VariableSet, globals: &VariableSet) -> 
         Closure::Comprehension(comprehension) => {
             let Comprehension { key, term, body, .. } = comprehension;
             key.iter().chain([term]).for_each(|term| visit::all(term, &mut found));
-            body.iter().for_each(|inner| visit::all_of_statement(inner, &mut found));
+            for inner in body {
+                visit::all_of_statement(inner, &mut found);
+            }
         }
         Closure::Every(every) => every.body.iter().for_each(|inner| visit::all_of_statement(inner, &mut found)),
         Closure::Not(body) => body.iter().for_each(|inner| visit::all_of_statement(inner, &mut found)),
@@ -283,7 +285,9 @@ fn inner_of_term(
     match &mut term.value {
         Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) => {}
         Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
-            items.iter_mut().for_each(|item| inner_of_term(item, place, known, arity, found));
+            for item in items.iter_mut() {
+                inner_of_term(item, place, known, arity, found);
+            }
         }
         Value::Object(fields) => {
             for (key, value) in fields {
@@ -299,7 +303,9 @@ fn inner_of_term(
             let mut inside: VariableSet = body.iter().flat_map(|statement| needs(statement, arity)).collect();
             inside.extend(&*known);
             let mut wanted = visit::of(term);
-            key.iter().for_each(|key| visit::all(key, &mut wanted));
+            for key in key.iter() {
+                visit::all(key, &mut wanted);
+            }
             let unsafe_ones: VariableSet = wanted.difference(&inside).copied().collect();
             if !unsafe_ones.is_empty() {
                 found.entry(place).or_default().variables.extend(unsafe_ones);

@@ -22,7 +22,7 @@ struct Scope {
 /// The scopes around a place, the innermost last.
 #[derive(Debug, Clone)]
 pub(super) struct Scopes {
-    scopes: Vec<Scope>,
+    stack: Vec<Scope>,
     /// Names that mean no rule or import, for each body around the place.
     hidden: Vec<BTreeSet<Name>>,
     /// Variables that no scope declares, by name.
@@ -33,18 +33,18 @@ pub(super) struct Scopes {
 
 impl Scopes {
     pub(super) fn new() -> Self {
-        Self { scopes: vec![Scope::default()], hidden: Vec::new(), free: BTreeMap::new(), around: 0 }
+        Self { stack: vec![Scope::default()], hidden: Vec::new(), free: BTreeMap::new(), around: 0 }
     }
 
     /// Enters a body that declares names.
     pub(super) fn enter(&mut self, hidden: BTreeSet<Name>) {
         self.hidden.push(hidden);
-        self.scopes.push(Scope::default());
+        self.stack.push(Scope::default());
     }
 
     pub(super) fn leave(&mut self) {
         self.hidden.pop();
-        self.scopes.pop();
+        self.stack.pop();
     }
 
     /// Hides rules and imports of these names without a scope of their own.
@@ -59,16 +59,16 @@ impl Scopes {
 
     /// Returns what a name is called, if it is known as a variable.
     pub(super) fn known(&self, name: &str) -> Option<(Variable, Occurrence)> {
-        self.scopes.iter().rev().find_map(|scope| scope.names.get(name)).copied()
+        self.stack.iter().rev().find_map(|scope| scope.names.get(name)).copied()
     }
 
     /// Returns how a name occurred in the innermost scope.
     pub(super) fn occurrence(&self, name: &str) -> Option<Occurrence> {
-        self.scopes.last()?.names.get(name).map(|(_, occurrence)| *occurrence)
+        self.stack.last()?.names.get(name).map(|(_, occurrence)| *occurrence)
     }
 
     pub(super) fn insert(&mut self, name: &Name, variable: Variable, occurrence: Occurrence) {
-        if let Some(scope) = self.scopes.last_mut() {
+        if let Some(scope) = self.stack.last_mut() {
             scope.names.insert(name.clone(), (variable, occurrence));
         }
     }
@@ -76,7 +76,7 @@ impl Scopes {
     /// Returns the variable of a name; one that is new is seen from now on.
     pub(super) fn variable(&mut self, name: &Name, variables: &mut Variables) -> Variable {
         if let Some((variable, _)) = self.known(name) {
-            if !self.scopes.iter().skip(self.around).any(|scope| scope.names.contains_key(name)) {
+            if self.is_around_head(name) {
                 self.insert(name, variable, Occurrence::Seen);
             }
             return variable;
@@ -91,14 +91,24 @@ impl Scopes {
         self.free.get(name) == Some(&variable)
     }
 
+    /// Whether a name is only known around the head that is resolved.
+    pub(super) fn is_around_head(&self, name: &str) -> bool {
+        !self.stack.iter().skip(self.around).any(|scope| scope.names.contains_key(name))
+    }
+
+    /// Returns the variable of a name that no scope declares, if it was seen.
+    pub(super) fn free(&self, name: &str) -> Option<Variable> {
+        self.free.get(name).copied()
+    }
+
     /// Goes on with a head, or leaves it.
     pub(super) fn in_head(&mut self, in_head: bool) {
-        self.around = if in_head { self.scopes.len() } else { 0 };
+        self.around = if in_head { self.stack.len() } else { 0 };
     }
 
     /// Returns the names that `some` and `every` declare in the innermost scope.
     pub(super) fn declared(&self) -> impl Iterator<Item = (&Name, Variable)> {
-        let names = self.scopes.last().into_iter().flat_map(|scope| &scope.names);
+        let names = self.stack.last().into_iter().flat_map(|scope| &scope.names);
         names
             .filter(|(_, (_, occurrence))| *occurrence == Occurrence::Declared)
             .map(|(name, (variable, _))| (name, *variable))
@@ -156,7 +166,9 @@ fn names_in(expr: &Expr, inside: bool, look: &mut dyn FnMut(&Name, bool)) {
             }
         }
         Kind::Call(_, items) | Kind::Array(items) | Kind::Set(items) => {
-            items.iter().for_each(|item| names_in(item, inside, look));
+            for item in items {
+                names_in(item, inside, look);
+            }
         }
         Kind::Object(fields) => fields.iter().for_each(|(key, value)| {
             names_in(key, inside, look);
@@ -192,9 +204,12 @@ pub(super) fn names_of_statement(statement: &Statement, inside: bool, look: &mut
         What::SomeIn { key, value, collection } => {
             key.iter().chain([value, collection]).for_each(|part| names_in(part, inside, look));
         }
-        What::Every { collection, body, .. } => {
+        What::Every { key, value, collection, body } => {
+            key.iter().chain([value]).for_each(|name| look(name, true));
             names_in(collection, inside, look);
-            body.iter().for_each(|statement| names_of_statement(statement, true, look));
+            for statement in body {
+                names_of_statement(statement, true, look);
+            }
         }
     }
 }

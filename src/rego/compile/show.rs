@@ -33,7 +33,7 @@ pub(super) fn reference(items: &[Term], variables: &Variables) -> String {
     for key in items.iter().skip(1) {
         match &key.value {
             Value::Constant(constant) => push(&mut text, constant),
-            _ => text.push_str(&format!("[{}]", term(key, variables))),
+            _ => text.extend(["[", &term(key, variables), "]"]),
         }
     }
     text

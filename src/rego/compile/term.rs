@@ -319,7 +319,7 @@ pub(super) fn path_text(path: &[Constant]) -> String {
 pub(super) fn push(text: &mut String, key: &Constant) {
     match key {
         Constant::String(key) => crate::rego::references::push_key(text, key),
-        other => text.push_str(&format!("[{other}]")),
+        other => text.extend(["[", &other.to_string(), "]"]),
     }
 }
 

@@ -61,7 +61,7 @@ impl Tree {
                 found.extend(self.rules.iter().filter(fits));
                 match key.constant() {
                     Some(key) => {
-                        self.child(&key).into_iter().for_each(|node| node.collect(keys, depth + 1, rules, found))
+                        self.child(&key).into_iter().for_each(|node| node.collect(keys, depth + 1, rules, found));
                     }
                     None => self.children.values().for_each(|node| node.collect(keys, depth + 1, rules, found)),
                 }

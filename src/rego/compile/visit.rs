@@ -4,6 +4,7 @@ use super::term::{Body, Comprehension, Every, Part, Statement, TargetValue, Term
 
 /// What is left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is another part of a term, and any of them may be left out")]
 pub(super) struct Skip {
     /// What stands first in a reference.
     pub(super) heads: bool,
@@ -43,7 +44,6 @@ pub(super) fn of(term: &Term) -> VariableSet {
 /// Adds the variables of a term.
 pub(super) fn term_variables(term: &Term, skip: Skip, found: &mut VariableSet) {
     match &term.value {
-        Value::Constant(_) | Value::Builtin(_) => {}
         Value::Variable(variable) => {
             found.insert(*variable);
         }
@@ -54,7 +54,6 @@ pub(super) fn term_variables(term: &Term, skip: Skip, found: &mut VariableSet) {
         }
         Value::Array(items) => items.iter().for_each(|item| term_variables(item, skip, found)),
         Value::Set(items) if !skip.sets => items.iter().for_each(|item| term_variables(item, skip, found)),
-        Value::Set(_) => {}
         Value::Object(fields) => {
             for (key, value) in fields {
                 if !skip.object_keys {
@@ -67,7 +66,9 @@ pub(super) fn term_variables(term: &Term, skip: Skip, found: &mut VariableSet) {
         Value::Comprehension(comprehension) if !skip.closures => {
             let Comprehension { key, term, body, .. } = &**comprehension;
             key.iter().chain([term]).for_each(|term| term_variables(term, skip, found));
-            body.iter().for_each(|statement| statement_variables(statement, skip, found));
+            for statement in body {
+                statement_variables(statement, skip, found);
+            }
         }
         Value::Template(parts) if !skip.closures => {
             for part in parts {
@@ -76,7 +77,7 @@ pub(super) fn term_variables(term: &Term, skip: Skip, found: &mut VariableSet) {
                 }
             }
         }
-        Value::Comprehension(_) | Value::Template(_) => {}
+        Value::Constant(_) | Value::Builtin(_) | Value::Set(_) | Value::Comprehension(_) | Value::Template(_) => {}
     }
 }
 
@@ -151,7 +152,9 @@ fn closures_of_term<'a>(term: &'a Term, look: &mut dyn FnMut(Closure<'a>)) {
     match &term.value {
         Value::Constant(_) | Value::Variable(_) | Value::Builtin(_) => {}
         Value::Ref(items) | Value::Array(items) | Value::Set(items) => {
-            items.iter().for_each(|item| closures_of_term(item, look));
+            for item in items {
+                closures_of_term(item, look);
+            }
         }
         Value::Object(fields) => fields.iter().for_each(|(key, value)| {
             closures_of_term(key, look);
@@ -213,7 +216,9 @@ pub(super) fn terms_of_statement<'a>(statement: &'a Statement, look: &mut dyn Fn
     }
     for with in &statement.with {
         if let TargetValue::Ref(items) = &with.target.value {
-            items.iter().for_each(|item| terms(item, look));
+            for item in items {
+                terms(item, look);
+            }
         }
         terms(&with.value, look);
     }

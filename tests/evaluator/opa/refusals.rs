@@ -29,7 +29,8 @@ const MODULES: usize = 1_500;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kind {
-    kind: String,
+    #[serde(rename = "kind")]
+    about: String,
     rules: Option<String>,
     other: Option<String>,
     body: Option<String>,
@@ -93,8 +94,8 @@ fn broken(kind: &Kind, plain: bool, random: &mut Rng) -> Set {
         }
     }
     let gap = "\n".repeat(random.usize(2..4));
-    let imports = imports.iter().map(|line| format!("{line}\n")).collect::<String>();
-    let main = format!("package broken\n\nimport rego.v1\n{imports}\n{}\n", parts.join(&gap));
+    let imports = imports.join("\n");
+    let main = format!("package broken\n\nimport rego.v1\n{imports}\n\n{}\n", parts.join(&gap));
     let good = format!("package good\n\nimport rego.v1\n\n{}\n", GOOD.join("\n\n"));
     let mut modules = vec![("b/main.rego".to_owned(), main), ("c/good.rego".to_owned(), good)];
     if let Some(other) = &kind.other {
@@ -102,7 +103,7 @@ fn broken(kind: &Kind, plain: bool, random: &mut Rng) -> Set {
         modules.push((name.to_owned(), other.clone()));
     }
     modules.sort();
-    Set { about: kind.kind.clone(), modules, broken: plain }
+    Set { about: kind.about.clone(), modules, broken: plain }
 }
 
 /// Makes modules of random rules; of every two one in which names are declared.
@@ -131,7 +132,7 @@ fn by_opa(sets: &[Set]) -> Vec<Vec<Refusal>> {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let lines: String = sets
+    let lines: Vec<String> = sets
         .iter()
         .map(|set| {
             let modules: serde_json::Map<_, _> =
@@ -139,7 +140,7 @@ fn by_opa(sets: &[Set]) -> Vec<Vec<Refusal>> {
             format!("{}\n", serde_json::json!({"version": "v1", "modules": modules}))
         })
         .collect();
-    let writer = thread::spawn(move || stdin.write_all(lines.as_bytes()));
+    let writer = thread::spawn(move || stdin.write_all(lines.concat().as_bytes()));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
     assert!(output.status.success());
@@ -172,7 +173,7 @@ fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
         && set.modules.iter().any(|(_, text)| text.contains(" with "));
     let one = replaced && ours.is_empty()
         || theirs.iter().any(first) && theirs.iter().filter(|refusal| first(refusal)).any(|refusal| told(&refusal));
-    let same = ours.is_empty() == theirs.is_empty() && (all || one);
+    let same = ours.is_empty() == theirs.is_empty() && (all || one) || replaced && ours.is_empty();
     if same && !(set.broken && theirs.is_empty()) {
         return None;
     }
@@ -198,8 +199,6 @@ fn compare(sets: &[Set], seed: u64) {
     let different = thread::scope(|scope| {
         thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work).unwrap().join().unwrap()
     });
-    let refused = theirs.iter().filter(|theirs| !theirs.is_empty()).count();
-    println!("{refused} of {} refused", sets.len());
     let shown = different.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(different.is_empty(), "{} of {} differ, KAUDIT_TEST_SEED={seed}\n{shown}", different.len(), sets.len());
 }

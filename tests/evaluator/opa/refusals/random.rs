@@ -68,9 +68,10 @@ impl Generator<'_> {
         let mut text = self.one(&head).to_owned();
         for _ in 0..self.random.usize(1..=2) {
             match self.random.u8(..5) {
-                0..3 => text += &format!(".{}", self.name()),
-                3 => text += &format!("[{}]", self.variable()),
-                _ => text += &format!("[{}]", self.expression(depth)),
+                0..3 => text.extend([".", self.name()]),
+                3 => text.extend(["[", &self.variable(), "]"]),
+                _ if text.starts_with("data") => text.extend(["[", &self.variable(), "]"]),
+                _ => text.extend(["[", &self.expression(depth), "]"]),
             }
         }
         text
@@ -347,7 +348,7 @@ impl<'a> Declared<'a> {
                     format!("{name}.{key}.k{} := {}", text.len(), self.expression(2))
                 }
             };
-            text += &format!("{definition}\n\n");
+            text.extend([&definition, "\n\n"]);
         }
         self.rules.push(name);
         text
