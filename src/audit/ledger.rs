@@ -61,7 +61,7 @@ impl fmt::Display for Id {
 }
 
 /// What identifies an object in whatever version it is read. The uid alone does not: there are API servers that show one
-/// object as two kinds, such as OpenShift's Namespaces, which are Projects, too.
+/// object as two kinds, as a distribution does with Namespaces, which it also serves as Projects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subject<'a> {
     /// API group; empty for the core group.

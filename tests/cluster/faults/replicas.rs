@@ -133,7 +133,8 @@ async fn is_lost(loss: Loss) {
         wire.cut();
     }
     if matches!(loss, Loss::Frozen | Loss::CutOff) {
-        assert!(first.kaudit.log().contains("The lease is lost"), "{}", first.kaudit.log());
+        let told = || async { first.kaudit.log().contains("The lease is lost").then_some(()) };
+        wait_for("the first to say so", told).await;
         let seen = first.kaudit.metric("kaudit_evaluations_total");
         wait_for("the first to judge on", || async {
             (first.kaudit.metric("kaudit_evaluations_total") > seen).then_some(())
