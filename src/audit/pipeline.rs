@@ -13,6 +13,7 @@ mod terms;
 mod versions;
 
 use std::{
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -108,6 +109,8 @@ pub struct PipelineSettings {
 pub struct Pipeline {
     settings: PipelineSettings,
     cache: Cache,
+    /// Scopes that are to take the place of others, by the new one.
+    successors: HashMap<WatchScope, WatchScope>,
     gate: Gate,
     queue: Queue,
     ledger: Ledger,
@@ -134,6 +137,7 @@ impl Pipeline {
         Self {
             settings,
             cache: if streams { Cache::unpacked() } else { Cache::default() },
+            successors: HashMap::new(),
             gate: Gate::new(settings.sync_timeout),
             queue: Queue::default(),
             ledger: Ledger::default(),
@@ -243,7 +247,11 @@ impl Pipeline {
                 self.cache.add(scope.clone());
                 self.gate.appeared(scope, now);
             }
+            Change::Succeeds(new, old) => {
+                self.successors.insert(new, old);
+            }
             Change::Vanished(scope) => {
+                self.successors.remove(&scope);
                 let gone: Vec<_> = self.cache.keys(&scope).cloned().collect();
                 self.vanish(&scope, &gone, now);
                 if self.cache.versions_of(&scope).is_empty() {
@@ -331,8 +339,8 @@ impl Pipeline {
             self.forget(&key, now);
         }
         let first = self.gate.synced(scope);
-        if first {
-            self.take_over(scope, now);
+        if let Some(old) = self.successors.remove(scope) {
+            self.take_over(scope, &old, now);
         }
         debug!(feed = %scope, objects = self.cache.len(scope), "Synced");
         if first && self.gate.is_open() {

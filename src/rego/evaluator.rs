@@ -216,9 +216,9 @@ fn more_time(limit: Duration, passed: Duration, used: Duration) -> Option<Durati
     if used >= limit.mul_f64(0.9) || passed >= most {
         return None;
     }
-    // As much as the same share of the CPU takes for the whole limit, and a fifth for luck.
+    // As much as the same share of the CPU takes for the whole limit.
     let share = used.as_secs_f64() / passed.as_secs_f64();
-    Some(Duration::try_from_secs_f64(limit.as_secs_f64() * 1.2 / share).map_or(most, |more| more.min(most)))
+    Some(Duration::try_from_secs_f64(limit.as_secs_f64() / share).map_or(most, |more| more.min(most)))
 }
 
 /// Makes the engine analyse all its modules together.
@@ -307,7 +307,7 @@ mod tests {
         let more =
             |passed, used| more_time(seconds(1.0), seconds(passed), seconds(used)).map(|time| time.as_secs_f64());
         assert_eq!(more(1.0, 0.95), None);
-        assert_eq!(more(1.0, 0.5), Some(2.4));
+        assert_eq!(more(1.0, 0.5), Some(2.0));
         assert_eq!(more(1.0, 0.0), Some(16.0));
         assert_eq!(more(16.0, 0.5), None, "a backstop");
     }

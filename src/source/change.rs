@@ -12,6 +12,9 @@ use crate::model::{
 pub enum Change {
     /// A watch scope begins to be read.
     Appeared(WatchScope),
+    /// The first watch scope is to take the place of the second, which has the same objects in another API version, when
+    /// its first list is complete. Comes after it appeared.
+    Succeeds(WatchScope, WatchScope),
     /// A watch scope is no longer read, and its objects are gone.
     Vanished(WatchScope),
     /// A pass of discovery is complete: every watch scope has appeared.

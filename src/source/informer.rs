@@ -178,6 +178,9 @@ impl Informer {
         let new: Vec<_> = self.wanted.iter().filter(new).cloned().collect();
         for scope in &new {
             self.shared.send(Change::Appeared(scope.clone())).await;
+            if let Some(old) = self.scopes.keys().find(|old| old.is_version_of(scope)) {
+                self.shared.send(Change::Succeeds(scope.clone(), old.clone())).await;
+            }
         }
         for scope in new {
             debug!(feed = %scope, "Reading");

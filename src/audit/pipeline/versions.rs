@@ -6,22 +6,20 @@ use super::Pipeline;
 use crate::{model::object::ObjectKey, source::change::WatchScope};
 
 impl Pipeline {
-    /// Lets a scope whose first list is complete take the place of those that had the same objects in other versions.
-    /// What was found about an object stands until it is judged in the new version.
-    pub(super) fn take_over(&mut self, scope: &WatchScope, now: Instant) {
-        for old in self.cache.versions_of(scope) {
-            let keys: Vec<ObjectKey> = self.cache.keys(&old).cloned().collect();
-            let (same, gone): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| {
-                let uid = self.cache.uid(key).filter(|uid| !uid.is_empty());
-                uid.is_some() && uid == self.cache.uid(&in_version_of(key, scope))
-            });
-            self.vanish(&old, &gone, now);
-            for key in same {
-                let new = in_version_of(&key, scope);
-                self.ledger.rename(&key, new.clone());
-                self.baseline.rename(&key, new);
-                self.leave(&key, now);
-            }
+    /// Lets a scope whose first list is complete take the place of one that had the same objects in another version. What
+    /// was found about an object stands until it is judged in the new version.
+    pub(super) fn take_over(&mut self, new: &WatchScope, old: &WatchScope, now: Instant) {
+        let keys: Vec<ObjectKey> = self.cache.keys(old).cloned().collect();
+        let (same, gone): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| {
+            let uid = self.cache.uid(key).filter(|uid| !uid.is_empty());
+            uid.is_some() && uid == self.cache.uid(&in_version_of(key, new))
+        });
+        self.vanish(old, &gone, now);
+        for key in same {
+            let renamed = in_version_of(&key, new);
+            self.ledger.rename(&key, renamed.clone());
+            self.baseline.rename(&key, renamed);
+            self.leave(&key, now);
         }
     }
 

@@ -108,11 +108,10 @@ async fn a_server_with_too_much_to_do_slows_events_down_until_it_has_less() {
     let kaudit = scene.start_as(proxy.kubeconfig(), &["--events-per-second=20"]).await;
     until_judged(&kaudit, CHANGED).await;
     busy.store(true, Ordering::SeqCst);
-    let arriving = arrivals(&scene, "new-", CHANGED).await;
+    let (arriving, begin) = (arrivals(&scene, "new-", CHANGED).await, Instant::now());
     for number in 0..CHANGED {
         scene.mark(&format!("new-{number}"), Some("yes")).await;
     }
-    let begin = Instant::now();
     wait_for("a second refusal", || async { (refused.load(Ordering::SeqCst) > 4).then_some(()) }).await;
     busy.store(false, Ordering::SeqCst);
     let lasted = begin.elapsed();

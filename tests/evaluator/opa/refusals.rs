@@ -207,8 +207,10 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
+/// The short form is always the same: what the long one finds is a finding, and no reason for a red run of somebody else.
 fn seed() -> u64 {
-    number("KAUDIT_TEST_SEED").unwrap_or_else(|| fastrand::u64(..))
+    let long = std::env::var_os("KAUDIT_TEST_MODULES").is_some();
+    number("KAUDIT_TEST_SEED").unwrap_or_else(|| if long { fastrand::u64(..) } else { 1 })
 }
 
 fn count() -> usize {

@@ -40,6 +40,7 @@ async fn an_object_that_is_read_in_another_version_is_the_same_object() {
         assert_eq!(first.len(), if judged { 2 } else { 0 });
 
         live.send(Change::Appeared(new.clone())).await;
+        live.send(Change::Succeeds(new.clone(), old.clone())).await;
         live.send(Change::Listing(new.clone())).await;
         live.send(Change::Seen(new.clone(), labelled(&new, "stays", 1, true))).await;
         // The old version is read until all is known in the new one.
@@ -72,6 +73,7 @@ async fn what_the_version_shows_is_judged_in_the_new_one() {
     live.until(&["a: bad", "a: networking.k8s.io/v1 is bad"]).await;
     let new = other_version();
     live.send(Change::Appeared(new.clone())).await;
+    live.send(Change::Succeeds(new.clone(), scope("Ingress"))).await;
     live.send(Change::Listing(new.clone())).await;
     live.send(Change::Seen(new.clone(), labelled(&new, "a", 1, true))).await;
     live.send(Change::Synced(new)).await;
@@ -162,4 +164,20 @@ async fn who_looks_nothing_up_does_not_wait_for_the_inventory() {
     assert_eq!(live.metric("kaudit_evaluations_total"), 1);
     HELD.store(false, Ordering::Relaxed);
     live.until(&["a: host x is also that of n/b", "b: host x is also that of n/a", "n: bad"]).await;
+}
+
+#[tokio::test]
+async fn files_may_have_a_kind_in_several_versions() {
+    let live = Live::start(load(&[("bad.rego", BAD)]), SETTINGS);
+    let (one, two) = (scope("Ingress"), other_version());
+    for scope in [&one, &two] {
+        live.send(Change::Appeared(scope.clone())).await;
+        live.send(Change::Listing(scope.clone())).await;
+        live.send(Change::Seen(scope.clone(), labelled(scope, "a", 1, true))).await;
+    }
+    for scope in [&one, &two] {
+        live.send(Change::Synced(scope.clone())).await;
+    }
+    live.send(Change::Discovered(Discovered::default())).await;
+    assert_eq!(live.end().await.summary.fail, 4, "two of each version");
 }
