@@ -105,9 +105,9 @@ impl Cache {
         self.scopes.remove(scope);
     }
 
-    /// Returns the other scopes that hold the same objects in other API versions.
-    pub fn versions_of(&self, scope: &WatchScope) -> Vec<WatchScope> {
-        self.scopes.keys().filter(|other| *other != scope && other.is_version_of(scope)).cloned().collect()
+    /// Whether another scope holds the same objects in another API version.
+    pub fn has_version_of(&self, scope: &WatchScope) -> bool {
+        self.scopes.keys().any(|other| other != scope && other.is_version_of(scope))
     }
 
     /// Notes that a new list of `scope` begins.

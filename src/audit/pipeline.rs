@@ -254,7 +254,7 @@ impl Pipeline {
                 self.successors.remove(&scope);
                 let gone: Vec<_> = self.cache.keys(&scope).cloned().collect();
                 self.vanish(&scope, &gone, now);
-                if self.cache.versions_of(&scope).is_empty() {
+                if !self.cache.has_version_of(&scope) {
                     self.outputs.metrics.remove_kind(&scope.kind.group, &scope.kind.plural);
                 }
                 self.recall_former_kinds();

@@ -21,7 +21,6 @@ impl CpuTimer {
 }
 
 fn thread_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    // Neither part is ever negative.
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or_default(), u32::try_from(now.tv_nsec).unwrap_or_default())
+    // Never negative.
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }

@@ -267,8 +267,8 @@ mod tests {
     use super::*;
     use crate::rego::engine;
 
-    /// Runs an evaluation that fails for lack of time so often, each time after `spend`; returns how long each attempt might
-    /// have taken.
+    /// Runs an evaluation that fails for lack of time so often, each time after `spend`; returns the result and the
+    /// number of attempts.
     fn attempts(fail: usize, spend: impl Fn(Duration)) -> (Result<Value, Failure>, usize) {
         let limits = Limits { evaluation: Duration::from_millis(20), ..Limits::default() };
         let evaluator = Evaluator::new(engine::empty(&limits), engine::empty(&limits), "", &limits).unwrap();

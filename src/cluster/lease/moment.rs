@@ -40,6 +40,6 @@ fn since_boot() -> Duration {
     const CLOCK: ClockId = ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const CLOCK: ClockId = ClockId::Monotonic;
-    let now = clock_gettime(CLOCK);
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or_default(), u32::try_from(now.tv_nsec).unwrap_or_default())
+    // Never negative.
+    clock_gettime(CLOCK).try_into().unwrap_or_default()
 }
