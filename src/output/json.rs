@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     format::{StreamEvent, shown_time},
-    safe::Escaping,
+    safe::{write_json, write_json_pretty},
 };
 use crate::{
     audit::result::{AuditResult, Entry, PolicySummary, Summary},
@@ -47,7 +47,7 @@ struct Streamed<'a> {
 
 /// Writes one indented document and a newline.
 pub(super) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(Escaping::json(&mut *out), result)?;
+    write_json_pretty(&mut *out, result)?;
     out.write_all(b"\n")
 }
 
@@ -73,6 +73,6 @@ pub(super) fn stream_line(
 }
 
 fn line(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
-    serde_json::to_writer(Escaping::json(&mut *out), value)?;
+    write_json(&mut *out, value)?;
     out.write_all(b"\n")
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io, sync::Arc};
 
 use serde::Serialize;
 
-use super::safe::Escaping;
+use super::safe::write_json_pretty;
 use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
@@ -118,7 +118,7 @@ impl PolicyList {
 
     /// Writes one indented document and a newline.
     pub fn write_json(&self, out: &mut dyn io::Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(Escaping::json(&mut *out), self)?;
+        write_json_pretty(&mut *out, self)?;
         out.write_all(b"\n")
     }
 

@@ -5,6 +5,8 @@
 
 use std::{borrow::Cow, io};
 
+use serde::Serialize;
+
 /// Returns `text` with everything made visible that a terminal would act on or that would hide what is there:
 /// control and bidi characters, line separators, invisible marks. Line breaks stay, tabs become spaces.
 pub(crate) fn shown(text: &str) -> String {
@@ -52,6 +54,27 @@ fn is_unsafe(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// Writes a value as JSON, on one line.
+pub(crate) fn write_json(out: impl io::Write, value: &impl Serialize) -> io::Result<()> {
+    buffered(out, |out| serde_json::to_writer(out, value))
+}
+
+/// Writes a value as JSON, indented.
+pub(crate) fn write_json_pretty(out: impl io::Write, value: &impl Serialize) -> io::Result<()> {
+    buffered(out, |out| serde_json::to_writer_pretty(out, value))
+}
+
+/// Gathers the pieces that serde writes, which are small, so that each is not looked through on its own.
+fn buffered<W: io::Write>(
+    out: W,
+    fill: impl FnOnce(&mut io::BufWriter<Escaping<W>>) -> serde_json::Result<()>,
+) -> io::Result<()> {
+    let mut buffer = io::BufWriter::new(Escaping::json(out));
+    fill(&mut buffer)?;
+    // Flushing would go on to what is behind `out`, too.
+    buffer.into_inner().map(drop).map_err(io::IntoInnerError::into_error)
+}
+
 /// Takes a document in a language that has escapes, and writes the same document with those characters escaped that
 /// [`shown`] shows. Each write must hold whole characters, as those of serde do.
 pub(crate) struct Escaping<W> {
@@ -75,6 +98,9 @@ impl<W: io::Write> Escaping<W> {
     }
 
     fn escaped<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+        if text.is_ascii() && !text.contains(&b'\x7f') {
+            return Cow::Borrowed(text);
+        }
         // ASCII is escaped already where it has to be; what is left are line breaks between strings.
         let to_escape = |c: char| is_unsafe(c) && (!c.is_ascii() || c == '\u{7f}');
         match str::from_utf8(text) {
@@ -109,7 +135,7 @@ mod tests {
     fn json_stays_the_same_json() {
         let text = "a\u{1b}\u{7f}\u{9b}\u{202e}\u{e0001}ä\u{200d}😀\n";
         let mut out = Vec::new();
-        serde_json::to_writer(Escaping::json(&mut out), text).unwrap();
+        write_json(&mut out, &text).unwrap();
         assert_eq!(str::from_utf8(&out).unwrap(), "\"a\\u001b\\u007f\\u009b\\u202e\\udb40\\udc01ä\u{200d}😀\\n\"");
         assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
         Escaping::json(&mut out).write_all(b"\n\xff").unwrap();

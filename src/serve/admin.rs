@@ -22,7 +22,7 @@ pub use super::status::Status;
 use crate::{
     audit::overview::{Overview, Progress},
     metrics::{self, Metrics},
-    output::{PolicyList, safe::Escaping},
+    output::{PolicyList, safe::write_json},
 };
 
 /// How long the pipeline may take to answer.
@@ -149,7 +149,7 @@ async fn policies(State(admin): State<Admin>) -> Response {
 
 fn json(value: &impl Serialize) -> Response {
     let mut json = Vec::new();
-    match serde_json::to_writer(Escaping::json(&mut json), value) {
+    match write_json(&mut json, value) {
         Ok(()) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }

@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     audit::command::{Command, ResultQuery, Snapshot},
-    output::safe::Escaping,
+    output::safe::write_json,
 };
 
 /// How long an answer is kept for others: a large one is a good part of what kaudit holds.
@@ -56,7 +56,7 @@ impl Status {
                 let json = spawn_blocking(move || {
                     result.sort();
                     let mut json = Vec::new();
-                    serde_json::to_writer(Escaping::json(&mut json), &result).ok().map(|()| Bytes::from(json))
+                    write_json(&mut json, &result).ok().map(|()| Bytes::from(json))
                 });
                 (revision, json.await.ok()??)
             }

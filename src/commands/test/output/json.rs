@@ -10,7 +10,7 @@ use crate::{
         coverage::LineCoverage,
         result::{TestResult, TestRun, TestSummary},
     },
-    output::safe::Escaping,
+    output::safe::write_json_pretty,
 };
 
 #[derive(Serialize)]
@@ -45,7 +45,7 @@ pub(super) fn render(run: &TestRun, times: bool, out: &mut dyn io::Write) -> any
         coverage: run.coverage.as_ref(),
         threshold: run.threshold,
     };
-    serde_json::to_writer_pretty(Escaping::json(&mut *out), &report)?;
+    write_json_pretty(&mut *out, &report)?;
     writeln!(out)?;
     Ok(())
 }
