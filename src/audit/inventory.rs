@@ -361,7 +361,10 @@ impl Update {
             }
             self.inventory.note_seen(&key, hash);
             // An object that cannot be read has a verdict that says so; it cannot be looked up.
-            let object = json.and_then(|json| value::from_json(&json).ok());
+            let object = json.and_then(|json| match projection {
+                Some(projection) if !all => projection.read(&json).ok(),
+                _ => value::from_json(&json).ok(),
+            });
             changed |= self.inventory.put(&key, object.as_ref());
         }
         let policies = match self.present {
@@ -373,5 +376,39 @@ impl Update {
         };
         let Self { inventory, generation, began, .. } = self;
         Updated { inventory: Some(inventory), policies, changed, generation, began, took: began.elapsed() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_objects_that_are_looked_up_only_what_is_read_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let policy = "package p\n\nimport rego.v1\n\n\
+                      deny contains name if some name; data.kubernetes.ingresses[_][name].spec.host == input.spec.host";
+        std::fs::write(directory.path().join("p.rego"), policy).unwrap();
+        let policies = Arc::new(PolicySet::load(&[directory.path().to_owned()]).unwrap());
+        let kind = Kind::sample("networking.k8s.io", "ingresses", "Ingress");
+        let key = ObjectKey { kind, namespace: Some("n".into()), name: "a".into(), copy: 0 };
+        let object = r#"{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"a","labels":{"b":"c"}},
+            "spec":{"host":"h","tls":[1,2]},"status":{"large":true}}"#;
+        let updated = |all| {
+            let update = Update {
+                inventory: Inventory::default(),
+                policies: Arc::clone(&policies),
+                present: None,
+                generation: 0,
+                began: Instant::now(),
+            };
+            let updated = update.run(vec![(key.clone(), Some(Body::plain(object.as_bytes())))], all);
+            updated.inventory.unwrap().document("kubernetes").clone()
+        };
+        let kept = r#"{"ingresses":{"n":{"a":{"apiVersion":"networking.k8s.io/v1","kind":"Ingress",
+            "metadata":{"name":"a"},"spec":{"host":"h"}}}}}"#;
+        assert_eq!(updated(false), value::from_json(kept.as_bytes()).unwrap());
+        let whole = format!(r#"{{"ingresses":{{"n":{{"a":{object}}}}}}}"#);
+        assert_eq!(updated(true), value::from_json(whole.as_bytes()).unwrap());
     }
 }

@@ -321,7 +321,8 @@ impl Pipeline {
         if !self.gate.lets_through(scope) {
             return;
         }
-        self.rejudge_dependents(&key, now);
+        let states = if let Effect::Changed(previous) = &effect { Some((previous.body(), &body)) } else { None };
+        self.rejudge_dependents(&key, states, now);
         if let Effect::Changed(previous) = effect {
             if self.is_invisible(&key, &previous, &body) {
                 self.ledger.holds_for(&key, state);
@@ -390,7 +391,7 @@ impl Pipeline {
         self.baseline.remove(key);
         self.transitions.take_previous(key);
         self.retries.note(key, false);
-        self.rejudge_dependents(key, now);
+        self.rejudge_dependents(key, None, now);
     }
 
     /// Forgets everything about an object that is gone.

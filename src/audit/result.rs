@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
+use super::fingerprint::Fingerprint;
 use crate::{
     judge::{
         gatekeeper::Unjudged,
@@ -119,6 +120,8 @@ impl From<&Metadata> for About {
 /// One result. There may be very many, so the parts that they have in common are shared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
+    /// The same in every audit that finds it.
+    pub id: Fingerprint,
     /// Package without `data.`, or a Constraint's kind.
     pub policy: Arc<str>,
     /// Name of the rule's head, or of the Constraint.
@@ -128,6 +131,9 @@ pub struct Entry {
     /// `None` if neither the policy nor the result names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,
+    /// `None` if the policy names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<Arc<str>>,
     /// In the words of the policy.
     pub message: Arc<str>,
     /// The object that was judged.
@@ -145,10 +151,12 @@ impl Entry {
     /// Makes a result of a finding.
     pub fn new(finding: &Finding, resource: &Arc<ObjectRef>, location: Option<&Location>) -> Self {
         Self {
+            id: Fingerprint::of(finding, resource),
             policy: finding.policy.clone(),
             rule: finding.rule.clone(),
             result: finding.outcome,
             severity: finding.severity,
+            category: finding.category.clone(),
             message: finding.message.clone(),
             resource: resource.clone(),
             details: finding.details.as_deref().cloned().unwrap_or_default(),

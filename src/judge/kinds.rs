@@ -26,6 +26,8 @@ pub(crate) struct KindIndex {
     named: BTreeMap<Arc<str>, KindDependencies>,
     other: KindDependencies,
     pub(crate) inventory: InventoryReads,
+    /// What is read of the Namespaces of objects.
+    pub(crate) namespace: Projection,
 }
 
 impl KindIndex {
@@ -42,6 +44,7 @@ impl KindIndex {
         }
         // No kind has this name.
         index.other = index.add(units, "");
+        index.namespace = Projection::new(namespace(units));
         index
     }
 
@@ -76,4 +79,16 @@ impl KindIndex {
     pub(crate) fn of(&self, kind: &str) -> &KindDependencies {
         self.named.get(kind).unwrap_or(&self.other)
     }
+}
+
+/// Joins what is read of the Namespaces of objects.
+fn namespace(units: &[Unit]) -> Tree {
+    let mut tree = Tree::default();
+    for group in units.iter().flat_map(|unit| &unit.groups) {
+        tree.merge(&group.queries.namespace(group.dialect));
+    }
+    if units.iter().flat_map(Unit::constraints).any(|constraint| constraint.matching.needs_namespace()) {
+        tree.insert(&["metadata", "labels"].map(Segment::from), true);
+    }
+    tree
 }

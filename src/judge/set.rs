@@ -119,6 +119,11 @@ impl PolicySet {
         &self.kinds.of(&kind.kind).projection
     }
 
+    /// Returns what verdicts on the objects of a Namespace depend on of it, besides its name.
+    pub fn namespace_projection(&self) -> &Projection {
+        &self.kinds.namespace
+    }
+
     /// Returns what the policies read of other objects: which kinds the inventory has to hold, and which changes of its
     /// objects can matter to others.
     pub fn inventory_reads(&self) -> &InventoryReads {

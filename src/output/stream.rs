@@ -130,10 +130,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        model::{
-            object::ObjectRef,
-            verdict::{Outcome, Source},
-        },
+        model::{object::ObjectRef, verdict::Finding},
         output::Format,
     };
 
@@ -143,17 +140,7 @@ mod tests {
     fn entry(message: &str) -> Entry {
         let (api_version, kind) = ("v1".into(), "Pod".into());
         let resource = ObjectRef { api_version, kind, namespace: None, name: "a".into(), uid: "u".into() };
-        Entry {
-            policy: "p".into(),
-            rule: "deny".into(),
-            result: Outcome::Fail,
-            severity: None,
-            message: message.into(),
-            resource: Arc::new(resource),
-            details: serde_json::Map::new(),
-            source: Source { file: "p.rego".into(), line: 1 },
-            location: None,
-        }
+        Entry::new(&Finding::sample(message), &Arc::new(resource), None)
     }
 
     fn open(path: &Path) -> Streams {

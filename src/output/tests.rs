@@ -10,7 +10,7 @@ use crate::{
     model::{
         coverage::{Coverage, State},
         object::{Location, ObjectRef},
-        verdict::{Outcome, Severity, Source},
+        verdict::{Finding, Outcome, Severity, Source},
     },
 };
 
@@ -20,17 +20,14 @@ fn resource(api_version: &str, kind: &str, namespace: &str, name: &str) -> Objec
 }
 
 fn entry(resource: ObjectRef, policy: &str, rule: &str, outcome: Outcome, message: &str) -> Entry {
-    Entry {
+    let finding = Finding {
         policy: policy.into(),
         rule: rule.into(),
-        result: outcome,
-        severity: None,
-        message: message.into(),
-        resource: resource.into(),
-        details: serde_json::Map::new(),
+        outcome,
         source: Source { file: Arc::from("policies/image.rego"), line: 7 },
-        location: None,
-    }
+        ..Finding::sample(message)
+    };
+    Entry::new(&finding, &resource.into(), None)
 }
 
 fn coverage(group: &str, kind: &str, resource: &str, state: State, objects: usize, message: &str) -> Coverage {

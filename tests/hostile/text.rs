@@ -1,11 +1,13 @@
 //! What must not get out: the characters that a terminal or a reader of logs obeys, and markup that a browser obeys.
 
+use std::sync::Arc;
+
 use clap::ValueEnum as _;
 use kaudit::{
     audit::result::{AuditResult, Entry, PolicySummary, Summary},
     model::{
         object::ObjectRef,
-        verdict::{Outcome, Source},
+        verdict::{Finding, Outcome, Source},
     },
     output::{Format, RenderOptions, render},
 };
@@ -60,6 +62,16 @@ fn result(text: &str) -> AuditResult {
         name: text.into(),
         uid: text.into(),
     };
+    let finding = Finding {
+        policy: text.into(),
+        rule: text.into(),
+        outcome: Outcome::Fail,
+        severity: None,
+        category: Some(text.into()),
+        message: text.into(),
+        details: Some(Arc::new(serde_json::Map::from_iter([(text.to_owned(), text.into())]))),
+        source: Source { file: text.into(), line: 1 },
+    };
     let about = kaudit::audit::result::About {
         title: Some(text.into()),
         description: Some(text.into()),
@@ -82,17 +94,7 @@ fn result(text: &str) -> AuditResult {
         }],
         refused: vec![],
         not_judged: vec![],
-        results: vec![Entry {
-            policy: text.into(),
-            rule: text.into(),
-            result: Outcome::Fail,
-            severity: None,
-            message: text.into(),
-            resource: resource.into(),
-            details: serde_json::Map::from_iter([(text.to_owned(), text.into())]),
-            source: Source { file: text.into(), line: 1 },
-            location: None,
-        }],
+        results: vec![Entry::new(&finding, &Arc::new(resource), None)],
     }
 }
 

@@ -64,12 +64,19 @@ impl Pipeline {
         }
     }
 
-    /// Queues what may depend on an object that changed, was created or was deleted.
-    pub(super) fn rejudge_dependents(&mut self, key: &ObjectKey, now: Instant) {
+    /// Queues what may depend on an object that was created, was deleted, or went from one of two `states` to the other.
+    pub(super) fn rejudge_dependents(&mut self, key: &ObjectKey, states: Option<(&Body, &Body)>, now: Instant) {
         self.mark_for_inventory(key, now);
-        if key.kind.is("", "Namespace") {
+        if key.kind.is("", "Namespace") && !states.is_some_and(|(old, new)| self.is_same_namespace(old, new)) {
             self.judge_again(Some(&key.name), |_, depends| depends.namespace, now);
         }
+    }
+
+    /// Whether policies that judge what is in a Namespace see no difference between two states of it.
+    fn is_same_namespace(&self, old: &Body, new: &Body) -> bool {
+        let seen = |body: &Body| self.policies.set.namespace_projection().hash(&body.json().ok()?);
+        let old = seen(old).filter(|_| self.settings.update_filter);
+        old.is_some() && old == seen(new)
     }
 
     /// The same for all objects of a scope.

@@ -371,6 +371,35 @@ async fn who_depends_on_a_namespace_follows_its_labels() {
 }
 
 #[tokio::test]
+async fn who_depends_on_a_namespace_follows_only_what_is_read_of_it() {
+    let owned = IN_PROD.replace("notinprod", "owned").replace("NotInProd", "Owned").replace(
+        "violation[{\"msg\": msg}] { ",
+        "violation[{\"msg\": msg}] { not input.review.namespaceObject.metadata.annotations.owner; ",
+    );
+    let live = Live::start(load(&[("prod.yaml", IN_PROD), ("owned.yaml", &owned)]), SETTINGS);
+    let namespace = |version, stage: &str, annotations| {
+        let metadata = json!({"labels": {"stage": stage}, "annotations": annotations});
+        object("Namespace", "", "n", version, &json!({"metadata": metadata}))
+    };
+    let annotated = json!({"owner": "a", "note": "x"});
+    live.sync(vec![namespace(1, "prod", annotated.clone()), object("Pod", "n", "p", 2, &json!({}))]).await;
+    live.until(&["p: p is in production"]).await;
+    let before = live.metric("kaudit_evaluations_total");
+    for version in 3..20 {
+        live.seen(namespace(version, "prod", json!({"owner": "a", "note": version}))).await;
+    }
+    while live.metric("kaudit_changes_skipped_total") < 17 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    live.until(&["p: p is in production"]).await;
+    assert_eq!(live.metric("kaudit_evaluations_total"), before);
+    live.seen(namespace(20, "prod", json!({"note": "x"}))).await;
+    live.until(&["p: p is in production", "p: p is in production"]).await;
+    live.seen(namespace(21, "test", annotated)).await;
+    live.until(&[]).await;
+}
+
+#[tokio::test]
 async fn changes_are_told_once_and_never_those_of_a_list() {
     let live = Live::start(load(&[("changes.rego", CHANGES)]), SETTINGS);
     let kept = |version, host| {

@@ -41,15 +41,22 @@ impl Reads {
         self.clock = true;
     }
 
-    /// Returns what is read of the object.
-    pub(crate) fn object(&self, dialect: Dialect) -> Tree {
-        let Some(input) = self.documents.field("input") else { return Tree::default() };
-        let review = match dialect {
-            Dialect::Conftest => return input,
+    /// Returns what is read of the review that the object comes in; `None` if nothing is, or it comes without one.
+    fn review(&self, dialect: Dialect) -> Option<Tree> {
+        let input = self.documents.field("input")?;
+        match dialect {
+            Dialect::Conftest => None,
             Dialect::Admission => input.field("request"),
             Dialect::Gatekeeper => input.field("review"),
-        };
-        let Some(review) = review else { return Tree::default() };
+        }
+    }
+
+    /// Returns what is read of the object.
+    pub(crate) fn object(&self, dialect: Dialect) -> Tree {
+        if dialect == Dialect::Conftest {
+            return self.documents.field("input").unwrap_or_default();
+        }
+        let Some(review) = self.review(dialect) else { return Tree::default() };
         let mut object = Tree::default();
         for part in ["object", "oldObject"] {
             object.merge(&review.field(part).unwrap_or_default());
@@ -69,14 +76,14 @@ impl Reads {
         object
     }
 
+    /// Returns what is read of the Namespace of the object.
+    pub(crate) fn namespace(&self, dialect: Dialect) -> Tree {
+        self.review(dialect).and_then(|review| review.field("namespaceObject")).unwrap_or_default()
+    }
+
     /// Returns what they depend on besides the object.
     pub(crate) fn dependencies(&self, dialect: Dialect) -> Dependencies {
-        let input = self.documents.field("input").unwrap_or_default();
-        let review = match dialect {
-            Dialect::Conftest => None,
-            Dialect::Admission => input.field("request"),
-            Dialect::Gatekeeper => input.field("review"),
-        };
+        let review = self.review(dialect);
         let reads = |field| review.as_ref().is_some_and(|review| review.field(field).is_some());
         // What takes the review as a whole does not ask how the object changed.
         let transition = |field| reads(field) && review.as_ref().is_some_and(|review| !review.is_whole());

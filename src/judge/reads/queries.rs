@@ -7,6 +7,7 @@ use super::{
     inventory::InventoryReads,
     matches::Matches,
     possible::Possible,
+    tree::Tree,
     walk::{KindIs, Rules, Walker},
 };
 use crate::{
@@ -78,6 +79,15 @@ impl Queries {
         let mut all = InventoryReads::default();
         for reads in self.all.iter().flat_map(|query| &query.reads) {
             all.merge(&reads.inventory());
+        }
+        all
+    }
+
+    /// Returns what is read of the Namespaces of objects, whatever their kind.
+    pub(crate) fn namespace(&self, dialect: Dialect) -> Tree {
+        let mut all = Tree::default();
+        for reads in self.all.iter().flat_map(|query| &query.reads) {
+            all.merge(&reads.namespace(dialect));
         }
         all
     }

@@ -2,6 +2,7 @@
 //!
 //! Modules are broken in known ways (`kinds.yaml`) and at random. One `opa-cases compile` says of all of them what `opa check`
 //! would. The seed is printed where they differ; `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_MODULES` makes a longer one.
+//! `KAUDIT_TEST_LIBRARY` names a folder of other people's policies to compare, beside those of this repository.
 
 mod random;
 
@@ -124,7 +125,7 @@ fn at_random(random: &mut Rng, declared: bool) -> Set {
 }
 
 /// What `opa check` refuses of each set.
-fn by_opa(sets: &[Set]) -> Vec<Vec<Refusal>> {
+fn by_opa(sets: &[Set], version: &str) -> Vec<Vec<Refusal>> {
     let mut child = Command::new(tool(Tool::OpaCases).unwrap())
         .arg("compile")
         .stdin(Stdio::piped())
@@ -137,7 +138,7 @@ fn by_opa(sets: &[Set]) -> Vec<Vec<Refusal>> {
         .map(|set| {
             let modules: serde_json::Map<_, _> =
                 set.modules.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
-            format!("{}\n", serde_json::json!({"version": "v1", "modules": modules}))
+            format!("{}\n", serde_json::json!({"version": version, "modules": modules}))
         })
         .collect();
     let writer = thread::spawn(move || stdin.write_all(lines.concat().as_bytes()));
@@ -145,7 +146,9 @@ fn by_opa(sets: &[Set]) -> Vec<Vec<Refusal>> {
     writer.join().unwrap().unwrap();
     assert!(output.status.success());
     let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    let answers: Vec<_> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
+    assert_eq!(answers.len(), sets.len());
+    answers
 }
 
 /// Returns how kaudit differs from OPA.
@@ -192,15 +195,42 @@ fn difference(set: &Set, theirs: &[Refusal]) -> Option<String> {
     Some(text)
 }
 
+/// Returns a set for each file of policies below a folder, and one for each folder that has several.
+fn library(folder: &Path) -> Vec<Set> {
+    let mut sets = Vec::new();
+    let mut modules = Vec::new();
+    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let about = path.display().to_string();
+        if path.is_symlink() {
+        } else if path.is_dir() {
+            sets.extend(library(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rego")
+            && let Ok(text) = fs::read_to_string(&path)
+        {
+            modules.push((about.clone(), text.clone()));
+            sets.push(Set { about: about.clone(), modules: vec![(about, text)], broken: false });
+        }
+    }
+    if modules.len() > 1 {
+        sets.push(Set { about: folder.display().to_string(), modules, broken: false });
+    }
+    sets
+}
+
 fn compare(sets: &[Set], seed: u64) {
-    let theirs = by_opa(sets);
-    assert_eq!(theirs.len(), sets.len());
+    let theirs = by_opa(sets, "v1");
     let work = || sets.iter().zip(&theirs).filter_map(|(set, theirs)| difference(set, theirs)).collect::<Vec<_>>();
-    let different = thread::scope(|scope| {
-        thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work).unwrap().join().unwrap()
-    });
+    let different = with_a_large_stack(work);
     let shown = different.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(different.is_empty(), "{} of {} differ, KAUDIT_TEST_SEED={seed}\n{shown}", different.len(), sets.len());
+}
+
+fn with_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work).unwrap().join().unwrap()
+    })
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -241,4 +271,29 @@ fn modules_at_random_are_refused_as_by_opa() {
     let random = &mut Rng::with_seed(seed);
     let sets: Vec<Set> = (0..count).map(|index| at_random(random, index % 2 == 0)).collect();
     compare(&sets, seed);
+}
+
+/// Each file is in the version that somebody wrote it in, which nobody says: OPA takes it if one of them can be meant.
+#[test]
+fn policies_that_people_wrote_are_refused_as_by_opa() {
+    if !require_tool(Tool::OpaCases) {
+        return;
+    }
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sets: Vec<Set> = ["policies", "examples"].iter().flat_map(|folder| library(&own.join(folder))).collect();
+    assert!(sets.len() > 50, "{}", sets.len());
+    if let Some(folder) = std::env::var_os("KAUDIT_TEST_LIBRARY") {
+        sets.extend(library(Path::new(&folder)));
+    }
+    let (old, new) = (by_opa(&sets, "v0"), by_opa(&sets, "v1"));
+    let differs = |(set, (old, new)): (&Set, (&Vec<Refusal>, &Vec<Refusal>))| {
+        let taken = old.is_empty() || new.is_empty();
+        let theirs: &[&[Refusal]] = if taken { &[&[]] } else { &[old, new] };
+        let differences: Vec<String> = theirs.iter().map_while(|theirs| difference(set, theirs)).collect();
+        (differences.len() == theirs.len()).then(|| differences.into_iter().next_back().unwrap_or_default())
+    };
+    let work = || sets.iter().zip(old.iter().zip(&new)).filter_map(differs).collect::<Vec<_>>();
+    let different = with_a_large_stack(work);
+    let shown = different.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
+    assert!(different.is_empty(), "{} of {} differ\n{shown}", different.len(), sets.len());
 }

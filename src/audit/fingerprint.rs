@@ -1,0 +1,111 @@
+//! What a result is recognised by from one audit to another: in baselines, in the formats of CI systems, on the command line.
+//!
+//! The same policy and rule, the same object by name, and the same evidence. What differs from run to run is no part of it:
+//! uid, API version, line, and the numbers in a message.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::model::{digest::Digest, object::ObjectRef, verdict::Finding};
+
+/// Identifies a result from one audit to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// Returns that of a finding about an object.
+    pub fn of(finding: &Finding, object: &ObjectRef) -> Self {
+        let ObjectRef { kind, namespace, name, .. } = object;
+        let namespace = namespace.as_deref().unwrap_or_default();
+        let details = finding.details.as_deref().map(evidence_of).unwrap_or_default();
+        let message = without_numbers(&finding.message);
+        let parts = [&*finding.policy, &finding.rule, object.group(), kind, namespace, name, &message, &details];
+        Self((Digest::of_parts(u64::to_be_bytes, parts).half() >> 64) as u64)
+    }
+
+    /// Reads 16 hex digits, as [`Display`](fmt::Display) writes them.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = (text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)?;
+        u64::from_str_radix(digits, 16).ok().map(Self)
+    }
+}
+
+/// Shows 16 hex digits.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+fn evidence_of(details: &serde_json::Map<String, serde_json::Value>) -> String {
+    without_numbers(&serde_json::Value::from(details.clone()).to_string())
+}
+
+/// Returns a text in which each number that stands alone is `#`. Digits of a name (`web-1a`, `c2`, `500m`) are no number.
+fn without_numbers(text: &str) -> String {
+    let word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(word) {
+        let (before, from) = rest.split_at(start);
+        let (token, after) = from.split_at(from.find(|c| !word(c)).unwrap_or(from.len()));
+        out.push_str(before);
+        out.push_str(if token.bytes().all(|byte| byte.is_ascii_digit()) { "#" } else { token });
+        rest = after;
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(message: &str, change: impl FnOnce(&mut ObjectRef)) -> Fingerprint {
+        let mut object = ObjectRef {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            namespace: Some("n".into()),
+            name: "a".into(),
+            uid: "u".into(),
+        };
+        change(&mut object);
+        Fingerprint::of(&Finding::sample(message), &object)
+    }
+
+    #[test]
+    fn numbers_that_stand_alone_are_no_evidence() {
+        for (text, want) in [
+            ("has 3 replicas, not 2", "has # replicas, not #"),
+            ("container c2 of web-1-2 uses app:1.20", "container c2 of web-1-2 uses app:#.#"),
+            ("500m", "500m"),
+            ("ä1 1", "ä1 #"),
+            ("", ""),
+        ] {
+            assert_eq!(without_numbers(text), want);
+        }
+    }
+
+    #[test]
+    fn what_differs_from_run_to_run_is_no_part() {
+        let first = fingerprint("has 3 of 4", |_| {});
+        assert_eq!(first, fingerprint("has 5 of 6", |object| object.uid = "other".into()));
+        assert_eq!(first, fingerprint("has 5 of 6", |object| object.api_version = "apps/v1beta1".into()));
+        for other in [
+            fingerprint("has c of 4", |_| {}),
+            fingerprint("has 3 of 4", |object| object.api_version = "v1".into()),
+            fingerprint("has 3 of 4", |object| object.namespace = None),
+            fingerprint("has 3 of 4", |object| object.name = "b".into()),
+        ] {
+            assert_ne!(first, other);
+        }
+        assert_eq!(Fingerprint::parse(&first.to_string()), Some(first));
+        assert_eq!((Fingerprint::parse("+000000000000001"), Fingerprint::parse("1")), (None, None));
+    }
+}
