@@ -127,6 +127,8 @@ impl Module {
         let output = Command::new(go)
             .current_dir(&recipe.source)
             .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-trimpath -mod=readonly"), ("GOWORK", "off")])
+            // A seventh of the compiler's time is spent on collecting garbage that fits into memory.
+            .envs([("GOGC", "off"), ("GOMEMLIMIT", "1GiB")])
             .args(["build", "-ldflags", &recipe.linker_flags, "-o"])
             .arg(recipe.output.join(""))
             .args(self.packages.iter().map(|package| package.path))
