@@ -7,6 +7,7 @@ pub(crate) mod baseline;
 pub mod cache;
 pub(crate) mod clock;
 pub mod command;
+pub mod exceptions;
 pub mod fingerprint;
 pub mod gate;
 pub(crate) mod inventory;

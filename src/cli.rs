@@ -10,6 +10,7 @@ use clap::{CommandFactory, Parser};
 pub mod check;
 pub mod cluster;
 pub mod config;
+pub mod exceptions;
 pub mod filter;
 pub mod logging;
 pub mod policies;

@@ -17,6 +17,7 @@ use prometheus_client::{
 
 use crate::model::{
     coverage::{Coverage, State},
+    exception::ExceptionState,
     verdict::{Outcome, Severity},
 };
 
@@ -53,6 +54,11 @@ struct ViolationLabels {
     policy: String,
     severity: &'static str,
     result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ExceptionLabels {
+    state: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -116,6 +122,7 @@ metrics! {
     objects: Family<KindLabels, Gauge>, "Objects known of a kind";
     kind_state: Family<KindStateLabels, Gauge>, "1 for the state that a kind is in, else 0";
     violations: Family<ViolationLabels, Gauge>, "Violations that stand now";
+    exceptions: Family<ExceptionLabels, Gauge>, "Exceptions by whether they apply";
     policies_refused: Gauge, "Policy files that were refused when the policies were loaded last";
     leader: Gauge, "Whether this replica records: it leads, or is the only one";
     queue_length: Gauge, "Objects that wait to be judged";
@@ -181,6 +188,14 @@ impl Metrics {
     /// Sets how many results of one policy stand.
     pub fn set_violations(&self, policy: &str, severity: Option<Severity>, result: Outcome, number: usize) {
         self.violations.get_or_create(&violation(policy, severity, result)).set(gauge_value(number));
+    }
+
+    /// Sets how many exceptions are in each state.
+    pub fn set_exceptions(&self, states: &[ExceptionState]) {
+        for state in ExceptionState::ALL {
+            let number = states.iter().filter(|known| **known == state).count();
+            self.exceptions.get_or_create(&ExceptionLabels { state: state.as_str() }).set(gauge_value(number));
+        }
     }
 
     /// Sets objects and state of all kinds that are not excluded.

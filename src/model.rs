@@ -3,6 +3,7 @@
 pub mod body;
 pub mod coverage;
 pub mod digest;
+pub mod exception;
 pub mod object;
 pub mod shard;
 pub mod text;

@@ -299,7 +299,7 @@ fn the_chart_uses_options_that_exist() {
 fn audits() -> Value {
     let crd = yaml(include_str!("../charts/kaudit/crds/audits.kaudit.dev.yaml"));
     let [version] = crd["spec"]["versions"].as_array().unwrap().as_slice() else { panic!("{crd}") };
-    assert_eq!(version["name"], kaudit::cluster::identity::AUDIT_VERSION);
+    assert_eq!(version["name"], kaudit::cluster::identity::OWN_VERSION);
     version.clone()
 }
 

@@ -175,11 +175,11 @@ impl Cache {
         self.entry(key)?.location.as_deref()
     }
 
-    /// Drops the JSON of an object that will not be judged again.
+    /// Drops the JSON of an object that will not be judged again, but for the labels, by which it may be excused.
     pub fn drop_body(&mut self, key: &ObjectKey) {
         let entry = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope)?.objects.get_mut(key));
         if let Some(entry) = entry {
-            entry.body = Body::default();
+            entry.body = entry.body.labels_only();
         }
     }
 

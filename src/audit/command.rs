@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{ledger::Delta, recorded::Recorded, result::AuditResult};
+use super::{exceptions::Exceptions, ledger::Delta, recorded::Recorded, result::AuditResult};
 use crate::{judge::set::PolicySet, rego::problem::LoadError};
 
 /// What is asked of a running pipeline. Commands are carried out in the order in which they are sent.
@@ -13,6 +13,8 @@ pub enum Command {
     Result(ResultQuery),
     /// Judge by what the policy directory holds now.
     Reload(Reload),
+    /// Excuse by what the files of exceptions hold now.
+    Except(Exceptions),
     /// Begin or end to record.
     Record(Term),
 }

@@ -387,7 +387,8 @@ mod tests {
     fn of_objects_that_are_looked_up_only_what_is_read_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let policy = "package p\n\nimport rego.v1\n\n\
-                      deny contains name if some name; data.kubernetes.ingresses[_][name].spec.host == input.spec.host";
+                      deny contains name if {\n\tsome name\n\t\
+                      data.kubernetes.ingresses[_][name].spec.host == input.spec.host\n}\n";
         std::fs::write(directory.path().join("p.rego"), policy).unwrap();
         let policies = Arc::new(PolicySet::load(&[directory.path().to_owned()]).unwrap());
         let kind = Kind::sample("networking.k8s.io", "ingresses", "Ingress");

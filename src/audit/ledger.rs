@@ -116,6 +116,15 @@ impl Violation {
         (self.id, self.since) = (known.id, known.since);
     }
 
+    /// Whether it is what was a violation until it was excused.
+    fn is_excused(&self, before: &Self) -> bool {
+        let what = |finding: &Finding| {
+            let Finding { policy, rule, message, .. } = finding;
+            [policy, rule, message].map(Arc::clone)
+        };
+        self.finding.excused.is_some() && what(&self.finding) == what(&before.finding)
+    }
+
     /// Whether its end is told: errors and exceptions stand without a word, and so does what never was told to begin.
     fn is_told(&self) -> bool {
         self.finding.outcome.is_violation() && !self.untold
@@ -167,6 +176,8 @@ pub struct Ledger {
     passed: usize,
     /// Objects without results that were dropped and only counted.
     clean: usize,
+    /// Results that are excused, by what excuses them.
+    excused: HashMap<Arc<str>, usize>,
     /// Number of the present policy set.
     set: u32,
     /// Its policies whose results depend on nothing but the object that is judged.
@@ -208,6 +219,19 @@ impl Ledger {
         self.settle(key.clone(), judged?, Vec::new(), Lane::Snapshot)
     }
 
+    /// Has what stands of an object excused anew; returns what that changed.
+    pub fn excuse(&mut self, key: &ObjectKey, apply: impl FnOnce(&mut [Finding]), now: Timestamp) -> Option<Delta> {
+        let Standing { uid, results, passed, set, state } = self.objects.get(key)?;
+        let mut findings: Vec<Finding> = results.iter().map(|known| known.finding.clone()).collect();
+        apply(&mut findings);
+        if results.iter().zip(&findings).all(|(known, finding)| known.finding == *finding) {
+            return None;
+        }
+        let results = stand(Subject::new(key, uid), findings, now);
+        let standing = Standing { uid: Arc::clone(uid), results, passed: *passed, set: *set, state: *state };
+        self.settle(key.clone(), standing, Vec::new(), Lane::Snapshot)
+    }
+
     /// Replaces what stood by what is found now; a result that stood already keeps the time of its first sight.
     fn settle(&mut self, key: ObjectKey, mut now: Standing, transitions: Vec<Violation>, lane: Lane) -> Option<Delta> {
         let before = self.take(&key);
@@ -221,6 +245,10 @@ impl Ledger {
         let rewording::Comparison { mut appeared, mut resolved, changed } = comparison;
         for violations in [&mut appeared, &mut resolved] {
             violations.retain(Violation::is_told);
+        }
+        for ended in &mut resolved {
+            let same = now.results.iter().find(|result| result.is_excused(ended));
+            ended.finding.excused = same.and_then(|result| result.finding.excused.clone());
         }
         let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
         let results = if silent { Vec::new() } else { now.results.clone() };
@@ -286,6 +314,9 @@ impl Ledger {
         self.passed += standing.passed as usize;
         for result in &standing.results {
             *self.counts.entry(count_key(&result.finding)).or_default() += 1;
+            if let Some(excused) = &result.finding.excused {
+                *self.excused.entry(Arc::clone(&excused.excuse.by)).or_default() += 1;
+            }
         }
         self.objects.insert(key, standing);
     }
@@ -295,6 +326,10 @@ impl Ledger {
         self.passed -= standing.passed as usize;
         for result in &standing.results {
             if let Some(count) = self.counts.get_mut(&count_key(&result.finding)) {
+                *count -= 1;
+            }
+            let by = result.finding.excused.as_ref().map(|excused| &excused.excuse.by);
+            if let Some(count) = by.and_then(|by| self.excused.get_mut(by)) {
                 *count -= 1;
             }
         }
@@ -325,6 +360,11 @@ impl Ledger {
     /// Returns the standing results by policy, severity and outcome. A count that fell to zero stays, for metrics.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// Returns how many standing results each exception excuses.
+    pub fn excused(&self) -> &HashMap<Arc<str>, usize> {
+        &self.excused
     }
 
     /// Returns the (object, rule) pairs that were evaluated without a result.

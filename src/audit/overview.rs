@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::result::Summary;
+use super::result::{ExceptionSummary, Summary};
 use crate::{judge::set::PolicySet, model::coverage::Coverage, rego::problem::LoadError};
 
 /// How far the initial sync and the judging are, for readiness and the progress bar.
@@ -35,6 +35,8 @@ pub struct Overview {
     pub policies: Arc<PolicySet>,
     /// Fail, warn and error of each policy.
     pub by_policy: BTreeMap<Arc<str>, [usize; 3]>,
+    /// The exceptions.
+    pub exceptions: Vec<ExceptionSummary>,
     /// Why the newest policies are not in force, if they are not.
     pub policy_error: Option<LoadError>,
     /// Why policies cannot look other objects up; empty if they can.

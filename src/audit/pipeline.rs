@@ -7,6 +7,7 @@
 //! An object is judged when it changed ([`judging`]), or something that its verdict depends on did ([`dependents`]).
 
 mod dependents;
+mod excusing;
 mod judging;
 mod publishing;
 mod terms;
@@ -18,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -27,6 +29,7 @@ use super::{
     cache::{Cache, Effect},
     clock::Clock,
     command::{Command, ResultQuery, Snapshot},
+    exceptions::Exceptions,
     gate::Gate,
     inventory::InventorySync,
     judges::Judges,
@@ -40,6 +43,7 @@ use super::{
     transitions::Transitions,
 };
 use crate::{
+    cluster::identity::is_exception,
     judge::set::PolicySet,
     metrics::Metrics,
     model::{
@@ -115,6 +119,9 @@ pub struct Pipeline {
     queue: Queue,
     ledger: Ledger,
     policies: Policies,
+    exceptions: Exceptions,
+    /// When the next exception ends.
+    exception_ends: Option<Timestamp>,
     inventory: InventorySync,
     transitions: Transitions,
     baseline: Baseline,
@@ -131,7 +138,13 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// Makes a pipeline whose gate is shut.
-    pub fn new(policies: Arc<PolicySet>, settings: PipelineSettings, outputs: Outputs) -> Self {
+    pub fn new(
+        policies: Arc<PolicySet>,
+        mut exceptions: Exceptions,
+        settings: PipelineSettings,
+        outputs: Outputs,
+    ) -> Self {
+        exceptions.judged_by(&policies);
         let streams = settings.initial == InitialObjects::Stream;
         outputs.policies.send_replace(Arc::clone(&policies));
         Self {
@@ -143,6 +156,8 @@ impl Pipeline {
             ledger: Ledger::default(),
             inventory: InventorySync::new(&policies),
             policies: Policies::new(policies),
+            exception_ends: exceptions.next_end(Timestamp::now()),
+            exceptions,
             transitions: Transitions::default(),
             baseline: Baseline::default(),
             clock: Clock::new(settings.rejudge_every),
@@ -211,6 +226,9 @@ impl Pipeline {
     /// Opens the gate if it is time, and publishes in any case.
     fn tick(&mut self) {
         self.try_open(Instant::now());
+        if self.exception_ends.is_some_and(|end| end <= Timestamp::now()) {
+            self.excuse_again(|_| true);
+        }
         self.publish();
     }
 
@@ -223,6 +241,10 @@ impl Pipeline {
                 let _unheard = answer.send(snapshot);
             }
             Command::Reload(reload) => self.reload(reload),
+            Command::Except(exceptions) => {
+                self.exceptions.replace_given(exceptions);
+                self.excuse_again(|_| true);
+            }
             Command::Record(term) => self.turn(term),
         }
     }
@@ -315,6 +337,9 @@ impl Pipeline {
             Effect::New | Effect::Changed(_) => {}
         }
         self.gate.readable(scope, &key);
+        if is_exception(&key.kind) {
+            return self.exception_seen(&key);
+        }
         if self.settings.initial == InitialObjects::Stream {
             return self.queue.push(key, Lane::Snapshot, now);
         }
@@ -368,7 +393,7 @@ impl Pipeline {
 
     /// Lets the objects of a scope be judged, which until now were only kept.
     fn admit(&mut self, scope: &WatchScope, now: Instant) {
-        if self.settings.initial == InitialObjects::Stream {
+        if self.settings.initial == InitialObjects::Stream || is_exception(&scope.kind) {
             return;
         }
         self.recall(scope);
@@ -399,6 +424,10 @@ impl Pipeline {
         self.leave(key, now);
         let delta = self.ledger.forget(key);
         self.recording.record(delta);
+        if is_exception(&key.kind) {
+            self.exceptions.remove(key);
+            self.excuse_again(|other| other.namespace == key.namespace);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::fingerprint::Fingerprint;
@@ -13,6 +14,7 @@ use crate::{
     },
     model::{
         coverage::Coverage,
+        exception::{ExceptionState, Excuse},
         object::{Location, ObjectRef},
         verdict::{Finding, Outcome, Severity, Source},
     },
@@ -41,6 +43,9 @@ pub struct AuditResult {
     /// Templates and Constraints that are valid but not judged by, e.g. those in CEL; sorted by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<Unjudged>,
+    /// The exceptions, and what is to be said of each; sorted by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exceptions: Vec<ExceptionSummary>,
     /// Fail, warn, error and skip; sorted by resource, policy, rule, message.
     pub results: Vec<Entry>,
 }
@@ -68,6 +73,28 @@ pub struct Summary {
     pub warn: usize,
     pub error: usize,
     pub skip: usize,
+}
+
+/// One exception.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExceptionSummary {
+    /// `namespace/name`, or `name`.
+    pub name: String,
+    /// Whether it applies, and whether somebody should look at it.
+    pub state: ExceptionState,
+    /// In the words of whoever wrote it.
+    pub reason: Arc<str>,
+    /// When it ends; `None` if it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Results that it excuses.
+    pub results: usize,
+    /// Where it stands, if it was read from a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location: Option<Location>,
+    /// What is wrong with it, or when it ends; empty if there is nothing to say.
+    pub message: String,
 }
 
 /// One policy in force.
@@ -140,6 +167,9 @@ pub struct Entry {
     pub resource: Arc<ObjectRef>,
     /// Other keys of the policy's result.
     pub details: serde_json::Map<String, serde_json::Value>,
+    /// What excuses it, if the result is skip and it is not the policy itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub excuse: Option<Arc<Excuse>>,
     /// Where the rule stands.
     pub source: Source,
     /// Where the manifest stands; only with `-f`.
@@ -160,6 +190,7 @@ impl Entry {
             message: finding.message.clone(),
             resource: resource.clone(),
             details: finding.details.as_deref().cloned().unwrap_or_default(),
+            excuse: finding.excused.as_ref().map(|excused| Arc::clone(&excused.excuse)),
             source: finding.source.clone(),
             location: location.cloned(),
         }

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
 use super::{
     cluster::{ClusterArgs, RecordTarget, RecordingArgs},
+    exceptions::ExceptionArgs,
     logging::LogArgs,
     policies::PolicyArgs,
     scope::ScopeArgs,
@@ -82,6 +83,10 @@ pub struct CheckArgs {
     /// Where the policies are.
     #[command(flatten)]
     pub policies: PolicyArgs,
+
+    /// What may stay as it is.
+    #[command(flatten)]
+    pub exceptions: ExceptionArgs,
 
     /// Write results as text, json or ndjson to standard output or to a file; repeatable [default: text]
     #[arg(

@@ -24,8 +24,8 @@ use crate::{
         check::{CheckArgs, Initial, Mode, ServingArgs, TimingArgs, WritingArgs},
         cluster::{ClusterArgs, RecordTarget, RecordingArgs},
         scope::{KindFilter, PartArgs},
-        values::nearest,
     },
+    model::text::nearest,
     output::{Format, Target},
     rego::yaml,
 };
@@ -66,7 +66,12 @@ fn finish(matches: &ArgMatches, origins: &Origins) -> Result<Subcommand, clap::E
         settle_record(&rbac.recording).map_err(|message| conflict("rbac", message))?;
     }
     if let Subcommand::Check(check) = &mut parsed {
-        split_environment([("filename", &mut check.filename), ("policies", &mut check.policies.paths)], origins);
+        let paths = [
+            ("filename", &mut check.filename),
+            ("policies", &mut check.policies.paths),
+            ("exceptions", &mut check.exceptions.files),
+        ];
+        split_environment(paths, origins);
         settle(check, matches, origins).map_err(|message| conflict("check", message))?;
     }
     Ok(parsed)

@@ -1,5 +1,7 @@
 //! The names that kaudit has in a cluster.
 
+use crate::model::object::Kind;
+
 /// kaudit's name as an Event's reporting controller, as the field manager of its writes and in [`MANAGED_BY`].
 pub const CONTROLLER: &str = "kaudit";
 
@@ -9,11 +11,19 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// API group of kaudit's own kinds; judging them would be a loop.
 pub const OWN_GROUP: &str = "kaudit.dev";
 
-/// Version of the `Audit` kind.
-pub const AUDIT_VERSION: &str = "v1alpha1";
+/// Version of kaudit's kinds.
+pub const OWN_VERSION: &str = "v1alpha1";
 
-/// `group/version` of the `Audit` kind and of what is printed as JSON.
+/// Kind of the exceptions.
+pub const EXCEPTION_KIND: &str = "PolicyException";
+
+/// `group/version` of kaudit's kinds and of what is printed as JSON.
 pub const API_VERSION: &str = "kaudit.dev/v1alpha1";
+
+/// Whether objects of this kind are exceptions: they are read whatever is judged, and never judged.
+pub fn is_exception(kind: &Kind) -> bool {
+    kind.is(OWN_GROUP, EXCEPTION_KIND)
+}
 
 #[cfg(test)]
 mod tests {
@@ -21,6 +31,6 @@ mod tests {
 
     #[test]
     fn the_api_version_is_made_of_group_and_version() {
-        assert_eq!(API_VERSION, format!("{OWN_GROUP}/{AUDIT_VERSION}"));
+        assert_eq!(API_VERSION, format!("{OWN_GROUP}/{OWN_VERSION}"));
     }
 }

@@ -3,6 +3,7 @@
 //! [`files`], a cluster [`once`], and the long run ([`watch`](mod@watch)) differ only in the source and in what records; the
 //! pipeline between them is the same.
 
+mod exceptions;
 mod files;
 mod lines;
 mod once;
@@ -17,6 +18,7 @@ use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use self::wiring::Rules;
 use crate::{
     cli::check::{CheckArgs, Mode},
     judge::set::PolicySet,
@@ -35,13 +37,15 @@ pub async fn run(check: CheckArgs) -> anyhow::Result<u8> {
     let policies = Arc::new(loaded?);
     policies::log_problems(&policies, check.shard());
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
+    let exceptions = exceptions::load(&check.exceptions.files).await?;
+    let rules = Rules { exceptions: exceptions.checked(&policies)?, policies };
     let stop = CancellationToken::new();
     let stopped_twice = signals(stop.clone())?;
     let running = async {
         match check.mode() {
-            Mode::Files => files::run(&check, policies, stop).await,
-            Mode::Once => once::run(&check, policies, stop).await,
-            Mode::Watch => watch::run(&check, policies, stop).await,
+            Mode::Files => files::run(&check, rules, stop).await,
+            Mode::Once => once::run(&check, rules, stop).await,
+            Mode::Watch => watch::run(&check, rules, stop).await,
         }
     };
     tokio::select! {

@@ -146,6 +146,7 @@ fn unjudged(why: &str) -> Finding {
         category: None,
         message: why.into(),
         details: None,
+        excused: None,
         source: Source { file: "".into(), line: 0 },
     }
 }

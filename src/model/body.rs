@@ -1,7 +1,8 @@
 //! The bytes of an object: plain JSON, or compressed with a dictionary of the objects before it.
 
-use std::{borrow::Cow, cell::RefCell, fmt, io, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, fmt, io, sync::Arc};
 
+use serde::Deserialize;
 use tracing::debug;
 use zstd::{
     dict::{DecoderDictionary, EncoderDictionary},
@@ -19,6 +20,32 @@ impl Body {
     /// Wraps JSON without compressing it.
     pub fn plain(json: &[u8]) -> Self {
         Self { bytes: json.into(), dictionary: None }
+    }
+
+    /// Returns the JSON of an object that has nothing but the labels of this one.
+    #[must_use]
+    pub fn labels_only(&self) -> Self {
+        let labels = self.labels();
+        if labels.is_empty() {
+            return Self::default();
+        }
+        Self::plain(serde_json::json!({"metadata": {"labels": labels}}).to_string().as_bytes())
+    }
+
+    /// Returns the labels of the object; none if they are not all text, as `GetLabels` of apimachinery does.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        #[derive(Default, Deserialize)]
+        struct Metadata {
+            #[serde(default)]
+            labels: Option<BTreeMap<String, String>>,
+        }
+        #[derive(Deserialize)]
+        struct Labelled {
+            #[serde(default)]
+            metadata: Metadata,
+        }
+        let read = self.json().ok().and_then(|json| serde_json::from_slice::<Labelled>(&json).ok());
+        read.and_then(|object| object.metadata.labels).unwrap_or_default()
     }
 
     /// Returns the bytes as they are stored: JSON, or what it was compressed to.

@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{digest::Digest, object::ObjectKey};
+use crate::model::{
+    digest::Digest,
+    exception::{Excuse, Excused},
+    object::ObjectKey,
+};
 
 /// How a rule came out for an object. Passes are counted, not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -97,6 +101,25 @@ pub struct Finding {
     pub details: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
     /// Where the rule stands.
     pub source: Source,
+    /// What excuses it; its outcome is skip then.
+    pub excused: Option<Excused>,
+}
+
+impl Finding {
+    /// Makes it a skip, if it is a violation.
+    pub fn excuse(&mut self, excuse: &Arc<Excuse>) {
+        if self.outcome.is_violation() {
+            self.excused = Some(Excused { excuse: Arc::clone(excuse), otherwise: self.outcome });
+            self.outcome = Outcome::Skip;
+        }
+    }
+
+    /// Makes it what the policy says.
+    pub fn restore(&mut self) {
+        if let Some(Excused { otherwise, .. }) = self.excused.take() {
+            self.outcome = otherwise;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -112,6 +135,7 @@ impl Finding {
             message: message.into(),
             details: None,
             source: Source { file: "p.rego".into(), line: 1 },
+            excused: None,
         }
     }
 }

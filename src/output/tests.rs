@@ -75,6 +75,7 @@ fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResu
         ],
         refused: Vec::new(),
         not_judged: Vec::new(),
+        exceptions: Vec::new(),
         results,
     }
 }

@@ -17,7 +17,8 @@ use super::{
     style::{BOLD, DIM, GREEN, Paint, columns_of, count, style_of, wrap},
 };
 use crate::{
-    audit::result::{AuditResult, Entry, PolicySummary},
+    audit::result::{AuditResult, Entry, ExceptionSummary, PolicySummary},
+    cluster::identity::OWN_GROUP,
     model::{
         coverage::{Coverage, State},
         object::{Location, ObjectRef},
@@ -133,7 +134,11 @@ impl Columns {
             text.push_str(&" ".repeat(indent));
             (indent, self.width.saturating_sub(indent))
         };
-        let message = if entry.message.trim().is_empty() { "(no message)".to_owned() } else { shown(&entry.message) };
+        let mut message =
+            if entry.message.trim().is_empty() { "(no message)".to_owned() } else { shown(&entry.message) };
+        if let Some(excuse) = &entry.excuse {
+            let _ = write!(message, "\n{}", shown(&excuse.to_string()));
+        }
         let lines: Vec<String> = wrap(message.trim_end(), room.max(1)).into_iter().map(no_command).collect();
         text.push_str(&lines.join(&format!("\n{}", " ".repeat(indent))));
         text.push('\n');
@@ -188,7 +193,8 @@ fn about_rules(result: &AuditResult) -> Vec<String> {
 /// Returns the summary, every kind that was not judged, and what to do about it.
 fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     let summary = &result.summary;
-    let kinds = result.coverage.iter().filter(|kind| kind.objects > 0 && !kind.is_gap()).count();
+    let kinds =
+        result.coverage.iter().filter(|kind| kind.objects > 0 && !kind.is_gap() && kind.group != OWN_GROUP).count();
     let rules = result.policies.iter().map(|policy| policy.rules.len()).sum();
     let judged =
         format!("{} of {} judged by {}", count(summary.objects, "object"), count(kinds, "kind"), count(rules, "rule"));
@@ -211,6 +217,7 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     let mut lines: Vec<String> = gaps.iter().map(|gap| gap_line(gap, paint)).collect();
     lines.extend(result.refused.iter().map(|problem| refused_line(problem, paint)));
     lines.extend(not_judged_line(result.not_judged.len(), paint));
+    lines.extend(result.exceptions.iter().filter_map(|exception| exception_line(exception, paint)));
     lines.extend(advice(&gaps, summary.error));
     if !lines.is_empty() {
         lines.push(String::new());
@@ -237,6 +244,14 @@ fn left_out(coverage: &[Coverage]) -> String {
 fn not_judged_line(number: usize, paint: Paint) -> Option<String> {
     let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
     (number > 0).then(|| format!("{words} {number} of the templates and Constraints; kaudit policies tells why"))
+}
+
+/// Points at an exception that somebody should look at.
+fn exception_line(exception: &ExceptionSummary, paint: Paint) -> Option<String> {
+    let place = exception.location.as_ref().map_or(String::new(), |at| format!("{}:{}: ", at.file, at.line));
+    let words = paint.with(AnsiColor::Yellow.on_default(), "exception:");
+    let line = shown_line(&format!("{place}{}: {}", exception.name, exception.message));
+    (!exception.message.is_empty()).then(|| format!("{words} {line}"))
 }
 
 fn refused_line(problem: &Problem, paint: Paint) -> String {

@@ -24,7 +24,7 @@ use crate::{
     audit::overview::Overview,
     cluster::{
         error::describe,
-        identity::{API_VERSION, AUDIT_VERSION, CONTROLLER, MANAGED_BY, OWN_GROUP},
+        identity::{API_VERSION, CONTROLLER, MANAGED_BY, OWN_GROUP, OWN_VERSION},
     },
     metrics::Metrics,
     model::coverage::State,
@@ -98,7 +98,7 @@ impl StatusRecorder {
     fn new(settings: StatusSettings) -> Self {
         let resource = ApiResource {
             group: OWN_GROUP.to_owned(),
-            version: AUDIT_VERSION.to_owned(),
+            version: OWN_VERSION.to_owned(),
             api_version: API_VERSION.to_owned(),
             kind: "Audit".to_owned(),
             plural: "audits".to_owned(),

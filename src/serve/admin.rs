@@ -254,6 +254,7 @@ mod tests {
                 policies: vec![],
                 refused: vec![],
                 not_judged: vec![],
+                exceptions: vec![],
                 results: vec![],
             };
             let Some(Command::Result(ResultQuery { answer, .. })) = running.commands.recv().await else {

@@ -107,6 +107,7 @@ mod tests {
             policies: vec![],
             refused: vec![],
             not_judged: vec![],
+            exceptions: vec![],
             results: vec![],
         }
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
 use super::discovery::Served;
 use crate::{
-    cluster::identity::OWN_GROUP,
+    cluster::identity::{OWN_GROUP, is_exception},
     judge::set::PolicySet,
     model::{object::Kind, shard::Shard},
 };
@@ -97,7 +97,7 @@ const NOISE: [(&str, &str); 7] = [
 impl Selection {
     /// Returns why `kind` is not audited, or `None` if it is.
     pub fn excludes(&self, kind: &Kind) -> Option<String> {
-        if kind.group == OWN_GROUP {
+        if kind.group == OWN_GROUP && !is_exception(kind) {
             return Some("kaudit's own output".to_owned());
         }
         if !self.namespaces.is_empty() && !kind.namespaced {
@@ -105,6 +105,9 @@ impl Selection {
         }
         if !kind.namespaced && !self.shard.reads(kind, None) {
             return Some("cluster-scoped, read by shard 0".to_owned());
+        }
+        if is_exception(kind) {
+            return None;
         }
         match self.chooses(kind) {
             Some(true) => return None,

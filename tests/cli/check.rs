@@ -310,3 +310,39 @@ fn gatekeeper_constraints_judge_beside_packages() {
     assert_cmd_snapshot!("gatekeeper_json", check(folder.path(), &["-f", "bad.yaml", "-o", "json"]));
     assert_cmd_snapshot!("gatekeeper_wrong", check(folder.path(), &["-f", "bad.yaml", "-p", "wrong"]));
 }
+
+#[test]
+fn exceptions_are_skipped_with_their_reason() {
+    let exception = |name: &str, spec: &str| {
+        format!(
+            "apiVersion: kaudit.dev/v1alpha1\nkind: PolicyException\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
+        )
+    };
+    let until = "reason: rebuilt with the next release, expiresAt: 2999-12-31";
+    let tags = exception(
+        "tags",
+        &format!("policies: [{{name: images, rules: [deny_latest]}}], match: {{names: [bad]}}, {until}"),
+    );
+    let unused = exception("unused", &format!("policies: [{{name: images}}], match: {{kinds: [deploy]}}, {until}"));
+    let old = exception("old", "policies: [{name: images}], reason: r, expiresAt: 2020-01-31");
+    let mistaken = exception("typo", &format!("policies: [{{name: image}}], {until}"));
+    let folder = folder(&[
+        ("bad.yaml", &bad()),
+        ("exceptions.yaml", &[tags.clone(), unused, old].join("---\n")),
+        ("mistake.yaml", &[tags, mistaken].join("---\n")),
+    ]);
+    let check = ["check", "-f", "bad.yaml", "--exceptions", "exceptions.yaml"];
+    assert_cmd_snapshot!("exceptions", kaudit(folder.path(), &check));
+    assert_cmd_snapshot!("exceptions_json", kaudit(folder.path(), &[&check[..], &["-o", "json"]].concat()));
+    assert_cmd_snapshot!(
+        "exceptions_mistaken",
+        kaudit(folder.path(), &["check", "-f", "bad.yaml", "--exceptions", "mistake.yaml"])
+    );
+    // In the manifests, too, as far as the policies allow it.
+    let own = exception("own, namespace: shop", &format!("policies: [{{name: images}}], {until}"));
+    fs::write(folder.path().join("with.yaml"), format!("{}---\n{own}", bad())).unwrap();
+    assert_cmd_snapshot!("exceptions_not_allowed", kaudit(folder.path(), &["check", "-f", "with.yaml"]));
+    let excusable = IMAGES.replace("# title: Images\n", "# title: Images\n# custom: {excusable: true}\n");
+    fs::write(folder.path().join("policies/images.rego"), excusable).unwrap();
+    assert_cmd_snapshot!("exceptions_of_a_team", kaudit(folder.path(), &["check", "-f", "with.yaml"]));
+}

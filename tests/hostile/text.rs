@@ -70,6 +70,7 @@ fn result(text: &str) -> AuditResult {
         category: Some(text.into()),
         message: text.into(),
         details: Some(Arc::new(serde_json::Map::from_iter([(text.to_owned(), text.into())]))),
+        excused: None,
         source: Source { file: text.into(), line: 1 },
     };
     let about = kaudit::audit::result::About {
@@ -94,6 +95,7 @@ fn result(text: &str) -> AuditResult {
         }],
         refused: vec![],
         not_judged: vec![],
+        exceptions: vec![],
         results: vec![Entry::new(&finding, &Arc::new(resource), None)],
     }
 }

@@ -16,6 +16,7 @@ fn finding(message: &str, outcome: Outcome) -> Finding {
         category: None,
         message: message.into(),
         details: None,
+        excused: None,
         source: Source { file: "p.rego".into(), line: 3 },
     }
 }

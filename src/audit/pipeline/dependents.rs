@@ -10,6 +10,7 @@ use crate::{
         inventory::{Updated, Waiting},
         queue::Lane,
     },
+    cluster::identity::is_exception,
     judge::dependencies::Dependencies,
     model::{
         body::Body,
@@ -121,7 +122,8 @@ impl Pipeline {
 
     /// Returns the scopes whose objects may be judged; none before the gate is open.
     pub(super) fn judged_scopes(&self) -> Vec<WatchScope> {
-        self.gate.joined().filter(|_| self.gate.is_open()).cloned().collect()
+        let judged = self.gate.joined().filter(|scope| self.gate.is_open() && !is_exception(&scope.kind));
+        judged.cloned().collect()
     }
 
     /// Begins to bring the inventory up to date.

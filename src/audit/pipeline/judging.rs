@@ -74,7 +74,7 @@ impl Pipeline {
     }
 
     /// Enters a verdict into the ledger and records what it changed.
-    pub(super) fn judged(&mut self, Judged { verdict, state, deleted }: Judged) {
+    pub(super) fn judged(&mut self, Judged { mut verdict, state, deleted }: Judged) {
         let queued = if deleted { None } else { self.queue.done(&verdict.key) };
         // The object may be gone, replaced, or queued again for newer policies.
         let stands = !deleted
@@ -85,6 +85,8 @@ impl Pipeline {
         if stands {
             self.retries.note(&verdict.key, verdict.unfinished);
         }
+        let now = Timestamp::now();
+        self.excuse(&mut verdict, now);
         if self.settings.initial == InitialObjects::Stream {
             if stands && verdict.results.is_empty() {
                 self.cache.drop_object(&verdict.key);
@@ -92,7 +94,7 @@ impl Pipeline {
             }
             self.cache.drop_body(&verdict.key);
         }
-        let (now, lane) = (Timestamp::now(), queued.map_or(Lane::Change, |queued| queued.lane));
+        let lane = queued.map_or(Lane::Change, |queued| queued.lane);
         let delta = if stands {
             // What came since the object was taken, and is no reason to judge it again, no policy can see.
             let state = if self.queue.has(&verdict.key) { state } else { self.cache.state(&verdict.key) };
@@ -130,6 +132,7 @@ impl Pipeline {
                 info!(rules = set.rules(), digest = %set.digest, "Policies loaded");
                 let same = set.digest == self.policies.set.digest;
                 self.outputs.policies.send_replace(Arc::clone(&set));
+                self.exceptions.judged_by(&set);
                 if !same {
                     self.ledger.judged_by(&set);
                 }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
+
 use super::{Overview, Pipeline, Progress};
 use crate::{
     audit::result::{AuditResult, Entry, PolicySummary, Summary},
@@ -31,6 +33,8 @@ impl Pipeline {
         self.published = Some(self.revision);
         let overview = self.overview();
         self.outputs.metrics.set_coverage(&overview.coverage);
+        let states: Vec<_> = overview.exceptions.iter().map(|exception| exception.state).collect();
+        self.outputs.metrics.set_exceptions(&states);
         for ((policy, severity, outcome), count) in self.ledger.counts() {
             self.outputs.metrics.set_violations(policy, *severity, *outcome, *count);
         }
@@ -73,6 +77,7 @@ impl Pipeline {
             coverage: self.coverage(),
             policies: Arc::clone(&self.policies.set),
             by_policy,
+            exceptions: self.exceptions.summaries(self.ledger.excused(), Timestamp::now()),
             policy_error: self.policies.error.clone(),
             inventory_error: self.inventory.problem.clone(),
         }
@@ -114,6 +119,7 @@ impl Pipeline {
             policies,
             refused: self.policies.set.refused().cloned().collect(),
             not_judged: self.policies.set.unjudged.clone(),
+            exceptions: self.exceptions.summaries(self.ledger.excused(), Timestamp::now()),
             results,
         }
     }

@@ -1,5 +1,6 @@
 //! A pipeline fed by hand: what is judged when, and that in the end it stands where a fresh one would.
 
+mod exceptions;
 mod histories;
 mod recording;
 mod unsteady;
@@ -189,7 +190,7 @@ impl Live {
             overview: watch::channel(None).0,
             metrics: Arc::clone(&metrics),
         };
-        let mut pipeline = Pipeline::new(policies, settings, outputs);
+        let mut pipeline = Pipeline::new(policies, Exceptions::default(), settings, outputs);
         change(&mut pipeline);
         let running = tokio::spawn(pipeline.run(inputs, false));
         Self { changes, commands, told: Arc::default(), metrics, running }

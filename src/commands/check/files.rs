@@ -1,25 +1,23 @@
 //! `check -f`: manifests, once, without a cluster.
 
-use std::sync::Arc;
-
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::wiring::Wiring;
-use crate::{cli::check::CheckArgs, judge::set::PolicySet, output, source::manifest};
+use super::wiring::{Rules, Wiring};
+use crate::{cli::check::CheckArgs, output, source::manifest};
 
 /// Documents between the files and the pipeline. Few: they are read faster than they are judged.
 const DOCUMENTS: usize = 128;
 
 /// Judges manifests; returns the exit code.
-pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
+pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken) -> anyhow::Result<u8> {
     let files = manifest::files(&check.filename)?;
-    let (wiring, changes, _) = Wiring::new(DOCUMENTS, &policies, stop);
-    let (selection, secrets) = (check.scope.selection(Some(&policies)), check.secrets);
+    let (wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop);
+    let (selection, secrets) = (check.scope.selection(Some(&rules.policies)), check.secrets);
     let mut source = JoinSet::new();
     source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
-    let result = wiring.judge_once(check, policies).await?;
-    if result.coverage.iter().all(|kind| kind.objects == 0) {
+    let result = wiring.judge_once(check, rules).await?;
+    if result.summary.objects == 0 {
         // Also when the command in front of a pipe failed: where nothing was judged, nothing is clean.
         let why = result.coverage.first().map_or("there is no object in what was given", |kind| &kind.message);
         anyhow::bail!("nothing was judged: {why}");

@@ -149,6 +149,7 @@ mod tests {
             category: None,
             message: format!("violation {number}").into(),
             details: None,
+            excused: None,
             source: Source { file: "p.rego".into(), line: 3 },
         };
         let violation = |number| Violation::new(Subject::SAMPLE, finding(number), Timestamp::UNIX_EPOCH);

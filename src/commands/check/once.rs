@@ -1,7 +1,5 @@
 //! `check --once`: what a cluster holds now.
 
-use std::sync::Arc;
-
 use anyhow::Context as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -9,22 +7,21 @@ use tracing::warn;
 
 use super::{
     recording,
-    wiring::{CHANGES, INTERRUPTED, Wiring},
+    wiring::{CHANGES, INTERRUPTED, Rules, Wiring},
 };
 use crate::{
     cli::check::CheckArgs,
     commands::connect::connect,
-    judge::set::PolicySet,
     output::{self, progress},
     record::term::Terms,
     source::informer::Informer,
 };
 
 /// Judges a cluster once; returns the exit code.
-pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
+pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken) -> anyhow::Result<u8> {
     let connecting = stop.run_until_cancelled(connect(&check.cluster, &check.scope));
     let (clients, served) = connecting.await.context(INTERRUPTED)??;
-    let (wiring, changes, commands) = Wiring::new(CHANGES, &policies, stop.clone());
+    let (wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
     let terms = Terms {
         settings: recording::settings(check, &clients, wiring.metrics()),
         overview: wiring.overview(),
@@ -36,11 +33,11 @@ pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: Cance
     let beginning = stop.run_until_cancelled(terms.begin(clients.plain.clone()));
     let recorders = beginning.await.context(INTERRUPTED)?;
     drop(terms);
-    let selection = check.scope.selection(Some(&policies));
+    let selection = check.scope.selection(Some(&rules.policies));
     let mut helpers = JoinSet::new();
     helpers.spawn(Informer::new(clients, selection, check.secrets, true, changes).run(served));
     helpers.spawn(progress::show(wiring.progress()));
-    let result = wiring.judge_once(check, policies).await?;
+    let result = wiring.judge_once(check, rules).await?;
     // Nobody waits for the results until the last Event is written.
     let printed = output::write_all(&check.output, &result, check.log.color);
     let recorded = recorders.flush(&stop).await;

@@ -17,9 +17,9 @@ use crate::{
     rego::problem::LoadError,
 };
 
-/// How often the policy directory is looked at. Polling also sees changes on network and overlay file systems, and of
+/// How often files are looked at. Polling also sees changes on network and overlay file systems, and of
 /// mounted `ConfigMap`s.
-const POLL: Duration = Duration::from_secs(1);
+pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// Loads what can be loaded. The outer error is not about the policies.
 pub(super) async fn load(policies: &PolicyArgs) -> anyhow::Result<Result<PolicySet, LoadError>> {
@@ -78,7 +78,7 @@ pub(super) async fn follow(
 }
 
 /// Returns what changes when the files below `paths` do; `None` if that cannot be found out.
-async fn fingerprint(paths: &[PathBuf]) -> Option<Fingerprint> {
+pub(super) async fn fingerprint(paths: &[PathBuf]) -> Option<Fingerprint> {
     let paths = paths.to_vec();
     spawn_blocking(move || files::fingerprint(&paths)).await.ok()
 }

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{
-    lines, policies, recording,
-    wiring::{CHANGES, Wiring},
+    exceptions, lines, policies, recording,
+    wiring::{CHANGES, Rules, Wiring},
 };
 use crate::{
     audit::command::Command,
@@ -20,7 +20,6 @@ use crate::{
         lease::{self, Candidate, ClusterStore, Times},
     },
     commands::connect::connect,
-    judge::set::PolicySet,
     output::Streams,
     record::term::Terms,
     serve::admin::{self, Admin, Pages, Status},
@@ -28,9 +27,9 @@ use crate::{
 };
 
 /// Judges a cluster until `stop`; returns the exit code.
-pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: CancellationToken) -> anyhow::Result<u8> {
+pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken) -> anyhow::Result<u8> {
     let streams = Streams::open(&check.output, check.log.color)?;
-    let (wiring, changes, commands) = Wiring::new(CHANGES, &policies, stop.clone());
+    let (wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
     let mut helpers = JoinSet::new();
     serve(check, &wiring, &commands, &stop, &mut helpers).await?;
     let (clients, served) = tokio::select! {
@@ -47,12 +46,13 @@ pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: Cance
     };
     let over = terms.over.clone();
     let candidate = check.recording.leader_elect.then(|| candidate(check, &clients));
-    helpers.spawn(policies::follow(check.policies.clone(), check.shard(), Arc::clone(&policies), commands));
-    let selection = check.scope.selection(Some(&policies));
+    helpers.spawn(exceptions::follow(check.exceptions.files.clone(), commands.clone()));
+    helpers.spawn(policies::follow(check.policies.clone(), check.shard(), Arc::clone(&rules.policies), commands));
+    let selection = check.scope.selection(Some(&rules.policies));
     let informer = Informer::new(clients.clone(), selection, check.secrets, false, changes);
     helpers.spawn(informer.following(wiring.policies()).run(served));
     // On a task of its own: what takes it long must not delay the renewal of the Lease.
-    let judging = tokio::spawn(wiring.judge(check, policies));
+    let judging = tokio::spawn(wiring.judge(check, rules));
     let stopping = async {
         judging.await.context("judging failed, which is a bug")?;
         info!("Stopping: writing what is pending");

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     audit::{
         command::Command,
+        exceptions::Exceptions,
         overview::{Overview, Progress},
         pipeline::{InitialObjects, Inputs, Outputs, Pipeline, PipelineSettings},
         result::AuditResult,
@@ -24,6 +25,12 @@ pub(super) const CHANGES: usize = 1_024;
 pub(super) const INTERRUPTED: &str = "interrupted before everything was judged";
 /// Commands that wait until the pipeline has dealt with a batch of changes.
 const COMMANDS: usize = 16;
+
+/// What objects are judged by, and what is excused.
+pub(super) struct Rules {
+    pub(super) policies: Arc<PolicySet>,
+    pub(super) exceptions: Exceptions,
+}
 
 /// A pipeline that does not run yet: what will go in and come out.
 pub(super) struct Wiring {
@@ -70,19 +77,19 @@ impl Wiring {
     pub(super) fn judge(
         self,
         check: &CheckArgs,
-        policies: Arc<PolicySet>,
+        Rules { policies, exceptions }: Rules,
     ) -> impl Future<Output = AuditResult> + Send + use<> {
         let (settings, ends) = (settings(check, &policies), check.mode() != Mode::Watch);
-        Pipeline::new(policies, settings, self.outputs).run(self.inputs, ends)
+        Pipeline::new(policies, exceptions, settings, self.outputs).run(self.inputs, ends)
     }
 
     /// Judges until everything is judged.
     ///
     /// # Errors
     /// When that was interrupted: a part of a result would pass for the whole.
-    pub(super) async fn judge_once(self, check: &CheckArgs, policies: Arc<PolicySet>) -> anyhow::Result<AuditResult> {
+    pub(super) async fn judge_once(self, check: &CheckArgs, rules: Rules) -> anyhow::Result<AuditResult> {
         let stop = self.inputs.stop.clone();
-        let result = self.judge(check, policies).await;
+        let result = self.judge(check, rules).await;
         anyhow::ensure!(!stop.is_cancelled(), INTERRUPTED);
         Ok(result)
     }

@@ -99,6 +99,7 @@ fn finding(constraint: &Constraint, outcome: Outcome, message: Arc<str>) -> Find
         category: None,
         message,
         details: None,
+        excused: None,
         source: Source { file, line },
     }
 }

@@ -131,6 +131,7 @@ impl Judge<'_> {
             category: None,
             message: message.into(),
             details: None,
+            excused: None,
             source,
         });
     }

@@ -122,6 +122,7 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
         category: None,
         message,
         details,
+        excused: None,
         source: rule.source.clone(),
     }
 }

@@ -181,6 +181,7 @@ fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
         category: None,
         message: message.into(),
         details: None,
+        excused: None,
         source: Source { file: "".into(), line: 0 },
     };
     let warning = finding(Outcome::Warn);

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     cluster::{error::describe, identity::CONTROLLER},
-    model::{digest::Digest, object::ObjectKey, text::truncate},
+    model::{digest::Digest, exception::Excused, object::ObjectKey, text::truncate},
     record::failure::WriteFailure,
 };
 
@@ -71,7 +71,11 @@ impl EventWriter {
         };
         let id = violation.id.to_string();
         let name = event_name(&[&id, &since, word]);
-        let note = format!("{}/{}: {}", finding.policy, finding.rule, finding.message);
+        let mut note = format!("{}/{}: {}", finding.policy, finding.rule, finding.message);
+        if let Some(Excused { excuse, .. }) = &finding.excused {
+            // It still is as it was, and nobody is to think that it was mended.
+            note = format!("{excuse}; {note}");
+        }
         let mut event = self.make(reference(object, uid), kind, &note, (name, *at));
         let annotations = event.metadata.annotations.get_or_insert_default();
         annotations.insert(VIOLATION.to_owned(), id);

@@ -16,6 +16,7 @@ use crate::{
     cluster::identity::{CONTROLLER, MANAGED_BY},
     model::{
         digest::Digest,
+        exception::Excused,
         object::ObjectRef,
         text::truncate,
         verdict::{Finding, Outcome, Severity, Source},
@@ -32,8 +33,8 @@ const LABEL_BYTES: usize = 63;
 const MESSAGE_BYTES: usize = 4_096;
 /// Longest name of a policy, rule or category, in bytes.
 const NAME_BYTES: usize = 512;
-/// What is listed; passes are counted in metrics, exceptions in the status.
-const LISTED: [Outcome; 3] = [Outcome::Fail, Outcome::Warn, Outcome::Error];
+/// What is listed; passes are counted in metrics.
+const LISTED: [Outcome; 4] = [Outcome::Fail, Outcome::Warn, Outcome::Error, Outcome::Skip];
 
 /// Which report API is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -204,7 +205,7 @@ impl ReportFormat {
             report["source"] = CONTROLLER.into();
             report["configuration"] = json!({"limits": {"statusFilter": LISTED.map(Outcome::word)}});
         }
-        // Passes and exceptions are not listed, so a number of them would be a guess.
+        // Passes are not listed, so a number of them would be a guess.
         let count = |outcome| results.clone().filter(|(_, violation)| violation.finding.outcome == outcome).count();
         report["summary"] = LISTED
             .iter()
@@ -230,8 +231,16 @@ impl ReportFormat {
         if fingerprint != id {
             result["properties"]["fingerprint"] = fingerprint.to_string().into();
         }
-        // A warning does not count, which is what the API calls not scored; that is the default.
-        if finding.outcome != Outcome::Warn {
+        if let Some(Excused { excuse, .. }) = &finding.excused {
+            let properties = &mut result["properties"];
+            properties["excusedBy"] = excuse.by.as_ref().into();
+            properties["reason"] = cut(&excuse.reason, MESSAGE_BYTES).into();
+            if let Some(expires) = excuse.expires {
+                properties["expiresAt"] = format!("{expires:.0}").into();
+            }
+        }
+        // What does not count is what the API calls not scored; that is the default.
+        if !matches!(finding.outcome, Outcome::Warn | Outcome::Skip) {
             result["scored"] = true.into();
         }
         if let Some(severity) = finding.severity {
@@ -279,6 +288,7 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
                 category: text("category").map(Arc::from),
                 message: text("message").unwrap_or_default().into(),
                 details: None,
+                excused: None,
                 source: Source { file: "".into(), line: 0 },
             };
             let (seconds, nanos) = (&result["timestamp"]["seconds"], &result["timestamp"]["nanos"]);

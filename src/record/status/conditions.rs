@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    audit::overview::Overview,
+    audit::{overview::Overview, result::ExceptionSummary},
     model::{
         coverage::{Coverage, State},
+        exception::ExceptionState,
         text::truncate,
     },
     record::health::Health,
@@ -28,8 +29,14 @@ pub(super) struct Condition {
 }
 
 /// Returns all conditions, in the order in which they are written.
-pub(super) fn conditions(overview: &Overview, health: &Health) -> [Condition; 4] {
-    [synced(overview), policies_loaded(overview), complete(overview), recording(health)]
+pub(super) fn conditions(overview: &Overview, health: &Health) -> [Condition; 5] {
+    [
+        synced(overview),
+        policies_loaded(overview),
+        complete(overview),
+        recording(health),
+        exceptions_valid(&overview.exceptions),
+    ]
 }
 
 fn synced(overview: &Overview) -> Condition {
@@ -86,6 +93,24 @@ fn recording(health: &Health) -> Condition {
     Condition { kind: "Recording", status, reason, message: message.clone() }
 }
 
+/// Names the first of each that somebody should look at. One that is about to end is still as it should be.
+fn exceptions_valid(exceptions: &[ExceptionSummary]) -> Condition {
+    let wrong = [
+        (ExceptionState::Invalid, "Invalid"),
+        (ExceptionState::Expired, "Expired"),
+        (ExceptionState::Unused, "Unused"),
+    ];
+    let noted: Vec<String> =
+        [ExceptionState::Invalid, ExceptionState::Expired, ExceptionState::Unused, ExceptionState::Expiring]
+            .into_iter()
+            .flat_map(|state| exceptions.iter().filter(move |exception| exception.state == state))
+            .map(|exception| format!("{}: {}", exception.name, exception.message))
+            .collect();
+    let reason = wrong.iter().find(|(state, _)| exceptions.iter().any(|exception| exception.state == *state));
+    let (status, reason) = reason.map_or((true, "Valid"), |(_, reason)| (false, *reason));
+    Condition { kind: "ExceptionsValid", status, reason, message: noted.join("; ") }
+}
+
 /// The kinds in scope.
 pub(super) fn covered(overview: &Overview) -> impl Iterator<Item = &Coverage> {
     overview.coverage.iter().filter(|kind| kind.state != State::Excluded)
@@ -97,7 +122,7 @@ pub(super) struct ConditionTimes(BTreeMap<&'static str, (bool, String)>);
 
 impl ConditionTimes {
     /// Returns the conditions as they are written; `now` is the time of those whose status changed.
-    pub(super) fn stamp(&mut self, conditions: [Condition; 4], now: Timestamp) -> Vec<Value> {
+    pub(super) fn stamp(&mut self, conditions: [Condition; 5], now: Timestamp) -> Vec<Value> {
         let stamped = conditions.into_iter().map(|Condition { kind, status, reason, message }| {
             let now = || now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
             let transition = self.0.entry(kind).or_insert_with(|| (status, now()));

@@ -11,6 +11,7 @@ use super::{
     yaml::{self, Refusal},
 };
 use crate::{
+    cluster::identity::is_exception,
     model::object::{Kind, Location, Object},
     source::{
         received::{Received, Secrets, fields, without_value},
@@ -204,7 +205,7 @@ impl Documents<'_> {
         }
         let kind = self.kind(api_version, kind);
         let Selection { namespaces: wanted, .. } = self.parser.selection;
-        if self.parser.selection.chooses(&kind) == Some(false)
+        if self.parser.selection.chooses(&kind) == Some(false) && !is_exception(&kind)
             || (!wanted.is_empty() && !received.namespace().is_some_and(|namespace| wanted.contains(namespace)))
         {
             return;

@@ -48,6 +48,7 @@ fn well() -> Overview {
         synced: true,
         complete: true,
         summary: Summary::default(),
+        exceptions: vec![],
         coverage: vec![kind("pods", State::Synced, ""), kind("events", State::Excluded, "by default")],
         policies: Arc::new(load(&[("good.rego", GOOD)]).unwrap()),
         by_policy: BTreeMap::new(),
@@ -122,10 +123,14 @@ fn the_time_is_that_of_the_last_change_of_the_status() {
         stamped.iter().map(|condition| condition["lastTransitionTime"].as_str().unwrap().to_owned()).collect()
     };
     let (first, second) = ("1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z");
-    assert_eq!(stamps(&well(), "", at(0)), [first; 4]);
-    assert_eq!(stamps(&well(), "no", at(1)), [first, first, first, second]);
-    assert_eq!(stamps(&well(), "still no", at(2)), [first, first, first, second], "the message alone is no transition");
-    assert_eq!(stamps(&Overview { complete: false, ..well() }, "", at(3))[2..], ["1970-01-01T00:00:03Z"; 2]);
+    assert_eq!(stamps(&well(), "", at(0)), [first; 5]);
+    assert_eq!(stamps(&well(), "no", at(1)), [first, first, first, second, first]);
+    assert_eq!(
+        stamps(&well(), "still no", at(2)),
+        [first, first, first, second, first],
+        "the message alone is no transition"
+    );
+    assert_eq!(stamps(&Overview { complete: false, ..well() }, "", at(3))[2..4], ["1970-01-01T00:00:03Z"; 2]);
 }
 
 #[test]

@@ -1,0 +1,103 @@
+//! Exceptions that come, go and end while the pipeline runs.
+
+use super::*;
+
+const EXCUSABLE: &str = "# METADATA\n# custom: {excusable: true}\npackage bad\n\nimport rego.v1\n\n\
+                         deny contains \"bad\" if input.metadata.labels.bad\n";
+
+fn exceptions() -> WatchScope {
+    let mut kind = Kind::sample("kaudit.dev", "policyexceptions", "PolicyException");
+    Arc::make_mut(&mut kind).version = "v1alpha1".to_owned();
+    WatchScope { kind, namespace: None }
+}
+
+fn exception(namespace: &str, version: u64, expires: &str) -> Object {
+    let metadata = json!({"name": "e", "namespace": namespace, "uid": "e", "resourceVersion": version.to_string()});
+    let spec = json!({"policies": [{"name": "bad"}], "reason": "legacy", "expiresAt": expires});
+    let object = json!({"metadata": metadata, "spec": spec});
+    Received::read(&object.to_string()).into_object(&exceptions().kind, Secrets::Full, 0).unwrap()
+}
+
+fn bad(namespace: &str, name: &str) -> Object {
+    object("Pod", namespace, name, 1, &json!({"metadata": {"labels": {"bad": "yes"}}}))
+}
+
+async fn start(objects: Vec<Object>, known: Vec<Object>) -> Live {
+    let live = Live::start(load(&[("bad.rego", EXCUSABLE)]), SETTINGS);
+    live.send(Change::Appeared(exceptions())).await;
+    live.send(Change::Listing(exceptions())).await;
+    for exception in known {
+        live.send(Change::Seen(exceptions(), exception)).await;
+    }
+    live.send(Change::Synced(exceptions())).await;
+    live.sync(objects).await;
+    live
+}
+
+fn outcomes(result: &AuditResult) -> Vec<String> {
+    let entries = result.results.iter();
+    let mut all: Vec<_> = entries.map(|entry| format!("{} {}", entry.resource.name, entry.result.word())).collect();
+    all.sort();
+    all
+}
+
+async fn until_outcomes(live: &Live, wanted: &[&str]) {
+    let begin = Instant::now();
+    loop {
+        let found = outcomes(&live.result().await);
+        if found == wanted {
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{found:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_excused_is_resolved_and_appears_again_when_the_exception_goes() {
+    let live = start(vec![bad("n", "a"), bad("m", "b")], vec![]).await;
+    until_outcomes(&live, &["a fail", "b fail"]).await;
+    assert_eq!(told(&live), ["+ a: bad", "+ b: bad"]);
+    live.send(Change::Seen(exceptions(), exception("n", 2, "2999-01-01"))).await;
+    until_outcomes(&live, &["a skip", "b fail"]).await;
+    live.send(Change::Gone(exceptions(), exception("n", 2, "2999-01-01"))).await;
+    until_outcomes(&live, &["a fail", "b fail"]).await;
+    assert_eq!(told(&live), ["+ a: bad", "- a: bad"]);
+    assert_eq!(live.metric("kaudit_evaluations_total"), 2, "nothing is judged for it");
+    assert_eq!(live.result().await.summary.fail, 2);
+}
+
+#[tokio::test]
+async fn what_is_excused_from_the_beginning_is_never_told_and_the_end_of_it_is_seen() {
+    let soon = Timestamp::now() + Duration::from_secs(3);
+    let live = start(vec![bad("n", "a")], vec![exception("n", 1, &soon.to_string())]).await;
+    until_outcomes(&live, &["a skip"]).await;
+    let result = live.result().await;
+    assert_eq!((result.summary.skip, result.summary.fail, result.exceptions[0].results), (1, 0, 1));
+    assert_eq!(result.results[0].excuse.as_ref().unwrap().reason, "legacy".into());
+    assert!(result.coverage.iter().any(|kind| kind.kind == "PolicyException" && kind.objects == 1));
+    assert_eq!(told(&live), <[&str; 0]>::default());
+    until_outcomes(&live, &["a fail"]).await;
+    assert_eq!(told(&live), ["+ a: bad"]);
+    assert_eq!(live.result().await.exceptions[0].message, format!("expired at {soon:.0}"));
+}
+
+#[tokio::test]
+async fn manifests_are_excused_by_what_stands_behind_them() {
+    let live =
+        Live::start(load(&[("bad.rego", EXCUSABLE)]), PipelineSettings { initial: InitialObjects::Stream, ..SETTINGS });
+    let pods = scope("Pod");
+    live.send(Change::Appeared(pods.clone())).await;
+    for name in ["a", "b"] {
+        live.send(Change::Seen(pods.clone(), bad("n", name))).await;
+    }
+    live.until_evaluated(2).await;
+    live.send(Change::Appeared(exceptions())).await;
+    let mut only_b = exception("n", 1, "2999-01-01");
+    let spec = json!({"policies": [{"name": "bad"}], "reason": "r", "expiresAt": "2999-01-01",
+        "match": {"names": ["b"], "labelSelector": {"matchLabels": {"bad": "yes"}}}});
+    let json = json!({"apiVersion": "kaudit.dev/v1alpha1", "kind": "PolicyException", "metadata": {"name": "e", "namespace": "n"}, "spec": spec});
+    only_b.body = crate::model::body::Body::plain(json.to_string().as_bytes());
+    live.send(Change::Seen(exceptions(), only_b)).await;
+    until_outcomes(&live, &["a fail", "b skip"]).await;
+}

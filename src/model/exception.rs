@@ -1,0 +1,74 @@
+//! Exceptions: why a violation is excused, and how it stands with what excuses it.
+
+use std::{fmt, sync::Arc};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::verdict::Outcome;
+
+/// Why something that a rule found is no violation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Excuse {
+    /// The exception, as `namespace/name` or `name`, or `baseline`.
+    pub by: Arc<str>,
+    /// In the words of whoever excused it; empty for a baseline.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: Arc<str>,
+    /// When it is a violation again; `None` if that is not set.
+    #[serde(rename = "expiresAt", skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
+}
+
+/// Shows it as a part of a sentence.
+impl fmt::Display for Excuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "excused by {}", self.by)?;
+        if let Some(expires) = self.expires {
+            write!(f, " until {expires:.0}")?;
+        }
+        if self.reason.is_empty() { Ok(()) } else { write!(f, ": {}", self.reason) }
+    }
+}
+
+/// What excuses a finding, and what its outcome would be otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excused {
+    /// What excuses it.
+    pub excuse: Arc<Excuse>,
+    /// Fail or warn.
+    pub otherwise: Outcome,
+}
+
+/// How it stands with an exception.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ExceptionState {
+    /// It excuses something.
+    Active,
+    /// It does, and ends within two weeks.
+    Expiring,
+    /// It excuses nothing.
+    Unused,
+    /// It has ended.
+    Expired,
+    /// It cannot be read, names what is not there, or excuses what it may not.
+    Invalid,
+}
+
+impl ExceptionState {
+    /// Every state, for metrics that have a series for each.
+    pub const ALL: [Self; 5] = [Self::Active, Self::Expiring, Self::Unused, Self::Expired, Self::Invalid];
+
+    /// Returns the word for it in JSON, metrics and the status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Expiring => "expiring",
+            Self::Unused => "unused",
+            Self::Expired => "expired",
+            Self::Invalid => "invalid",
+        }
+    }
+}
