@@ -3,7 +3,6 @@
 //! [`pipeline`] is that task. The other files are parts of its state, each with an invariant of its own, and what goes in
 //! ([`command`]) and comes out ([`overview`], [`result`]).
 
-pub(crate) mod baseline;
 pub mod cache;
 pub(crate) mod clock;
 pub mod command;
@@ -23,3 +22,4 @@ pub(crate) mod recording;
 pub mod result;
 pub(crate) mod retries;
 pub(crate) mod transitions;
+pub(crate) mod unchanged;

@@ -19,6 +19,7 @@ pub mod write;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::write::replace_file;
 pub use self::{
     exit::{FailOn, exit_code},
     format::{Format, RenderOptions, StreamEvent, Target},

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::model::{digest::Digest, object::ObjectRef, verdict::Finding};
 
@@ -61,6 +61,13 @@ fn without_numbers(text: &str) -> String {
         rest = after;
     }
     out + rest
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is no id of 16 hex digits")))
+    }
 }
 
 #[cfg(test)]

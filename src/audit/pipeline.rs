@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::{
-    baseline::Baseline,
     cache::{Cache, Effect},
     clock::Clock,
     command::{Command, ResultQuery, Snapshot},
@@ -41,6 +40,7 @@ use super::{
     result::AuditResult,
     retries::Retries,
     transitions::Transitions,
+    unchanged::Unchanged,
 };
 use crate::{
     cluster::identity::is_exception,
@@ -58,7 +58,7 @@ use crate::{
 pub enum InitialObjects {
     /// They are judged when the gate opens.
     Judge,
-    /// They are the baseline: they are judged when they change.
+    /// They are judged when they change.
     Skip,
     /// Each is judged as it comes and dropped afterwards: for sources that end, under policies that judge each object by
     /// itself.
@@ -124,7 +124,7 @@ pub struct Pipeline {
     exception_ends: Option<Timestamp>,
     inventory: InventorySync,
     transitions: Transitions,
-    baseline: Baseline,
+    unchanged: Unchanged,
     clock: Clock,
     judges: Judges,
     retries: Retries,
@@ -159,7 +159,7 @@ impl Pipeline {
             exception_ends: exceptions.next_end(Timestamp::now()),
             exceptions,
             transitions: Transitions::default(),
-            baseline: Baseline::default(),
+            unchanged: Unchanged::default(),
             clock: Clock::new(settings.rejudge_every),
             judges: Judges::default(),
             retries: Retries::default(),
@@ -264,7 +264,7 @@ impl Pipeline {
         match change {
             Change::Appeared(scope) => {
                 if !self.gate.is_open() {
-                    self.baseline.expect(scope.clone());
+                    self.unchanged.expect(scope.clone());
                 }
                 self.cache.add(scope.clone());
                 self.gate.appeared(scope, now);
@@ -355,7 +355,7 @@ impl Pipeline {
             }
             self.changed(scope, previous.into_object(key.clone()));
         }
-        self.baseline.remove(&key);
+        self.unchanged.remove(&key);
         self.judge_soon(key, Lane::Change, now);
     }
 
@@ -399,11 +399,11 @@ impl Pipeline {
         self.recall(scope);
         let keys: Vec<_> = self.cache.keys(scope).cloned().collect();
         self.rejudge_dependents_of_all(scope, &keys, now);
-        if self.settings.initial == InitialObjects::Skip && self.baseline.covers(scope) {
-            self.baseline.extend(keys);
+        if self.settings.initial == InitialObjects::Skip && self.unchanged.covers(scope) {
+            self.unchanged.extend(keys);
         } else {
-            // A scope that took the place of another has its baseline already.
-            let keys: Vec<_> = keys.into_iter().filter(|key| !self.baseline.contains(key)).collect();
+            // A scope that took the place of another knows already which of its objects have not changed.
+            let keys: Vec<_> = keys.into_iter().filter(|key| !self.unchanged.contains(key)).collect();
             for key in keys {
                 self.judge_soon(key, Lane::Snapshot, now);
             }
@@ -413,7 +413,7 @@ impl Pipeline {
     /// Forgets what is on its way for a key that no longer stands for an object.
     fn leave(&mut self, key: &ObjectKey, now: Instant) {
         self.queue.forget(key);
-        self.baseline.remove(key);
+        self.unchanged.remove(key);
         self.transitions.take_previous(key);
         self.retries.note(key, false);
         self.rejudge_dependents(key, None, now);

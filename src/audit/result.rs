@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::fingerprint::Fingerprint;
 use crate::{
@@ -46,6 +46,9 @@ pub struct AuditResult {
     /// The exceptions, and what is to be said of each; sorted by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exceptions: Vec<ExceptionSummary>,
+    /// What the baseline says and is not so any more, if one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<BaselineSummary>,
     /// Fail, warn, error and skip; sorted by resource, policy, rule, message.
     pub results: Vec<Entry>,
 }
@@ -73,6 +76,45 @@ pub struct Summary {
     pub warn: usize,
     pub error: usize,
     pub skip: usize,
+}
+
+/// How a result compares with a baseline.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct BaselineSummary {
+    /// Results that it lists, which are skipped.
+    pub known: usize,
+    /// What it lists and does not stand any more.
+    pub fixed: Vec<BaselineEntry>,
+    /// What it lists and cannot be compared, with the reason.
+    pub incomparable: Vec<IncomparableEntry>,
+}
+
+/// A violation in a baseline.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BaselineEntry {
+    /// Kind, with its group if it has one: `Deployment.apps`.
+    pub kind: String,
+    /// `namespace/name`, or `name`.
+    pub name: String,
+    /// Package without `data.`, or a Constraint's kind.
+    pub policy: String,
+    /// Name of the rule's head, or of the Constraint.
+    pub rule: String,
+    /// What it is recognised by.
+    pub id: Fingerprint,
+    /// In the words of the policy, for people.
+    pub message: String,
+}
+
+/// A violation in a baseline of which it is not known whether it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct IncomparableEntry {
+    /// The violation.
+    #[serde(flatten)]
+    pub entry: BaselineEntry,
+    /// Why it cannot be compared.
+    pub reason: String,
 }
 
 /// One exception.

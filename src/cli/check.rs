@@ -192,7 +192,7 @@ pub struct WritingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Running")]
 pub struct TimingArgs {
-    /// Judge what is there at the start, or take it as the baseline and judge later changes only
+    /// Judge what is there at the start, or only what changes later
     #[arg(
         long,
         env = "KAUDIT_INITIAL",

@@ -169,6 +169,13 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
     if mode == Mode::Once && std::mem::take(&mut check.recording.leader_elect) && too_direct("leader_elect") {
         return Err("--leader-elect makes no sense with --once: nobody would take over".into());
     }
+    if mode == Mode::Watch
+        && let Some(option) = check.exceptions.of_a_whole_result()
+    {
+        return Err(format!(
+            "{option} needs --once or --filename: a watch has no end, and exceptions say what may stay"
+        ));
+    }
     settle_record(&check.recording)?;
     settle_output(check, mode)?;
     if check.filename.iter().filter(|path| path.as_os_str() == "-").count() > 1 {

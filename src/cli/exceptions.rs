@@ -1,8 +1,8 @@
-//! What may stay as it is: exceptions.
+//! What may stay as it is: exceptions and baselines.
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, builder::BoolishValueParser};
 
 /// What is excused.
 #[derive(Debug, Args)]
@@ -12,4 +12,32 @@ pub struct ExceptionArgs {
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(id = "exceptions", long = "exceptions", value_name = "FILE", env = "KAUDIT_EXCEPTIONS")]
     pub files: Vec<PathBuf>,
+
+    /// Write an exception for each violation to this file, which lacks nothing but the reasons
+    #[arg(long, value_name = "FILE", env = "KAUDIT_WRITE_EXCEPTIONS")]
+    pub write_exceptions: Option<PathBuf>,
+
+    /// Skip the violations that this file lists, so that only new ones count
+    #[arg(long, value_name = "FILE", env = "KAUDIT_BASELINE")]
+    pub baseline: Option<PathBuf>,
+
+    /// Write the violations that there are to this file, and skip them
+    #[arg(long, value_name = "FILE", env = "KAUDIT_WRITE_BASELINE", conflicts_with = "baseline")]
+    pub write_baseline: Option<PathBuf>,
+
+    /// Remove from the baseline what is fixed
+    #[arg(long, env = "KAUDIT_PRUNE_BASELINE", value_parser = BoolishValueParser::new(), requires = "baseline")]
+    pub prune_baseline: bool,
+}
+
+impl ExceptionArgs {
+    /// Returns an option that is about a whole result, if one is given.
+    pub(super) fn of_a_whole_result(&self) -> Option<&'static str> {
+        let given = [
+            (self.write_exceptions.is_some(), "--write-exceptions"),
+            (self.baseline.is_some(), "--baseline"),
+            (self.write_baseline.is_some(), "--write-baseline"),
+        ];
+        given.into_iter().find_map(|(given, option)| given.then_some(option))
+    }
 }

@@ -3,6 +3,8 @@
 //! [`files`], a cluster [`once`], and the long run ([`watch`](mod@watch)) differ only in the source and in what records; the
 //! pipeline between them is the same.
 
+mod baseline;
+mod drafts;
 mod exceptions;
 mod files;
 mod lines;
@@ -18,7 +20,7 @@ use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use self::wiring::Rules;
+use self::{baseline::Baseline, wiring::Rules};
 use crate::{
     cli::check::{CheckArgs, Mode},
     judge::set::PolicySet,
@@ -39,12 +41,13 @@ pub async fn run(check: CheckArgs) -> anyhow::Result<u8> {
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
     let exceptions = exceptions::load(&check.exceptions.files).await?;
     let rules = Rules { exceptions: exceptions.checked(&policies)?, policies };
+    let baseline = check.exceptions.baseline.as_deref().map(Baseline::read).transpose()?;
     let stop = CancellationToken::new();
     let stopped_twice = signals(stop.clone())?;
     let running = async {
         match check.mode() {
-            Mode::Files => files::run(&check, rules, stop).await,
-            Mode::Once => once::run(&check, rules, stop).await,
+            Mode::Files => files::run(&check, rules, baseline, stop).await,
+            Mode::Once => once::run(&check, rules, baseline, stop).await,
             Mode::Watch => watch::run(&check, rules, stop).await,
         }
     };

@@ -21,6 +21,18 @@ pub struct Excuse {
     pub expires: Option<Timestamp>,
 }
 
+impl Excuse {
+    /// The excuse of what stands in the baseline.
+    pub fn baseline() -> Self {
+        Self { by: "baseline".into(), reason: "".into(), expires: None }
+    }
+
+    /// Whether it is that: exceptions have an end.
+    pub fn is_baseline(&self) -> bool {
+        self.expires.is_none()
+    }
+}
+
 /// Shows it as a part of a sentence.
 impl fmt::Display for Excuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

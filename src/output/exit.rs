@@ -16,9 +16,10 @@ pub enum FailOn {
 }
 
 /// Returns the exit code of a finished audit: 1 for violations at or above `fail_on`, else 3 where something was not judged,
-/// or not `recorded` that was to be, else 0.
+/// not compared with the baseline, or not `recorded` that was to be, else 0.
 pub fn exit_code(result: &AuditResult, fail_on: FailOn, recorded: bool) -> u8 {
     let summary = &result.summary;
+    let is_incomparable = result.baseline.as_ref().is_some_and(|baseline| !baseline.incomparable.is_empty());
     let violations = match fail_on {
         FailOn::Fail => summary.fail,
         FailOn::Warn => summary.fail + summary.warn,
@@ -26,7 +27,7 @@ pub fn exit_code(result: &AuditResult, fail_on: FailOn, recorded: bool) -> u8 {
     };
     if violations > 0 {
         1
-    } else if !result.complete || summary.error > 0 || !recorded {
+    } else if !result.complete || summary.error > 0 || !recorded || is_incomparable {
         3
     } else {
         0

@@ -76,6 +76,7 @@ fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResu
         refused: Vec::new(),
         not_judged: Vec::new(),
         exceptions: Vec::new(),
+        baseline: None,
         results,
     }
 }

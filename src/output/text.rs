@@ -17,7 +17,9 @@ use super::{
     style::{BOLD, DIM, GREEN, Paint, columns_of, count, style_of, wrap},
 };
 use crate::{
-    audit::result::{AuditResult, Entry, ExceptionSummary, PolicySummary},
+    audit::result::{
+        AuditResult, BaselineEntry, BaselineSummary, Entry, ExceptionSummary, IncomparableEntry, PolicySummary,
+    },
     cluster::identity::OWN_GROUP,
     model::{
         coverage::{Coverage, State},
@@ -34,6 +36,8 @@ const NARROWEST_MESSAGE: usize = 30;
 
 /// Files that are named in the summary.
 const NAMED: usize = 3;
+/// Violations of a baseline that are named in the summary.
+const NAMED_OF_BASELINE: usize = 10;
 
 /// Writes all results, the summary, and what to do about what was not judged.
 pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
@@ -41,7 +45,7 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
     let columns = Columns::of(&result.results, options.width);
     let ambiguous = ambiguous_kinds(&result.results);
     let mut objects: BTreeMap<(&ObjectRef, Option<&Location>), Vec<&Entry>> = BTreeMap::new();
-    for entry in &result.results {
+    for entry in result.results.iter().filter(|entry| !is_known(entry)) {
         objects.entry((&*entry.resource, entry.location.as_ref())).or_default().push(entry);
     }
     for ((resource, location), mut entries) in objects {
@@ -91,6 +95,11 @@ pub(super) fn stream_line(
         paint.with(DIM, &rule_name(entry)),
         shown_line(&entry.message),
     )
+}
+
+/// Whether a result is in the baseline: whoever has one wants to see what is new.
+fn is_known(entry: &Entry) -> bool {
+    entry.excuse.as_ref().is_some_and(|excuse| excuse.is_baseline())
 }
 
 /// How the lines of all results are aligned.
@@ -172,7 +181,8 @@ fn ambiguous_kinds(entries: &[Entry]) -> BTreeSet<&str> {
 
 /// Returns a line about each rule that has results and says more of itself than its name, and an empty one behind.
 fn about_rules(result: &AuditResult) -> Vec<String> {
-    let violated: BTreeSet<(&str, &str)> = result.results.iter().map(|entry| (&*entry.policy, &*entry.rule)).collect();
+    let shown = result.results.iter().filter(|entry| !is_known(entry));
+    let violated: BTreeSet<(&str, &str)> = shown.map(|entry| (&*entry.policy, &*entry.rule)).collect();
     let policies: BTreeMap<&str, &PolicySummary> =
         result.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect();
     let line = |(policy, rule): (&str, &str)| {
@@ -198,11 +208,13 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     let rules = result.policies.iter().map(|policy| policy.rules.len()).sum();
     let judged =
         format!("{} of {} judged by {}", count(summary.objects, "object"), count(kinds, "kind"), count(rules, "rule"));
+    let known = result.baseline.as_ref().map_or(0, |baseline| baseline.known);
     let parts = [
         (summary.fail, "fail", style_of(Outcome::Fail)),
         (summary.warn, "warn", style_of(Outcome::Warn)),
         (summary.error, "error", style_of(Outcome::Error)),
-        (summary.skip, "skipped", DIM),
+        (summary.skip - known, "skipped", DIM),
+        (known, "in the baseline", DIM),
     ];
     let mut counts: Vec<String> = parts
         .into_iter()
@@ -210,7 +222,8 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
         .map(|(number, word, style)| paint.with(style, &format!("{number} {word}")))
         .collect();
     counts.push(format!("{} pass", summary.pass));
-    let clean = result.complete && summary.fail + summary.warn + summary.error == 0;
+    let is_compared = result.baseline.as_ref().is_none_or(|baseline| baseline.incomparable.is_empty());
+    let clean = result.complete && is_compared && summary.fail + summary.warn + summary.error == 0;
     let (clean, then) = if clean { (format!("{}: ", paint.with(GREEN, "clean")), ",") } else { (String::new(), ":") };
 
     let gaps: Vec<&Coverage> = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
@@ -218,6 +231,7 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     lines.extend(result.refused.iter().map(|problem| refused_line(problem, paint)));
     lines.extend(not_judged_line(result.not_judged.len(), paint));
     lines.extend(result.exceptions.iter().filter_map(|exception| exception_line(exception, paint)));
+    lines.extend(result.baseline.iter().flat_map(|baseline| baseline_lines(baseline, paint)));
     lines.extend(advice(&gaps, summary.error));
     if !lines.is_empty() {
         lines.push(String::new());
@@ -225,6 +239,10 @@ fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
     lines.push(format!("{clean}{judged}{then} {}{}", counts.join(", "), left_out(&result.coverage)));
     if !result.complete {
         lines.push(paint.with(AnsiColor::Yellow.on_default(), "incomplete: not everything was judged"));
+    }
+    if !is_compared {
+        let words = "incomplete: not everything could be compared with the baseline";
+        lines.push(paint.with(AnsiColor::Yellow.on_default(), words));
     }
     lines
 }
@@ -244,6 +262,28 @@ fn left_out(coverage: &[Coverage]) -> String {
 fn not_judged_line(number: usize, paint: Paint) -> Option<String> {
     let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
     (number > 0).then(|| format!("{words} {number} of the templates and Constraints; kaudit policies tells why"))
+}
+
+/// Says what differs from the baseline, the first of each sort by name.
+fn baseline_lines(baseline: &BaselineSummary, paint: Paint) -> Vec<String> {
+    let name = |entry: &BaselineEntry| format!("{} {}, {}/{}", entry.kind, entry.name, entry.policy, entry.rule);
+    let fixed = baseline.fixed.iter().map(|entry| ("fixed:", GREEN, name(entry)));
+    let incomparable = baseline.incomparable.iter().map(|IncomparableEntry { entry, reason }| {
+        ("not compared:", AnsiColor::Yellow.on_default(), format!("{}: {reason}", name(entry)))
+    });
+    let sorts: [Vec<_>; 2] = [incomparable.collect(), fixed.collect()];
+    let mut lines = Vec::new();
+    for sort in &sorts {
+        let shown = sort.iter().take(NAMED_OF_BASELINE);
+        lines.extend(shown.map(|(words, style, text)| format!("{} {}", paint.with(*style, words), shown_line(text))));
+        if let Some((words, style, _)) = sort.get(NAMED_OF_BASELINE) {
+            lines.push(format!("{} {} more", paint.with(*style, words), sort.len() - NAMED_OF_BASELINE));
+        }
+    }
+    if !baseline.fixed.is_empty() {
+        lines.push("  --prune-baseline removes from the baseline what is fixed".to_owned());
+    }
+    lines
 }
 
 /// Points at an exception that somebody should look at.

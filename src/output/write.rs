@@ -69,7 +69,7 @@ pub fn print(fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow:
 
 /// Fills a file next to `path` and moves it there, so that nobody reads half a result and a failure leaves the old
 /// one. What can't be replaced (a device, a pipe, a mounted file) is written to directly.
-fn replace_file(path: &Path, fill: impl Fn(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn replace_file(path: &Path, fill: impl Fn(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
     let known = fs::metadata(path);
     if known.as_ref().is_ok_and(|known| !known.is_file()) {
         return write_to(fs::OpenOptions::new().write(true).open(path)?, &fill);

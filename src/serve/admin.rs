@@ -255,6 +255,7 @@ mod tests {
                 refused: vec![],
                 not_judged: vec![],
                 exceptions: vec![],
+                baseline: None,
                 results: vec![],
             };
             let Some(Command::Result(ResultQuery { answer, .. })) = running.commands.recv().await else {

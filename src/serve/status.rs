@@ -108,6 +108,7 @@ mod tests {
             refused: vec![],
             not_judged: vec![],
             exceptions: vec![],
+            baseline: None,
             results: vec![],
         }
     }

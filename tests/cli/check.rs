@@ -346,3 +346,54 @@ fn exceptions_are_skipped_with_their_reason() {
     fs::write(folder.path().join("policies/images.rego"), excusable).unwrap();
     assert_cmd_snapshot!("exceptions_of_a_team", kaudit(folder.path(), &["check", "-f", "with.yaml"]));
 }
+
+#[test]
+fn only_what_is_not_in_the_baseline_counts() {
+    let folder = folder(&[("a.yaml", &bad()), ("b.yaml", &foreign())]);
+    let path = |name: &str| folder.path().join(name);
+    let both = ["-f", "a.yaml", "-f", "b.yaml", "--fail-on", "warn"];
+    let check = |arguments: &[&str]| check(folder.path(), &[&both[..], arguments].concat());
+    assert_cmd_snapshot!("baseline_written", check(&["--write-baseline", "baseline.json"]));
+    insta::assert_snapshot!(
+        "baseline_file",
+        fs::read_to_string(path("baseline.json")).unwrap().replace(&digest(&path("baseline.json")), "DIGEST")
+    );
+    // One is mended, another has a further one.
+    fs::write(path("a.yaml"), good()).unwrap();
+    fs::write(path("b.yaml"), [foreign(), foreign().replace("name: foreign", "name: new")].join("---\n")).unwrap();
+    assert_cmd_snapshot!("baseline_new_and_fixed", check(&["--baseline", "baseline.json"]));
+    fs::write(path("b.yaml"), foreign()).unwrap();
+    assert_cmd_snapshot!("baseline_pruned", check(&["--baseline", "baseline.json", "--prune-baseline", "-o", "json"]));
+    let left: serde_json::Value = serde_json::from_slice(&fs::read(path("baseline.json")).unwrap()).unwrap();
+    assert_eq!(left["results"].as_array().unwrap().len(), 1);
+    // What cannot be compared is not fixed.
+    fs::write(path("policies/images.rego"), IMAGES.replace("warn_registry", "warn_origin")).unwrap();
+    fs::write(path("b.yaml"), good()).unwrap();
+    assert_cmd_snapshot!("baseline_not_compared", check(&["--baseline", "baseline.json"]));
+    assert_cmd_snapshot!("baseline_missing", check(&["--baseline", "nowhere.json"]));
+    fs::write(path("broken.json"), "{\n\"kind\": 7}").unwrap();
+    assert_cmd_snapshot!("baseline_broken", check(&["--baseline", "broken.json"]));
+    assert_cmd_snapshot!("baseline_of_a_watch", kaudit(folder.path(), &["check", "--baseline", "baseline.json"]));
+}
+
+fn digest(path: &Path) -> String {
+    let baseline: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    baseline["policies"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn exceptions_can_be_drafted_and_want_a_reason() {
+    let folder = folder(&[("a.yaml", &[bad(), foreign()].join("---\n"))]);
+    let path = folder.path().join("drafts.yaml");
+    let drafted = check(folder.path(), &["-f", "a.yaml", "--write-exceptions", "drafts.yaml"]).output().unwrap();
+    assert_eq!(drafted.status.code(), Some(1));
+    let drafts = fs::read_to_string(&path).unwrap();
+    let dated = drafts.lines().map(|line| if line.contains("expiresAt") { "  expiresAt: DAY" } else { line });
+    insta::assert_snapshot!("exceptions_drafted", dated.collect::<Vec<_>>().join("\n"));
+    let excused = ["-f", "a.yaml", "--exceptions", "drafts.yaml", "--fail-on", "warn"];
+    let refused = check(folder.path(), &excused).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("spec.reason: is missing"), "{refused:?}");
+    fs::write(&path, drafts.replace("reason: ''", "reason: legacy").replace("reason: \"\"", "reason: legacy")).unwrap();
+    assert_eq!(check(folder.path(), &excused).output().unwrap().status.code(), Some(0));
+}

@@ -178,6 +178,7 @@ async fn a_backlog_delays_no_change_and_nothing_is_told_twice_whenever_kaudit_is
     drop(kaudit);
     let kaudit = scene.start(&["--events-per-second=20"]).await;
     wait_for("the backlog", || async { (kaudit.metric("kaudit_events_pending")? > half).then_some(()) }).await;
+    wait_for("some of it to be told", || async { (scene.told().await.len() > 100).then_some(()) }).await;
     let begin = Instant::now();
     assert_eq!(kaudit.stop().await, Some(0));
     assert!(begin.elapsed() < FLUSH + PROMPT * 2, "{:?}", begin.elapsed());

@@ -17,7 +17,7 @@ use tokio::sync::{MutexGuard, OnceCell};
 pub(crate) use crate::files::folder as policies;
 
 /// How long anything that a test waits for may take; generous, as machines are shared.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 /// How long a run that ends by itself may take. It may compute all that time: thousands of manifests are judged by a
 /// binary that is not optimised.

@@ -96,6 +96,7 @@ fn result(text: &str) -> AuditResult {
         refused: vec![],
         not_judged: vec![],
         exceptions: vec![],
+        baseline: None,
         results: vec![Entry::new(&finding, &Arc::new(resource), None)],
     }
 }

@@ -113,9 +113,9 @@ impl Pipeline {
                 None => Box::new(self.cache.keys(&scope)),
             };
             // What waits for the inventory is judged anyway.
-            let (baseline, inventory) = (&self.baseline, &self.inventory);
+            let (unchanged, inventory) = (&self.unchanged, &self.inventory);
             let keys =
-                keys.filter(|key| wanted(key, depends) && !baseline.contains(key) && !inventory.waits(key)).cloned();
+                keys.filter(|key| wanted(key, depends) && !unchanged.contains(key) && !inventory.waits(key)).cloned();
             self.queue.extend(keys, Lane::Snapshot, now);
         }
     }
@@ -149,8 +149,8 @@ impl Pipeline {
 
     /// Whether no policy can see what changed in an object since it was judged.
     pub(super) fn is_invisible(&mut self, key: &ObjectKey, previous: &Previous, body: &Body) -> bool {
-        // Objects of the baseline were never judged, and a policy that failed may succeed the next time.
-        if !self.settings.update_filter || self.baseline.contains(key) || self.ledger.has_errors(key) {
+        // Objects that have not changed since the start may never have been judged, and a policy that failed may succeed the next time.
+        if !self.settings.update_filter || self.unchanged.contains(key) || self.ledger.has_errors(key) {
             return false;
         }
         // Policies about transitions look at the change itself.

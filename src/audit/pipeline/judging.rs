@@ -153,7 +153,7 @@ impl Pipeline {
         for scope in self.judged_scopes() {
             let keys: Vec<_> = self.cache.keys(&scope).cloned().collect();
             self.rejudge_dependents_of_all(&scope, &keys, now);
-            let keys = keys.into_iter().filter(|key| !self.baseline.contains(key));
+            let keys = keys.into_iter().filter(|key| !self.unchanged.contains(key));
             self.queue.extend(keys, Lane::Snapshot, now);
         }
     }

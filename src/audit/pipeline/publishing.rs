@@ -120,6 +120,7 @@ impl Pipeline {
             refused: self.policies.set.refused().cloned().collect(),
             not_judged: self.policies.set.unjudged.clone(),
             exceptions: self.exceptions.summaries(self.ledger.excused(), Timestamp::now()),
+            baseline: None,
             results,
         }
     }

@@ -464,7 +464,7 @@ async fn the_clock_is_a_reason_to_judge_again() {
 }
 
 #[tokio::test]
-async fn an_object_of_the_base_line_is_judged_at_any_change() {
+async fn an_object_that_was_left_out_at_the_start_is_judged_at_any_change() {
     let settings = PipelineSettings { initial: InitialObjects::Skip, ..SETTINGS };
     let live = Live::start(load(&[("budgets.rego", BUDGET)]), settings);
     let pod = |version, phase| object("Pod", "n", "p", version, &json!({"status": {"phase": phase}}));

@@ -18,7 +18,7 @@ impl Pipeline {
         for key in same {
             let renamed = in_version_of(&key, new);
             self.ledger.rename(&key, renamed.clone());
-            self.baseline.rename(&key, renamed);
+            self.unchanged.rename(&key, renamed);
             self.leave(&key, now);
         }
     }

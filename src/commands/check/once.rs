@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{
+    baseline::{self, Baseline},
     recording,
     wiring::{CHANGES, INTERRUPTED, Rules, Wiring},
 };
@@ -18,7 +19,12 @@ use crate::{
 };
 
 /// Judges a cluster once; returns the exit code.
-pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken) -> anyhow::Result<u8> {
+pub(super) async fn run(
+    check: &CheckArgs,
+    rules: Rules,
+    baseline: Option<Baseline>,
+    stop: CancellationToken,
+) -> anyhow::Result<u8> {
     let connecting = stop.run_until_cancelled(connect(&check.cluster, &check.scope));
     let (clients, served) = connecting.await.context(INTERRUPTED)??;
     let (wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
@@ -37,7 +43,9 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
     let mut helpers = JoinSet::new();
     helpers.spawn(Informer::new(clients, selection, check.secrets, true, changes).run(served));
     helpers.spawn(progress::show(wiring.progress()));
-    let result = wiring.judge_once(check, rules).await?;
+    let policies = rules.policies.digest.to_string();
+    let mut result = wiring.judge_once(check, rules).await?;
+    baseline::settle(&mut result, check, &policies, baseline)?;
     // Nobody waits for the results until the last Event is written.
     let printed = output::write_all(&check.output, &result, check.log.color);
     let recorded = recorders.flush(&stop).await;

@@ -6,19 +6,19 @@ use crate::{model::object::ObjectKey, source::change::WatchScope};
 
 /// The objects of the first lists that have not changed since.
 #[derive(Debug, Default)]
-pub(crate) struct Baseline {
-    /// Scopes of the first discovery. A kind that appears later has no baseline.
+pub(crate) struct Unchanged {
+    /// Scopes of the first discovery. All objects of a kind that appears later are new.
     scopes: HashSet<WatchScope>,
     objects: HashSet<ObjectKey>,
 }
 
-impl Baseline {
-    /// Makes the first list of `scope` part of the baseline.
+impl Unchanged {
+    /// Has the objects of the first list of `scope` wait for a change.
     pub(crate) fn expect(&mut self, scope: WatchScope) {
         self.scopes.insert(scope);
     }
 
-    /// Whether the first list of `scope` is part of the baseline.
+    /// Whether the objects of the first list of `scope` wait for a change.
     pub(crate) fn covers(&self, scope: &WatchScope) -> bool {
         self.scopes.contains(scope)
     }

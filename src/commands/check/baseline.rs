@@ -1,0 +1,203 @@
+//! Baselines: the violations that there were at one time, so that only new ones count.
+//!
+//! A violation is recognised by its [`Fingerprint`](crate::audit::fingerprint::Fingerprint). What a baseline lists and was
+//! not found is fixed only if it would have been found: where policies, scope or coverage differ it cannot be compared, and
+//! then the audit is incomplete.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    fs,
+    path::Path,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use super::drafts;
+use crate::{
+    audit::result::{AuditResult, BaselineEntry, BaselineSummary, Entry, IncomparableEntry},
+    cli::check::{CheckArgs, Mode},
+    cluster::identity::API_VERSION,
+    model::{coverage::State, exception::Excuse, verdict::Outcome},
+    output::replace_file,
+};
+
+/// Kind of the document.
+const KIND: &str = "Baseline";
+
+/// A file of violations.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Baseline {
+    api_version: String,
+    kind: String,
+    /// Digest of the policies that it was made by.
+    policies: String,
+    scope: Scope,
+    /// Sorted.
+    results: Vec<BaselineEntry>,
+}
+
+/// What was judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Scope {
+    Cluster,
+    Manifests,
+}
+
+impl Scope {
+    fn of(check: &CheckArgs) -> Self {
+        if check.mode() == Mode::Files { Self::Manifests } else { Self::Cluster }
+    }
+}
+
+impl Baseline {
+    /// Reads a baseline.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is none, with the line.
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
+        let shown = || format!("reading the baseline {}", path.display());
+        let text = fs::read_to_string(path).with_context(shown)?;
+        let baseline: Self = serde_json::from_str(&text).with_context(shown)?;
+        let Self { api_version, kind, .. } = &baseline;
+        anyhow::ensure!(
+            kind == KIND && api_version == API_VERSION,
+            "{} is a {kind} of {api_version}, not a {KIND} of {API_VERSION}",
+            path.display()
+        );
+        Ok(baseline)
+    }
+
+    /// Makes one of the violations of a result.
+    fn of(result: &AuditResult, check: &CheckArgs, policies: &str) -> Self {
+        let violations = result.results.iter().filter(|entry| entry.result.is_violation());
+        let results: BTreeSet<BaselineEntry> = violations.map(listed).collect();
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            policies: policies.to_owned(),
+            scope: Scope::of(check),
+            results: results.into_iter().collect(),
+        }
+    }
+
+    fn write(&self, path: &Path) -> anyhow::Result<()> {
+        replace_file(path, |out| {
+            serde_json::to_writer_pretty(&mut *out, self)?;
+            out.write_all(b"\n")
+        })
+        .with_context(|| format!("writing the baseline {}", path.display()))
+    }
+
+    /// Skips what it lists, and says what is fixed and what cannot be compared.
+    fn apply(&self, result: &mut AuditResult, check: &CheckArgs) {
+        let known: HashSet<_> = self.results.iter().map(|entry| entry.id).collect();
+        let found: HashSet<_> = result.results.iter().map(|entry| entry.id).collect();
+        let excuse = Arc::new(Excuse::baseline());
+        let mut summary = BaselineSummary::default();
+        for entry in result.results.iter_mut().filter(|entry| known.contains(&entry.id)) {
+            match entry.result {
+                Outcome::Fail => result.summary.fail -= 1,
+                Outcome::Warn => result.summary.warn -= 1,
+                Outcome::Error | Outcome::Skip => continue,
+            }
+            result.summary.skip += 1;
+            summary.known += 1;
+            entry.result = Outcome::Skip;
+            entry.excuse = Some(Arc::clone(&excuse));
+        }
+        for entry in self.results.iter().filter(|entry| !found.contains(&entry.id)) {
+            match self.incomparable(entry, result, check) {
+                Some(reason) => summary.incomparable.push(IncomparableEntry { entry: entry.clone(), reason }),
+                None => summary.fixed.push(entry.clone()),
+            }
+        }
+        result.baseline = Some(summary);
+    }
+
+    /// Returns why it is not known whether a violation that was not found stands; `None` if it does not.
+    fn incomparable(&self, entry: &BaselineEntry, result: &AuditResult, check: &CheckArgs) -> Option<String> {
+        let BaselineEntry { kind, name, policy, rule, .. } = entry;
+        if self.scope != Scope::of(check) {
+            let of = if self.scope == Scope::Cluster { "a cluster" } else { "manifests" };
+            return Some(format!("the baseline is that of {of}"));
+        }
+        let rules = result.policies.iter().filter(|known| known.name == *policy);
+        if !rules.into_iter().any(|known| known.rules.contains(rule)) {
+            return Some(format!("rule {policy}/{rule} is not in force"));
+        }
+        let namespace = name.split_once('/').map(|(namespace, _)| namespace);
+        let wanted = &check.scope.namespace;
+        if !wanted.is_empty() && !namespace.is_some_and(|own| wanted.iter().any(|one| one == own)) {
+            return Some("it is outside of --namespace".to_owned());
+        }
+        if !check.shard().owns(namespace) {
+            return Some("it is in another shard".to_owned());
+        }
+        if let Some(gap) = result.coverage.iter().find(|covered| covered.is_gap() && covered.is_documents()) {
+            return Some(format!("a document could not be read: {}", gap.message));
+        }
+        let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
+        let mut covered = result
+            .coverage
+            .iter()
+            .filter(|covered| covered.group == group && (covered.kind == kind || covered.kind == "*"));
+        if let Some(state) =
+            covered.find_map(|covered| (covered.is_gap() || covered.state == State::Excluded).then_some(covered.state))
+        {
+            return Some(format!("{kind} was not read whole ({})", state.as_str()));
+        }
+        let failed =
+            |other: &&Entry| other.result == Outcome::Error && *other.policy == **policy && listed(other).name == *name;
+        result.results.iter().find(failed).map(|_| "the policy failed".to_owned())
+    }
+}
+
+/// Returns a result as a baseline lists it.
+fn listed(entry: &Entry) -> BaselineEntry {
+    let object = &entry.resource;
+    let group = object.group();
+    let namespace = object.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
+    BaselineEntry {
+        kind: if group.is_empty() { object.kind.clone() } else { format!("{}.{group}", object.kind) },
+        name: format!("{namespace}{}", object.name),
+        policy: entry.policy.to_string(),
+        rule: entry.rule.to_string(),
+        id: entry.id,
+        message: entry.message.to_string(),
+    }
+}
+
+/// Compares a result with the baseline of the options, or writes one, or drafts of exceptions, as they say.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(super) fn settle(
+    result: &mut AuditResult,
+    check: &CheckArgs,
+    policies: &str,
+    given: Option<Baseline>,
+) -> anyhow::Result<()> {
+    let options = &check.exceptions;
+    if let Some(path) = &options.write_exceptions {
+        drafts::write(path, result)?;
+    }
+    if let Some(path) = &options.write_baseline {
+        let baseline = Baseline::of(result, check, policies);
+        baseline.write(path)?;
+        baseline.apply(result, check);
+    }
+    if let (Some(path), Some(mut baseline)) = (&options.baseline, given) {
+        baseline.apply(result, check);
+        let fixed: HashSet<_> =
+            result.baseline.iter().flat_map(|summary| &summary.fixed).map(|entry| entry.id).collect();
+        if options.prune_baseline && !fixed.is_empty() {
+            baseline.results.retain(|entry| !fixed.contains(&entry.id));
+            baseline.write(path)?;
+        }
+    }
+    Ok(())
+}
