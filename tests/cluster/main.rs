@@ -17,6 +17,7 @@ mod convergence;
 mod coverage;
 mod dependents;
 mod events;
+mod exceptions;
 mod faults;
 #[path = "../support/files.rs"]
 mod files;
