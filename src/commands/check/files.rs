@@ -24,6 +24,6 @@ pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: Cance
         let why = result.coverage.first().map_or("there is no object in what was given", |kind| &kind.message);
         anyhow::bail!("nothing was judged: {why}");
     }
-    output::write_all(&check.output, &result, check.log.color)?;
+    output::write_all(&check.output, &result, check.log.color, check.place)?;
     Ok(output::exit_code(&result, check.fail_on, true))
 }

@@ -42,7 +42,7 @@ pub(super) async fn run(check: &CheckArgs, policies: Arc<PolicySet>, stop: Cance
     helpers.spawn(progress::show(wiring.progress()));
     let result = wiring.judge_once(check, policies).await?;
     // Nobody waits for the results until the last Event is written.
-    let printed = output::write_all(&check.output, &result, check.log.color);
+    let printed = output::write_all(&check.output, &result, check.log.color, check.place);
     let recorded = recorders.flush(&stop).await;
     printed?;
     if !check.scope.namespace.is_empty() && result.coverage.iter().all(|kind| kind.objects == 0) {
