@@ -22,7 +22,7 @@ const ANNOTATIONS: usize = 10;
 const MESSAGE_BYTES: usize = 4_096;
 
 /// Writes the annotations and the summary.
-pub(in crate::output) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
     let names = Names::of(&result.results);
     let worst = worst_first(&result.results);
     let of = |level: &str, outcomes: [Outcome; 2]| -> Vec<String> {

@@ -24,7 +24,7 @@ use crate::{
 const DESCRIPTION_BYTES: usize = 4_096;
 
 /// Writes all results that stand, the worst first, and what was not judged.
-pub(in crate::output) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
     let names = Names::of(&result.results);
     let mut occurrences = Occurrences::default();
     let listed = worst_first(&result.results).into_iter().filter(|entry| entry.result != Outcome::Skip);

@@ -23,7 +23,7 @@ const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
 /// Writes the counts, what was not judged, the results, the worst first, and what the rules say of themselves.
-pub(in crate::output) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
     let headline = headline(result);
     write!(
         out,

@@ -25,7 +25,7 @@ const OWN: &str = "kaudit";
 const MESSAGE_BYTES: usize = 4_096;
 
 /// Writes all results, and a suite of what was judged and what was not.
-pub(in crate::output) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
     let names = Names::of(&result.results);
     let mut policies: BTreeMap<&str, BTreeMap<(&str, String), Vec<&Entry>>> = BTreeMap::new();
     for entry in &result.results {

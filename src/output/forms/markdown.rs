@@ -28,11 +28,7 @@ const LAST_BYTES: usize = 256;
 const MARK: &str = "<!-- kaudit -->\n";
 
 /// Writes as much as the place takes.
-pub(in crate::output) fn render(
-    result: &AuditResult,
-    options: &RenderOptions,
-    out: &mut dyn io::Write,
-) -> io::Result<()> {
+pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let mark = if options.place == Place::Comment { MARK } else { "" };
     let mut document = format!("{mark}{}", head(result));
     let (names, rules) = (Names::of(&result.results), Rules::of(result));

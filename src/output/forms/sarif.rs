@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::anchor::{Anchor, Occurrences};
 use crate::{
-    audit::result::{AuditResult, Entry},
+    audit::result::{AuditResult, Entry, PolicySummary},
     model::{
         object::ObjectRef,
         text::shortened,
@@ -42,7 +42,7 @@ const MESSAGE_BYTES: usize = 4_096;
 const NOTIFIED: usize = 100;
 
 /// Writes one log with one run.
-pub(in crate::output) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
     write_json_pretty(&mut *out, &Run::new(result).log())?;
     out.write_all(b"\n")
 }
@@ -57,11 +57,9 @@ struct Run<'r> {
 
 impl<'r> Run<'r> {
     fn new(result: &'r AuditResult) -> Self {
-        let found = result.results.iter().map(|entry| (&*entry.policy, &*entry.rule));
-        let found: BTreeSet<_> = found.collect();
-        let in_force = |policy: &'r crate::audit::result::PolicySummary| {
-            policy.rules.iter().map(|rule| (policy.name.as_str(), rule.as_str()))
-        };
+        let found: BTreeSet<_> = result.results.iter().map(|entry| (&*entry.policy, &*entry.rule)).collect();
+        let in_force =
+            |policy: &'r PolicySummary| policy.rules.iter().map(|rule| (policy.name.as_str(), rule.as_str()));
         let more = result.policies.iter().flat_map(in_force).filter(|rule| !found.contains(rule));
         let rules: BTreeSet<_> = found.iter().copied().chain(more).take(RULES).collect();
         Self { result, names: Names::of(&result.results), rules: rules.into_iter().zip(0..).collect() }

@@ -6,7 +6,10 @@ use data_encoding::BASE64;
 use proptest::prelude::*;
 use pulldown_cmark::{Event, LinkType, Options, Parser, Tag};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus};
-use quick_xml::{Reader, events::Event as Xml};
+use quick_xml::{
+    Reader,
+    events::{BytesStart, Event as Xml, attributes::Attribute},
+};
 use sha2::{Digest as _, Sha256};
 
 use super::{cluster_with_gaps, described, doubles, empty, hostile, large, saying, shown, shown_for};
@@ -20,26 +23,32 @@ fn is_legal(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// Reads a document to its end; returns its elements, with their attributes and the text that comes after.
-fn elements(what: &str, text: &str) -> Vec<(String, Vec<(String, String)>, String)> {
+/// An element with its attributes.
+struct Element {
+    name: String,
+    attributes: Vec<(String, String)>,
+}
+
+impl Element {
+    fn new(element: &BytesStart<'_>) -> Self {
+        let name = String::from_utf8(element.name().as_ref().to_vec()).unwrap();
+        Self { name, attributes: attributes(element) }
+    }
+}
+
+/// Reads a document to its end; returns its elements.
+fn elements(what: &str, text: &str) -> Vec<Element> {
     let mut reader = Reader::from_str(text);
-    reader.config_mut().check_end_names = true;
     let mut open: Vec<Vec<u8>> = Vec::new();
-    let mut found: Vec<(String, Vec<(String, String)>, String)> = Vec::new();
-    let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let mut found = Vec::new();
     loop {
         match reader.read_event().unwrap_or_else(|error| panic!("{what}: {error}")) {
             Xml::Start(element) => {
                 open.push(element.name().as_ref().to_vec());
-                found.push((utf8(element.name().as_ref()), attributes(&element), String::new()));
+                found.push(Element::new(&element));
             }
-            Xml::Empty(element) => found.push((utf8(element.name().as_ref()), attributes(&element), String::new())),
+            Xml::Empty(element) => found.push(Element::new(&element)),
             Xml::End(element) => assert_eq!(open.pop().unwrap(), element.name().as_ref(), "{what}"),
-            Xml::Text(text) => {
-                if let Some(last) = found.last_mut() {
-                    last.2.push_str(&text.decode().unwrap());
-                }
-            }
             Xml::GeneralRef(reference) => {
                 let c = reference.resolve_char_ref().unwrap();
                 assert!(c.is_none_or(is_legal), "{what}: {c:?}");
@@ -53,8 +62,8 @@ fn elements(what: &str, text: &str) -> Vec<(String, Vec<(String, String)>, Strin
     found
 }
 
-fn attributes(element: &quick_xml::events::BytesStart<'_>) -> Vec<(String, String)> {
-    let attribute = |attribute: quick_xml::events::attributes::Attribute<'_>| {
+fn attributes(element: &BytesStart<'_>) -> Vec<(String, String)> {
+    let attribute = |attribute: Attribute<'_>| {
         let key = String::from_utf8(attribute.key.as_ref().to_vec()).unwrap();
         let value = String::from_utf8(attribute.value.to_vec()).unwrap();
         (key, value.replace("&amp;", "&"))
@@ -192,15 +201,15 @@ fn the_page_needs_nothing_and_obeys_nothing() {
             let from = text.find(&start).unwrap() + start.len();
             hash(&text[from..from + text[from..].find(&end).unwrap()])
         };
-        let policy = elements.iter().find(|(name, attributes, _)| name == "meta" && attributes.len() == 2).unwrap();
-        let policy = &policy.1[1].1;
+        let policy = elements.iter().find(|one| one.name == "meta" && one.attributes.len() == 2).unwrap();
+        let policy = &policy.attributes[1].1;
         assert!(policy.starts_with("default-src 'none'; "), "{policy}");
         assert!(policy.contains(&format!("style-src {}", inline("style"))), "{policy}");
         assert!(policy.contains(&format!("script-src {}", inline("script"))), "{policy}");
-        let names: Vec<&str> = elements.iter().map(|(name, ..)| name.as_str()).collect();
+        let names: Vec<&str> = elements.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names.iter().filter(|name| **name == "script").count(), 1, "{what}");
         assert!(!names.iter().any(|name| ["link", "img", "iframe", "object", "base"].contains(name)), "{what}");
-        for (key, value) in elements.iter().flat_map(|(_, attributes, _)| attributes) {
+        for (key, value) in elements.iter().flat_map(|one| &one.attributes) {
             assert!(!["src", "style", "action"].contains(&key.as_str()) && !key.starts_with("on"), "{what}: {key}");
             assert!(key != "href" || value.starts_with("https://"), "{what}: {value}");
         }
