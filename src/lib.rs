@@ -18,7 +18,7 @@
 //!  audit        ledger     ▸ Verdict → Delta: what appeared and what is resolved
 //!                 │ Delta, while this replica leads (cluster::lease)
 //!  record         ├──▶ Events · reports · the status of the Audit object
-//!  output         ├──▶ text · json · ndjson, and the exit code
+//!  output         ├──▶ text · json · ndjson · the forms of pipelines, and the exit code
 //!  serve          └──▶ health · metrics · /status · /policies
 //! ```
 //!

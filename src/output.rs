@@ -5,14 +5,18 @@
 
 mod exit;
 mod format;
+mod forms;
 mod json;
+mod names;
 mod policy_list;
 pub(crate) mod policy_table;
 pub mod progress;
 mod render;
+mod rules;
 pub(crate) mod safe;
 mod stream;
 mod style;
+mod summary;
 mod text;
 pub mod write;
 
@@ -22,7 +26,7 @@ mod tests;
 pub(crate) use self::write::replace_file;
 pub use self::{
     exit::{FailOn, exit_code},
-    format::{Format, RenderOptions, StreamEvent, Target},
+    format::{Format, Place, RenderOptions, StreamEvent, Target},
     policy_list::PolicyList,
     render::{render, stream_line},
     safe::shown_lines,

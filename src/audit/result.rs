@@ -174,6 +174,9 @@ pub struct About {
     /// `custom.id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Arc<str>>,
+    /// `custom.category`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<Arc<str>>,
     /// `related_resources`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<RelatedResource>,
@@ -181,8 +184,8 @@ pub struct About {
 
 impl From<&Metadata> for About {
     fn from(metadata: &Metadata) -> Self {
-        let Metadata { title, description, severity, id, related_resources, .. } = metadata.clone();
-        Self { title, description, severity, id, links: related_resources }
+        let Metadata { title, description, severity, id, category, related_resources, .. } = metadata.clone();
+        Self { title, description, severity, id, category, links: related_resources }
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::shard::Shard,
-    output::{FailOn, Target},
+    output::{FailOn, Place, Target},
     record::reports,
     source::received::Secrets,
 };
@@ -26,6 +26,18 @@ KINDS:
   deployments.apps, pods.core         The same with its group (core has no name)
   *.apps                              All kinds of a group
   *                                   All kinds
+
+FORMATS:
+  text                        For people: grouped by object
+  json, ndjson                For programs: one document, one line a result
+  sarif                       Code scanning (SARIF 2.1.0)
+  junit                       Test reports of a pipeline (JUnit XML)
+  github, gitlab              Annotations of GitHub, code quality of GitLab
+  markdown                    The summary of a job, or with --for comment
+                              a comment on a pull request
+  html                        One page to keep or send, without a network
+  openreport                  Reports of openreports.io, for kubectl apply
+  The long run writes text or ndjson
 
 SETTINGS:
   Each option has an environment variable and a key in the --config file:
@@ -46,7 +58,7 @@ EXAMPLES:
   Watch the cluster and judge every change
     kaudit check -p policies
   Judge what is in two namespaces now, for a pipeline
-    kaudit check --once -n shop -n billing -o text -o json=audit.json
+    kaudit check --once -n shop -n billing -o text -o sarif=audit.sarif
   Judge Deployments and StatefulSets only
     kaudit check --once --exclude '*' --include deploy,sts
   Judge rendered manifests, without a cluster
@@ -88,7 +100,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub exceptions: ExceptionArgs,
 
-    /// Write results as text, json or ndjson to standard output or to a file; repeatable [default: text]
+    /// Write results in a format (see FORMATS) to standard output or to a file; repeatable [default: text]
     #[arg(
         short,
         long,
@@ -99,6 +111,17 @@ pub struct CheckArgs {
         help_heading = "Output"
     )]
     pub output: Vec<Target>,
+
+    /// What Markdown is for: it is cut to what fits there
+    #[arg(
+        long = "for",
+        env = "KAUDIT_FOR",
+        value_enum,
+        value_name = "PLACE",
+        default_value_t = Place::Summary,
+        help_heading = "Output"
+    )]
+    pub place: Place,
 
     /// Exit with 1 on this result or a worse one
     #[arg(

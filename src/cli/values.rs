@@ -178,8 +178,10 @@ mod tests {
     fn targets_name_the_nearest_format() {
         assert_eq!(target("json=out.json"), Ok(Target { format: Format::Json, file: Some("out.json".into()) }));
         assert_eq!(target("text=-"), Ok(Target { format: Format::Text, file: None }));
-        assert_eq!(target("jsno").unwrap_err(), "unknown format (known: text, json, ndjson); did you mean json?");
-        assert_eq!(target("zzz").unwrap_err(), "unknown format (known: text, json, ndjson)");
+        let known =
+            "unknown format (known: text, json, ndjson, sarif, junit, github, gitlab, markdown, html, openreport)";
+        assert_eq!(target("jsno").unwrap_err(), format!("{known}; did you mean json?"));
+        assert_eq!(target("zzz").unwrap_err(), known);
         assert!(target("json=").is_err());
     }
 

@@ -1,5 +1,10 @@
 //! Texts: within the limits that Kubernetes sets them, which count bytes, and near to one another.
 
+use std::borrow::Cow;
+
+/// Stands for what is left out.
+const ELLIPSIS: &str = "…";
+
 /// Returns the beginning of a text, at most `bytes` long and cut at a character.
 pub fn truncate(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
@@ -19,9 +24,23 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// Returns a text of at most `bytes`, with an ellipsis at the end if that is not all of it.
+pub fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
+    if text.len() <= bytes {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{}{ELLIPSIS}", truncate(text, bytes.saturating_sub(ELLIPSIS.len()))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_shows() {
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(shortened("too long", 6), "too…");
+    }
 
     #[test]
     fn texts_are_cut_at_a_character() {

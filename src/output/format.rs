@@ -14,6 +14,20 @@ pub enum Format {
     Json,
     /// One line a result, and a last line with everything else.
     Ndjson,
+    /// SARIF 2.1.0, for code scanning.
+    Sarif,
+    /// `JUnit` XML.
+    Junit,
+    /// Workflow commands of GitHub.
+    Github,
+    /// Code quality of GitLab.
+    Gitlab,
+    /// A summary of a job, or a comment on a pull request.
+    Markdown,
+    /// One page that needs no network.
+    Html,
+    /// The reports that the long run would write.
+    Openreport,
 }
 
 impl Format {
@@ -23,6 +37,13 @@ impl Format {
             Self::Text => "text",
             Self::Json => "json",
             Self::Ndjson => "ndjson",
+            Self::Sarif => "sarif",
+            Self::Junit => "junit",
+            Self::Github => "github",
+            Self::Gitlab => "gitlab",
+            Self::Markdown => "markdown",
+            Self::Html => "html",
+            Self::Openreport => "openreport",
         }
     }
 
@@ -41,19 +62,42 @@ pub struct Target {
     pub file: Option<PathBuf>,
 }
 
-/// What a terminal can show. Ignored by the formats for programs.
+/// Where Markdown goes, which says how much of it there may be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Place {
+    /// The summary of a job
+    #[default]
+    Summary,
+    /// A comment on a pull request
+    Comment,
+}
+
+impl Place {
+    /// Returns how many bytes fit. A summary of GitHub's may have 1 MiB a step, and one that has more fails to be shown while
+    /// the job succeeds; for a comment 65,536 characters are reported.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::Summary => 900 * 1_024,
+            Self::Comment => 59_999,
+        }
+    }
+}
+
+/// What a reader takes: colours and width of a terminal are for text, the place is for Markdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenderOptions {
     /// Whether text has ANSI colours.
     pub color: bool,
     /// Columns to wrap at; `usize::MAX` does not wrap.
     pub width: usize,
+    /// Where Markdown goes.
+    pub place: Place,
 }
 
 /// Plain and unwrapped, as for a file or a pipe.
 impl Default for RenderOptions {
     fn default() -> Self {
-        Self { color: false, width: usize::MAX }
+        Self { color: false, width: usize::MAX, place: Place::Summary }
     }
 }
 

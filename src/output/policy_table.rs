@@ -250,7 +250,7 @@ mod tests {
 
     fn text(width: usize) -> String {
         let mut out = Vec::new();
-        render(&list(), &RenderOptions { color: false, width }, &mut out).unwrap();
+        render(&list(), &RenderOptions { color: false, width, ..RenderOptions::default() }, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

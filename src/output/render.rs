@@ -4,7 +4,7 @@ use std::io;
 
 use super::{
     format::{Format, RenderOptions, StreamEvent},
-    json, text,
+    forms, json, text,
 };
 use crate::audit::result::{AuditResult, Entry};
 
@@ -19,6 +19,13 @@ pub fn render(
         Format::Text => text::render(result, options, out),
         Format::Json => json::render(result, out),
         Format::Ndjson => json::render_lines(result, out),
+        Format::Sarif => forms::sarif(result, out),
+        Format::Junit => forms::junit(result, out),
+        Format::Github => forms::github(result, out),
+        Format::Gitlab => forms::gitlab(result, out),
+        Format::Markdown => forms::markdown(result, options, out),
+        Format::Html => forms::html(result, out),
+        Format::Openreport => forms::openreport(result, out),
     }
 }
 
@@ -34,6 +41,6 @@ pub fn stream_line(
     match format {
         Format::Text => text::stream_line(event, entry, time, options, out),
         Format::Ndjson => json::stream_line(event, entry, time, out),
-        Format::Json => Ok(()),
+        _ => Ok(()),
     }
 }

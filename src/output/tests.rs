@@ -14,12 +14,12 @@ use crate::{
     },
 };
 
-fn resource(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectRef {
+pub(super) fn resource(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectRef {
     let namespace = (!namespace.is_empty()).then(|| namespace.into());
     ObjectRef { api_version: api_version.into(), kind: kind.into(), namespace, name: name.into(), uid: "".into() }
 }
 
-fn entry(resource: ObjectRef, policy: &str, rule: &str, outcome: Outcome, message: &str) -> Entry {
+pub(super) fn entry(resource: ObjectRef, policy: &str, rule: &str, outcome: Outcome, message: &str) -> Entry {
     let finding = Finding {
         policy: policy.into(),
         rule: rule.into(),
@@ -30,7 +30,14 @@ fn entry(resource: ObjectRef, policy: &str, rule: &str, outcome: Outcome, messag
     Entry::new(&finding, &resource.into(), None)
 }
 
-fn coverage(group: &str, kind: &str, resource: &str, state: State, objects: usize, message: &str) -> Coverage {
+pub(super) fn coverage(
+    group: &str,
+    kind: &str,
+    resource: &str,
+    state: State,
+    objects: usize,
+    message: &str,
+) -> Coverage {
     Coverage {
         group: group.into(),
         version: "v1".into(),
@@ -54,7 +61,7 @@ fn policy(name: &str, dialect: &str, rules: &[&str]) -> PolicySummary {
 }
 
 /// Counts the entries, so that a sample can't contradict itself.
-fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResult {
+pub(super) fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResult {
     let of = |outcome| results.iter().filter(|entry| entry.result == outcome).count();
     AuditResult {
         api_version: API_VERSION,
@@ -81,7 +88,7 @@ fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResu
     }
 }
 
-fn manifests() -> AuditResult {
+pub(super) fn manifests() -> AuditResult {
     let at = |line| Some(Location { file: Arc::from("examples/web.yaml"), line });
     let web = resource("apps/v1", "Deployment", "shop", "web");
     let mut latest = entry(
@@ -114,7 +121,7 @@ fn manifests() -> AuditResult {
     audit(results, kinds, 120)
 }
 
-fn cluster_with_gaps() -> AuditResult {
+pub(super) fn cluster_with_gaps() -> AuditResult {
     let core = resource("v1", "Service", "shop", "web");
     let knative = resource("serving.knative.dev/v1", "Service", "shop", "web");
     let results = vec![
@@ -133,7 +140,7 @@ fn cluster_with_gaps() -> AuditResult {
 }
 
 /// What a policy or whoever may create objects could send to confuse a terminal or a reader.
-fn hostile() -> AuditResult {
+pub(super) fn hostile() -> AuditResult {
     let object = resource("v1", "ConfigMap", "shop", "a\u{1b}[2Jb\u{202e}c\nDeployment shop/innocent");
     let messages = [
         "\u{1b}]0;title\u{7} red: \u{1b}[31mtext\u{1b}[0m \u{9b}31m",
@@ -149,18 +156,18 @@ fn hostile() -> AuditResult {
     audit(rules.collect(), vec![coverage("", "ConfigMap", "configmaps", State::Synced, 1, "")], 0)
 }
 
-fn empty() -> AuditResult {
+pub(super) fn empty() -> AuditResult {
     audit(vec![], vec![coverage("", "Pod", "pods", State::Synced, 2, "")], 6)
 }
 
-fn shown(format: Format, result: &AuditResult, options: RenderOptions) -> String {
+pub(super) fn shown(format: Format, result: &AuditResult, options: RenderOptions) -> String {
     let mut out = Vec::new();
     render(format, result, &options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 fn text(result: &AuditResult, width: usize) -> String {
-    shown(Format::Text, result, RenderOptions { color: false, width })
+    shown(Format::Text, result, RenderOptions { color: false, width, ..RenderOptions::default() })
 }
 
 #[test]
@@ -178,7 +185,7 @@ fn text_is_for_people() {
 
 #[test]
 fn text_in_colour_says_the_same() {
-    let options = RenderOptions { color: true, width: 100 };
+    let options = RenderOptions { color: true, width: 100, ..RenderOptions::default() };
     for result in [manifests(), cluster_with_gaps(), empty()] {
         let colored = shown(Format::Text, &result, options);
         assert_eq!(anstream::adapter::strip_str(&colored).to_string(), text(&result, 100));
@@ -211,7 +218,7 @@ fn streams_have_one_line_for_each_change() {
     let mut out = Vec::new();
     for (format, color) in [(Format::Text, false), (Format::Text, true), (Format::Ndjson, false), (Format::Json, false)]
     {
-        let options = RenderOptions { color, width: 40 };
+        let options = RenderOptions { color, width: 40, ..RenderOptions::default() };
         for (event, result) in [
             (StreamEvent::Appeared, manifests()),
             (StreamEvent::Resolved, manifests()),
@@ -256,13 +263,13 @@ fn files_are_replaced_as_a_whole() {
     let path = folder.path().join("out.json");
     let target = Target { format: Format::Json, file: Some(path.clone()) };
     std::fs::write(&path, "old").unwrap();
-    write_all(std::slice::from_ref(&target), &empty(), clap::ColorChoice::Always).unwrap();
+    write_all(std::slice::from_ref(&target), &empty(), clap::ColorChoice::Always, Place::Summary).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), shown(Format::Json, &empty(), RenderOptions::default()));
     let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["out.json"]);
 
     let nowhere = Target { format: Format::Json, file: Some(folder.path().join("none/out.json")) };
-    let error = write_all(&[nowhere], &empty(), clap::ColorChoice::Auto).unwrap_err();
+    let error = write_all(&[nowhere], &empty(), clap::ColorChoice::Auto, Place::Summary).unwrap_err();
     assert!(format!("{error:#}").contains("none/out.json: "), "{error:#}");
 }
 
@@ -275,7 +282,7 @@ fn devices_and_links_stay_what_they_are() {
     std::os::unix::fs::symlink(&file, &link).unwrap();
     let target = |path: &std::path::Path| Target { format: Format::Text, file: Some(path.to_owned()) };
     let null = std::path::Path::new("/dev/null");
-    write_all(&[target(&link), target(null)], &empty(), clap::ColorChoice::Auto).unwrap();
+    write_all(&[target(&link), target(null)], &empty(), clap::ColorChoice::Auto, Place::Summary).unwrap();
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(std::fs::read_to_string(&file).unwrap().contains("clean"));
     assert!(!std::fs::metadata(null).unwrap().is_file());

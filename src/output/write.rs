@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::ColorChoice;
 
 use super::{
-    format::{RenderOptions, Target},
+    format::{Place, RenderOptions, Target},
     render::render,
 };
 use crate::audit::result::AuditResult;
@@ -30,7 +30,7 @@ impl RenderOptions {
             // Looks at the terminal, NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM.
             ColorChoice::Auto => anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never,
         };
-        Self { color, width: if stdout.is_terminal() { terminal_width() } else { usize::MAX } }
+        Self { color, width: if stdout.is_terminal() { terminal_width() } else { usize::MAX }, ..Self::default() }
     }
 }
 
@@ -39,15 +39,17 @@ fn terminal_width() -> usize {
 }
 
 /// Writes `result` to every target, files first: a reader who waits for the end of standard output finds them there.
-pub fn write_all(targets: &[Target], result: &AuditResult, color: ColorChoice) -> anyhow::Result<()> {
+pub fn write_all(targets: &[Target], result: &AuditResult, color: ColorChoice, place: Place) -> anyhow::Result<()> {
     for target in targets {
         if let Some(path) = &target.file {
-            replace_file(path, |out| render(target.format, result, &RenderOptions::default(), out))
+            let options = RenderOptions { place, ..RenderOptions::default() };
+            replace_file(path, |out| render(target.format, result, &options, out))
                 .with_context(|| format!("writing {} to {}", target.format.name(), path.display()))?;
         }
     }
     for target in targets.iter().filter(|target| target.file.is_none()) {
-        print(|out| render(target.format, result, &RenderOptions::for_stdout(color), out))?;
+        let options = RenderOptions { place, ..RenderOptions::for_stdout(color) };
+        print(|out| render(target.format, result, &options, out))?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 //! Nothing is lost when the server is slow or away: what waits ([`pending`]) is the set of objects that changed, with their
 //! latest results.
 
+mod documents;
 mod format;
 mod load;
 mod partitions;
@@ -21,6 +22,7 @@ use tokio::sync::watch;
 
 use self::recorder::ReportRecorder;
 pub use self::{
+    documents::of_results,
     format::{Api, Choice, Instance, Layout},
     load::{LoadedReports, load},
     pending::ReportSink,

@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path, process::Command};
 
+use clap::ValueEnum as _;
 use insta_cmd::assert_cmd_snapshot;
+use kaudit::output::Format;
 
 use crate::{files, kaudit};
 
@@ -143,8 +145,33 @@ fn several_outputs_at_once_are_the_same_as_each_alone() {
         let file = fs::read(folder.path().join(format!("out.{format}"))).unwrap();
         assert_eq!(String::from_utf8(file).unwrap(), String::from_utf8(alone.stdout).unwrap());
     }
+    let files: Vec<String> =
+        Format::value_variants().iter().map(|format| format!("{0}=all.{0}", format.name())).collect();
+    let all = check(folder.path(), &["-f", "bad.yaml", "-o", &files.join(",")]).output().unwrap();
+    assert_eq!((all.status.code(), all.stdout.len()), (Some(1), 0), "{all:?}");
+    for name in Format::value_variants().iter().map(|format| format.name()) {
+        let alone = check(folder.path(), &["-f", "bad.yaml", "-o", name]).output().unwrap();
+        assert_eq!(alone.status.code(), Some(1), "{name}");
+        assert_eq!(fs::read(folder.path().join(format!("all.{name}"))).unwrap(), alone.stdout, "{name}");
+    }
     let nowhere = ["-f", "bad.yaml", "-o", "json=nowhere/out.json"];
     assert_cmd_snapshot!("output_to_nowhere", check(folder.path(), &nowhere));
+}
+
+#[test]
+fn markdown_is_cut_to_the_place_that_it_is_for() {
+    let folder = folder(&[]);
+    let objects: Vec<String> =
+        (0..2_000).map(|number| bad().replace("name: bad", &format!("name: bad-{number}"))).collect();
+    fs::write(folder.path().join("many.yaml"), objects.join("\n---\n")).unwrap();
+    let size = |arguments: &[&str]| {
+        let arguments = [&["-f", "many.yaml", "-o", "markdown"], arguments].concat();
+        let ended = check(folder.path(), &arguments).output().unwrap();
+        assert_eq!(ended.status.code(), Some(1));
+        ended.stdout.len()
+    };
+    let (summary, comment) = (size(&[]), size(&["--for", "comment"]));
+    assert!(comment < 60_000 && comment > 50_000 && summary > 100_000, "{summary} {comment}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! All on a control plane with both published report APIs, one test at a time: a kaudit for the whole cluster keeps the
 //! reports of all namespaces.
 
+mod applied;
 mod freshness;
 mod memory;
 mod owners;

@@ -1,8 +1,10 @@
 use std::time::Duration;
 
+use clap::ValueEnum as _;
+
 use super::*;
 use crate::{
-    output::FailOn,
+    output::{FailOn, Place},
     source::{received::Secrets, selection::KindPattern},
 };
 
@@ -54,6 +56,21 @@ fn defaults_depend_on_the_mode() {
     let once = run(&["--once", "--record", "events"]).unwrap();
     assert!(once.records(RecordTarget::Events) && !once.records(RecordTarget::Status));
     assert!(!run(&["--record", "none"]).unwrap().records(RecordTarget::Status));
+}
+
+#[test]
+fn the_long_run_takes_only_what_has_a_line_for_each_change() {
+    for format in Format::value_variants() {
+        let (name, watch) = (format.name(), run(&["-o", format.name()]));
+        if format.streams() {
+            assert_eq!(watch.unwrap().output[0].format, *format);
+        } else {
+            let why = format!("--output {name} is one document, so it needs --once or --filename");
+            assert!(first_line(watch).contains(&why), "{name}");
+        }
+        assert_eq!(run(&["--once", "-o", name]).unwrap().output[0].format, *format);
+    }
+    assert_eq!(run(&["--once", "--for", "comment"]).unwrap().place, Place::Comment);
 }
 
 #[test]

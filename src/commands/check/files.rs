@@ -32,6 +32,6 @@ pub(super) async fn run(
         anyhow::bail!("nothing was judged: {why}");
     }
     baseline::settle(&mut result, check, &policies, baseline)?;
-    output::write_all(&check.output, &result, check.log.color)?;
+    output::write_all(&check.output, &result, check.log.color, check.place)?;
     Ok(output::exit_code(&result, check.fail_on, true))
 }

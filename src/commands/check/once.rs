@@ -47,7 +47,7 @@ pub(super) async fn run(
     let mut result = wiring.judge_once(check, rules).await?;
     baseline::settle(&mut result, check, &policies, baseline)?;
     // Nobody waits for the results until the last Event is written.
-    let printed = output::write_all(&check.output, &result, check.log.color);
+    let printed = output::write_all(&check.output, &result, check.log.color, check.place);
     let recorded = recorders.flush(&stop).await;
     printed?;
     if !check.scope.namespace.is_empty() && result.coverage.iter().all(|kind| kind.objects == 0) {

@@ -18,7 +18,7 @@ use crate::{
         digest::Digest,
         exception::Excused,
         object::ObjectRef,
-        text::truncate,
+        text::shortened,
         verdict::{Finding, Outcome, Severity, Source},
     },
 };
@@ -142,6 +142,12 @@ impl Instance {
         }
     }
 
+    /// Returns the one whose reports are of a single check: no kaudit that runs takes them for its own.
+    pub(super) fn of_check() -> Self {
+        let name = format!("{CONTROLLER}-check");
+        Self { namespace: String::new(), label: name.clone(), name }
+    }
+
     /// Returns what no report of another kaudit has in its name.
     pub(super) fn name(&self) -> &str {
         &self.name
@@ -165,7 +171,11 @@ impl Instance {
     }
 
     fn labels(&self) -> Value {
-        json!({MANAGED_BY: CONTROLLER, INSTANCE: self.label, AUDIT_NAMESPACE: self.namespace})
+        let mut labels = json!({MANAGED_BY: CONTROLLER, INSTANCE: self.label});
+        if !self.namespace.is_empty() {
+            labels[AUDIT_NAMESPACE] = self.namespace.as_str().into();
+        }
+        labels
     }
 }
 
@@ -174,6 +184,8 @@ impl Instance {
 pub(super) struct ReportFormat {
     pub(super) layout: Layout,
     pub(super) instance: Instance,
+    /// Whether results have the time when they were first seen.
+    pub(super) dated: bool,
 }
 
 impl ReportFormat {
@@ -221,20 +233,22 @@ impl ReportFormat {
         let Violation { id, fingerprint, finding, since, .. } = violation;
         let mut result = json!({
             "source": CONTROLLER,
-            "policy": cut(&finding.policy, NAME_BYTES),
-            "rule": cut(&finding.rule, NAME_BYTES),
+            "policy": shortened(&finding.policy, NAME_BYTES),
+            "rule": shortened(&finding.rule, NAME_BYTES),
             "result": finding.outcome.word(),
-            "message": cut(&finding.message, MESSAGE_BYTES),
-            "timestamp": {"seconds": since.as_second(), "nanos": since.subsec_nanosecond()},
+            "message": shortened(&finding.message, MESSAGE_BYTES),
             "properties": {"resultID": id.to_string()},
         });
+        if self.dated {
+            result["timestamp"] = json!({"seconds": since.as_second(), "nanos": since.subsec_nanosecond()});
+        }
         if fingerprint != id {
             result["properties"]["fingerprint"] = fingerprint.to_string().into();
         }
         if let Some(Excused { excuse, .. }) = &finding.excused {
             let properties = &mut result["properties"];
             properties["excusedBy"] = excuse.by.as_ref().into();
-            properties["reason"] = cut(&excuse.reason, MESSAGE_BYTES).into();
+            properties["reason"] = shortened(&excuse.reason, MESSAGE_BYTES).into();
             if let Some(expires) = excuse.expires {
                 properties["expiresAt"] = format!("{expires:.0}").into();
             }
@@ -247,7 +261,7 @@ impl ReportFormat {
             result["severity"] = severity.word().into();
         }
         if let Some(category) = &finding.category {
-            result["category"] = cut(category, NAME_BYTES).into();
+            result["category"] = shortened(category, NAME_BYTES).into();
         }
         if self.layout == Layout::Namespace {
             result["resources"] = json!([object]);
@@ -310,9 +324,4 @@ pub(super) fn content_digest(report: &Value) -> Digest {
     let labels = [MANAGED_BY, INSTANCE, AUDIT_NAMESPACE].map(|label| &labels[label]);
     let all = json!({"labels": labels, "owners": owners, "report": ours});
     Digest::of(all.to_string())
-}
-
-/// Truncates with an ellipsis.
-fn cut(text: &str, bytes: usize) -> String {
-    if text.len() <= bytes { text.to_owned() } else { format!("{}…", truncate(text, bytes)) }
 }

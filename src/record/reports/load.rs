@@ -70,7 +70,7 @@ async fn try_load(settings: &ReportSettings) -> kube::Result<LoadedReports> {
         }
     }
     let api = choose(settings.choice, &served);
-    let format = ReportFormat { layout: settings.layout, instance: settings.instance.clone() };
+    let format = ReportFormat { layout: settings.layout, instance: settings.instance.clone(), dated: true };
     let mut found = FoundReports::new(format);
     let mut read_error = String::new();
     for from in &served {

@@ -207,6 +207,14 @@ impl ReportSet {
         ReportedResult { object: Arc::clone(object), violation, bytes }
     }
 
+    /// Returns all reports as they would be written, sorted by namespace and name.
+    pub(super) fn documents(&self, api: Api) -> impl Iterator<Item = Value> {
+        self.reports.iter().flat_map(move |(key, report)| {
+            let full = report.partitions.iter().filter(|(_, partition)| !partition.is_empty());
+            full.map(move |(prefix, partition)| self.format.report(api, &key.name(prefix), partition.results()))
+        })
+    }
+
     /// Notes that the server has none of the reports, as another API is written from now on.
     pub(super) fn forget_stored(&mut self) {
         for report in self.reports.values_mut() {

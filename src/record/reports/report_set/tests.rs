@@ -14,7 +14,7 @@ use crate::{
 };
 
 fn format(layout: Layout) -> ReportFormat {
-    ReportFormat { layout, instance: Instance::new("audit", "kaudit") }
+    ReportFormat { layout, instance: Instance::new("audit", "kaudit"), dated: true }
 }
 
 fn subject(number: u8) -> ObjectRef {
@@ -183,7 +183,9 @@ fn no_two_kaudits_share_a_name_or_a_label() {
     assert_eq!((of(|one| one.name().to_owned()).len(), of(Instance::selector).len()), (all.len(), all.len()));
     assert!(of(|one| one.name().to_owned()).iter().all(|name| name.len() <= 63));
     // Parts of one are not taken for another's.
-    let key = |instance: Instance| ReportKey::of(&ReportFormat { layout: Layout::Namespace, instance }, &subject(1));
+    let key = |instance: Instance| {
+        ReportKey::of(&ReportFormat { layout: Layout::Namespace, instance, dated: true }, &subject(1))
+    };
     let name = key(instance("audit", "kaudit")).name(Prefix::parse("1").unwrap());
     assert!(key(instance("audit-1", "kaudit")).prefix(&name).is_none() && name == "kaudit.audit.1", "{name}");
 }

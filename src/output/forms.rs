@@ -1,0 +1,21 @@
+//! Results in the forms that the tools of pipelines and clusters take.
+//!
+//! Each is a pure function of the [`AuditResult`](crate::audit::result::AuditResult), within the limits of what reads it:
+//! what is beyond them is cut by severity, and the form says how much that is. What was not judged is in each.
+
+mod anchor;
+mod github;
+mod gitlab;
+mod html;
+mod junit;
+mod markdown;
+mod openreport;
+mod sarif;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use self::{
+    github::render as github, gitlab::render as gitlab, html::render as html, junit::render as junit,
+    markdown::render as markdown, openreport::render as openreport, sarif::render as sarif,
+};

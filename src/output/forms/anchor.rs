@@ -1,0 +1,105 @@
+//! Where a form that needs a file and a line points to.
+
+use std::collections::HashMap;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::{
+    audit::{fingerprint::Fingerprint, result::Entry},
+    output::safe::shown_line,
+};
+
+/// Stands for a file where there is none; forms refuse an empty name.
+const NO_FILE: &str = "kaudit";
+/// What a path keeps in a URI: unreserved characters and its separators (RFC 3986, sections 2.3 and 3.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// A line of a file in the repository that a pipeline runs for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Anchor {
+    path: String,
+    /// From 1.
+    pub(super) line: usize,
+}
+
+impl Anchor {
+    /// Returns the line of the manifest. An object of a cluster, or of standard input, is in no file: for it that is the line
+    /// of the rule, which is in the repository of the policies.
+    pub(super) fn of(entry: &Entry) -> Self {
+        let manifest = entry.location.as_ref().filter(|location| &*location.file != "-");
+        match manifest {
+            Some(location) => Self::new(&location.file, location.line),
+            None => Self::new(&entry.source.file, entry.source.line as usize),
+        }
+    }
+
+    /// Makes one of a path as the user wrote it.
+    pub(super) fn new(path: &str, line: usize) -> Self {
+        let path = plain(path);
+        Self { path: if path.is_empty() { NO_FILE.to_owned() } else { path }, line: line.max(1) }
+    }
+
+    /// Returns the path as people read it.
+    pub(super) fn file(&self) -> String {
+        let shown = shown_line(&self.path);
+        if shown.is_empty() { NO_FILE.to_owned() } else { shown }
+    }
+
+    /// Returns a relative reference, or a URI if the path is absolute.
+    pub(super) fn uri(&self) -> String {
+        let path = utf8_percent_encode(&self.path, ESCAPED);
+        if self.path.starts_with('/') { format!("file://{path}") } else { path.to_string() }
+    }
+}
+
+/// Returns a path without `.`, `..` and doubled separators, as far as it can be without a look at the files.
+fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        match parts.last() {
+            Some(last) if part == ".." && *last != ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    let root = if path.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+/// Tells results of one fingerprint apart: those that differ in numbers alone, or an object that is in two files.
+#[derive(Default)]
+pub(super) struct Occurrences(HashMap<Fingerprint, usize>);
+
+impl Occurrences {
+    /// Returns how many results had the fingerprint so far, this one included.
+    pub(super) fn number(&mut self, entry: &Entry) -> usize {
+        let number = self.0.entry(entry.id).or_default();
+        *number += 1;
+        *number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_the_repository() {
+        for (path, want) in [
+            ("./a/b.yaml", "a/b.yaml"),
+            ("a/../b//./c.yaml", "b/c.yaml"),
+            ("../a.yaml", "../a.yaml"),
+            ("../../a/..", "../.."),
+            ("/a/b.yaml", "/a/b.yaml"),
+            ("", NO_FILE),
+            (".", NO_FILE),
+        ] {
+            assert_eq!(Anchor::new(path, 0), Anchor { path: want.to_owned(), line: 1 });
+        }
+    }
+
+    #[test]
+    fn uris_have_nothing_that_means_something_in_them() {
+        assert_eq!(Anchor::new("a b/ä:#?%[1]\\.yaml", 1).uri(), "a%20b/%C3%A4%3A%23%3F%25%5B1%5D%5C.yaml");
+        assert_eq!(Anchor::new("/a b", 1).uri(), "file:///a%20b");
+    }
+}

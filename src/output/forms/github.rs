@@ -1,0 +1,79 @@
+//! Annotations of GitHub: workflow commands in the log of a step, and the summary below them.
+//!
+//! A step may have ten errors and ten warnings; what is more is dropped without a word, so the last one counts the others.
+
+use std::io;
+
+use super::anchor::Anchor;
+use crate::{
+    audit::result::{AuditResult, Entry},
+    model::{text::shortened, verdict::Outcome},
+    output::{
+        names::{Names, message, rule_name, worst_first},
+        safe::no_command,
+        style::{Paint, count},
+        summary::{closing_lines, unjudged},
+    },
+};
+
+/// Annotations of a level that a step may have.
+const ANNOTATIONS: usize = 10;
+/// Longest message.
+const MESSAGE_BYTES: usize = 4_096;
+
+/// Writes the annotations and the summary.
+pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+    let names = Names::of(&result.results);
+    let worst = worst_first(&result.results);
+    let of = |level: &str, outcomes: [Outcome; 2]| -> Vec<String> {
+        let entries = worst.iter().filter(|entry| outcomes.contains(&entry.result));
+        entries.map(|entry| annotation(level, entry, &names)).collect()
+    };
+    let errors = of("error", [Outcome::Fail, Outcome::Error]);
+    let gaps = unjudged(result, Paint(false));
+    let incomplete = (!gaps.is_empty())
+        .then(|| command("warning", "title=kaudit", &format!("not everything was judged\n{}", gaps.join("\n"))));
+    let warnings = incomplete.into_iter().chain(of("warning", [Outcome::Warn; 2])).collect();
+    for (level, annotations) in [("error", errors), ("warning", warnings)] {
+        for line in limited(level, annotations) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    for line in closing_lines(result, Paint(false)) {
+        writeln!(out, "{}", no_command(line))?;
+    }
+    Ok(())
+}
+
+/// Keeps as many annotations as are shown.
+fn limited(level: &str, mut annotations: Vec<String>) -> Vec<String> {
+    if annotations.len() > ANNOTATIONS {
+        let more = annotations.len() - (ANNOTATIONS - 1);
+        annotations.truncate(ANNOTATIONS - 1);
+        annotations.push(command(level, "title=kaudit", &format!("and {}", count(more, &format!("more {level}")))));
+    }
+    annotations
+}
+
+fn annotation(level: &str, entry: &Entry, names: &Names<'_>) -> String {
+    let anchor = Anchor::of(entry);
+    let severity = entry.severity.map_or(String::new(), |severity| format!(" ({})", severity.word()));
+    let error = if entry.result == Outcome::Error { "could not be evaluated: " } else { "" };
+    let (file, title) = (property(&anchor.file()), property(&(rule_name(entry) + &severity)));
+    let properties = format!("file={file},line={},title={title}", anchor.line);
+    command(level, &properties, &format!("{}: {error}{}", names.object(&entry.resource), message(entry)))
+}
+
+fn command(level: &str, properties: &str, message: &str) -> String {
+    format!("::{level} {properties}::{}", data(shortened(message, MESSAGE_BYTES).as_ref()))
+}
+
+/// Escapes what ends a command, as the runner's `ActionCommand` reads it.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// Escapes what ends a property, too.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}

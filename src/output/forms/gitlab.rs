@@ -1,0 +1,71 @@
+//! Code quality of GitLab: an array of issues, each with a fingerprint that no other has.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use super::anchor::{Anchor, Occurrences};
+use crate::{
+    audit::result::{AuditResult, Entry},
+    model::{
+        digest::Digest,
+        text::shortened,
+        verdict::{Outcome, Severity},
+    },
+    output::{
+        names::{Names, message, rule_name, worst_first},
+        safe::write_json_pretty,
+        style::Paint,
+        summary::unjudged,
+    },
+};
+
+/// Longest description.
+const DESCRIPTION_BYTES: usize = 4_096;
+
+/// Writes all results that stand, the worst first, and what was not judged.
+pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+    let names = Names::of(&result.results);
+    let mut occurrences = Occurrences::default();
+    let listed = worst_first(&result.results).into_iter().filter(|entry| entry.result != Outcome::Skip);
+    // There is no file to blame; whoever opens this one sees what was to be judged by.
+    let file = result.policies.first().map_or("", |policy| &policy.source);
+    let gaps = unjudged(result, Paint(false)).into_iter().map(|gap| {
+        let fingerprint = format!("{:032x}", Digest::of(&gap).half());
+        issue(&gap, "kaudit/coverage", &fingerprint, "major", &Anchor::new(file, 1))
+    });
+    let issues: Vec<Value> =
+        gaps.chain(listed.map(|entry| result_issue(entry, occurrences.number(entry), &names))).collect();
+    write_json_pretty(&mut *out, &issues)?;
+    out.write_all(b"\n")
+}
+
+fn result_issue(entry: &Entry, occurrence: usize, names: &Names<'_>) -> Value {
+    let error = if entry.result == Outcome::Error { "could not be evaluated: " } else { "" };
+    let description = format!("{}: {error}{}", names.object(&entry.resource), message(entry));
+    let fingerprint = match occurrence {
+        1 => entry.id.to_string(),
+        number => format!("{}-{number}", entry.id),
+    };
+    issue(&description, &rule_name(entry), &fingerprint, severity(entry), &Anchor::of(entry))
+}
+
+fn issue(description: &str, check: &str, fingerprint: &str, severity: &str, anchor: &Anchor) -> Value {
+    json!({
+        "description": shortened(&description.replace('\n', " "), DESCRIPTION_BYTES),
+        "check_name": check,
+        "fingerprint": fingerprint,
+        "severity": severity,
+        "location": {"path": anchor.file(), "lines": {"begin": anchor.line}},
+    })
+}
+
+fn severity(entry: &Entry) -> &'static str {
+    match (entry.severity, entry.result) {
+        (Some(Severity::Critical), _) => "blocker",
+        (Some(Severity::High), _) => "critical",
+        (Some(Severity::Low), _) | (None, Outcome::Warn) => "minor",
+        (Some(Severity::Info), _) => "info",
+        (Some(Severity::Medium) | None, _) => "major",
+    }
+}

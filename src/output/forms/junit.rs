@@ -1,0 +1,96 @@
+//! `JUnit` XML: a suite for each policy, a case for each rule and object that it has a result about.
+//!
+//! Servers drop a case whose name they have seen (GitLab), so the results of one rule about one object are one case. A warning
+//! is a failure as in conftest, of another type; whether the job fails is for the exit code to say.
+
+use std::{collections::BTreeMap, io};
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::anchor::Anchor;
+use crate::{
+    audit::result::{AuditResult, Entry},
+    model::{text::shortened, verdict::Outcome},
+    output::{
+        names::{Names, message, urgency},
+        safe::{Escaping, no_command, shown_line},
+        style::Paint,
+        summary::{sentence, unjudged},
+    },
+};
+
+/// The suite about the audit itself; no policy is named so, as a package of this name would be `kaudit` with rules.
+const OWN: &str = "kaudit";
+/// Longest message; a file may have 30 MB.
+const MESSAGE_BYTES: usize = 4_096;
+
+/// Writes all results, and a suite of what was judged and what was not.
+pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+    let names = Names::of(&result.results);
+    let mut policies: BTreeMap<&str, BTreeMap<(&str, String), Vec<&Entry>>> = BTreeMap::new();
+    for entry in &result.results {
+        let cases = policies.entry(&entry.policy).or_default();
+        cases.entry((&*entry.rule, names.object(&entry.resource))).or_default().push(entry);
+    }
+    let mut report = Report::new(OWN);
+    report.add_test_suite(own_suite(result));
+    for (policy, cases) in policies {
+        let mut suite = TestSuite::new(legal(&shown_line(policy)));
+        for ((rule, object), mut entries) in cases {
+            entries.sort_by_key(|entry| urgency(entry));
+            let mut case = TestCase::new(legal(&object), status(&entries));
+            case.set_classname(legal(&shown_line(&format!("{policy}.{rule}"))));
+            suite.add_test_case(case);
+        }
+        report.add_test_suite(suite);
+    }
+    report.serialize(Escaping::markup(&mut *out)).map_err(io::Error::other)
+}
+
+/// Passes are known in all only, not by policy.
+fn own_suite(result: &AuditResult) -> TestSuite {
+    let mut suite = TestSuite::new(OWN);
+    let mut judged = TestCase::new("judged", TestCaseStatus::success());
+    judged.set_classname(OWN).set_system_out(legal(&sentence(result, Paint(false))));
+    suite.add_test_case(judged);
+    let mut gaps = unjudged(result, Paint(false));
+    gaps.sort();
+    gaps.dedup();
+    for gap in gaps {
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+        status.set_type("unjudged").set_message(legal(&gap));
+        let mut case = TestCase::new(legal(&gap), status);
+        case.set_classname(OWN);
+        suite.add_test_case(case);
+    }
+    suite
+}
+
+/// Returns the status of one case: that of the first result, which is the worst, with the messages of all.
+fn status(entries: &[&Entry]) -> TestCaseStatus {
+    let worst = entries.first().map_or(Outcome::Skip, |entry| entry.result);
+    let mut status = match worst {
+        Outcome::Fail | Outcome::Warn => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        Outcome::Error => TestCaseStatus::non_success(NonSuccessKind::Error),
+        Outcome::Skip => TestCaseStatus::skipped(),
+    };
+    let harmless =
+        |text: String| text.split('\n').map(|line| no_command(line.to_owned())).collect::<Vec<_>>().join("\n");
+    let messages: Vec<String> = entries.iter().map(|entry| harmless(message(entry))).collect();
+    let first = messages.first().and_then(|message| message.lines().next()).unwrap_or_default();
+    status.set_type(worst.word()).set_message(legal(first));
+    let described = entries.iter().zip(&messages).map(|(entry, message)| described(entry, message));
+    status.set_description(legal(&described.collect::<Vec<_>>().join("\n")));
+    status
+}
+
+fn described(entry: &Entry, message: &str) -> String {
+    let anchor = Anchor::of(entry);
+    let severity = entry.severity.map_or(String::new(), |severity| format!(" {}", severity.word()));
+    format!("{}:{}: {}{severity}: {message}", anchor.file(), anchor.line, entry.result.word())
+}
+
+/// Leaves out what XML 1.0 cannot express (its production `Char`); control characters are shown before.
+fn legal(text: &str) -> String {
+    shortened(text, MESSAGE_BYTES).replace(['\u{fffe}', '\u{ffff}'], "")
+}

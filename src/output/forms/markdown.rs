@@ -1,0 +1,109 @@
+//! Markdown for a job's summary or for a comment on a pull request: the counts, then the results, the worst first.
+//!
+//! Whatever is not kaudit's own stands in `<code>`, with its punctuation as character references: so it is no markup, and a
+//! forge looks in it for no `@mention`, `#1` or address either.
+
+use std::{fmt::Write as _, io};
+
+use crate::{
+    audit::result::{AuditResult, Entry},
+    model::text::shortened,
+    output::{
+        format::{Place, RenderOptions},
+        names::{Names, message, rule_name, worst_first},
+        rules::{Rules, page},
+        safe::shown,
+        style::{Paint, count},
+        summary::{headline, remarks, sentence, unjudged},
+    },
+};
+
+/// Longest message; who wants all of it reads another form.
+const MESSAGE_BYTES: usize = 1_024;
+/// Lines about what was not judged.
+const UNJUDGED: usize = 20;
+/// Room for the last sentence.
+const LAST_BYTES: usize = 256;
+/// The first line of a comment, by which a job finds the comment to write again.
+const MARK: &str = "<!-- kaudit -->\n";
+
+/// Writes as much as the place takes.
+pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
+    let mark = if options.place == Place::Comment { MARK } else { "" };
+    let mut document = format!("{mark}{}", head(result));
+    let (names, rules) = (Names::of(&result.results), Rules::of(result));
+    let worst = worst_first(&result.results);
+    if !worst.is_empty() {
+        document.push_str("\n| Result | Object | Rule | Message |\n|---|---|---|---|\n");
+    }
+    let room = options.place.bytes() - LAST_BYTES;
+    let mut written = 0;
+    for entry in &worst {
+        let row = row(entry, &names, &rules);
+        if document.len() + row.len() > room {
+            break;
+        }
+        document.push_str(&row);
+        written += 1;
+    }
+    if written < worst.len() {
+        let _ = write!(
+            document,
+            "\n{} of {} are left out, the least severe: there is no room for more here.\n",
+            worst.len() - written,
+            count(worst.len(), "result")
+        );
+    }
+    out.write_all(document.as_bytes())
+}
+
+/// Returns a title, the counts, and what was not judged.
+fn head(result: &AuditResult) -> String {
+    let mut head = format!("### kaudit: {}\n\n{}\n", headline(result), code(&sentence(result, Paint(false))));
+    let mut gaps = unjudged(result, Paint(false));
+    if !gaps.is_empty() {
+        head.push_str("\nIncomplete: not everything was judged.\n\n");
+    }
+    gaps.extend(remarks(result, Paint(false)));
+    for gap in gaps.iter().take(UNJUDGED) {
+        let _ = writeln!(head, "- {}", code(shortened(gap, MESSAGE_BYTES).as_ref()));
+    }
+    if gaps.len() > UNJUDGED {
+        let _ = writeln!(head, "- and {} more", gaps.len() - UNJUDGED);
+    }
+    head
+}
+
+fn row(entry: &Entry, names: &Names<'_>, rules: &Rules<'_>) -> String {
+    let severity = entry.severity.map_or(String::new(), |severity| format!(", {}", severity.word()));
+    let place = entry
+        .location
+        .as_ref()
+        .map_or(String::new(), |location| format!("<br>{}", code(&format!("{}:{}", location.file, location.line))));
+    let rule = code(&rule_name(entry));
+    let rule = match rules.about(&entry.policy, &entry.rule).and_then(page) {
+        Some(page) => format!("[{rule}]({})", page.replace('&', "&amp;")),
+        None => rule,
+    };
+    let object = code(&names.object(&entry.resource));
+    let message = code(shortened(&message(entry), MESSAGE_BYTES).as_ref());
+    format!("| {}{severity} | {object}{place} | {rule} | {message} |\n", entry.result.word())
+}
+
+/// Returns text that is nothing but text, whatever stands in it.
+fn code(text: &str) -> String {
+    let mut code = String::from("<code>");
+    for c in shown(text).chars() {
+        match c {
+            '\n' => code.push_str("</code><br><code>"),
+            // In one piece with what stands before and after, it would be an address of mail to some.
+            '@' => code.push_str("&#64;<wbr>"),
+            c if c.is_ascii_punctuation() && !"-,;/='\"".contains(c) => {
+                let _ = write!(code, "&#{};", u32::from(c));
+            }
+            c => code.push(c),
+        }
+    }
+    code.push_str("</code>");
+    code
+}

@@ -1,0 +1,226 @@
+//! SARIF 2.1.0, as code scanning takes it.
+//!
+//! The limits are those of GitHub ("SARIF support for code scanning" in its documentation), which refuses a whole file for
+//! one result without a line or one empty text. Each result has a file and a line: that of its manifest, or that of the rule
+//! for an object of a cluster. What is excused is no result but a notification, since code scanning opens an alert for
+//! suppressed results, too.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
+
+use serde_json::{Value, json};
+
+use super::anchor::{Anchor, Occurrences};
+use crate::{
+    audit::result::{AuditResult, Entry, PolicySummary},
+    model::{
+        object::ObjectRef,
+        text::shortened,
+        verdict::{Outcome, Severity},
+    },
+    output::{
+        names::{Names, message, rule_name, worst_first},
+        rules::{Rules, page},
+        safe::{shown, shown_line, write_json_pretty},
+        style::{Paint, count},
+        summary::unjudged,
+    },
+};
+
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+/// Results that are kept of a run.
+const RESULTS: usize = 5_000;
+/// Rules that a run may have.
+const RULES: usize = 25_000;
+/// Longest description of a rule.
+const DESCRIPTION_BYTES: usize = 1_024;
+/// Longest message; 5,000 of them, compressed, are far below the 10 MB that a file may have.
+const MESSAGE_BYTES: usize = 4_096;
+/// Notifications of one sort; a last one counts the others.
+const NOTIFIED: usize = 100;
+
+/// Writes one log with one run.
+pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+    write_json_pretty(&mut *out, &Run::new(result).log())?;
+    out.write_all(b"\n")
+}
+
+/// What the parts of a run refer to.
+struct Run<'r> {
+    result: &'r AuditResult,
+    names: Names<'r>,
+    /// Position of each rule among all.
+    rules: BTreeMap<(&'r str, &'r str), usize>,
+}
+
+impl<'r> Run<'r> {
+    fn new(result: &'r AuditResult) -> Self {
+        let found: BTreeSet<_> = result.results.iter().map(|entry| (&*entry.policy, &*entry.rule)).collect();
+        let in_force =
+            |policy: &'r PolicySummary| policy.rules.iter().map(|rule| (policy.name.as_str(), rule.as_str()));
+        let more = result.policies.iter().flat_map(in_force).filter(|rule| !found.contains(rule));
+        let rules: BTreeSet<_> = found.iter().copied().chain(more).take(RULES).collect();
+        Self { result, names: Names::of(&result.results), rules: rules.into_iter().zip(0..).collect() }
+    }
+
+    fn log(&self) -> Value {
+        let violations: Vec<&Entry> =
+            worst_first(&self.result.results).into_iter().filter(|entry| entry.result.is_violation()).collect();
+        let mut occurrences = Occurrences::default();
+        let results: Vec<Value> =
+            violations.iter().take(RESULTS).map(|entry| self.result(entry, occurrences.number(entry))).collect();
+        json!({
+            "$schema": SCHEMA,
+            "version": "2.1.0",
+            "runs": [{
+                "tool": {"driver": {
+                    "name": "kaudit",
+                    "semanticVersion": env!("CARGO_PKG_VERSION"),
+                    "rules": self.descriptors(),
+                }},
+                "invocations": [self.invocation(violations.len())],
+                "columnKind": "unicodeCodePoints",
+                "results": results,
+            }],
+        })
+    }
+
+    fn descriptors(&self) -> Vec<Value> {
+        let about = Rules::of(self.result);
+        self.rules.keys().map(|(policy, rule)| descriptor(&about, policy, rule)).collect()
+    }
+
+    fn result(&self, entry: &Entry, occurrence: usize) -> Value {
+        let mut result = json!({
+            "ruleId": rule_name(entry),
+            "level": level(entry),
+            "message": text(&format!("{}: {}", self.names.object(&entry.resource), message(entry)), MESSAGE_BYTES),
+            "locations": [location(entry)],
+            "partialFingerprints": {"primaryLocationLineHash": format!("{}:{occurrence}", entry.id)},
+        });
+        if let Some(index) = self.rules.get(&(&*entry.policy, &*entry.rule)) {
+            result["ruleIndex"] = (*index).into();
+        }
+        if let Some(severity) = entry.severity {
+            result["properties"] = json!({"severity": severity.word()});
+        }
+        result
+    }
+
+    fn invocation(&self, violations: usize) -> Value {
+        let result = self.result;
+        let mut notifications = Vec::new();
+        if let Some(left_out) = violations.checked_sub(RESULTS).filter(|left_out| *left_out > 0) {
+            notifications.push(notification(
+                "warning",
+                &format!("{left_out} of {violations} results are left out, the least severe: code scanning keeps {RESULTS}; -o json has all"),
+            ));
+        }
+        notifications.extend(limited("error", unjudged(result, Paint(false))));
+        let of = |outcome| result.results.iter().filter(move |entry| entry.result == outcome);
+        let told = |entry: &Entry, what: &str| {
+            format!("{}: {} {what}: {}", self.names.object(&entry.resource), rule_name(entry), message(entry))
+        };
+        notifications
+            .extend(limited("error", of(Outcome::Error).map(|entry| told(entry, "could not be evaluated")).collect()));
+        notifications.extend(limited("note", of(Outcome::Skip).map(|entry| told(entry, "is excepted")).collect()));
+        json!({
+            "executionSuccessful": result.complete && result.summary.error == 0,
+            "toolExecutionNotifications": notifications,
+        })
+    }
+}
+
+/// Returns what there is to know of a rule.
+fn descriptor(rules: &Rules<'_>, policy: &str, rule: &str) -> Value {
+    let id = shown_line(&format!("{policy}/{rule}"));
+    let about = rules.about(policy, rule);
+    let said = |text: Option<&str>| text.filter(|text| !text.trim().is_empty()).map(str::to_owned);
+    let title = said(about.and_then(|about| about.title.as_deref())).unwrap_or_else(|| id.clone());
+    let description = said(about.and_then(|about| about.description.as_deref())).unwrap_or_else(|| title.clone());
+    let page = about.and_then(page);
+    let help = page.map_or_else(|| description.clone(), |page| format!("{description}\n{page}"));
+    let mut descriptor = json!({
+        "id": id,
+        "shortDescription": text(&title, DESCRIPTION_BYTES),
+        "fullDescription": text(&description, DESCRIPTION_BYTES),
+        "help": text(&help, MESSAGE_BYTES),
+    });
+    if let Some(page) = page {
+        descriptor["helpUri"] = page.into();
+    }
+    let score = about.and_then(|about| about.severity).and_then(score);
+    let own = about.and_then(|about| about.id.as_deref()).map(shown_line);
+    let category = about.and_then(|about| about.category.as_deref()).map(shown_line);
+    // Only with the tag "security" does code scanning look at the score.
+    let tags = [category, own, score.map(|_| "security".to_owned())].into_iter().flatten();
+    let tags: BTreeSet<String> = tags.filter(|tag| !tag.is_empty()).collect();
+    if !tags.is_empty() {
+        descriptor["properties"] = json!({"tags": tags});
+    }
+    if let Some(score) = score {
+        descriptor["properties"]["security-severity"] = score.into();
+    }
+    descriptor
+}
+
+/// Returns a score in the middle of what code scanning calls by the same word; it has none below low.
+fn score(severity: Severity) -> Option<&'static str> {
+    match severity {
+        Severity::Critical => Some("9.5"),
+        Severity::High => Some("8.0"),
+        Severity::Medium => Some("5.5"),
+        Severity::Low => Some("2.0"),
+        Severity::Info => None,
+    }
+}
+
+fn level(entry: &Entry) -> &'static str {
+    match (entry.result, entry.severity) {
+        (Outcome::Fail, _) => "error",
+        (_, Some(Severity::Info)) => "note",
+        _ => "warning",
+    }
+}
+
+fn location(entry: &Entry) -> Value {
+    let (anchor, object) = (Anchor::of(entry), &*entry.resource);
+    json!({
+        "physicalLocation": {
+            "artifactLocation": {"uri": anchor.uri()},
+            // All four are required; this is the beginning of the line.
+            "region": {"startLine": anchor.line, "startColumn": 1, "endLine": anchor.line, "endColumn": 1},
+        },
+        "logicalLocations": [{"fullyQualifiedName": qualified_name(object), "kind": "resource"}],
+    })
+}
+
+/// Returns `group/Kind/namespace/name`, without what the object has not.
+fn qualified_name(object: &ObjectRef) -> String {
+    let ObjectRef { kind, namespace, name, .. } = object;
+    let parts = [object.group(), kind, namespace.as_deref().unwrap_or_default(), name];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { "object".to_owned() } else { shown_line(&parts.join("/")) }
+}
+
+/// Returns notifications of one sort, and one that counts those that are too many.
+fn limited(level: &str, mut texts: Vec<String>) -> Vec<Value> {
+    let more = texts.len().saturating_sub(NOTIFIED);
+    if more > 0 {
+        texts.truncate(NOTIFIED);
+        texts.push(format!("and {}", count(more, "more notification")));
+    }
+    texts.iter().map(|text| notification(level, text)).collect()
+}
+
+fn notification(level: &str, message: &str) -> Value {
+    json!({"level": level, "message": text(message, MESSAGE_BYTES)})
+}
+
+/// Returns a message object. Viewers make a link of `[…](…)`, which no policy is to write.
+fn text(text: &str, bytes: usize) -> Value {
+    let text = shown(text).replace("](", "] (");
+    json!({"text": shortened(&text, bytes)})
+}

@@ -1,0 +1,128 @@
+//! Each form of each sample, and what its reader requires of it.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::{
+    audit::result::{About, AuditResult, Entry},
+    judge::metadata::RelatedResource,
+    model::{
+        coverage::State,
+        object::Location,
+        verdict::{Outcome, Severity},
+    },
+    output::{
+        Format, Place, RenderOptions, render,
+        tests::{audit, cluster_with_gaps, coverage, empty, entry, hostile, manifests, resource},
+    },
+    rego::problem::Problem,
+};
+
+mod markup;
+mod programs;
+mod sarif;
+
+/// The forms of this module.
+const FORMS: [Format; 7] =
+    [Format::Sarif, Format::Junit, Format::Github, Format::Gitlab, Format::Markdown, Format::Html, Format::Openreport];
+
+/// Manifests, a rule that says all there is to say of itself, a refused file, and two results of one fingerprint.
+fn described() -> AuditResult {
+    let mut result = manifests();
+    let link = |url: &str| RelatedResource { reference: url.into(), description: None };
+    result.policies[0].about = About {
+        title: Some("Images".into()),
+        description: Some("An image reference should always mean the same image.".into()),
+        severity: Some(Severity::Medium),
+        id: Some("IMG-01".into()),
+        category: Some("supply chain".into()),
+        links: vec![link("javascript:alert(1)"), link("https://example.com/images?a=b&c=_d_#tags")],
+    };
+    result.policies[0].about_rules =
+        [("warn_size".to_owned(), About { severity: Some(Severity::Info), ..About::default() })].into();
+    result.refused = vec![Problem::refused(&"policies/broken.rego".into(), "no such function: nope")];
+    result.complete = false;
+    let mut again = result.results[1].clone();
+    again.location = Some(Location { file: "examples/overlay/web.yaml".into(), line: 3 });
+    result.results.push(again);
+    result.summary.fail += 1;
+    result
+}
+
+/// So many results of all sorts and severities, the worst neither first nor last.
+fn large(number: usize) -> AuditResult {
+    let outcomes = [Outcome::Warn, Outcome::Fail, Outcome::Skip, Outcome::Error, Outcome::Fail];
+    let severities = [None, Some(Severity::Low), Some(Severity::Critical), Some(Severity::High), Some(Severity::Info)];
+    let result = |index: usize| -> Entry {
+        let pod = resource("v1", "Pod", &format!("team-{}", index % 7), &format!("web-{index}"));
+        let message = format!("container \"app\" of {index} runs as root, a | b, see #{index} or ask @team");
+        let mut entry = entry(pod, "image", "deny_latest", outcomes[index % 5], &message);
+        entry.severity = severities[index % 7 % 5];
+        entry
+    };
+    audit((0..number).map(result).collect(), vec![coverage("", "Pod", "pods", State::Synced, number, "")], number)
+}
+
+/// Everything that there are texts of is this text.
+fn saying(text: &str) -> AuditResult {
+    let mut object = resource(text, text, text, text);
+    object.uid = text.into();
+    let mut entries = Vec::new();
+    for outcome in [Outcome::Fail, Outcome::Warn, Outcome::Error, Outcome::Skip] {
+        let mut entry = entry(object.clone(), text, text, outcome, text);
+        entry.category = Some(text.into());
+        entry.source.file = text.into();
+        entries.push(entry);
+    }
+    entries[1].location = Some(Location { file: text.into(), line: 1 });
+    let mut result = audit(entries, vec![coverage(text, text, text, State::Failed, 0, text)], 0);
+    let link = |url: String| RelatedResource { reference: url.into(), description: Some(text.into()) };
+    let about = About {
+        title: Some(text.into()),
+        description: Some(text.into()),
+        severity: Some(Severity::High),
+        id: Some(text.into()),
+        category: Some(text.into()),
+        links: vec![link(text.to_owned()), link(format!("https://example.com/{text}"))],
+    };
+    result.policies[0].name = text.to_owned();
+    result.policies[0].source = text.to_owned();
+    result.policies[0].about_rules = [(text.to_owned(), about.clone())].into();
+    result.policies[0].about = about;
+    result.refused = vec![Problem::refused(&Arc::from(text), text)];
+    result
+}
+
+fn shown_for(format: Format, result: &AuditResult, place: Place) -> String {
+    let mut out = Vec::new();
+    render(format, result, &RenderOptions { place, ..RenderOptions::default() }, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn shown(format: Format, result: &AuditResult) -> String {
+    shown_for(format, result, Place::Summary)
+}
+
+#[test]
+fn forms_are_as_their_readers_want_them() {
+    for (name, result) in
+        [("manifests", described()), ("cluster", cluster_with_gaps()), ("clean", empty()), ("hostile", hostile())]
+    {
+        for format in FORMS {
+            let text = shown(format, &result).replace(env!("CARGO_PKG_VERSION"), "VERSION");
+            insta::assert_snapshot!(format!("{}_{name}", format.name()), text);
+        }
+    }
+}
+
+#[test]
+fn a_form_depends_on_the_result_alone() {
+    for format in FORMS {
+        assert_eq!(shown(format, &described()), shown(format, &described()), "{}", format.name());
+    }
+}
+
+/// Returns what is in an iterator twice.
+fn doubles<T: Ord + Clone>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut seen = BTreeSet::new();
+    all.into_iter().filter(|one| !seen.insert(one.clone())).collect()
+}

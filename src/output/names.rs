@@ -1,0 +1,76 @@
+//! The names of rules and objects, and the order of results, as people read them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
+
+use super::safe::{shown, shown_line};
+use crate::{audit::result::Entry, model::object::ObjectRef};
+
+/// Names objects so that two of one kind's name and different groups are told apart.
+pub(super) struct Names<'r> {
+    /// Kinds that more than one group has, so that their name alone says too little.
+    ambiguous: BTreeSet<&'r str>,
+}
+
+impl<'r> Names<'r> {
+    /// Looks at all objects that will be named.
+    pub(super) fn of(entries: &'r [Entry]) -> Self {
+        let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for resource in entries.iter().map(|entry| &*entry.resource) {
+            groups.entry(&resource.kind).or_default().insert(resource.group());
+        }
+        Self { ambiguous: groups.into_iter().filter(|(_, groups)| groups.len() > 1).map(|(kind, _)| kind).collect() }
+    }
+
+    /// Returns `Kind namespace/name`, or `Kind.group namespace/name`.
+    pub(super) fn object(&self, resource: &ObjectRef) -> String {
+        object_name(resource, self.ambiguous.contains(resource.kind.as_str()))
+    }
+}
+
+/// Returns `policy/rule`.
+pub(super) fn rule_name(entry: &Entry) -> String {
+    shown_line(&format!("{}/{}", entry.policy, entry.rule))
+}
+
+/// Returns the name of an object alone.
+pub(super) fn object_name(resource: &ObjectRef, with_group: bool) -> String {
+    let mut name = resource.kind.clone();
+    if with_group && let Some((group, _)) = resource.api_version.split_once('/') {
+        let _ = write!(name, ".{group}");
+    }
+    let namespace = resource.namespace.as_deref().unwrap_or_default();
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    shown_line(&format!("{name} {namespace}{slash}{}", resource.name))
+}
+
+/// Returns the message of a result, which may have several lines and is never empty, and what excuses it.
+pub(super) fn message(entry: &Entry) -> String {
+    let mut message = shown(&entry.message).trim_end().to_owned();
+    if message.trim().is_empty() {
+        message = "(no message)".to_owned();
+    }
+    if let Some(excuse) = &entry.excuse {
+        let _ = write!(message, "\n{}", shown(&excuse.to_string()));
+    }
+    message
+}
+
+/// Whether a result is in the baseline: whoever has one wants to see what is new.
+pub(super) fn is_known(entry: &Entry) -> bool {
+    entry.excuse.as_ref().is_some_and(|excuse| excuse.is_baseline())
+}
+
+/// Returns what sorts the worst results first.
+pub(super) fn urgency(entry: &Entry) -> impl Ord + use<> {
+    (entry.result, entry.severity.is_none(), entry.severity)
+}
+
+/// Returns the results that are not in the baseline, the worst first and otherwise in their order.
+pub(super) fn worst_first(entries: &[Entry]) -> Vec<&Entry> {
+    let mut sorted: Vec<&Entry> = entries.iter().filter(|entry| !is_known(entry)).collect();
+    sorted.sort_by_key(|entry| urgency(entry));
+    sorted
+}

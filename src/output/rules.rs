@@ -1,0 +1,62 @@
+//! What the policies of an audit say of their rules.
+
+use std::collections::BTreeMap;
+
+use crate::audit::result::{About, AuditResult, PolicySummary};
+
+/// The policies of an audit, by name.
+pub(super) struct Rules<'r>(BTreeMap<&'r str, &'r PolicySummary>);
+
+impl<'r> Rules<'r> {
+    pub(super) fn of(result: &'r AuditResult) -> Self {
+        Self(result.policies.iter().map(|policy| (policy.name.as_str(), policy)).collect())
+    }
+
+    /// Returns the annotations of a rule; `None` if the policy is not in force.
+    pub(super) fn about(&self, policy: &str, rule: &str) -> Option<&'r About> {
+        let policy = self.0.get(policy)?;
+        Some(policy.about_rules.get(rule).unwrap_or(&policy.about))
+    }
+}
+
+/// Returns the first link to a page of the web, in which nothing has to be escaped.
+pub(super) fn page(about: &About) -> Option<&str> {
+    about.links.iter().map(|link| &*link.reference).find(|url| is_page(url))
+}
+
+/// Whether this is a URL of the web; brackets and what may end a link in any form are left to nobody.
+fn is_page(url: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?#@!$&+,;=%".contains(&byte);
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let encoded =
+        |at: usize| url.as_bytes().get(at + 1..at + 3).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    rest.is_some_and(|rest| {
+        rest.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && rest.bytes().all(plain)
+            && rest.matches('#').count() < 2
+    }) && url.match_indices('%').all(|(at, _)| encoded(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_to_pages() {
+        for url in ["https://example.com", "http://example.com/a%20b?c=d&e#f"] {
+            assert!(is_page(url), "{url}");
+        }
+        for url in [
+            "",
+            "javascript:alert(1)",
+            "https://",
+            "https://a b",
+            "https://a%2",
+            "https://a#b#c",
+            "https://a)[x](b",
+            "https:///a",
+        ] {
+            assert!(!is_page(url), "{url}");
+        }
+    }
+}

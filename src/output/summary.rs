@@ -1,0 +1,192 @@
+//! What stands below all results: the counts, what was not judged, and what to do about it.
+
+use anstyle::AnsiColor;
+
+use super::{
+    safe::shown_line,
+    style::{DIM, GREEN, Paint, count, style_of},
+};
+use crate::{
+    audit::result::{AuditResult, BaselineEntry, ExceptionSummary, IncomparableEntry},
+    cluster::identity::OWN_GROUP,
+    model::{
+        coverage::{Coverage, State},
+        verdict::Outcome,
+    },
+    rego::problem::Problem,
+};
+
+/// Files that are named in the summary.
+const NAMED: usize = 3;
+/// Violations of a baseline that are named in the summary.
+const NAMED_OF_BASELINE: usize = 10;
+
+/// Returns the summary, every kind that was not judged, and what to do about it.
+pub(super) fn closing_lines(result: &AuditResult, paint: Paint) -> Vec<String> {
+    let mut lines = unjudged(result, paint);
+    lines.extend(remarks(result, paint));
+    lines.extend(advice(result));
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
+    lines.push(sentence(result, paint));
+    if !result.complete {
+        lines.push(paint.with(AnsiColor::Yellow.on_default(), "incomplete: not everything was judged"));
+    }
+    if !is_compared(result) {
+        let words = "incomplete: not everything could be compared with the baseline";
+        lines.push(paint.with(AnsiColor::Yellow.on_default(), words));
+    }
+    lines
+}
+
+fn is_compared(result: &AuditResult) -> bool {
+    result.baseline.as_ref().is_none_or(|baseline| baseline.incomparable.is_empty())
+}
+
+/// Returns the verdict in a few words.
+pub(super) fn headline(result: &AuditResult) -> String {
+    let summary = &result.summary;
+    let counts = [(summary.fail, "fail"), (summary.warn, "warn"), (summary.error, "error")];
+    let counts: Vec<String> =
+        counts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!("{number} {word}")).collect();
+    match (counts.is_empty(), result.complete && is_compared(result)) {
+        (false, _) => counts.join(", "),
+        (true, true) => "clean".to_owned(),
+        (true, false) => "incomplete".to_owned(),
+    }
+}
+
+/// Returns the counts as one sentence.
+pub(super) fn sentence(result: &AuditResult, paint: Paint) -> String {
+    let summary = &result.summary;
+    let is_judged = |kind: &&Coverage| kind.objects > 0 && !kind.is_gap() && kind.group != OWN_GROUP;
+    let kinds = result.coverage.iter().filter(is_judged).count();
+    let rules = result.policies.iter().map(|policy| policy.rules.len()).sum();
+    let judged =
+        format!("{} of {} judged by {}", count(summary.objects, "object"), count(kinds, "kind"), count(rules, "rule"));
+    let known = result.baseline.as_ref().map_or(0, |baseline| baseline.known);
+    let parts = [
+        (summary.fail, "fail", style_of(Outcome::Fail)),
+        (summary.warn, "warn", style_of(Outcome::Warn)),
+        (summary.error, "error", style_of(Outcome::Error)),
+        (summary.skip.saturating_sub(known), "skipped", DIM),
+        (known, "in the baseline", DIM),
+    ];
+    let mut counts: Vec<String> = parts
+        .into_iter()
+        .filter(|(number, ..)| *number > 0)
+        .map(|(number, word, style)| paint.with(style, &format!("{number} {word}")))
+        .collect();
+    counts.push(format!("{} pass", summary.pass));
+    let clean = result.complete && is_compared(result) && summary.fail + summary.warn + summary.error == 0;
+    let (clean, then) = if clean { (format!("{}: ", paint.with(GREEN, "clean")), ",") } else { (String::new(), ":") };
+    format!("{clean}{judged}{then} {}{}", counts.join(", "), left_out(&result.coverage))
+}
+
+/// Returns a line about everything that was not judged, judged by or compared.
+pub(super) fn unjudged(result: &AuditResult, paint: Paint) -> Vec<String> {
+    let gaps = result.coverage.iter().filter(|kind| kind.is_gap()).map(|gap| gap_line(gap, paint));
+    let refused = result.refused.iter().map(|problem| refused_line(problem, paint));
+    let incomparable = result.baseline.iter().flat_map(|baseline| &baseline.incomparable).map(|known| {
+        let IncomparableEntry { entry, reason } = known;
+        format!("{}: {reason}", named(entry))
+    });
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not compared:");
+    let not_judged = not_judged_line(result.not_judged.len(), paint);
+    gaps.chain(refused).chain(not_judged).chain(first_few(&words, incomparable.collect())).collect()
+}
+
+/// Returns a line about everything that somebody should look at though nothing is wrong with the audit.
+pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
+    let exceptions = result.exceptions.iter().filter_map(|exception| exception_line(exception, paint));
+    let fixed = result.baseline.iter().flat_map(|baseline| &baseline.fixed).map(named);
+    exceptions.chain(first_few(&paint.with(GREEN, "fixed:"), fixed.collect())).collect()
+}
+
+/// Points at an exception that somebody should look at.
+fn exception_line(exception: &ExceptionSummary, paint: Paint) -> Option<String> {
+    let place = exception.location.as_ref().map_or(String::new(), |at| format!("{}:{}: ", at.file, at.line));
+    let words = paint.with(AnsiColor::Yellow.on_default(), "exception:");
+    let line = shown_line(&format!("{place}{}: {}", exception.name, exception.message));
+    (!exception.message.is_empty()).then(|| format!("{words} {line}"))
+}
+
+fn named(entry: &BaselineEntry) -> String {
+    format!("{} {}, {}/{}", entry.kind, entry.name, entry.policy, entry.rule)
+}
+
+/// Returns a line for each of the first texts, and one that counts the others.
+fn first_few(words: &str, texts: Vec<String>) -> Vec<String> {
+    let more = texts.len().saturating_sub(NAMED_OF_BASELINE);
+    let shown = texts.iter().take(NAMED_OF_BASELINE).map(|text| format!("{words} {}", shown_line(text)));
+    shown.chain((more > 0).then(|| format!("{words} {more} more"))).collect()
+}
+
+/// Names the first files in which tools have their settings, and counts the others.
+fn left_out(coverage: &[Coverage]) -> String {
+    let files: Vec<String> = coverage.iter().filter_map(Coverage::settings_file).map(shown_line).collect();
+    match files.len().checked_sub(NAMED) {
+        _ if files.is_empty() => String::new(),
+        None | Some(0) => format!("; skipped without objects: {}", files.join(", ")),
+        Some(more) => {
+            format!("; skipped without objects: {} and {}", files[..NAMED].join(", "), count(more, "more file"))
+        }
+    }
+}
+
+fn not_judged_line(number: usize, paint: Paint) -> Option<String> {
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
+    (number > 0).then(|| format!("{words} {number} of the templates and Constraints; kaudit policies tells why"))
+}
+
+fn refused_line(problem: &Problem, paint: Paint) -> String {
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
+    format!("{words} {}: {}", shown_line(&problem.place()), shown_line(&problem.message))
+}
+
+fn gap_line(gap: &Coverage, paint: Paint) -> String {
+    if gap.is_documents() {
+        let words = paint.with(AnsiColor::Yellow.on_default(), "not read:");
+        return format!("{words} {}", shown_line(&gap.message));
+    }
+    let why = match gap.state {
+        State::Forbidden => "forbidden",
+        State::TimedOut => "timed out",
+        State::Syncing => "still syncing",
+        State::Failed | State::Synced | State::Excluded => "failed",
+    };
+    let colon = if gap.message.is_empty() { "" } else { ": " };
+    let words = paint.with(AnsiColor::Yellow.on_default(), "not judged:");
+    format!("{words} {} ({why}{colon}{})", shown_line(&gap.name()), shown_line(&gap.message))
+}
+
+/// Returns one line for each sort of gap, however many kinds it concerns.
+fn advice(result: &AuditResult) -> Vec<String> {
+    let first = |state: State| {
+        let mut gaps = result.coverage.iter().filter(|gap| gap.is_gap() && !gap.is_documents());
+        gaps.find(|gap| gap.state == state).map(|gap| quoted(&gap.name()))
+    };
+    let mut lines = Vec::new();
+    if let Some(name) = first(State::Forbidden) {
+        lines.push(format!("  Grant list and watch on what is forbidden, or leave it out: --exclude {name}"));
+    }
+    if let Some(name) = first(State::Failed) {
+        lines.push(format!("  What failed is often an API whose server is down; to leave it out: --exclude {name}"));
+    }
+    if first(State::TimedOut).is_some() {
+        lines.push("  Give a large or slow cluster more time: --sync-timeout 5m".to_owned());
+    }
+    if result.baseline.as_ref().is_some_and(|baseline| !baseline.fixed.is_empty()) {
+        lines.push("  --prune-baseline removes from the baseline what is fixed".to_owned());
+    }
+    if result.summary.error > 0 {
+        lines.push("  Where a policy itself failed (error), it did not judge the object".to_owned());
+    }
+    lines
+}
+
+/// Quotes what a shell would expand.
+fn quoted(name: &str) -> String {
+    if name.contains('*') { format!("'{}'", shown_line(name)) } else { shown_line(name) }
+}
