@@ -5,5 +5,6 @@ pub mod coverage;
 pub mod digest;
 pub mod object;
 pub mod shard;
+pub(crate) mod spelling;
 pub mod text;
 pub mod verdict;

@@ -1,12 +1,16 @@
 //! Values of options: how they are written and what they mean.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::ValueEnum as _;
+use clap::{
+    ValueEnum as _,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
-    model::shard::Shard,
+    judge::sources::PolicySource,
+    model::{shard::Shard, spelling::nearest},
     output::{Format, Target},
 };
 
@@ -27,6 +31,11 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         None | Some("-") => Ok(Target { format, file: None }),
         Some(file) => Ok(Target { format, file: Some(PathBuf::from(file)) }),
     }
+}
+
+/// Reads where policies come from: `builtin`, `builtin:PART` or a path.
+pub(super) fn policy_source() -> impl TypedValueParser<Value = PolicySource> {
+    OsStringValueParser::new().map(|text: OsString| PolicySource::from(text))
 }
 
 /// Parses a duration that has a unit and is not zero.
@@ -118,20 +127,6 @@ fn is_label(text: &str) -> bool {
     ends(text.as_bytes().first())
         && ends(text.as_bytes().last())
         && text.bytes().all(|byte| inner(byte) || byte == b'-')
-}
-
-/// Returns the candidate that `word` was probably meant to be; `None` if nothing comes near.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Words that differ only in how they are joined (failOn, fail_on) are near whatever their length.
-    let plain =
-        |text: &str| -> String { text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase() };
-    let word = plain(word);
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&word, &plain(candidate)), candidate))
-        .filter(|(near, _)| *near > 0.75)
-        .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map(|(_, candidate)| candidate)
 }
 
 /// Checks a log filter; a level that is misspelt is refused, which the library would take for a target.

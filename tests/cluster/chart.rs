@@ -66,7 +66,7 @@ impl Rendered {
         let workload = self.of_kinds(&["Deployment", "StatefulSet"]).next().unwrap();
         let arguments = workload["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
         let mut arguments: Vec<_> = arguments.iter().map(|argument| argument.as_str().unwrap().to_owned()).collect();
-        let fixed = ["check", "--listen=0.0.0.0:8080", "--listen-status=127.0.0.1:8081", "--policies=/policies"];
+        let fixed = ["check", "--listen=0.0.0.0:8080", "--listen-status=127.0.0.1:8081", "--policies=builtin"];
         assert_eq!(arguments[..fixed.len()], fixed);
         arguments.drain(..fixed.len());
         arguments.push(format!("--policies={policies}"));

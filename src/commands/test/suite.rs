@@ -12,14 +12,17 @@ use std::{path::Path, sync::Arc, time::Instant};
 use self::assertion::Assertion;
 use super::result::{Case, TestKind, TestOutcome, TestResult};
 use crate::{
-    cli::{filter::Filter, values::nearest},
+    cli::filter::Filter,
     judge::{
         evaluate::{Job, evaluate, evaluate_review},
         gatekeeper::node::{At, YamlNode},
         inventory::Inventory,
         set::PolicySet,
     },
-    model::verdict::{Finding, Outcome},
+    model::{
+        spelling::nearest,
+        verdict::{Finding, Outcome},
+    },
     rego::{file::File, limits::Limits, problem::Problem, yaml},
 };
 
