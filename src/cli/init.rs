@@ -30,7 +30,9 @@ pub struct InitArgs {
     /// Copy the library inside kaudit, or a part of it; none judges by it as each version of kaudit has it; repeatable
     #[arg(
         long,
+        env = "KAUDIT_INIT_FROM",
         value_name = "builtin[:PART]|none",
+        value_delimiter = ',',
         default_value = "builtin",
         value_parser = library_part
     )]

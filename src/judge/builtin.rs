@@ -27,10 +27,12 @@ macro_rules! files {
 }
 
 /// Every file, sorted by path; a test compares the list with the folder.
-const FILES: [BuiltinFile; 12] = files![
+const FILES: [BuiltinFile; 14] = files![
+    "deprecated_apis.rego",
     "images.rego",
     "ingress.rego",
     "lib/pod_security.rego",
+    "lib/removed_apis.rego",
     "lib/workload.rego",
     "pod_security/baseline.rego",
     "pod_security/restricted.rego",

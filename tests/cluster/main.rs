@@ -37,3 +37,4 @@ mod truth;
 mod versions;
 mod wire;
 mod writer;
+mod writers;

@@ -166,14 +166,12 @@ fn every_option_has_its_variable_and_its_place() {
             long => format!("KAUDIT_{}", long.replace('-', "_").to_uppercase()),
         };
         let env = arg.get_env().and_then(|env| env.to_str());
-        // What `test` does not share with the others is its own, even where the name is the same.
-        let own = variable.replacen("KAUDIT_", "KAUDIT_TEST_", 1);
-        assert!(
-            env == Some(&variable) || (subcommand == "test" && env == Some(&own)),
-            "{subcommand} --{long}: {env:?}"
-        );
+        // What these do not share with the others is their own, even where the name is the same.
+        let alone = ["init", "test"].contains(&subcommand.as_str());
+        let own = variable.replacen("KAUDIT_", &format!("KAUDIT_{}_", subcommand.to_uppercase()), 1);
+        assert!(env == Some(&variable) || (alone && env == Some(&own)), "{subcommand} --{long}: {env:?}");
         // Few enough to be read without.
-        assert!(subcommand == "test" || arg.get_help_heading().is_some(), "{long}");
+        assert!(alone || arg.get_help_heading().is_some(), "{long}");
         let help = arg.get_help().unwrap().to_string();
         assert!(help.starts_with(char::is_uppercase) && !help.ends_with('.'), "{long}: {help}");
     }
