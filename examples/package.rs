@@ -20,7 +20,7 @@ const COMPLETIONS: [(Shell, &str); 3] = [
 ];
 
 /// Writes `man/man1/*.1` and the completion scripts into a folder.
-pub fn write(folder: &Path) -> io::Result<()> {
+pub(crate) fn write(folder: &Path) -> io::Result<()> {
     let pages = folder.join("man/man1");
     fs::create_dir_all(&pages)?;
     clap_mangen::generate_to(cli::command(), &pages)?;
