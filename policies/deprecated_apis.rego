@@ -57,8 +57,8 @@ warn_old_writer contains result if {
 	entry.apiVersion != input.apiVersion
 	[minor, replacement, source] := data.lib.removed_apis.removals[input.kind][entry.apiVersion]
 	result := found(
-		sprintf("\"%v\" wrote it through %s, which goes with Kubernetes 1.%d: %s", [
-			object.get(entry, "manager", "unknown"), entry.apiVersion, minor, instead(replacement),
+		sprintf("\"%s\" wrote it through %s, which goes with Kubernetes 1.%d: %s", [
+			manager(entry), entry.apiVersion, minor, instead(replacement),
 		]),
 		"metadata.managedFields", entry.apiVersion, [minor, replacement, source],
 	)
@@ -78,6 +78,14 @@ of_manifest := data.lib.removed_apis.removals[input.kind][input.apiVersion] if {
 release := to_number(minor) if {
 	[[_, minor]] := regex.find_all_string_submatch_n(`^v?1\.([0-9]+)`, data.kaudit.kubernetes_version, 1)
 } else := data.lib.removed_apis.newest
+
+# METADATA
+# description: Who wrote; a very old client gave no name.
+manager(entry) := "unknown" if {
+	object.get(entry, "manager", "") == ""
+} else := entry.manager if {
+	is_string(entry.manager)
+}
 
 instead("") := "nothing takes its place"
 

@@ -58,16 +58,16 @@ fn redact(json: &[u8]) -> Result<Vec<u8>, String> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Writer {
-    #[serde(default)]
     api_version: Box<str>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     manager: Box<str>,
 }
 
 /// Returns the writers that are named in `managedFields`, each once, sorted: neither another write at another time nor
-/// another order makes another object. What is no list of entries names none.
+/// another order makes another object. What is no entry of a list names none.
 fn writers(managed_fields: &str) -> Vec<Writer> {
-    let mut writers: Vec<Writer> = serde_json::from_str(managed_fields).unwrap_or_default();
+    let entries: Vec<&RawValue> = serde_json::from_str(managed_fields).unwrap_or_default();
+    let mut writers: Vec<Writer> = entries.iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect();
     writers.sort_unstable();
     writers.dedup();
     writers
@@ -148,7 +148,7 @@ impl Received {
 
     /// Adds the writers that used another version than this one to the metadata.
     fn keep_writers(&mut self, api_version: &str) {
-        self.writers.retain(|writer| !writer.api_version.is_empty() && &*writer.api_version != api_version);
+        self.writers.retain(|writer| &*writer.api_version != api_version);
         if self.writers.is_empty() || self.metadata_end == 0 {
             return;
         }
@@ -383,6 +383,13 @@ mod tests {
             entry("helm", "policy/v1beta1", "4"),
         ];
         assert_eq!(metadata(&list(&later)), want);
+        // An odd entry costs itself alone.
+        assert_eq!(
+            metadata(&list(&[r#"{"manager":7,"apiVersion":"v1"}"#.to_owned(), "null".to_owned(), old[0].clone()])),
+            want
+        );
+        let nameless = serde_json::json!({"name": "a", "managedFields": [{"apiVersion": "policy/v1beta1"}]});
+        assert_eq!(metadata(r#"[{"apiVersion":"policy/v1beta1"}]"#), nameless);
         for none in ["[]", "null", "7", r#"[{"manager":7}]"#, r#"[{}]"#, &list(&old[1..])] {
             assert_eq!(metadata(none), serde_json::json!({"name": "a"}), "{none}");
         }
