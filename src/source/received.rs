@@ -4,6 +4,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use clap::ValueEnum;
 use kube::core::{DynamicResourceScope, ObjectMeta, Resource};
+use memchr::memmem;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{Error, MapAccess, Visitor},
@@ -66,11 +67,32 @@ struct Writer {
 /// Returns the writers that are named in `managedFields`, each once, sorted: neither another write at another time nor
 /// another order makes another object. What is no entry of a list names none.
 fn writers(managed_fields: &str) -> Vec<Writer> {
-    let entries: Vec<&RawValue> = serde_json::from_str(managed_fields).unwrap_or_default();
-    let mut writers: Vec<Writer> = entries.iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect();
+    let mut writers = scanned_writers(managed_fields).unwrap_or_else(|| {
+        let entries: Vec<&RawValue> = serde_json::from_str(managed_fields).unwrap_or_default();
+        entries.iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect()
+    });
     writers.sort_unstable();
     writers.dedup();
     writers
+}
+
+/// Finds the writers where entries are written as API servers write them, without a look at the fields, which are nearly
+/// all of the text; `None` where they are not, and JSON has to be read.
+fn scanned_writers(managed_fields: &str) -> Option<Vec<Writer>> {
+    const ENTRY: &str = r#"{"manager":""#;
+    const VERSION: &str = r#""apiVersion":""#;
+    let writer = |start: usize| {
+        let (manager, rest) = managed_fields[start + ENTRY.len()..].split_once('"')?;
+        let (_, rest) = rest.strip_prefix(r#","operation":""#)?.split_once('"')?;
+        let (version, _) = rest.strip_prefix(',')?.strip_prefix(VERSION)?.split_once('"')?;
+        let plain = !manager.contains('\\') && !version.contains('\\');
+        plain.then(|| Writer { api_version: version.into(), manager: manager.into() })
+    };
+    let bytes = managed_fields.as_bytes();
+    let writers = memmem::find_iter(bytes, ENTRY).map(writer).collect::<Option<Vec<_>>>()?;
+    // Each entry was found, and nothing that only looks like one.
+    let begins = managed_fields.strip_prefix('[').is_some_and(|list| list.starts_with(ENTRY));
+    (begins && memmem::find_iter(bytes, VERSION).count() == writers.len()).then_some(writers)
 }
 
 /// An object as a server or a file delivers it: the metadata that an informer needs, and the JSON, read in one pass over
@@ -390,8 +412,39 @@ mod tests {
         );
         let nameless = serde_json::json!({"name": "a", "managedFields": [{"apiVersion": "policy/v1beta1"}]});
         assert_eq!(metadata(r#"[{"apiVersion":"policy/v1beta1"}]"#), nameless);
-        for none in ["[]", "null", "7", r#"[{"manager":7}]"#, r#"[{}]"#, &list(&old[1..])] {
+        for none in ["[]", "null", "7", r#"[{"manager":7}]"#, "[{}]", &list(&old[1..])] {
             assert_eq!(metadata(none), serde_json::json!({"name": "a"}), "{none}");
+        }
+    }
+
+    #[test]
+    fn writers_are_scanned_only_where_that_finds_what_json_says() {
+        let entry = |manager: &str, version: &str, fields: &str| {
+            format!(
+                r#"{{"manager":"{manager}","operation":"Update","apiVersion":"{version}","fieldsType":"FieldsV1","fieldsV1":{fields}}}"#
+            )
+        };
+        let fields = r#"{"f:metadata":{"f:labels":{".":{},"f:apiVersion":{}}},"k:{\"apiVersion\":\"v1\"}":{}}"#;
+        let (one, two) = (entry("a", "v1", fields), entry("b", "v2", "{}"));
+        let read = |text: &str| -> Vec<Writer> {
+            let entries: Vec<&RawValue> = serde_json::from_str(text).unwrap();
+            entries.iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect()
+        };
+        let served = format!("[{one},{two}]");
+        assert_eq!(scanned_writers(&served), Some(read(&served)));
+        assert_eq!(read(&served).len(), 2);
+        for odd in [
+            served.replace("{\"manager", "{ \"manager"),
+            served.replace("\"manager\":\"b\",", ""),
+            format!("[{one},{{\"apiVersion\":\"v2\",\"manager\":\"b\"}}]"),
+            format!("[{}]", entry("a\\n", "v1", "{}")),
+            format!("[{}]", entry("a", "v1", r#"{"manager":"c"}"#)),
+            format!("[{}]", entry("a", "v1", r#"{"apiVersion":"v3"}"#)),
+            format!("[null,{one}]"),
+            format!("{{\"x\":{one}}}"),
+            String::from("[]"),
+        ] {
+            assert_eq!(scanned_writers(&odd), None, "{odd}");
         }
     }
 
