@@ -16,6 +16,8 @@ RUN mkdir src tests/controlplane/src \
     && rm -r src
 
 COPY src src
+# The library that is inside the binary.
+COPY policies policies
 # Copied files may be older than the empty ones that were just compiled.
 RUN touch src/lib.rs src/main.rs \
     && cargo build --profile dist --locked --bin kaudit \
@@ -32,7 +34,6 @@ LABEL org.opencontainers.image.title="kaudit" \
 # For clusters whose API server has a public certificate; inside a cluster, the cluster's own CA is used.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /src/target/dist/kaudit /kaudit
-COPY policies /policies
 COPY LICENSE /LICENSE
 # Numeric, so that the kubelet can verify that it is not root.
 USER 65532:65532

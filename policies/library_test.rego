@@ -4,6 +4,9 @@ package library_test
 import data.lib.build_test as build
 
 findings := union({
+	data.deprecated_apis.deny_removed_version,
+	data.deprecated_apis.warn_deprecated_version,
+	data.deprecated_apis.warn_old_writer,
 	data.images.deny_latest_tag,
 	data.images.warn_missing_digest,
 	data.ingress.deny_missing_tls,

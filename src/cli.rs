@@ -12,14 +12,16 @@ pub mod cluster;
 pub mod config;
 pub mod exceptions;
 pub mod filter;
+pub mod init;
 pub mod logging;
+pub mod plugin;
 pub mod policies;
 pub mod rbac;
 pub mod scope;
 pub mod test;
 pub(crate) mod values;
 
-use self::{check::CheckArgs, policies::PoliciesArgs, rbac::RbacArgs, test::TestArgs};
+use self::{check::CheckArgs, init::InitArgs, policies::PoliciesArgs, rbac::RbacArgs, test::TestArgs};
 
 /// Audit Kubernetes objects of every kind by Rego policies
 #[derive(Debug, Parser)]
@@ -45,6 +47,9 @@ pub enum Subcommand {
     /// Run the unit tests of policies: test_ rules and Gatekeeper suites
     #[command(after_help = test::AFTER_HELP)]
     Test(Box<TestArgs>),
+    /// Write a directory of policies to start from: the library, a policy with its test, and settings
+    #[command(after_help = init::AFTER_HELP)]
+    Init(InitArgs),
     /// Write a completion script for a shell to standard output
     Completions {
         /// The shell to complete for
@@ -63,6 +68,6 @@ pub fn completions(shell: clap_complete::Shell, out: &mut dyn io::Write) -> io::
 ///
 /// The environment is hidden from the lists of options: one sentence states the rule, and help does not depend on
 /// what is set.
-pub(crate) fn command() -> clap::Command {
+pub fn command() -> clap::Command {
     Cli::command().mut_subcommands(|command| command.mut_args(|arg| arg.hide_env(true)))
 }

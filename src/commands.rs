@@ -2,8 +2,10 @@
 
 pub mod check;
 mod connect;
+pub mod init;
 pub mod policies;
 pub mod rbac;
+mod sources;
 pub mod test;
 
 use tokio::runtime::Builder;
@@ -23,6 +25,7 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
             cli::completions(shell, &mut std::io::stdout())?;
             Ok(0)
         }
+        Subcommand::Init(options) => init::run(&options),
         Subcommand::Policies(options) => policies::run(&options),
         Subcommand::Rbac(options) => {
             let runtime = Builder::new_multi_thread().enable_all().build()?;

@@ -6,6 +6,7 @@
 //!
 //! Nothing here knows of clusters: the rooms below are `rego` and `model`.
 
+pub(crate) mod builtin;
 mod compile;
 mod data;
 pub mod dependencies;
@@ -23,5 +24,6 @@ pub mod policy;
 pub mod reads;
 pub mod rule;
 pub mod set;
+pub mod sources;
 pub(crate) mod tested;
 mod unit;

@@ -25,7 +25,8 @@
 //! `check -f`, `check --once` and the long run differ only in their source and in what records; [`commands::check`] wires
 //! them. One task owns cache, gate, queue and ledger, so nothing in them is locked. Of several replicas the one that holds
 //! the lease records; of several shards each judges the namespaces that are its own ([`model::shard`]). Beside the walk,
-//! [`commands::test`] runs the tests of policies, and [`commands::rbac`] prints the rights that the walk needs.
+//! [`commands::init`] writes policies to start from, [`commands::test`] runs their tests, and [`commands::rbac`] prints the
+//! rights that the walk needs.
 //!
 //! The modules below stand in the order of their imports: each uses only those before it, which `tests/rooms.rs` checks.
 

@@ -1,14 +1,23 @@
 //! The binary: parses, runs, and turns the outcome into an exit code.
 
-use std::{io::Write, process::ExitCode};
+use std::{ffi::OsString, io::Write, process::ExitCode};
 
-use kaudit::{cli::config, commands, output::shown_lines};
+use kaudit::{
+    cli::{config, plugin},
+    commands,
+    output::shown_lines,
+};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let subcommand = match config::load(std::env::args_os()) {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(answer) = plugin::completions(&arguments) {
+        let _closed = std::io::stdout().write_all(answer.as_bytes());
+        return ExitCode::SUCCESS;
+    }
+    let subcommand = match config::load(arguments) {
         Ok(subcommand) => subcommand,
         Err(error) => {
             // Help and version go to standard output, everything else to standard error; a closed one is no error.

@@ -6,5 +6,6 @@ pub mod digest;
 pub mod exception;
 pub mod object;
 pub mod shard;
+pub(crate) mod spelling;
 pub mod text;
 pub mod verdict;

@@ -23,7 +23,7 @@ use crate::{
         body::Body,
         exception::ExceptionState,
         object::{Location, Object, ObjectKey},
-        text::nearest,
+        spelling::nearest,
         verdict::Finding,
     },
     source::{

@@ -23,9 +23,11 @@ use crate::{
         self, Cli, Subcommand,
         check::{CheckArgs, Initial, Mode, ServingArgs, TimingArgs, WritingArgs},
         cluster::{ClusterArgs, RecordTarget, RecordingArgs},
+        plugin,
         scope::{KindFilter, PartArgs},
     },
-    model::text::nearest,
+    judge::sources::PolicySource,
+    model::spelling::nearest,
     output::{Format, Target},
     rego::yaml,
 };
@@ -37,7 +39,7 @@ use crate::{
 /// Also for `--help` and `--version`; `clap::Error::print` and `clap::Error::exit_code` do what is right for each.
 pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap::Error> {
     let mut argv: Vec<OsString> = argv.into_iter().collect();
-    let mut command = cli::command();
+    let mut command = plugin::named(cli::command(), &argv);
     let matches = command.try_get_matches_from_mut(&argv)?;
     let origins = Origins::new(&matches);
 
@@ -51,35 +53,36 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap
         argv.splice(2..2, arguments.iter().map(|(_, argument)| argument.into()));
         from_file = arguments.into_iter().map(|(id, _)| id).collect();
         let matches = command.try_get_matches_from_mut(&argv).map_err(|error| file.blame(&error))?;
-        return finish(&matches, &origins.with_file(from_file));
+        return finish(&command, &matches, &origins.with_file(from_file));
     }
-    finish(&matches, &origins.with_file(from_file))
+    finish(&command, &matches, &origins.with_file(from_file))
 }
 
-fn finish(matches: &ArgMatches, origins: &Origins) -> Result<Subcommand, clap::Error> {
+fn finish(command: &clap::Command, matches: &ArgMatches, origins: &Origins) -> Result<Subcommand, clap::Error> {
     let mut parsed = Cli::from_arg_matches(matches)?.subcommand;
-    if let Subcommand::Policies(list) = &mut parsed {
-        split_environment([("policies", &mut list.paths)], origins);
-    }
-    if let Subcommand::Rbac(rbac) = &mut parsed {
-        split_environment([("policies", &mut rbac.policies)], origins);
-        settle_record(&rbac.recording).map_err(|message| conflict("rbac", message))?;
-    }
-    if let Subcommand::Check(check) = &mut parsed {
-        let paths = [
-            ("filename", &mut check.filename),
-            ("policies", &mut check.policies.paths),
-            ("exceptions", &mut check.exceptions.files),
-        ];
-        split_environment(paths, origins);
-        settle(check, matches, origins).map_err(|message| conflict("check", message))?;
+    let split_policies = |sources: &mut _| split_environment("policies", sources, PolicySource::to_string, origins);
+    match &mut parsed {
+        Subcommand::Policies(list) => split_policies(&mut list.sources),
+        Subcommand::Test(test) => split_policies(&mut test.sources),
+        Subcommand::Rbac(rbac) => {
+            split_policies(&mut rbac.policies);
+            settle_record(&rbac.recording).map_err(|message| conflict(command, "rbac", message))?;
+        }
+        Subcommand::Check(check) => {
+            split_policies(&mut check.policies.sources);
+            let shown = |path: &PathBuf| path.to_string_lossy().into_owned();
+            split_environment("filename", &mut check.filename, shown, origins);
+            split_environment("exceptions", &mut check.exceptions.files, shown, origins);
+            settle(check, matches, origins).map_err(|message| conflict(command, "check", message))?;
+        }
+        Subcommand::Init(_) | Subcommand::Completions { .. } => {}
     }
     Ok(parsed)
 }
 
 /// Makes the error for options of a subcommand that do not go together.
-fn conflict(subcommand: &str, message: String) -> clap::Error {
-    let mut command = cli::command();
+fn conflict(command: &clap::Command, subcommand: &str, message: String) -> clap::Error {
+    let mut command = command.clone();
     command.build();
     match command.find_subcommand_mut(subcommand) {
         Some(own) => own.error(ErrorKind::ArgumentConflict, message),
@@ -131,17 +134,13 @@ impl Origins {
     }
 }
 
-/// Splits lists of paths at commas where they come from the environment. On the command line and in the file each
+/// Splits a list of paths at commas where it comes from the environment. On the command line and in the file each
 /// path is a value of its own and may contain a comma.
-fn split_environment<'a>(lists: impl IntoIterator<Item = (&'a str, &'a mut Vec<PathBuf>)>, origins: &Origins) {
-    for (id, paths) in lists {
-        if origins.of(id) == Origin::Environment {
-            *paths = paths
-                .iter()
-                .flat_map(|path| path.to_string_lossy().split(',').map(PathBuf::from).collect::<Vec<_>>())
-                .filter(|path| !path.as_os_str().is_empty())
-                .collect();
-        }
+fn split_environment<T: From<OsString>>(id: &str, list: &mut Vec<T>, shown: impl Fn(&T) -> String, origins: &Origins) {
+    if origins.of(id) == Origin::Environment {
+        let joined: Vec<String> = list.iter().map(shown).collect();
+        let parts = joined.iter().flat_map(|paths| paths.split(',')).filter(|path| !path.is_empty());
+        *list = parts.map(|path| OsString::from(path).into()).collect();
     }
 }
 

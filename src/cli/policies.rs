@@ -1,26 +1,27 @@
 //! Where policies are, and the options of `kaudit policies`.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::{Args, ColorChoice, ValueEnum, builder::BoolishValueParser};
 
 use super::values;
-use crate::rego::limits::Limits;
+use crate::{judge::sources::PolicySource, rego::limits::Limits};
 
 /// Where the policies are.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct PolicyArgs {
-    /// Load policies from this file or directory; repeatable
+    /// Load policies from this file or directory, or from kaudit's own library: builtin, or a part such as builtin:rbac;
+    /// repeatable [default: ./policies if it exists, else builtin]
     #[arg(
         short = 'p',
         long = "policies",
         id = "policies",
-        value_name = "PATH",
+        value_name = "PATH|builtin[:PART]",
         env = "KAUDIT_POLICIES",
-        default_value = "policies"
+        value_parser = values::policy_source()
     )]
-    pub paths: Vec<PathBuf>,
+    pub sources: Vec<PolicySource>,
 
     /// Judge by the other policies when files are refused; the result is incomplete then, as it is when watching
     #[arg(long, env = "KAUDIT_ALLOW_REFUSED", value_parser = BoolishValueParser::new())]
@@ -57,6 +58,9 @@ EXIT CODES:
 EXAMPLES:
   What kaudit check would judge by
     kaudit policies
+  What comes with kaudit, and one part of it
+    kaudit policies builtin
+    kaudit policies builtin:pod_security.baseline
   The names of all rules and where they stand
     kaudit policies policies more -o json | jq '.policies[].rules[]'";
 
@@ -64,9 +68,9 @@ EXAMPLES:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct PoliciesArgs {
-    /// The files and directories to load
-    #[arg(id = "policies", value_name = "PATH", env = "KAUDIT_POLICIES", default_value = "policies")]
-    pub paths: Vec<PathBuf>,
+    /// The files and directories to load, or builtin[:PART] [default: ./policies if it exists, else builtin]
+    #[arg(id = "policies", value_name = "PATH", env = "KAUDIT_POLICIES", value_parser = values::policy_source())]
+    pub sources: Vec<PolicySource>,
 
     /// Write a table for people or a document for programs
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = ListFormat::Text)]

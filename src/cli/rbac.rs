@@ -9,6 +9,7 @@ use super::{
     scope::ScopeArgs,
     values::{self, ServiceAccount},
 };
+use crate::judge::sources::PolicySource;
 
 pub(super) const AFTER_HELP: &str = "\
 A cluster is asked only where kinds are named, by --include or --exclude or,
@@ -33,17 +34,18 @@ pub struct RbacArgs {
     #[command(flatten)]
     pub scope: ScopeArgs,
 
-    /// The files and directories with the policies; looked at with --kinds judged only
+    /// The files and directories with the policies, or builtin[:PART], as for kaudit check; looked at with --kinds judged
+    /// only [default: ./policies if it exists, else builtin]
     #[arg(
         short = 'p',
         long = "policies",
         id = "policies",
         value_name = "PATH",
         env = "KAUDIT_POLICIES",
-        default_value = "policies",
+        value_parser = values::policy_source(),
         help_heading = "Policies"
     )]
-    pub policies: Vec<PathBuf>,
+    pub policies: Vec<PolicySource>,
 
     /// How to reach the cluster.
     #[command(flatten)]

@@ -1,10 +1,11 @@
 //! The options of `kaudit test`.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
 use super::{filter::Filter, logging::LogArgs, values};
+use crate::judge::sources::PolicySource;
 
 pub(super) const AFTER_HELP: &str = "\
 EXIT CODES:
@@ -26,9 +27,15 @@ EXAMPLES:
 /// Options of `kaudit test`.
 #[derive(Debug, Args)]
 pub struct TestArgs {
-    /// Test the policies in this file or directory
-    #[arg(value_name = "PATH", env = "KAUDIT_POLICIES", default_value = "policies")]
-    pub paths: Vec<PathBuf>,
+    /// Test the policies in this file or directory; builtin[:PART] adds kaudit's own library for tests that use it
+    #[arg(
+        id = "policies",
+        value_name = "PATH",
+        env = "KAUDIT_POLICIES",
+        default_value = "policies",
+        value_parser = values::policy_source()
+    )]
+    pub sources: Vec<PolicySource>,
 
     /// Run only tests whose full name matches; TEST//CASE also matches single cases of suites
     #[arg(short, long, value_name = "REGEX", env = "KAUDIT_TEST_RUN", value_parser = Filter::parse)]

@@ -1,12 +1,16 @@
 //! Values of options: how they are written and what they mean.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::ValueEnum as _;
+use clap::{
+    ValueEnum as _,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
-    model::{shard::Shard, text::nearest},
+    judge::sources::PolicySource,
+    model::{shard::Shard, spelling::nearest},
     output::{Format, Target},
 };
 
@@ -27,6 +31,11 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         None | Some("-") => Ok(Target { format, file: None }),
         Some(file) => Ok(Target { format, file: Some(PathBuf::from(file)) }),
     }
+}
+
+/// Reads where policies come from: `builtin`, `builtin:PART` or a path.
+pub(super) fn policy_source() -> impl TypedValueParser<Value = PolicySource> {
+    OsStringValueParser::new().map(|text: OsString| PolicySource::from(text))
 }
 
 /// Parses a duration that has a unit and is not zero.

@@ -23,6 +23,7 @@ use tracing::info;
 use self::{baseline::Baseline, wiring::Rules};
 use crate::{
     cli::check::{CheckArgs, Mode},
+    commands::sources,
     judge::set::PolicySet,
 };
 
@@ -30,8 +31,12 @@ use crate::{
 ///
 /// # Errors
 /// When nothing could be judged, with what to do; the exit code is 2 then.
-pub async fn run(check: CheckArgs) -> anyhow::Result<u8> {
-    let partly = check.mode() == Mode::Watch || check.policies.allow_refused;
+pub async fn run(mut check: CheckArgs) -> anyhow::Result<u8> {
+    let watching = check.mode() == Mode::Watch;
+    // A log that programs read has lines of its own form only.
+    let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
+    check.policies.sources = sources::chosen(&check.policies.sources, say);
+    let partly = watching || check.policies.allow_refused;
     let mut loaded = policies::load(&check.policies).await?;
     if !partly {
         loaded = loaded.and_then(PolicySet::whole);

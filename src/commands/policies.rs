@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 
+use super::sources;
 use crate::{
     cli::policies::{ListFormat, PoliciesArgs},
     judge::set::PolicySet,
@@ -14,7 +15,7 @@ use crate::{
 /// # Errors
 /// When standard output cannot be written to.
 pub fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
-    let list = match PolicySet::load_partly(&options.paths, &Limits::default()) {
+    let list = match PolicySet::load_partly(&sources::chosen(&options.sources, sources::note), &Limits::default()) {
         Ok(policies) => PolicyList::new(&policies),
         Err(why) => PolicyList::failed(&why),
     };

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     cli::{cluster::RecordTarget, rbac::RbacArgs, scope::KindFilter},
     cluster::identity::OWN_GROUP,
-    commands::connect::connect,
+    commands::{connect::connect, sources},
     judge::set::PolicySet,
     model::object::Kind,
     output::print,
@@ -118,7 +118,10 @@ async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
     let policies = match scope.part.kinds {
         KindFilter::All if scope.include.is_empty() && scope.exclude.is_empty() => return Ok(vec![read("*", ["*"])]),
         KindFilter::All => None,
-        KindFilter::Judged => Some(Arc::new(PolicySet::load_with(&options.policies, &Limits::default())?)),
+        KindFilter::Judged => {
+            let sources = sources::chosen(&options.policies, sources::note);
+            Some(Arc::new(PolicySet::load_with(&sources, &Limits::default())?))
+        }
     };
     let (_, served) = connect(&options.cluster, scope).await?;
     Ok(readable(&scope.selection(policies.as_ref()), &served))

@@ -29,7 +29,7 @@ use self::{
 };
 use crate::{
     cli::test::TestArgs,
-    judge::tested,
+    judge::{sources::PolicySource, tested},
     rego::{
         limits::Limits,
         problem::{LoadError, Problem},
@@ -45,7 +45,7 @@ const STACK_BYTES: usize = 16 << 20;
 /// When nothing could be run, with what to do; the exit code is 2 then.
 pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
     let limits = Limits { evaluation: options.timeout, ..Limits::default() };
-    let tested = tested::load(&options.paths, &limits)?;
+    let tested = tested::load(&options.sources, &limits)?;
     let filter = options.run.clone().unwrap_or_default();
     let mut problems = tested.problems.clone();
     let suites = SuiteTests::find(&tested.others, &filter, &mut problems);
@@ -75,8 +75,13 @@ pub fn run(options: &TestArgs) -> anyhow::Result<u8> {
 }
 
 fn nothing_to_run(options: &TestArgs) -> String {
-    let paths: Vec<String> = options.paths.iter().map(|path| path.display().to_string()).collect();
+    let paths: Vec<String> = options.sources.iter().map(ToString::to_string).collect();
     let paths = paths.join(", ");
+    if options.sources.iter().all(|source| matches!(source, PolicySource::Builtin(_))) {
+        return format!(
+            "no test in {paths}: the library is in kaudit without its tests; name the directory of yours too"
+        );
+    }
     match options.run {
         Some(_) => format!("no test in {paths} has a name that --run matches"),
         None => format!("no test in {paths}: looked for rules named test_… in .rego files and for Gatekeeper suites"),

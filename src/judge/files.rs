@@ -1,4 +1,4 @@
-//! The files below the policy paths: found, sorted, read, and watched for changes.
+//! The files of all policy sources: found, sorted, read, and watched for changes.
 //!
 //! Symbolic links are followed and names that begin with a dot are passed over, so that a mounted `ConfigMap`, where every
 //! file is a link into `..data`, reads like a plain directory.
@@ -9,10 +9,13 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io,
     path::{Path, PathBuf},
-    sync::Arc,
     time::SystemTime,
 };
 
+use super::{
+    builtin::{self, BuiltinFile},
+    sources::{PolicySource, shown},
+};
 use crate::rego::{
     file::{File, Form},
     limits::Limits,
@@ -29,14 +32,26 @@ struct FoundFile {
     form: Form,
 }
 
-/// Reads every policy and data file below `paths`, in the order of their names.
+/// Reads every policy and data file of `sources`, in the order of their names.
 ///
 /// What cannot be read becomes a problem; the other files are still read.
-pub(crate) fn read(paths: &[PathBuf], limits: &Limits) -> (Vec<File>, Vec<Problem>) {
+pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut files = Vec::new();
     let mut modules = HashSet::new();
-    for root in paths {
+    let mut parts = BTreeSet::new();
+    for source in sources {
+        let root = match source {
+            PolicySource::Path(root) => root,
+            PolicySource::Builtin(part) => {
+                let named = builtin::part(part);
+                if named.is_empty() {
+                    problems.push(unknown_part(source, part));
+                }
+                parts.extend(named);
+                continue;
+            }
+        };
         let mut found = Vec::new();
         find(root, &mut found, &mut problems);
         for found in found {
@@ -54,13 +69,23 @@ pub(crate) fn read(paths: &[PathBuf], limits: &Limits) -> (Vec<File>, Vec<Proble
             }
         }
     }
+    for part in parts {
+        // A copy of the library lies beside it: again the same module twice.
+        if !files.iter().any(|file| file.text == part.text) {
+            files.push(embedded(&part));
+        }
+    }
     (files, problems)
 }
 
-/// Returns a path as the user wrote it, without a leading `./`.
-pub(crate) fn shown(path: &Path) -> Arc<str> {
-    let path = path.strip_prefix(".").unwrap_or(path);
-    path.to_string_lossy().into()
+/// Returns a file of the library as if it were in a folder of its name.
+fn embedded(file: &BuiltinFile) -> File {
+    let shown = format!("{}/{}", builtin::NAME, file.path);
+    File { directories: file.directories(), ..File::new(shown.into(), Form::Rego, file.text.to_owned()) }
+}
+
+fn unknown_part(source: &PolicySource, part: &str) -> Problem {
+    Problem::refused(&source.shown(), "the builtin library has no such part").help(builtin::suggestion(part))
 }
 
 /// Finds the files below one path that the user named.
@@ -72,7 +97,8 @@ fn find(root: &Path, found: &mut Vec<FoundFile>, problems: &mut Vec<Problem>) {
                 io::ErrorKind::NotFound => "no such file or directory".to_owned(),
                 _ => format!("cannot be read: {why}"),
             };
-            let help = "name a directory or file of policies; the default is ./policies";
+            let help = "name a directory or file of policies, or builtin for the library inside kaudit; kaudit init writes some to \
+                           start from";
             problems.push(Problem::refused(&shown(root), message).help(help));
             return;
         }
@@ -156,15 +182,17 @@ fn read_one(path: &Path, limits: &Limits) -> Result<String, String> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// The state of the policy paths at one time; equal as long as nothing is edited, added, removed or linked elsewhere.
+/// The state of all policy sources at one time; equal as long as nothing is edited, added, removed or linked elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64);
 
-/// Returns the fingerprint of the files below `paths`, from their names, lengths, times and link targets alone: cheap
-/// enough to ask every few seconds. What cannot be read is part of it, so a directory that vanishes is a change too.
-pub fn fingerprint(paths: &[PathBuf]) -> Fingerprint {
+/// Returns the fingerprint of the files of `sources`, from their names, lengths, times and link targets alone: cheap
+/// enough to ask every few seconds. What cannot be read is part of it, so a directory that vanishes is a change too; what
+/// is inside the binary never changes.
+pub fn fingerprint<S: Clone + Into<PolicySource>>(sources: &[S]) -> Fingerprint {
     let mut hasher = DefaultHasher::new();
-    for root in paths {
+    for source in sources {
+        let PolicySource::Path(root) = &source.clone().into() else { continue };
         stamp(root, &mut hasher);
         if root.is_dir() {
             let mut above = Vec::new();

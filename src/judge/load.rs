@@ -1,9 +1,6 @@
-//! From paths to a [`PolicySet`], with every problem on the way.
+//! From policy sources to a [`PolicySet`], with every problem on the way.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use super::{
     compile::compile,
@@ -16,6 +13,7 @@ use super::{
     lint,
     policy::Policy,
     set::PolicySet,
+    sources::PolicySource,
     unit::Unit,
 };
 use crate::{
@@ -29,28 +27,29 @@ use crate::{
 };
 
 impl PolicySet {
-    /// Loads all policies under `paths`, files or directories. Blocks.
+    /// Loads all policies of `sources`. Blocks.
     ///
     /// # Errors
     /// Returns every problem of every file if one of them is refused, or if there is no rule to judge by.
-    pub fn load(paths: &[PathBuf]) -> Result<Self, LoadError> {
-        Self::load_with(paths, &Limits::default())
+    pub fn load<S: Clone + Into<PolicySource>>(sources: &[S]) -> Result<Self, LoadError> {
+        Self::load_with(sources, &Limits::default())
     }
 
-    /// Loads all policies under `paths` with other limits.
+    /// Loads all policies of `sources` with other limits.
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn load_with(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
-        Self::load_partly(paths, limits)?.whole()
+    pub fn load_with<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
+        Self::load_partly(sources, limits)?.whole()
     }
 
-    /// Loads the policies under `paths` that are in order; [`Self::refused`] returns why others are not.
+    /// Loads the policies of `sources` that are in order; [`Self::refused`] returns why others are not.
     ///
     /// # Errors
-    /// Returns every problem if one of the paths cannot be read, or if no rule is left to judge by.
-    pub fn load_partly(paths: &[PathBuf], limits: &Limits) -> Result<Self, LoadError> {
-        load(paths, limits, EnforcementPoint::Audit)
+    /// Returns every problem if one of the sources cannot be read, or if no rule is left to judge by.
+    pub fn load_partly<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
+        let sources: Vec<PolicySource> = sources.iter().cloned().map(Into::into).collect();
+        load(&sources, limits, EnforcementPoint::Audit)
     }
 
     /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
@@ -59,14 +58,15 @@ impl PolicySet {
     /// # Errors
     /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
     pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
-        load(&[template.to_owned(), constraint.to_owned()], limits, EnforcementPoint::Gator)?.whole()
+        let sources = [template, constraint].map(|path| path.to_owned().into());
+        load(&sources, limits, EnforcementPoint::Gator)?.whole()
     }
 }
 
 /// Loads what can be loaded; the set's problems say what was refused.
-fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
-    let (files, mut problems) = files::read(paths, limits);
-    if problems.iter().any(|problem| paths.iter().any(|path| files::shown(path) == problem.file)) {
+fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
+    let (files, mut problems) = files::read(sources, limits);
+    if problems.iter().any(|problem| sources.iter().any(|source| source.shown() == problem.file)) {
         return Err(LoadError { problems });
     }
     let mut missing = Missing::default();
@@ -104,7 +104,7 @@ fn load(paths: &[PathBuf], limits: &Limits, point: EnforcementPoint) -> Result<P
     // A test may be about a Constraint that is silent at its enforcement point.
     let nothing = policies.is_empty() && (refused || point == EnforcementPoint::Audit);
     if nothing && !refused {
-        problems.push(nothing_to_judge_by(paths, &files));
+        problems.push(nothing_to_judge_by(sources, &files));
     }
     problems.extend(lint::without_kinds(&policies, &files));
     problems.sort();
@@ -147,9 +147,9 @@ fn without_sources(
     (Some((policies, unit)), problems)
 }
 
-/// Returns the problem of paths without a rule that judges.
-fn nothing_to_judge_by(paths: &[PathBuf], files: &[File]) -> Problem {
-    let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+/// Returns the problem of sources without a rule that judges.
+fn nothing_to_judge_by(sources: &[PolicySource], files: &[File]) -> Problem {
+    let shown: Vec<String> = sources.iter().map(ToString::to_string).collect();
     let modules = files.iter().filter(|file| file.form == Form::Rego).count();
     let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };
     let message = format!("no rule to judge by in {modules} .rego files");

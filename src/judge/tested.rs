@@ -1,10 +1,8 @@
-//! The policy paths as `kaudit test` needs them: all modules with their tests, prepared, and the text of every file.
-
-use std::path::PathBuf;
+//! The policy sources as `kaudit test` needs them: all modules with their tests, prepared, and the text of every file.
 
 use regorus::unstable::{Module, Ref};
 
-use super::{compile::compile, data, entrypoints::Purpose, files, gatekeeper::Library};
+use super::{compile::compile, data, entrypoints::Purpose, files, gatekeeper::Library, sources::PolicySource};
 use crate::rego::{
     engine,
     evaluator::Evaluator,
@@ -14,7 +12,7 @@ use crate::rego::{
     problem::{LoadError, Problem},
 };
 
-/// The modules below some paths, tests included.
+/// The modules of some sources, tests included.
 #[derive(Debug)]
 pub(crate) struct Tested {
     /// The file of each module.
@@ -29,12 +27,12 @@ pub(crate) struct Tested {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Loads everything below `paths` for its tests. Modules with tests are checked as those that judge are.
+/// Loads everything of `sources` for its tests. Modules with tests are checked as those that judge are.
 ///
 /// # Errors
 /// Returns every problem of every file if one of them is refused.
-pub(crate) fn load(paths: &[PathBuf], limits: &Limits) -> Result<Tested, LoadError> {
-    let (files, mut problems) = files::read(paths, limits);
+pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, LoadError> {
+    let (files, mut problems) = files::read(sources, limits);
     let (sources, others): (Vec<File>, Vec<File>) = files.into_iter().partition(|file| file.form == Form::Rego);
     let mut data = data::document();
     // Without modules no rule reads data, and there may be thousands of examples.

@@ -233,7 +233,7 @@ pub struct Object {
     pub uid: Arc<str>,
     /// `metadata.resourceVersion`; empty for manifests.
     pub resource_version: Box<str>,
-    /// The JSON of the object with `apiVersion` and `kind`, without `managedFields`, Secret values taken out.
+    /// The JSON of the object with `apiVersion` and `kind`, without most of `managedFields`, Secret values taken out.
     pub body: Body,
     /// For manifests only.
     pub location: Option<Location>,

@@ -1,4 +1,4 @@
-//! Texts: within the limits that Kubernetes sets them, which count bytes, and near to one another.
+//! Texts: within the limits that Kubernetes sets them, which count bytes.
 
 use std::borrow::Cow;
 
@@ -8,20 +8,6 @@ const ELLIPSIS: &str = "…";
 /// Returns the beginning of a text, at most `bytes` long and cut at a character.
 pub fn truncate(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
-}
-
-/// Returns the candidate that `word` was probably meant to be; `None` if nothing comes near.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Words that differ only in how they are joined (failOn, fail_on) are near whatever their length.
-    let plain =
-        |text: &str| -> String { text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase() };
-    let word = plain(word);
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&word, &plain(candidate)), candidate))
-        .filter(|(near, _)| *near > 0.75)
-        .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map(|(_, candidate)| candidate)
 }
 
 /// Returns a text of at most `bytes`, with an ellipsis at the end if that is not all of it.

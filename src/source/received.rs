@@ -4,8 +4,9 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use clap::ValueEnum;
 use kube::core::{DynamicResourceScope, ObjectMeta, Resource};
+use memchr::memmem;
 use serde::{
-    Deserialize, Deserializer,
+    Deserialize, Deserializer, Serialize,
     de::{Error, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
@@ -54,8 +55,51 @@ fn redact(json: &[u8]) -> Result<Vec<u8>, String> {
     serde_json::to_vec(&secret).map_err(|error| error.to_string())
 }
 
-/// An object as a server or a file delivers it: the metadata that an informer needs, and the JSON without
-/// `managedFields`, read in one pass over the bytes.
+/// Who has written fields of an object through an API version: what is kept of an entry of `managedFields`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Writer {
+    api_version: Box<str>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    manager: Box<str>,
+}
+
+/// Returns the writers that are named in `managedFields`, each once, sorted: neither another write at another time nor
+/// another order makes another object. What is no entry of a list names none.
+fn writers(managed_fields: &str) -> Vec<Writer> {
+    let mut writers = scanned_writers(managed_fields).unwrap_or_else(|| {
+        let entries: Vec<&RawValue> = serde_json::from_str(managed_fields).unwrap_or_default();
+        entries.iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect()
+    });
+    writers.sort_unstable();
+    writers.dedup();
+    writers
+}
+
+/// Finds the writers where entries are written as API servers write them, without a look at the fields, which are nearly
+/// all of the text; `None` where they are not, and JSON has to be read.
+fn scanned_writers(managed_fields: &str) -> Option<Vec<Writer>> {
+    const ENTRY: &str = r#"{"manager":""#;
+    const VERSION: &str = r#""apiVersion":""#;
+    let writer = |start: usize| {
+        let (manager, rest) = managed_fields[start + ENTRY.len()..].split_once('"')?;
+        let (_, rest) = rest.strip_prefix(r#","operation":""#)?.split_once('"')?;
+        let (version, _) = rest.strip_prefix(',')?.strip_prefix(VERSION)?.split_once('"')?;
+        let plain = !manager.contains('\\') && !version.contains('\\');
+        plain.then(|| Writer { api_version: version.into(), manager: manager.into() })
+    };
+    let bytes = managed_fields.as_bytes();
+    let writers = memmem::find_iter(bytes, ENTRY).map(writer).collect::<Option<Vec<_>>>()?;
+    // Each entry was found, and nothing that only looks like one.
+    let begins = managed_fields.strip_prefix('[').is_some_and(|list| list.starts_with(ENTRY));
+    (begins && memmem::find_iter(bytes, VERSION).count() == writers.len()).then_some(writers)
+}
+
+/// An object as a server or a file delivers it: the metadata that an informer needs, and the JSON, read in one pass over
+/// the bytes.
+///
+/// Of `managedFields`, a third of what a server sends, only the writers are kept that used another API version than that in
+/// which the object is read. Few objects have any, and policies about deprecated versions need no others.
 ///
 /// Deserializing never fails for anything that is JSON: one odd object must cost neither its page of a list nor the
 /// watch. What is wrong is kept and comes out in [`Received::into_object`].
@@ -69,14 +113,24 @@ pub struct Received {
     pub kind: Option<String>,
     /// All other fields as `,"key":value`, so that apiVersion and kind can be put before them.
     fields: Vec<u8>,
+    /// Where the metadata ends in `fields`, before the brace.
+    metadata_end: usize,
+    writers: Vec<Writer>,
     problem: Option<String>,
 }
 
 impl Received {
     /// Reads one JSON object.
     pub fn read(json: &str) -> Self {
-        let mut received =
-            Self { meta: ObjectMeta::default(), api_version: None, kind: None, fields: Vec::new(), problem: None };
+        let mut received = Self {
+            meta: ObjectMeta::default(),
+            api_version: None,
+            kind: None,
+            fields: Vec::new(),
+            metadata_end: 0,
+            writers: Vec::new(),
+            problem: None,
+        };
         if let Err(error) = received.take_apart(json) {
             received.problem = Some(without_value(&error));
         }
@@ -87,15 +141,17 @@ impl Received {
     ///
     /// # Errors
     /// When the JSON was not that of an object, with the reason; the name is in [`Self::name`], if it was readable.
-    pub fn into_object(self, kind: &Arc<Kind>, secrets: Secrets, copy: u32) -> Result<Object, String> {
+    pub fn into_object(mut self, kind: &Arc<Kind>, secrets: Secrets, copy: u32) -> Result<Object, String> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
+        let api_version = kind.api_version();
+        self.keep_writers(&api_version);
         let ObjectMeta { name, namespace, uid, resource_version, generate_name, .. } = self.meta;
         let name = name.filter(|name| !name.is_empty()).or(generate_name).ok_or("metadata.name is missing")?;
         let mut json = Vec::with_capacity(self.fields.len() + 64);
         json.extend_from_slice(b"{\"apiVersion\":");
-        json.extend_from_slice(&quoted(&kind.api_version()));
+        json.extend_from_slice(&quoted(&api_version));
         json.extend_from_slice(b",\"kind\":");
         json.extend_from_slice(&quoted(&kind.kind));
         json.extend_from_slice(&self.fields);
@@ -110,6 +166,17 @@ impl Received {
             body: Body::plain(&json),
             location: None,
         })
+    }
+
+    /// Adds the writers that used another version than this one to the metadata.
+    fn keep_writers(&mut self, api_version: &str) {
+        self.writers.retain(|writer| &*writer.api_version != api_version);
+        if self.writers.is_empty() || self.metadata_end == 0 {
+            return;
+        }
+        let kept = serde_json::to_string(&self.writers).unwrap_or_default();
+        let field = format!(",\"managedFields\":{kept}");
+        self.fields.splice(self.metadata_end..self.metadata_end, field.into_bytes());
     }
 
     /// `namespace/name`, or whatever of it could be read.
@@ -139,7 +206,7 @@ impl Received {
         let all = fields(json)?;
         let metadata = all.iter().find(|(key, _)| key == "metadata").map(|(_, value)| fields(value.get()));
         let metadata = metadata.transpose()?.unwrap_or_default();
-        // A third of what a server sends, for which no room is taken: a page of a list is held as a whole.
+        // No room is taken for what is left out: a page of a list is held as a whole.
         let managed = metadata.iter().find(|(key, _)| key == "managedFields").map_or(0, |(_, value)| value.get().len());
         self.fields.reserve_exact(json.len() - managed);
         for (key, value) in all {
@@ -158,7 +225,10 @@ impl Received {
         let mut before = b'{';
         for (key, value) in metadata {
             match &**key {
-                "managedFields" => continue,
+                "managedFields" => {
+                    self.writers = writers(value.get());
+                    continue;
+                }
                 "name" => self.meta.name = text(value)?,
                 "namespace" => self.meta.namespace = text(value)?,
                 "uid" => self.meta.uid = text(value)?,
@@ -171,6 +241,8 @@ impl Received {
         }
         if before == b'{' {
             self.fields.push(before);
+        } else {
+            self.metadata_end = self.fields.len();
         }
         self.fields.push(b'}');
         Ok(())
@@ -306,6 +378,74 @@ mod tests {
         );
         assert_eq!((&*object.uid, &*object.resource_version), ("u", "7"));
         assert_eq!(object.key.to_string(), "Secret n/a");
+    }
+
+    #[test]
+    fn writers_of_other_versions_are_kept_once() {
+        let budget = Kind::sample("policy", "poddisruptionbudgets", "PodDisruptionBudget");
+        let metadata = |managed: &str| {
+            let text = format!(r#"{{"metadata":{{"managedFields":{managed},"name":"a"}},"spec":{{}}}}"#);
+            json(&Received::read(&text).into_object(&budget, Secrets::Full, 0).unwrap())["metadata"].clone()
+        };
+        let entry = |manager: &str, version: &str, time: &str| {
+            format!(
+                r#"{{"manager":"{manager}","operation":"Update","apiVersion":"{version}","time":"{time}","fieldsType":
+                "FieldsV1","fieldsV1":{{"f:spec":{{"k:{{\"apiVersion\":\"x\"}}":{{}}}}}}}}"#
+            )
+        };
+        let list = |entries: &[String]| format!("[{}]", entries.join(","));
+        let old = [entry("helm", "policy/v1beta1", "1"), entry("kubectl", "policy/v1", "2")];
+        let want =
+            serde_json::json!({"name": "a", "managedFields": [{"apiVersion": "policy/v1beta1", "manager": "helm"}]});
+        assert_eq!(metadata(&list(&old)), want);
+        // Neither times nor the order nor another field of the same writer change the object.
+        let later = [
+            entry("kubectl", "policy/v1", "9"),
+            entry("helm", "policy/v1beta1", "3"),
+            entry("helm", "policy/v1beta1", "4"),
+        ];
+        assert_eq!(metadata(&list(&later)), want);
+        // An odd entry costs itself alone.
+        assert_eq!(
+            metadata(&list(&[r#"{"manager":7,"apiVersion":"v1"}"#.to_owned(), "null".to_owned(), old[0].clone()])),
+            want
+        );
+        let nameless = serde_json::json!({"name": "a", "managedFields": [{"apiVersion": "policy/v1beta1"}]});
+        assert_eq!(metadata(r#"[{"apiVersion":"policy/v1beta1"}]"#), nameless);
+        for none in ["[]", "null", "7", r#"[{"manager":7}]"#, "[{}]", &list(&old[1..])] {
+            assert_eq!(metadata(none), serde_json::json!({"name": "a"}), "{none}");
+        }
+    }
+
+    #[test]
+    fn writers_are_scanned_only_where_that_finds_what_json_says() {
+        let entry = |manager: &str, version: &str, fields: &str| {
+            format!(
+                r#"{{"manager":"{manager}","operation":"Update","apiVersion":"{version}","fieldsType":"FieldsV1","fieldsV1":{fields}}}"#
+            )
+        };
+        let fields = r#"{"f:metadata":{"f:labels":{".":{},"f:apiVersion":{}}},"k:{\"apiVersion\":\"v1\"}":{}}"#;
+        let (one, two) = (entry("a", "v1", fields), entry("b", "v2", "{}"));
+        let read = |text: &str| -> Vec<Writer> {
+            let entries: Vec<&RawValue> = serde_json::from_str(text).unwrap();
+            entries.iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect()
+        };
+        let served = format!("[{one},{two}]");
+        assert_eq!(scanned_writers(&served), Some(read(&served)));
+        assert_eq!(read(&served).len(), 2);
+        for odd in [
+            served.replace("{\"manager", "{ \"manager"),
+            served.replace("\"manager\":\"b\",", ""),
+            format!("[{one},{{\"apiVersion\":\"v2\",\"manager\":\"b\"}}]"),
+            format!("[{}]", entry("a\\n", "v1", "{}")),
+            format!("[{}]", entry("a", "v1", r#"{"manager":"c"}"#)),
+            format!("[{}]", entry("a", "v1", r#"{"apiVersion":"v3"}"#)),
+            format!("[null,{one}]"),
+            format!("{{\"x\":{one}}}"),
+            String::from("[]"),
+        ] {
+            assert_eq!(scanned_writers(&odd), None, "{odd}");
+        }
     }
 
     #[test]

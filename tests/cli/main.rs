@@ -8,9 +8,12 @@ use std::{fs, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
 
+mod builtin;
 mod check;
 #[path = "../support/files.rs"]
 mod files;
+mod init;
+mod plugin;
 mod policies;
 mod secrets;
 mod test;
@@ -29,6 +32,7 @@ fn help_and_version_are_no_errors() {
     assert_cmd_snapshot!("help_check", kaudit(folder.path(), &["check", "--help"]));
     assert_cmd_snapshot!("help_test", kaudit(folder.path(), &["test", "--help"]));
     assert_cmd_snapshot!("help_policies", kaudit(folder.path(), &["policies", "--help"]));
+    assert_cmd_snapshot!("help_init", kaudit(folder.path(), &["init", "--help"]));
     assert_cmd_snapshot!("help_rbac", kaudit(folder.path(), &["rbac", "--help"]));
     let version = kaudit(folder.path(), &["--version"]).output().unwrap();
     assert!(version.status.success());

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{PATIENCE, Running, policies, results_in, run, wait_for};
+use crate::support::{PATIENCE, Running, kaudit, policies, results_in, run, wait_for};
 
 /// Denies every ConfigMap labelled `bad`, with the label's value in the message.
 pub(crate) const BAD_LABEL: &str = r#"
@@ -53,4 +53,27 @@ async fn a_violation_appears_and_is_resolved_once() {
     assert_eq!(once.code, Some(0), "{once:?}");
     assert!(results_in(&once.json(), &namespace).is_empty(), "{PATIENCE:?}");
     assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_directory_with_nothing_in_it_is_enough_for_a_verdict() {
+    if !kaudit_controlplane::require() {
+        return;
+    }
+    let plane = kaudit_controlplane::shared().await;
+    let namespace = plane.temp_namespace("nothing").await.unwrap();
+    let service = format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: open, namespace: {namespace}}}\nspec: {{externalIPs: [192.0.2.1], ports: [{{port: 80}}]}}\n"
+    );
+    plane.apply(&service).await.unwrap();
+    let mut command = kaudit(&plane.kubeconfig(), &["check", "--once", "-o", "json", "-n", &namespace]);
+    let empty = tempfile::tempdir().unwrap();
+    let ended = tokio::task::spawn_blocking(move || command.current_dir(empty.path()).output().unwrap()).await.unwrap();
+    let audit: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let found = results_in(&audit, &namespace);
+    let external = found.iter().find(|result| result["rule"] == "deny_external_ips").unwrap();
+    assert_eq!(external["source"]["file"], "builtin/services.rego");
+    assert_eq!(ended.status.code(), Some(1));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.starts_with("note: judging by the builtin library") && said.lines().count() == 1, "{said}");
 }

@@ -66,7 +66,7 @@ impl Rendered {
         let workload = self.of_kinds(&["Deployment", "StatefulSet"]).next().unwrap();
         let arguments = workload["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
         let mut arguments: Vec<_> = arguments.iter().map(|argument| argument.as_str().unwrap().to_owned()).collect();
-        let fixed = ["check", "--listen=0.0.0.0:8080", "--listen-status=127.0.0.1:8081", "--policies=/policies"];
+        let fixed = ["check", "--listen=0.0.0.0:8080", "--listen-status=127.0.0.1:8081", "--policies=builtin"];
         assert_eq!(arguments[..fixed.len()], fixed);
         arguments.drain(..fixed.len());
         arguments.push(format!("--policies={policies}"));
@@ -408,6 +408,36 @@ async fn who_reaches_what() {
 }
 
 #[tokio::test]
+async fn the_library_is_chosen_by_parts_and_stands_beside_other_policies() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    for (settings, want) in [
+        (&[][..], &["builtin"][..]),
+        (&["policies.parts={pod_security.baseline,rbac}"], &["builtin:pod_security.baseline", "builtin:rbac"]),
+        (&["policies.paths={/own}"], &["builtin", "/own"]),
+        (&["policies.bundled=false", "policies.paths={/own}"], &["/own"]),
+        (&["policies.bundled=false", "policies.configMaps={team}"], &["/policies.d/team"]),
+    ] {
+        let rendered = render("kaudit", settings).await;
+        let workload = rendered.of_kinds(&["Deployment"]).next().unwrap();
+        let arguments = workload["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+        let named = arguments.iter().filter_map(|argument| argument.as_str()?.strip_prefix("--policies="));
+        assert_eq!(named.collect::<Vec<_>>(), want, "{settings:?}");
+    }
+    let chart = chart();
+    let chart = chart.to_str().unwrap();
+    for (settings, why) in [
+        (&["policies.bundled=false"][..], "there are no policies"),
+        (&["policies.bundled=false", "policies.paths={/own}", "policies.parts={rbac}"], "policies.parts"),
+    ] {
+        let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+        let refused = helm(&[&["template", "kaudit", chart][..], &settings].concat()).await;
+        assert!(refused.code == Some(1) && refused.stderr.contains(why), "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_chart_is_clean_and_refuses_unknown_values() {
     if !require_tool(Tool::Helm) {
         return;
@@ -424,6 +454,8 @@ async fn the_chart_is_clean_and_refuses_unknown_values() {
         ("listen.port=80", "port"),
         ("replicas=0", "replicas"),
         ("shards=0", "shards"),
+        ("policies.parts={Pod}", "parts"),
+        ("policies.paths={relative}", "paths"),
     ] {
         let refused = helm(&["template", "kaudit", chart, "--set", setting]).await;
         assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");

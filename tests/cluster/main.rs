@@ -38,3 +38,4 @@ mod truth;
 mod versions;
 mod wire;
 mod writer;
+mod writers;

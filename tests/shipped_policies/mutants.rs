@@ -23,6 +23,21 @@ struct Pods {
     variations: Vec<Value>,
 }
 
+/// Objects that were written through API versions that go.
+fn old() -> Value {
+    let entry =
+        |manager: &str, version: &str| json!({"manager": manager, "apiVersion": version, "operation": "Update"});
+    let written =
+        [entry("helm", "policy/v1beta1"), entry("kubectl", "policy/v1"), json!({"apiVersion": "policy/v1beta1"})];
+    let spec = json!({"minAvailable": 1});
+    json!([
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"managedFields": written}, "spec": spec},
+        {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"}, "spec": spec},
+        {"apiVersion": "extensions/v1beta1", "kind": "Ingress", "metadata": {"name": "a"}, "spec": {"tls": []}},
+        {"apiVersion": "networking.k8s.io/v1beta1", "kind": "ServiceCIDR", "metadata": {"name": "a"}, "spec": {}},
+    ])
+}
+
 /// What objects are made of: whole ones to begin with, and values to put anywhere.
 struct Stock {
     objects: Vec<Value>,
@@ -33,7 +48,9 @@ impl Stock {
     fn new() -> Self {
         let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster/pod_security.yaml"));
         let pods: Pods = serde_saphyr::from_str(&text.unwrap()).unwrap();
-        let objects: Vec<Value> = examples().into_iter().chain(pods.bases.into_iter().map(|(_, pod)| pod)).collect();
+        let mut objects = examples();
+        objects.extend(pods.bases.into_iter().map(|(_, pod)| pod));
+        objects.extend(old().as_array().unwrap().iter().cloned());
         let mut values = vec![json!(null), json!(true), json!(false), json!(""), json!([]), json!({}), json!([[]])];
         values.extend([json!(0), json!(-1), json!(1.5), json!(1e30), json!(65536), json!("*"), json!("é\u{1}\"")]);
         for value in objects.iter().chain(&pods.variations) {

@@ -75,8 +75,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- $names = prepend $names $inline }}
 {{- end }}
-{{- if not (or .Values.policies.bundled $names) }}
-{{- fail "there are no policies: set policies.bundled, policies.inline or policies.configMaps" }}
+{{- if and .Values.policies.parts (not .Values.policies.bundled) }}
+{{- fail "policies.parts are parts of the library, which policies.bundled: false leaves out" }}
+{{- end }}
+{{- if not (or .Values.policies.bundled .Values.policies.paths $names) }}
+{{- fail "there are no policies: set policies.bundled, policies.inline, policies.configMaps or policies.paths" }}
 {{- end }}
 {{- toYaml $names }}
 {{- end }}

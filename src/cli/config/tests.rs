@@ -45,7 +45,7 @@ fn defaults_depend_on_the_mode() {
     let watch = run(&[]).unwrap();
     assert_eq!(watch.mode(), Mode::Watch);
     assert!(watch.records(RecordTarget::Events) && watch.records(RecordTarget::Status));
-    assert_eq!(watch.policies.paths, [PathBuf::from("policies")]);
+    assert_eq!(watch.policies.sources, []);
     assert_eq!(watch.output, [Target { format: Format::Text, file: None }]);
     assert_eq!(watch.timing.sync_timeout, Duration::from_mins(1));
 
@@ -78,7 +78,7 @@ fn lists_repeat_and_split() {
     let check = run(&["-n", "a,b", "-n", "c", "--include", "deploy,*.apps", "-p", "a,b", "-f", "x,y"]).unwrap();
     assert_eq!(check.scope.namespace, ["a", "b", "c"]);
     assert_eq!(check.scope.include.iter().map(KindPattern::to_string).collect::<Vec<_>>(), ["deploy", "*.apps"]);
-    assert_eq!(check.policies.paths, [PathBuf::from("a,b")]);
+    assert_eq!(check.policies.sources, [PolicySource::from("a,b")]);
     assert_eq!(check.filename, [PathBuf::from("x,y")]);
 }
 
@@ -122,7 +122,7 @@ fn the_file_is_below_the_command_line() {
 #[test]
 fn a_file_takes_every_shape_of_value() {
     let check = run_with("policies:\n  - a,b\n  - c\ninclude: deploy,sts\nonce: false\nas: 7\n", &[]).unwrap();
-    assert_eq!(check.policies.paths, [PathBuf::from("a,b"), PathBuf::from("c")]);
+    assert_eq!(check.policies.sources, [PolicySource::from("a,b"), PolicySource::from("c")]);
     assert_eq!(check.scope.include.len(), 2);
     assert!(!check.once);
     assert_eq!(check.cluster.user.as_deref(), Some("7"));
@@ -183,14 +183,12 @@ fn every_option_has_its_variable_and_its_place() {
             long => format!("KAUDIT_{}", long.replace('-', "_").to_uppercase()),
         };
         let env = arg.get_env().and_then(|env| env.to_str());
-        // What `test` does not share with the others is its own, even where the name is the same.
-        let own = variable.replacen("KAUDIT_", "KAUDIT_TEST_", 1);
-        assert!(
-            env == Some(&variable) || (subcommand == "test" && env == Some(&own)),
-            "{subcommand} --{long}: {env:?}"
-        );
+        // What these do not share with the others is their own, even where the name is the same.
+        let alone = ["init", "test"].contains(&subcommand.as_str());
+        let own = variable.replacen("KAUDIT_", &format!("KAUDIT_{}_", subcommand.to_uppercase()), 1);
+        assert!(env == Some(&variable) || (alone && env == Some(&own)), "{subcommand} --{long}: {env:?}");
         // Few enough to be read without.
-        assert!(subcommand == "test" || arg.get_help_heading().is_some(), "{long}");
+        assert!(alone || arg.get_help_heading().is_some(), "{long}");
         let help = arg.get_help().unwrap().to_string();
         assert!(help.starts_with(char::is_uppercase) && !help.ends_with('.'), "{long}: {help}");
     }

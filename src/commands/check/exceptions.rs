@@ -7,7 +7,10 @@ use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
 use tracing::{error, info};
 
 use super::policies::{POLL, fingerprint};
-use crate::audit::{command::Command, exceptions::Exceptions};
+use crate::{
+    audit::{command::Command, exceptions::Exceptions},
+    judge::sources::PolicySource,
+};
 
 /// Reads files of exceptions.
 ///
@@ -21,10 +24,11 @@ pub(super) async fn load(files: &[PathBuf]) -> anyhow::Result<Exceptions> {
 /// Reads the files again whenever they changed, until the pipeline has ended. What cannot be read leaves the last good
 /// exceptions in force.
 pub(super) async fn follow(files: Vec<PathBuf>, pipeline: mpsc::Sender<Command>) {
-    let mut known = fingerprint(&files).await;
+    let sources: Vec<PolicySource> = files.iter().cloned().map(PolicySource::from).collect();
+    let mut known = fingerprint(&sources).await;
     while !files.is_empty() && !pipeline.is_closed() {
         sleep(POLL).await;
-        let now = fingerprint(&files).await;
+        let now = fingerprint(&sources).await;
         if std::mem::replace(&mut known, now) == now {
             continue;
         }

@@ -1,6 +1,6 @@
 //! The policy directory: loaded at the start, and again whenever it changed.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
@@ -12,6 +12,7 @@ use crate::{
     judge::{
         files::{self, Fingerprint},
         set::PolicySet,
+        sources::PolicySource,
     },
     model::shard::Shard,
     rego::problem::LoadError,
@@ -23,8 +24,8 @@ pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// Loads what can be loaded. The outer error is not about the policies.
 pub(super) async fn load(policies: &PolicyArgs) -> anyhow::Result<Result<PolicySet, LoadError>> {
-    let (paths, limits) = (policies.paths.clone(), policies.limits());
-    spawn_blocking(move || PolicySet::load_partly(&paths, &limits)).await.context("loading the policies")
+    let (sources, limits) = (policies.sources.clone(), policies.limits());
+    spawn_blocking(move || PolicySet::load_partly(&sources, &limits)).await.context("loading the policies")
 }
 
 /// Logs what is wrong with the policies, and what they cannot see from a shard.
@@ -45,11 +46,11 @@ pub(super) async fn follow(
     pipeline: mpsc::Sender<Command>,
 ) {
     let mut failed = false;
-    let mut loaded = fingerprint(&policies.paths).await;
+    let mut loaded = fingerprint(&policies.sources).await;
     let mut before = loaded;
     while !pipeline.is_closed() {
         sleep(POLL).await;
-        let now = fingerprint(&policies.paths).await;
+        let now = fingerprint(&policies.sources).await;
         // Whoever is writing files gets the time to finish.
         let at_rest = std::mem::replace(&mut before, now) == now;
         if now == loaded || !at_rest {
@@ -77,8 +78,8 @@ pub(super) async fn follow(
     }
 }
 
-/// Returns what changes when the files below `paths` do; `None` if that cannot be found out.
-pub(super) async fn fingerprint(paths: &[PathBuf]) -> Option<Fingerprint> {
-    let paths = paths.to_vec();
-    spawn_blocking(move || files::fingerprint(&paths)).await.ok()
+/// Returns what changes when the files of `sources` do; `None` if that cannot be found out.
+pub(super) async fn fingerprint(sources: &[PolicySource]) -> Option<Fingerprint> {
+    let sources = sources.to_vec();
+    spawn_blocking(move || files::fingerprint(&sources)).await.ok()
 }

@@ -20,7 +20,7 @@ use crate::{
         set::PolicySet,
     },
     model::{
-        text::nearest,
+        spelling::nearest,
         verdict::{Finding, Outcome},
     },
     rego::{file::File, limits::Limits, problem::Problem, yaml},

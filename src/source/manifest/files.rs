@@ -6,10 +6,19 @@ use anyhow::Context;
 
 /// Name that stands for standard input.
 const STDIN: &str = "-";
-/// How the names of settings begin that lie beside manifests, in lower case: those of Kustomize, Helm, Helmfile, Skaffold
-/// and Compose.
-const SETTINGS: [&str; 8] =
-    ["kustomization.", "chart.", "requirements.", "values", "helmfile", "skaffold", "docker-compose", "compose."];
+/// How the names of settings begin that lie beside manifests, in lower case: those of Kustomize, Helm, Helmfile, Skaffold,
+/// Compose and kaudit itself.
+const SETTINGS: [&str; 9] = [
+    "kustomization.",
+    "chart.",
+    "requirements.",
+    "values",
+    "helmfile",
+    "skaffold",
+    "docker-compose",
+    "compose.",
+    "kaudit.",
+];
 /// Groups of what looks like an object and is never sent to a cluster.
 const LOCAL_GROUPS: [&str; 2] = ["kustomize.config.k8s.io", "skaffold"];
 
@@ -93,6 +102,7 @@ mod tests {
             "values-prod.yml",
             "values.schema.json",
             "helmfile.yaml",
+            "kaudit.yaml",
         ] {
             assert!(is_settings(name), "{name}");
         }

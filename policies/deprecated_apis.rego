@@ -1,0 +1,103 @@
+# METADATA
+# title: Deprecated API versions
+# description: |
+#   An object outlives the API version that it was written through, but its manifest and whatever writes it do not.
+#   The releases are counted from the one in data.kaudit.kubernetes_version, such as "1.33", and without it from 1.36.
+# related_resources:
+# - ref: https://kubernetes.io/docs/reference/using-api/deprecation-guide/
+package deprecated_apis
+
+# METADATA
+# title: API version that is gone
+# description: The API server refuses a manifest in an API version that its release no longer serves.
+# related_resources:
+# - ref: https://kubernetes.io/docs/reference/using-api/deprecation-guide/
+# custom:
+#   id: API-01
+#   severity: high
+deny_removed_version contains result if {
+	[minor, replacement, source] := of_manifest
+	minor <= release
+	result := found(
+		sprintf("no Kubernetes since 1.%d serves %s %s: %s", [minor, input.apiVersion, input.kind, instead(replacement)]),
+		"apiVersion", input.apiVersion, [minor, replacement, source],
+	)
+}
+
+# METADATA
+# title: API version that goes
+# description: The manifest works in this release, and no longer in a later one.
+# related_resources:
+# - ref: https://kubernetes.io/docs/reference/using-api/deprecation-guide/
+# custom:
+#   id: API-02
+#   severity: medium
+warn_deprecated_version contains result if {
+	[minor, replacement, source] := of_manifest
+	minor > release
+	result := found(
+		sprintf("Kubernetes 1.%d stops to serve %s %s: %s", [minor, input.apiVersion, input.kind, instead(replacement)]),
+		"apiVersion", input.apiVersion, [minor, replacement, source],
+	)
+}
+
+# METADATA
+# title: Written through an old API version
+# description: |
+#   The object is in order, but a manager has written fields of it through another API version, which its managedFields tell.
+#   What writes it next time has to use one that is served then.
+# related_resources:
+# - ref: https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+# custom:
+#   id: API-03
+#   severity: medium
+warn_old_writer contains result if {
+	input.kind in data.lib.removed_apis.kinds
+	some entry in input.metadata.managedFields
+	entry.apiVersion != input.apiVersion
+	[minor, replacement, source] := data.lib.removed_apis.removals[input.kind][entry.apiVersion]
+	result := found(
+		sprintf("\"%s\" wrote it through %s, which goes with Kubernetes 1.%d: %s", [
+			manager(entry), entry.apiVersion, minor, instead(replacement),
+		]),
+		"metadata.managedFields", entry.apiVersion, [minor, replacement, source],
+	)
+}
+
+# METADATA
+# description: |
+#   The removal of the object's own API version. The one of an object in a cluster is what the server prefers, which nobody
+#   can change in the object.
+of_manifest := data.lib.removed_apis.removals[input.kind][input.apiVersion] if {
+	input.kind in data.lib.removed_apis.kinds
+	not input.metadata.uid
+}
+
+# METADATA
+# description: The minor version of the release that is there.
+release := to_number(minor) if {
+	[[_, minor]] := regex.find_all_string_submatch_n(`^v?1\.([0-9]+)`, data.kaudit.kubernetes_version, 1)
+} else := data.lib.removed_apis.newest
+
+# METADATA
+# description: Who wrote; a very old client gave no name.
+manager(entry) := "unknown" if {
+	object.get(entry, "manager", "") == ""
+} else := entry.manager if {
+	is_string(entry.manager)
+}
+
+instead("") := "nothing takes its place"
+
+instead(replacement) := sprintf("use %s", [replacement]) if replacement != ""
+
+found(msg, field, value, [minor, replacement, source]) := {
+	"msg": msg,
+	"details": {
+		"field": field,
+		"value": value,
+		"removed": sprintf("1.%d", [minor]),
+		"replacement": replacement,
+		"source": data.lib.removed_apis.page(source),
+	},
+}

@@ -1,0 +1,111 @@
+package deprecated_apis_test
+
+manifest(version, kind) := {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}}
+
+live(version, kind, entries) := {
+	"apiVersion": version,
+	"kind": kind,
+	"metadata": {"name": "web", "uid": "4f1c", "managedFields": entries},
+}
+
+results(policy) := {result.msg | some result in policy}
+
+test_gone if {
+	every case in [
+		["extensions/v1beta1", "Ingress"],
+		["policy/v1beta1", "PodSecurityPolicy"],
+		["batch/v1beta1", "CronJob"],
+		["flowcontrol.apiserver.k8s.io/v1beta3", "FlowSchema"],
+		["admissionregistration.k8s.io/v1beta1", "ValidatingAdmissionPolicy"],
+	] {
+		count(data.deprecated_apis.deny_removed_version) == 1 with input as manifest(case[0], case[1])
+		count(data.deprecated_apis.warn_deprecated_version) == 0 with input as manifest(case[0], case[1])
+	}
+}
+
+test_message if {
+	want := {"no Kubernetes since 1.25 serves batch/v1beta1 CronJob: use batch/v1"}
+	results(data.deprecated_apis.deny_removed_version) == want with input as manifest("batch/v1beta1", "CronJob")
+}
+
+test_nothing_instead if {
+	want := {"no Kubernetes since 1.25 serves policy/v1beta1 PodSecurityPolicy: nothing takes its place"}
+	object := manifest("policy/v1beta1", "PodSecurityPolicy")
+	results(data.deprecated_apis.deny_removed_version) == want with input as object
+}
+
+test_announced if {
+	soon := manifest("networking.k8s.io/v1beta1", "ServiceCIDR")
+	count(data.deprecated_apis.warn_deprecated_version) == 1 with input as soon
+	count(data.deprecated_apis.deny_removed_version) == 0 with input as soon
+}
+
+# The same kind and version of another group, and served versions.
+test_near_misses if {
+	every case in [
+		["networking.k8s.io/v1", "Ingress"],
+		["example.com/v1beta1", "Ingress"],
+		["batch/v1beta1", "Job"],
+		["autoscaling/v1", "HorizontalPodAutoscaler"],
+		["v1", "Pod"],
+	] {
+		count(data.deprecated_apis.deny_removed_version) == 0 with input as manifest(case[0], case[1])
+		count(data.deprecated_apis.warn_deprecated_version) == 0 with input as manifest(case[0], case[1])
+	}
+	count(data.deprecated_apis.deny_removed_version) == 0 with input as {}
+}
+
+# A table of another release moves what is gone.
+test_release if {
+	old := manifest("flowcontrol.apiserver.k8s.io/v1beta3", "FlowSchema")
+	every version in ["1.31", "v1.31.4", "1.9"] {
+		count(data.deprecated_apis.deny_removed_version) == 0 with input as old with data.kaudit.kubernetes_version as version
+		count(data.deprecated_apis.warn_deprecated_version) == 1 with input as old with data.kaudit.kubernetes_version as version
+	}
+	every version in ["1.32", "v1.40", "nonsense", 1.3] {
+		count(data.deprecated_apis.deny_removed_version) == 1 with input as old with data.kaudit.kubernetes_version as version
+		count(data.deprecated_apis.warn_deprecated_version) == 0 with input as old with data.kaudit.kubernetes_version as version
+	}
+}
+
+# The version of an object in a cluster is the server's choice.
+test_live_version if {
+	object := live("storage.k8s.io/v1beta1", "CSIDriver", [])
+	count(data.deprecated_apis.deny_removed_version) == 0 with input as object
+	count(data.deprecated_apis.warn_old_writer) == 0 with input as object
+}
+
+test_old_writer if {
+	entries := [
+		{"manager": "helm", "apiVersion": "policy/v1beta1", "operation": "Update", "time": "2024-05-01T10:00:00Z"},
+		{"manager": "helm", "apiVersion": "policy/v1beta1", "operation": "Update", "time": "2024-05-02T10:00:00Z"},
+		{"manager": "kubectl", "apiVersion": "policy/v1", "operation": "Apply"},
+		{"apiVersion": "policy/v1beta1"},
+	]
+	results(data.deprecated_apis.warn_old_writer) == {
+		"\"helm\" wrote it through policy/v1beta1, which goes with Kubernetes 1.25: use policy/v1",
+		"\"unknown\" wrote it through policy/v1beta1, which goes with Kubernetes 1.25: use policy/v1",
+	} with input as live("policy/v1", "PodDisruptionBudget", entries)
+}
+
+# Another version that is served, and the version of another kind's scale.
+test_writers_in_order if {
+	entries := [{"manager": "a", "apiVersion": "autoscaling/v1"}, {"manager": "b", "apiVersion": "apps/v1"}]
+	count(data.deprecated_apis.warn_old_writer) == 0 with input as live("autoscaling/v2", "HorizontalPodAutoscaler", entries)
+	count(data.deprecated_apis.warn_old_writer) == 0 with input as live("apps/v1", "Deployment", [])
+	count(data.deprecated_apis.warn_old_writer) == 0 with input as {"kind": "CronJob", "metadata": {"managedFields": null}}
+}
+
+# Every row is whole.
+test_table if {
+	data.lib.removed_apis.kinds == object.keys(data.lib.removed_apis.removals)
+	every versions in data.lib.removed_apis.removals {
+		every version, row in versions {
+			[minor, replacement, source] := row
+			minor > 15
+			replacement != version
+			regex.match(`^(#[a-z-]+-v1[0-9]{2}|[a-z]+/v[0-9](alpha|beta)[0-9])$`, source)
+			startswith(data.lib.removed_apis.page(source), "https://")
+		}
+	}
+}

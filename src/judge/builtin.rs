@@ -1,0 +1,167 @@
+//! The policy library of `policies/`, inside the binary without its tests: what is judged by where nobody names policies.
+//!
+//! A part of it is a package, such as `pod_security.baseline`, or what several begin with, such as `pod_security`. The
+//! packages in `lib` are no parts: those that a part uses come with it.
+
+use std::collections::BTreeSet;
+
+use crate::model::spelling::nearest;
+
+/// The name on the command line, and the folder that its files seem to be in.
+pub(crate) const NAME: &str = "builtin";
+/// The folder of what policies share.
+const SHARED: &str = "lib";
+
+/// One file of the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BuiltinFile {
+    /// Below the library's folder, with `/` on every system.
+    pub(crate) path: &'static str,
+    pub(crate) text: &'static str,
+}
+
+macro_rules! files {
+    ($($path:literal),* $(,)?) => {
+        [$(BuiltinFile { path: $path, text: include_str!(concat!("../../policies/", $path)) }),*]
+    };
+}
+
+/// Every file, sorted by path; a test compares the list with the folder.
+const FILES: [BuiltinFile; 14] = files![
+    "deprecated_apis.rego",
+    "images.rego",
+    "ingress.rego",
+    "lib/pod_security.rego",
+    "lib/removed_apis.rego",
+    "lib/workload.rego",
+    "pod_security/baseline.rego",
+    "pod_security/restricted.rego",
+    "probes.rego",
+    "rbac.rego",
+    "resources.rego",
+    "secrets.rego",
+    "service_accounts.rego",
+    "services.rego",
+];
+
+impl BuiltinFile {
+    /// The package, which is named after the path.
+    fn package(&self) -> String {
+        self.path.trim_end_matches(".rego").replace('/', ".")
+    }
+
+    fn is_shared(&self) -> bool {
+        self.path.split('/').next() == Some(SHARED)
+    }
+
+    /// Whether a rule or an import names the package of another file.
+    fn uses(&self, other: &Self) -> bool {
+        let name = format!("data.{}", other.package());
+        let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_');
+        self.text.match_indices(&name).any(|(start, _)| ends(&self.text[start + name.len()..]))
+    }
+
+    /// The folders between the library's and the file.
+    pub(crate) fn directories(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.path.split('/').map(str::to_owned).collect();
+        names.pop();
+        names
+    }
+}
+
+/// Returns the files of a part and of the packages that it uses, or all for an empty name, sorted by path; nothing where
+/// no part has this name.
+pub(crate) fn part(name: &str) -> Vec<BuiltinFile> {
+    let below = format!("{name}.");
+    let named = |file: &BuiltinFile| {
+        let package = file.package();
+        name.is_empty() || !file.is_shared() && (package == name || package.starts_with(&below))
+    };
+    let mut files: BTreeSet<BuiltinFile> = FILES.iter().copied().filter(named).collect();
+    let mut new: Vec<BuiltinFile> = files.iter().copied().collect();
+    while let Some(file) = new.pop() {
+        new.extend(FILES.iter().filter(|other| file.uses(other)).filter(|other| files.insert(**other)));
+    }
+    files.into_iter().collect()
+}
+
+/// Returns the names of all parts, sorted: packages, and what several of them begin with.
+pub(crate) fn parts() -> Vec<String> {
+    let packages = FILES.iter().filter(|file| !file.is_shared()).map(BuiltinFile::package);
+    let names = packages.flat_map(|package| {
+        let ends: Vec<usize> = package.match_indices('.').map(|(dot, _)| dot).chain([package.len()]).collect();
+        ends.into_iter().map(|end| package[..end].to_owned()).collect::<Vec<_>>()
+    });
+    names.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Returns which part was probably meant by a name that is none, and which there are.
+pub(crate) fn suggestion(name: &str) -> String {
+    let (parts, end) = (parts(), format!(".{name}"));
+    let last = parts.iter().find(|part| part.ends_with(&end)).map(String::as_str);
+    let near = last.or_else(|| nearest(name, parts.iter().map(String::as_str)));
+    let near = near.map_or_else(String::new, |near| format!("did you mean {NAME}:{near}? "));
+    format!("{near}the parts are {}", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+    use crate::judge::{set::PolicySet, sources::PolicySource};
+
+    fn paths(part: &str) -> Vec<&'static str> {
+        super::part(part).iter().map(|file| file.path).collect()
+    }
+
+    #[test]
+    fn the_binary_has_every_file_of_the_folder_that_is_no_test() {
+        fn below(folder: &Path, root: &Path, found: &mut BTreeSet<String>) {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                if path.is_dir() {
+                    below(&path, root, found);
+                } else if name != "README.md" && !name.ends_with("_test.rego") {
+                    found.insert(name);
+                }
+            }
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("policies");
+        let mut there = BTreeSet::new();
+        below(&root, &root, &mut there);
+        assert_eq!(FILES.iter().map(|file| file.path.to_owned()).collect::<Vec<_>>(), Vec::from_iter(there));
+        for file in FILES {
+            assert!(file.text.contains(&format!("\npackage {}\n", file.package())), "{}", file.path);
+        }
+        // The same policies, wherever they are read from.
+        let read = PolicySet::load(&[root]).unwrap();
+        assert_eq!(PolicySet::load(&[PolicySource::from("builtin")]).unwrap().digest, read.digest);
+    }
+
+    #[test]
+    fn a_part_comes_with_what_it_uses_and_nothing_else() {
+        assert_eq!(paths("services"), ["services.rego"]);
+        assert_eq!(paths("pod_security.baseline").last(), Some(&"pod_security/baseline.rego"));
+        let both = ["lib/pod_security.rego", "lib/workload.rego"].map(str::to_owned);
+        let both: Vec<_> = both.iter().map(String::as_str).chain(["pod_security/baseline.rego"]).collect();
+        assert_eq!(paths("pod_security.baseline"), both);
+        assert_eq!(paths("pod_security").len(), both.len() + 1);
+        assert_eq!(paths("").len(), FILES.len());
+        for nothing in ["lib", "lib.workload", "pod", "pod_security.", "images.rego", "Images"] {
+            assert!(paths(nothing).is_empty(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn every_part_is_complete() {
+        for part in parts() {
+            let set = PolicySet::load(&[PolicySource::from(format!("builtin:{part}").as_str())]).unwrap();
+            assert!(set.problems.is_empty(), "{part}: {:?}", set.problems);
+            let other =
+                set.policies.iter().find(|policy| !format!("{}.", policy.name).starts_with(&format!("{part}.")));
+            assert!(other.is_none(), "{part} brings {}", other.unwrap().name);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The library inside the binary: judged by without any policies, or by name, alone or beside others.
+
+use std::fs;
+
+use insta_cmd::assert_cmd_snapshot;
+
+use crate::{files::folder, kaudit};
+
+const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {type: NodePort, externalIPs: [192.0.2.1]}\n";
+const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: debug, namespace: shop}\nspec:\n  hostPID: true\n  containers: [{name: shell, image: web}]\n";
+const OWN: &str = "package own\n\ndeny contains \"set the label team\" if {\n\tinput.kind == \"Service\"\n\tnot input.metadata.labels.team\n}\n";
+
+#[test]
+fn without_policies_the_library_judges_and_says_so() {
+    let folder = folder(&[("service.yaml", SERVICE), ("own/own.rego", OWN)]);
+    let check = |arguments: &[&str]| kaudit(folder.path(), &[&["check", "-f", "service.yaml"], arguments].concat());
+    assert_cmd_snapshot!("builtin_by_default", check(&[]));
+    let audit: serde_json::Value = serde_json::from_slice(&check(&["-o", "json"]).output().unwrap().stdout).unwrap();
+    assert_eq!(audit["results"][0]["source"]["file"], "builtin/services.rego");
+    // Named, it is no news.
+    let named = check(&["-p", "builtin"]).output().unwrap();
+    assert!(!String::from_utf8_lossy(&named.stderr).contains("note:"));
+    assert_eq!(named.stdout, check(&[]).output().unwrap().stdout);
+    let listed = kaudit(folder.path(), &["policies"]).output().unwrap();
+    assert!(
+        listed.status.success() && String::from_utf8_lossy(&listed.stderr).starts_with("note: judging by the builtin")
+    );
+    // A link that leads nowhere is a mistake, not an absence.
+    std::os::unix::fs::symlink("nowhere", folder.path().join("policies")).unwrap();
+    assert_cmd_snapshot!("builtin_not_for_a_dead_link", check(&[]));
+    fs::remove_file(folder.path().join("policies")).unwrap();
+    fs::rename(folder.path().join("own"), folder.path().join("policies")).unwrap();
+    assert_cmd_snapshot!("builtin_never_beside_by_itself", check(&[]));
+}
+
+#[test]
+fn a_part_is_named_and_brings_what_it_uses() {
+    let folder = folder(&[("pod.yaml", POD)]);
+    let with = |part: &str| kaudit(folder.path(), &["check", "-f", "pod.yaml", "-p", part]);
+    assert_cmd_snapshot!("builtin_part", with("builtin:pod_security.baseline"));
+    assert_cmd_snapshot!(
+        "builtin_part_list",
+        kaudit(folder.path(), &["policies", "builtin:services", "builtin:services"])
+    );
+    assert_cmd_snapshot!("builtin_part_misspelt", with("builtin:pod_securty"));
+    assert_cmd_snapshot!("builtin_part_without_its_prefix", with("builtin:baseline"));
+    assert_cmd_snapshot!("builtin_part_unknown", with("builtin:lib"));
+}
+
+#[test]
+fn it_stands_beside_others_once() {
+    let library = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/policies/services.rego")).unwrap();
+    let folder = folder(&[("service.yaml", SERVICE), ("own/own.rego", OWN), ("copy/services.rego", &library)]);
+    let check = |arguments: &[&str]| kaudit(folder.path(), &[&["check", "-f", "service.yaml"], arguments].concat());
+    assert_cmd_snapshot!("builtin_and_own", check(&["-p", "own", "-p", "builtin:services"]));
+    let count = |arguments: &[&str]| {
+        let output = check(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().last().unwrap().to_owned()
+    };
+    let alone = count(&["-p", "builtin:services"]);
+    assert_eq!(count(&["-p", "copy", "-p", "builtin:services"]), alone, "a copy is no second policy");
+    assert_eq!(count(&["-p", "builtin:services", "-p", "builtin:services"]), alone);
+}
+
+#[test]
+fn a_path_of_that_name_is_written_as_one() {
+    let folder = folder(&[("service.yaml", SERVICE), ("builtin/own.rego", OWN)]);
+    let rules = |path: &str| {
+        let output = kaudit(folder.path(), &["policies", path]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().last().unwrap().to_owned()
+    };
+    assert_eq!(rules("./builtin"), "1 policy, 1 rule");
+    assert_eq!(rules("builtin/own.rego"), "1 policy, 1 rule");
+    assert_ne!(rules("builtin"), "1 policy, 1 rule");
+}
+
+#[test]
+fn the_environment_and_the_file_name_it_too() {
+    let settings = "policies: [own, 'builtin:services']\n";
+    let folder = folder(&[("service.yaml", SERVICE), ("own/own.rego", OWN), ("kaudit.yaml", settings)]);
+    let wanted =
+        kaudit(folder.path(), &["check", "-f", "service.yaml", "-p", "own", "-p", "builtin:services"]).output();
+    let wanted = wanted.unwrap().stdout;
+    let mut environment = kaudit(folder.path(), &["check", "-f", "service.yaml"]);
+    assert_eq!(environment.env("KAUDIT_POLICIES", "own,builtin:services").output().unwrap().stdout, wanted);
+    let mut file = kaudit(folder.path(), &["check", "-f", "service.yaml", "--config", "kaudit.yaml"]);
+    assert_eq!(file.output().unwrap().stdout, wanted);
+}
+
+#[test]
+fn own_tests_can_use_it_and_it_has_none_of_its_own() {
+    let test = "package own_test\n\ntest_ports if {\n\tcount(data.services.warn_node_port) == 1 with input as \
+                {\"apiVersion\": \"v1\", \"kind\": \"Service\", \"spec\": {\"type\": \"NodePort\"}}\n}\n";
+    let folder = folder(&[("policies/own.rego", OWN), ("policies/own_test.rego", test)]);
+    assert_cmd_snapshot!("builtin_no_tests", kaudit(folder.path(), &["test", "builtin:services"]));
+    let mut environment = kaudit(folder.path(), &["test"]);
+    let output = environment.env("KAUDIT_POLICIES", "policies,builtin:services").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let elsewhere = tempfile::tempdir().unwrap();
+    assert_cmd_snapshot!("test_without_policies", kaudit(elsewhere.path(), &["test"]));
+}

@@ -1,0 +1,158 @@
+//! What a release has beside the binary, and what others run kaudit with: man pages, completion scripts, the manifest for
+//! krew, and the examples for CI.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
+
+use std::fs;
+
+use clap::ValueEnum;
+use kaudit::{
+    cli::{self, config},
+    output::Format,
+};
+use serde_json::Value;
+
+#[path = "../examples/package.rs"]
+mod package;
+
+const KREW: &str = include_str!("../examples/krew.yaml");
+const GITHUB: &str = include_str!("../examples/ci/github.yml");
+const GITLAB: &str = include_str!("../examples/ci/gitlab.yml");
+/// The formats for places where a pull request is read.
+const FORMATS: [&str; 5] = ["github", "gitlab", "junit", "markdown", "sarif"];
+/// The file of a release for Linux, which all of them name.
+const ARCHIVE: &str =
+    concat!("/v", env!("CARGO_PKG_VERSION"), "/kaudit-", env!("CARGO_PKG_VERSION"), "-linux-amd64.tar.gz");
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect()
+}
+
+#[test]
+fn each_command_has_a_man_page_with_its_options() {
+    let folder = tempfile::tempdir().unwrap();
+    package::write(folder.path()).unwrap();
+    let page = |name: &str| fs::read_to_string(folder.path().join(format!("man/man1/{name}.1"))).unwrap();
+    assert!(page("kaudit").contains("kaudit"));
+    for command in cli::command().get_subcommands() {
+        let page = page(&format!("kaudit-{}", command.get_name())).replace('\\', "");
+        for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
+            let Some(long) = option.get_long() else { continue };
+            assert!(page.contains(&format!("--{long}")), "{} has no --{long}", command.get_name());
+        }
+        assert!(command.get_after_help().is_none_or(|_| page.contains("EXAMPLES")), "{}", command.get_name());
+    }
+}
+
+#[test]
+fn completion_scripts_are_those_that_the_binary_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    package::write(folder.path()).unwrap();
+    for (shell, path) in [("bash", "bash/kaudit"), ("fish", "fish/kaudit.fish"), ("zsh", "zsh/_kaudit")] {
+        let script = fs::read(folder.path().join("completions").join(path)).unwrap();
+        let mut written = Vec::new();
+        cli::completions(clap_complete::Shell::from_str(shell, true).unwrap(), &mut written).unwrap();
+        assert!(script == written && script.len() > 1_000, "{shell}");
+    }
+}
+
+/// What krew's validation asks of a manifest in its index.
+#[test]
+fn krew_takes_the_manifest() {
+    let manifest = yaml(KREW);
+    assert_eq!(manifest["apiVersion"], "krew.googlecontainertools.github.com/v1alpha2");
+    assert_eq!((&manifest["kind"], &manifest["metadata"]["name"]), (&"Plugin".into(), &"kaudit".into()));
+    let spec = &manifest["spec"];
+    assert_eq!(spec["version"], concat!("v", env!("CARGO_PKG_VERSION")));
+    let short = spec["shortDescription"].as_str().unwrap();
+    assert!(short.len() <= 50 && !short.ends_with('.') && !short.contains('\n'), "{short}");
+    for key in ["homepage", "description", "caveats"] {
+        assert!(spec[key].is_string(), "{key}");
+    }
+    for platform in spec["platforms"].as_array().unwrap() {
+        let labels = &platform["selector"]["matchLabels"];
+        let (os, arch) = (labels["os"].as_str().unwrap(), labels["arch"].as_str().unwrap());
+        let uri = platform["uri"].as_str().unwrap();
+        assert!(uri.starts_with("https://") && uri.ends_with(&format!("-{os}-{arch}.tar.gz")), "{uri}");
+        assert!(uri.contains(env!("CARGO_PKG_VERSION")), "{uri}");
+        let checksum = platform["sha256"].as_str().unwrap();
+        assert!(checksum.len() == 64 && checksum.bytes().all(|digit| digit.is_ascii_hexdigit()), "{checksum}");
+        let files = platform["files"].as_array().unwrap();
+        let from: Vec<_> = files.iter().map(|file| file["from"].as_str().unwrap()).collect();
+        assert!(from.contains(&platform["bin"].as_str().unwrap()) && from.contains(&"LICENSE"), "{from:?}");
+    }
+}
+
+/// Returns what of a script kaudit is started with.
+fn commands<'s>(script: &[&'s str]) -> Vec<Vec<&'s str>> {
+    let lines = script.iter().flat_map(|part| part.lines()).map(str::trim);
+    lines.filter(|line| line.starts_with("kaudit ")).map(|line| line.split_whitespace().collect()).collect()
+}
+
+/// Checks that kaudit takes the options, except for formats that are not there yet.
+fn assert_understood(command: &[&str]) {
+    let mut arguments = Vec::new();
+    let mut words = command.iter();
+    while let Some(word) = words.next() {
+        let target = words.as_slice().first().filter(|_| *word == "-o");
+        match target.and_then(|target| target.split('=').next()) {
+            Some(format) if Format::from_str(format, false).is_err() => {
+                assert!(FORMATS.contains(&format), "{format}");
+                words.next();
+            }
+            _ => arguments.push(word),
+        }
+    }
+    config::load(arguments.into_iter().map(Into::into)).unwrap_or_else(|why| panic!("{command:?}: {why}"));
+}
+
+#[test]
+fn the_example_for_github_is_a_workflow_that_kaudit_understands() {
+    let workflow = yaml(GITHUB);
+    // YAML 1.1 takes a bare `on` for a truth, and GitHub does not.
+    assert!(workflow["on"].is_object() && workflow["permissions"]["contents"] == "read", "{workflow}");
+    let jobs = workflow["jobs"].as_object().unwrap();
+    let mut understood = 0;
+    for job in jobs.values() {
+        assert!(job["runs-on"].is_string());
+        assert!(job["env"]["KAUDIT_RELEASE"].as_str().unwrap().ends_with(ARCHIVE));
+        for step in job["steps"].as_array().unwrap() {
+            assert!(step["uses"].is_string() != step["run"].is_string(), "{step}");
+            assert!(step["uses"].as_str().is_none_or(|action| action.contains("@v")), "{step}");
+            for command in step["run"].as_str().map(|script| commands(&[script])).unwrap_or_default() {
+                assert_understood(&command);
+                understood += 1;
+            }
+        }
+    }
+    assert_eq!(understood, 2);
+    let upload = "sarif_file: kaudit.sarif\n";
+    assert!(GITHUB.contains(upload) && GITHUB.contains("-o sarif=kaudit.sarif "));
+}
+
+#[test]
+fn the_example_for_gitlab_is_a_job_that_kaudit_understands() {
+    let jobs = yaml(GITLAB);
+    let job = &jobs["kaudit"];
+    assert!(job["variables"]["KAUDIT_RELEASE"].as_str().unwrap().ends_with(ARCHIVE));
+    assert!(job["image"].is_string() && texts(&job["before_script"]).len() > 2);
+    let commands = commands(&texts(&job["script"]));
+    assert_eq!(commands.len(), 1);
+    assert_understood(&commands[0]);
+    for report in job["artifacts"]["reports"].as_object().unwrap().values() {
+        let file = report.as_str().unwrap();
+        assert!(commands[0].iter().any(|word| word.ends_with(&format!("={file}"))), "{file}");
+    }
+}
+
+#[test]
+fn every_format_for_ci_has_an_example() {
+    let shown = [GITHUB, GITLAB].concat();
+    for format in FORMATS {
+        assert!(shown.contains(&format!("-o {format}")), "{format}");
+    }
+}
