@@ -5,8 +5,6 @@ use std::{fmt, sync::Arc};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::verdict::Outcome;
-
 /// Why something that a rule found is no violation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -42,15 +40,6 @@ impl fmt::Display for Excuse {
         }
         if self.reason.is_empty() { Ok(()) } else { write!(f, ": {}", self.reason) }
     }
-}
-
-/// What excuses a finding, and what its outcome would be otherwise.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Excused {
-    /// What excuses it.
-    pub excuse: Arc<Excuse>,
-    /// Fail or warn.
-    pub otherwise: Outcome,
 }
 
 /// How it stands with an exception.

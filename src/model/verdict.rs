@@ -4,11 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{
-    digest::Digest,
-    exception::{Excuse, Excused},
-    object::ObjectKey,
-};
+use crate::model::{digest::Digest, exception::Excuse, object::ObjectKey};
 
 /// How a rule came out for an object. Passes are counted, not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -80,6 +76,15 @@ pub struct Source {
     pub file: Arc<str>,
     /// Line of the rule's head, from 1; for an `error`, the line that failed.
     pub line: u32,
+}
+
+/// What excuses a finding, and what its outcome would be otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excused {
+    /// What excuses it.
+    pub excuse: Arc<Excuse>,
+    /// Fail or warn.
+    pub otherwise: Outcome,
 }
 
 /// One result of one rule for one object.

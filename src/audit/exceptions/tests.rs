@@ -1,5 +1,8 @@
 use super::*;
-use crate::model::{exception::Excused, object::Kind, verdict::Outcome};
+use crate::model::{
+    object::Kind,
+    verdict::{Excused, Outcome},
+};
 
 const POLICIES: &str = "# METADATA\n# custom: {excusable: true}\npackage p\n\nimport rego.v1\n\n\
                         deny contains \"x\" if input.x\n\ndeny_other contains \"y\" if input.y\n";

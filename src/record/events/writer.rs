@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     cluster::{error::describe, identity::CONTROLLER},
-    model::{digest::Digest, exception::Excused, object::ObjectKey, text::truncate},
+    model::{digest::Digest, object::ObjectKey, text::truncate, verdict::Excused},
     record::failure::WriteFailure,
 };
 

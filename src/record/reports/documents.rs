@@ -14,10 +14,7 @@ use crate::{
         ledger::{Subject, Violation},
         result::Entry,
     },
-    model::{
-        exception::Excused,
-        verdict::{Finding, Outcome},
-    },
+    model::verdict::{Excused, Finding, Outcome},
 };
 
 /// Returns the reports of openreports.io on these results, sorted by namespace and name. They have no times, since one audit

@@ -16,10 +16,9 @@ use crate::{
     cluster::identity::{CONTROLLER, MANAGED_BY},
     model::{
         digest::Digest,
-        exception::Excused,
         object::ObjectRef,
         text::shortened,
-        verdict::{Finding, Outcome, Severity, Source},
+        verdict::{Excused, Finding, Outcome, Severity, Source},
     },
 };
 
