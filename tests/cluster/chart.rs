@@ -438,6 +438,51 @@ async fn the_library_is_chosen_by_parts_and_stands_beside_other_policies() {
 }
 
 #[tokio::test]
+async fn exceptions_among_the_values_are_read_by_kaudit() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let settings = [
+        "exceptions[0].name=legacy",
+        "exceptions[0].namespace=shop",
+        "exceptions[0].spec.policies[0].name=probes",
+        "exceptions[0].spec.reason=replaced: soon",
+        "exceptions[0].spec.expiresAt=2999-01-31",
+        "exceptions[1].name=other",
+        "exceptions[1].spec.policies[0].name=images",
+        "exceptions[1].spec.match.names[0]=legacy-*",
+        "exceptions[1].spec.reason=r",
+        "exceptions[1].spec.expiresAt=2999-01-31",
+    ];
+    let rendered = render("kaudit", &settings).await;
+    let workload = &rendered.of_kinds(&["Deployment"]).next().unwrap()["spec"]["template"]["spec"];
+    let (container, volume) = (&workload["containers"][0], &workload["volumes"][0]);
+    let arguments = container["args"].as_array().unwrap();
+    let path = arguments.iter().find_map(|argument| argument.as_str()?.strip_prefix("--exceptions=")).unwrap();
+    let mount = &container["volumeMounts"][0];
+    assert_eq!((&mount["name"], &volume["configMap"]["name"]), (&volume["name"], &rendered.name("ConfigMap").into()));
+    let key = path.strip_prefix(mount["mountPath"].as_str().unwrap()).unwrap().trim_start_matches('/');
+    let data = &rendered.of_kinds(&["ConfigMap"]).next().unwrap()["data"][key];
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), data.as_str().unwrap()).unwrap();
+    let manifests = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: legacy-1, namespace: shop}\n\
+               spec: {containers: [{name: a, image: \"a:latest\"}]}\n";
+    std::fs::write(manifests.path(), pod).unwrap();
+    let (file, manifests) = (file.path().to_str().unwrap(), manifests.path().to_str().unwrap());
+    let check =
+        ["check", "-f", manifests, "-p", "builtin:probes", "-p", "builtin:images", "-o", "json", "--exceptions", file];
+    let checked = run(Path::new("/nowhere"), &check).await;
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    let (found, mut skipped) = (checked.json(), Vec::new());
+    for entry in found["results"].as_array().unwrap() {
+        assert_eq!(entry["result"], "skip");
+        skipped.push(entry["excuse"]["by"].as_str().unwrap());
+    }
+    assert!(skipped.contains(&"shop/legacy") && skipped.contains(&"other"), "{skipped:?}");
+}
+
+#[tokio::test]
 async fn the_chart_is_clean_and_refuses_unknown_values() {
     if !require_tool(Tool::Helm) {
         return;

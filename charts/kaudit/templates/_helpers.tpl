@@ -65,6 +65,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ include "kaudit.fullname" . }}-policies
 {{- end }}
 
+{{- define "kaudit.exceptionsConfigMap" -}}
+{{ include "kaudit.fullname" . }}-exceptions
+{{- end }}
+
 {{/* The names of all ConfigMaps with policies, as a YAML list. */}}
 {{- define "kaudit.policyConfigMaps" -}}
 {{- $names := .Values.policies.configMaps }}

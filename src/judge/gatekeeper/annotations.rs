@@ -38,7 +38,11 @@ pub(crate) fn read(document: &Document<'_>, problems: &mut Vec<Problem>) -> Meta
         category: own("category").map(shared),
         related_resources: links.map(|link| RelatedResource { reference: link.into(), description: None }).collect(),
         entrypoint: false,
-        custom: version.map(|version| ("version".to_owned(), version.into())).into_iter().collect::<Map<_, _>>(),
+        custom: version
+            .map(|version| ("version".to_owned(), version.into()))
+            .into_iter()
+            .chain((own("excusable") == Some("true")).then(|| ("excusable".to_owned(), true.into())))
+            .collect::<Map<_, _>>(),
     }
 }
 
