@@ -48,10 +48,8 @@ pub(super) fn object_name(resource: &ObjectRef, with_group: bool) -> String {
 
 /// Returns the message of a result, which may have several lines and is never empty, and what excuses it.
 pub(super) fn message(entry: &Entry) -> String {
-    let mut message = shown(&entry.message).trim_end().to_owned();
-    if message.trim().is_empty() {
-        message = "(no message)".to_owned();
-    }
+    let message = shown(&entry.message);
+    let mut message = if message.trim().is_empty() { "(no message)" } else { message.trim_end() }.to_owned();
     if let Some(excuse) = &entry.excuse {
         let _ = write!(message, "\n{}", shown(&excuse.to_string()));
     }

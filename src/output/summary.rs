@@ -94,14 +94,14 @@ pub(super) fn unjudged(result: &AuditResult, paint: Paint) -> Vec<String> {
     });
     let words = paint.with(AnsiColor::Yellow.on_default(), "not compared:");
     let not_judged = not_judged_line(result.not_judged.len(), paint);
-    gaps.chain(refused).chain(not_judged).chain(first_few(&words, incomparable.collect())).collect()
+    gaps.chain(refused).chain(not_judged).chain(first_few(&words, &incomparable.collect::<Vec<_>>())).collect()
 }
 
 /// Returns a line about everything that somebody should look at though nothing is wrong with the audit.
 pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
     let exceptions = result.exceptions.iter().filter_map(|exception| exception_line(exception, paint));
     let fixed = result.baseline.iter().flat_map(|baseline| &baseline.fixed).map(named);
-    exceptions.chain(first_few(&paint.with(GREEN, "fixed:"), fixed.collect())).collect()
+    exceptions.chain(first_few(&paint.with(GREEN, "fixed:"), &fixed.collect::<Vec<_>>())).collect()
 }
 
 /// Points at an exception that somebody should look at.
@@ -117,7 +117,7 @@ fn named(entry: &BaselineEntry) -> String {
 }
 
 /// Returns a line for each of the first texts, and one that counts the others.
-fn first_few(words: &str, texts: Vec<String>) -> Vec<String> {
+fn first_few(words: &str, texts: &[String]) -> Vec<String> {
     let more = texts.len().saturating_sub(NAMED_OF_BASELINE);
     let shown = texts.iter().take(NAMED_OF_BASELINE).map(|text| format!("{words} {}", shown_line(text)));
     shown.chain((more > 0).then(|| format!("{words} {more} more"))).collect()

@@ -58,8 +58,8 @@ async fn events(plane: &ControlPlane, namespace: &str, name: &str) -> (Vec<Strin
     let mut events: Vec<_> =
         about.map(|event| [text(event, "eventTime"), text(event, "reason"), text(event, "note")]).collect();
     events.sort();
-    let last = events.last().map(|[.., note]| note.clone()).unwrap_or_default();
-    (events.into_iter().map(|[_, reason, _]| reason).collect(), last)
+    let note = events.last().map(|[.., note]| note.clone()).unwrap_or_default();
+    (events.into_iter().map(|[_, reason, _]| reason).collect(), note)
 }
 
 /// Waits for the condition of the Audit of this name.
