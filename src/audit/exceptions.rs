@@ -255,16 +255,21 @@ fn objects(path: &Path) -> anyhow::Result<Vec<Object>> {
     path.metadata().with_context(|| format!("reading exceptions from {}", path.display()))?;
     let (changes, mut read) = mpsc::channel(64);
     std::thread::scope(|scope| {
-        scope.spawn(move || manifest::read(&[file], &Selection::default(), Secrets::Redact, &changes));
-        let mut objects = Vec::new();
-        while let Some(change) = read.blocking_recv() {
-            match change {
-                Change::Seen(_, object) => objects.push(object),
-                Change::Skipped(_, place, why) => anyhow::bail!("{place}: {why}"),
-                _ => {}
+        // The receiver ends with the thread that takes from it: whoever reads must not wait for one that has seen enough.
+        let taken = scope.spawn(move || {
+            let mut objects = Vec::new();
+            while let Some(change) = read.blocking_recv() {
+                match change {
+                    Change::Seen(_, object) => objects.push(object),
+                    Change::Skipped(_, place, why) => anyhow::bail!("{place}: {why}"),
+                    _ => {}
+                }
             }
-        }
-        Ok(objects)
+            Ok(objects)
+        });
+        manifest::read(&[file], &Selection::default(), Secrets::Redact, &changes);
+        drop(changes);
+        taken.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 

@@ -136,6 +136,12 @@ fn what_cannot_be_an_exception_is_refused_with_its_place() {
     assert!(load("{").is_err() && Exceptions::load(&["/nowhere/at/all".into()]).is_err());
 }
 
+#[test]
+fn a_long_file_with_a_mistake_at_its_beginning_is_refused() {
+    let rest = document("e", "", FULL) + "---\n";
+    assert!(refused(&format!("a: [\n---\n{}", rest.repeat(500))).starts_with(":"));
+}
+
 /// Takes in an exception of the cluster.
 fn put(exceptions: &mut Exceptions, name: &str, spec: &str) {
     let folder = tempfile::tempdir().unwrap();
