@@ -139,7 +139,7 @@ fn what_cannot_be_an_exception_is_refused_with_its_place() {
 #[test]
 fn a_long_file_with_a_mistake_at_its_beginning_is_refused() {
     let rest = document("e", "", FULL) + "---\n";
-    assert!(refused(&format!("a: [\n---\n{}", rest.repeat(500))).starts_with(":"));
+    assert!(refused(&format!("a: [\n---\n{}", rest.repeat(500))).starts_with(':'));
 }
 
 /// Takes in an exception of the cluster.
