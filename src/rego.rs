@@ -12,9 +12,11 @@ pub(crate) mod evaluator;
 pub(crate) mod file;
 pub(crate) mod graph;
 pub mod limits;
+pub(crate) mod machine;
 pub(crate) mod missing;
 pub(crate) mod parse;
 pub mod problem;
+pub(crate) mod program;
 #[doc(hidden)]
 pub mod query;
 pub(crate) mod references;

@@ -9,6 +9,7 @@
 
 pub(crate) mod budget;
 mod call;
+mod callee;
 mod cidr;
 mod collections;
 pub(crate) mod declarations;
@@ -31,7 +32,10 @@ mod uri;
 use anyhow::Result;
 use regorus::{Engine, Value};
 
-pub(crate) use self::known::{Arity, find, nearest, unsupported};
+pub(crate) use self::{
+    callee::Callee,
+    known::{Arity, find, nearest, unsupported},
+};
 use self::{
     call::{Answer, Fault},
     known::all,

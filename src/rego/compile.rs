@@ -10,6 +10,7 @@ mod flatten;
 mod infer;
 mod order;
 mod outputs;
+mod plan;
 mod replace;
 mod resolve;
 mod safety;
@@ -32,6 +33,7 @@ use self::{
 use super::{
     builtins::declarations,
     constant::Constant,
+    program::Program,
     references::Path,
     syntax::{Expr, Key, Kind, Module, Name, Position},
 };
@@ -39,11 +41,25 @@ use super::{
 /// Returns what is wrong with modules that are evaluated together, up to the first stage that finds something which has to be
 /// mended before more can be said. Rules that are `missing` are known by name.
 pub(crate) fn check<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>) -> Vec<Fault> {
+    compile(modules, missing).err().unwrap_or_default()
+}
+
+/// Plans the rules at these paths; none can be planned of modules with something wrong.
+pub(crate) fn plan<'p>(modules: &[&Module], entries: impl Iterator<Item = &'p Path>) -> Program {
+    compile(modules, std::iter::empty()).map_or_else(|_| Program::default(), |compiler| plan::plan(&compiler, entries))
+}
+
+/// Runs all stages.
+fn compile<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>) -> Result<Compiler, Vec<Fault>> {
     let mut faults = Vec::new();
-    Compiler::new(modules, missing, &mut faults).run(&mut faults);
+    let mut compiler = Compiler::new(modules, missing, &mut faults);
+    compiler.run(&mut faults);
+    if faults.is_empty() {
+        return Ok(compiler);
+    }
     faults.sort_by(|a, b| (a.module, a.at, &a.message).cmp(&(b.module, b.at, &b.message)));
     faults.dedup_by(|a, b| (a.module, a.at, &a.message) == (b.module, b.at, &b.message));
-    faults
+    Err(faults)
 }
 
 struct Compiler {

@@ -17,10 +17,11 @@ use super::{
     file::{File, Form},
     graph::Graph,
     limits::Limits,
+    machine::{self, Bounds, Halt},
     missing::Missing,
     parse,
     problem::Problem,
-    references, rewrite, syntax,
+    references, rewrite, syntax, value,
 };
 
 /// The package that a query is read in.
@@ -71,6 +72,36 @@ pub fn evaluate(query: &Query) -> Result<Vec<Value>, QueryError> {
     let holds = |value: &Value| !matches!(value, Value::Undefined | Value::Bool(false));
     let true_ones = results.result.into_iter().filter(|result| result.expressions.iter().all(|e| holds(&e.value)));
     Ok(true_ones.map(|result| result.bindings).collect())
+}
+
+/// Evaluates a query by a program, as [`evaluate`] does by regorus; returns the values of these variables, once for each
+/// solution. The outer error says why no program was made.
+///
+/// # Errors
+/// Returns why the evaluation failed.
+pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<Value>, QueryError>, String> {
+    let bindings: Vec<String> = variables.iter().map(|name| format!("\"{name}\": {name}")).collect();
+    let module =
+        format!("package {PACKAGE}\n\nsolutions := [{{{}}} |\n{}\n]\n", bindings.join(", "), query.text);
+    let texts = query.modules.iter().chain([&module]);
+    let modules: Vec<_> = texts.map(|text| syntax::read(text, None)).collect::<Result<_, _>>().map_err(|why| why.why)?;
+    let path = vec![PACKAGE.to_owned(), "solutions".to_owned()];
+    let program = compile::plan(&modules.iter().collect::<Vec<_>>(), [&path].into_iter());
+    let rule = match program.entries.get(&path) {
+        Some(Ok(rule)) => *rule,
+        Some(Err(why)) => return Err(why.reason.clone()),
+        None => return Err("the modules are refused".to_owned()),
+    };
+    let data = value::from_tree(query.data.clone()).map_err(|why| why.to_string())?;
+    let limits = Limits::default();
+    let bounds = Bounds { time: limits.evaluation, stack: limits.stack, strict: query.strict };
+    budget::renew();
+    let answers = machine::evaluate(&program, &query.input, &data, bounds, [rule].into_iter());
+    Ok(match answers {
+        Ok(answers) => Ok(answers.iter().flat_map(|answer| answer.value.as_array().ok()).flat_map(|all| all.iter().cloned()).collect()),
+        Err(Halt::Failed(why)) => Err(QueryError::Failed(why)),
+        Err(Halt::TimedOut) => Err(QueryError::Failed("took too long".to_owned())),
+    })
 }
 
 fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError> {

@@ -52,8 +52,39 @@ const TABLE: &[Measured] = &[
     ("yaml.marshal", 1, |arguments| whole("yaml.marshal", arguments)),
 ];
 
+/// regorus' own function for a builtin.
+type Function = fn(&Span, &[Ref<Expr>], &[Value], bool) -> anyhow::Result<Value>;
+
+/// One of regorus' builtins, with what is checked before.
+#[derive(Clone, Copy)]
+pub(super) struct Native {
+    before: fn(&[Value]) -> Result<(), Fault>,
+    function: Function,
+}
+
+impl Native {
+    pub(super) fn call(self, arguments: &[Value]) -> Answer {
+        (self.before)(arguments)?;
+        run(self.function, arguments)
+    }
+}
+
+/// Returns regorus' builtin of a name.
+pub(super) fn find(name: &str) -> Option<Native> {
+    let (function, _) = BUILTINS.get(name)?;
+    let before = TABLE.binary_search_by_key(&name, |(name, ..)| *name).map_or(nothing as fn(&[Value]) -> _, |at| TABLE[at].2);
+    Some(Native { before, function: *function })
+}
+
 /// Calls regorus' own builtin.
 pub(super) fn native(name: &str, arguments: &[Value]) -> Answer {
+    match BUILTINS.get(name) {
+        Some((function, _)) => run(*function, arguments),
+        None => refused(format!("{name} is not available")),
+    }
+}
+
+fn run(function: Function, arguments: &[Value]) -> Answer {
     // Builtins want the places of call and arguments for their messages.
     static PLACES: LazyLock<Option<(Span, Vec<Ref<Expr>>)>> = LazyLock::new(|| {
         let source = Source::from_contents("builtin".to_owned(), "builtin".to_owned()).ok()?;
@@ -62,11 +93,9 @@ pub(super) fn native(name: &str, arguments: &[Value]) -> Answer {
         let places = (0..8).map(place).collect();
         Some((span, places))
     });
-    let (Some((builtin, _)), Some((span, places))) = (BUILTINS.get(name), PLACES.as_ref()) else {
-        return refused(format!("{name} is not available"));
-    };
+    let Some((span, places)) = PLACES.as_ref() else { return refused("builtins are not available") };
     let places = places.get(..arguments.len()).unwrap_or_default();
-    builtin(span, places, arguments, true).map_err(|error| {
+    function(span, places, arguments, true).map_err(|error| {
         let limit = error.downcast_ref::<regorus::LimitError>().is_some();
         let why = EngineError::new(&error).reason;
         if limit { Fault::Refused(why) } else { Fault::Failed(why) }

@@ -95,6 +95,7 @@ impl Flattener<'_> {
         if matches!(&statement.what, What::Call(call) if calls::is_print(call)) {
             // OPA forgets it.
             statement.with.clear();
+            statement.erased = true;
         }
         let mut body = Vec::new();
         for with in &mut statement.with {
@@ -126,6 +127,7 @@ impl Flattener<'_> {
             }
         }
         for statement_of_part in &mut support {
+            statement_of_part.erased |= statement.erased;
             if !statement.with.is_empty() {
                 statement_of_part.with.clone_from(&statement.with);
             }
@@ -204,7 +206,7 @@ impl Flattener<'_> {
         let mut items = Vec::new();
         for part in parts {
             match part {
-                Part::Constant => items.push(Term::text(at, "")),
+                Part::Constant(constant) => items.push(Term::new(at, Value::Constant(constant))),
                 Part::Statement(statement) => items.push(self.in_set(*statement)),
             }
         }
@@ -238,6 +240,7 @@ impl Flattener<'_> {
     fn dynamics(&mut self, body: Body) -> Body {
         let mut result = Vec::new();
         for mut statement in body {
+            let (before, erased) = (result.len(), statement.erased);
             let Statement { what, with, .. } = &mut statement;
             match what {
                 What::Unify(left, right) => {
@@ -264,6 +267,9 @@ impl Flattener<'_> {
                     let inner = std::mem::take(body);
                     *body = self.dynamics(inner);
                 }
+            }
+            for part in result.iter_mut().skip(before) {
+                part.erased |= erased;
             }
             result.push(statement);
         }

@@ -109,7 +109,7 @@ pub(super) struct Comprehension {
 /// A part of a template string.
 #[derive(Debug, Clone)]
 pub(super) enum Part {
-    Constant,
+    Constant(Constant),
     Statement(Box<Statement>),
 }
 
@@ -123,6 +123,8 @@ pub(super) struct Statement {
     pub(super) generated: bool,
     /// It was written with `:=`.
     pub(super) assigned: bool,
+    /// It is checked, but not evaluated: what is printed.
+    pub(super) erased: bool,
     pub(super) what: What,
     pub(super) with: Vec<With>,
 }
@@ -270,7 +272,7 @@ pub(super) fn ref_is_ground(items: &[Term]) -> bool {
 
 impl Statement {
     pub(super) fn new(at: Position, what: What) -> Self {
-        Self { at, negated: false, generated: false, assigned: false, what, with: Vec::new() }
+        Self { at, negated: false, generated: false, assigned: false, erased: false, what, with: Vec::new() }
     }
 
     /// `variable = term`, for a part of an expression.

@@ -31,6 +31,11 @@ impl Tree {
         tree
     }
 
+    /// Whether there are no rules below it.
+    pub(super) fn is_leaf(&self) -> bool {
+        self.children.is_empty()
+    }
+
     pub(super) fn child(&self, key: &Constant) -> Option<&Self> {
         self.children.get(key)
     }

@@ -65,7 +65,7 @@ impl Resolver<'_> {
 
     fn piece(&mut self, piece: &Piece) -> Option<Part> {
         match piece {
-            Piece::Text(_) => Some(Part::Constant),
+            Piece::Text(text) => Some(Part::Constant(Constant::scalar(text).unwrap_or(Constant::Null))),
             Piece::Statement(statement) => {
                 self.scopes.enter(BTreeSet::new());
                 let statement = self.statement(statement);

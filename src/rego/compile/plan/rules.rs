@@ -1,0 +1,116 @@
+//! Definitions of one path, together.
+
+use super::{Planned, Planner, not_taken, value_of};
+use crate::rego::{
+    compile::{
+        plan::body::Body,
+        term::{self, Function, INPUT, Outcome, Statement, Term, What},
+        tree::Tree,
+    },
+    program::{Block, Definition, Form, Rule, Step},
+    syntax::Position,
+};
+
+impl Planner<'_> {
+    /// Plans all definitions at a node.
+    pub(super) fn new_rule(&mut self, node: &Tree, place: (usize, Position)) -> Planned<Rule> {
+        if !node.is_leaf() {
+            return Err(not_taken(place, "rules are defined at and below this path"));
+        }
+        let all = self.rules;
+        let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &all[*index]).collect();
+        let form = form(&definitions).ok_or_else(|| not_taken(place, "a head with several variables as keys"))?;
+        let arity = definitions.iter().map(|rule| rule.arity()).max().unwrap_or(0);
+        let mut rule = Rule {
+            form,
+            registers: arity,
+            arity,
+            default: None,
+            definitions: Box::default(),
+            decided_by_first: form == Form::Complete && gives_one_value(&definitions),
+        };
+        let mut planned = Vec::new();
+        for definition in definitions {
+            if definition.default {
+                let (Outcome::Value(value) | Outcome::Element(value)) = &definition.result;
+                let value = value_of(value);
+                let place = (definition.module, definition.at);
+                rule.default = Some(value.ok_or_else(|| not_taken(place, "a default that is no constant"))?);
+                continue;
+            }
+            let branches = definition.chain().map(|branch| {
+                let (block, registers) = self.branch(branch, form)?;
+                rule.registers = rule.registers.max(registers);
+                Ok(block)
+            });
+            planned.push(Definition { branches: branches.collect::<Planned<_>>()? });
+        }
+        rule.definitions = planned.into();
+        Ok(rule)
+    }
+
+    /// Plans a definition without what follows its `else`. Returns also how many registers it needs.
+    fn branch(&mut self, branch: &term::Rule, form: Form) -> Planned<(Block, usize)> {
+        let parameters = branch.parameters.as_deref().unwrap_or_default();
+        let mut body = Body::new(self, branch.module, parameters.len());
+        body.parameters(parameters)?;
+        let (guards, others): (Vec<_>, Vec<_>) =
+            branch.body.iter().filter(|statement| !statement.erased).partition(|statement| is_guard(statement));
+        for statement in guards.into_iter().chain(others) {
+            body.statement(statement)?;
+        }
+        let (Outcome::Value(result) | Outcome::Element(result)) = &branch.result;
+        let key = match (form, branch.path.last()) {
+            (Form::Object, Some(key)) => Some(body.operand(key)?),
+            _ => None,
+        };
+        let value = body.operand(result)?;
+        Ok(body.finish(Step::Yield { key, value }))
+    }
+}
+
+/// Returns what the definitions of a path make together.
+fn form(definitions: &[&term::Rule]) -> Option<Form> {
+    let of_one = |rule: &term::Rule| match (&rule.result, rule.path.len() - rule.ground()) {
+        (Outcome::Element(_), 0) => Some(Form::Set),
+        (Outcome::Value(_), 0) => Some(Form::Complete),
+        (Outcome::Value(_), 1) => Some(Form::Object),
+        _ => None,
+    };
+    let first = of_one(definitions.first()?)?;
+    definitions.iter().all(|rule| of_one(rule) == Some(first)).then_some(first)
+}
+
+/// Whether all definitions have the same constant as their value.
+fn gives_one_value(definitions: &[&term::Rule]) -> bool {
+    let mut values = definitions.iter().filter(|rule| !rule.default).flat_map(|rule| rule.chain()).map(|rule| {
+        let (Outcome::Value(value) | Outcome::Element(value)) = &rule.result;
+        value_of(value)
+    });
+    let Some(Some(first)) = values.next() else { return false };
+    values.all(|value| value.as_ref() == Some(&first))
+}
+
+/// Whether a statement only compares something below the input with a constant. As in OPA, where rules are indexed by such
+/// statements, they come first.
+fn is_guard(statement: &Statement) -> bool {
+    let (left, right) = match &statement.what {
+        What::Unify(left, right) => (left, right),
+        What::Call(call) => match (&call.function, call.arguments.as_slice()) {
+            (Function::Builtin(name), [left, right]) if matches!(&**name, "equal" | "eq") => (left, right),
+            _ => return false,
+        },
+        _ => return false,
+    };
+    let input = |term: &Term| match &term.value {
+        term::Value::Ref(items) => {
+            items.first().and_then(Term::as_variable) == Some(INPUT)
+                && items.iter().skip(1).all(|key| matches!(key.value, term::Value::Constant(_)))
+        }
+        _ => false,
+    };
+    let constant = |term: &Term| matches!(term.value, term::Value::Constant(_));
+    !statement.negated
+        && statement.with.is_empty()
+        && (input(left) && constant(right) || constant(left) && input(right))
+}

@@ -1,0 +1,118 @@
+//! Unification: what has no value yet gets one, the rest is compared.
+
+use super::{Planned, body::Body};
+use crate::rego::{
+    compile::term::{Term, Value},
+    program::{Operand, Step},
+};
+
+impl Body<'_, '_> {
+    pub(super) fn unify(&mut self, left: &Term, right: &Term) -> Planned<()> {
+        let pairs = match (&left.value, &right.value) {
+            _ if self.is_known(left) || self.is_known(right) => None,
+            (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+                Some(left.iter().zip(right).collect())
+            }
+            (Value::Object(left), Value::Object(right)) if left.len() == right.len() => same_keys(left, right),
+            _ => None,
+        };
+        if let Some(pairs) = pairs {
+            return self.unify_pairs(pairs);
+        }
+        // What is on the one side may iterate, and give variables of the other side their values.
+        if self.is_known(right) && !matches!(right.value, Value::Variable(_) | Value::Constant(_)) || !self.is_known(left) {
+            let right = self.operand(right)?;
+            return self.bind(left, &right);
+        }
+        let left = self.operand(left)?;
+        self.bind(right, &left)
+    }
+
+    /// Unifies the parts of two patterns, those first of which one side is known.
+    fn unify_pairs(&mut self, mut pairs: Vec<(&Term, &Term)>) -> Planned<()> {
+        while !pairs.is_empty() {
+            let ready = pairs.iter().position(|(left, right)| self.is_known(left) || self.is_known(right));
+            let (left, right) = pairs.remove(ready.unwrap_or(0));
+            self.unify(left, right)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the open variables of a pattern their values, and compares the rest.
+    pub(super) fn bind(&mut self, pattern: &Term, value: &Operand) -> Planned<()> {
+        match &pattern.value {
+            Value::Variable(variable) if !self.is_known(pattern) => {
+                if !matches!(value, Operand::Constant(_) | Operand::Register(_)) {
+                    self.push(Step::Defined(value.clone()));
+                }
+                self.variables.insert(*variable, value.clone());
+                Ok(())
+            }
+            Value::Array(items) if !self.is_known(pattern) => {
+                self.push(Step::Array(value.clone(), items.len()));
+                for (index, item) in items.iter().enumerate() {
+                    if self.is_unused(item) {
+                        continue;
+                    }
+                    let part = self.get(value.clone(), vec![Operand::Constant(regorus::Value::from(index))]);
+                    self.bind(item, &part)?;
+                }
+                Ok(())
+            }
+            Value::Object(fields) if !self.is_known(pattern) => {
+                self.push(Step::Object(value.clone(), fields.len()));
+                // Constants first: they decide fastest.
+                let (constant, other): (Vec<_>, Vec<_>) =
+                    fields.iter().partition(|(_, part)| matches!(part.value, Value::Constant(_)));
+                for (key, part) in constant.into_iter().chain(other) {
+                    let key = self.operand(key)?;
+                    let found = self.get(value.clone(), vec![key]);
+                    self.bind(part, &found)?;
+                }
+                Ok(())
+            }
+            Value::Set(_) if !self.is_known(pattern) => Err(self.not_taken("a set with variables as a pattern")),
+            _ => {
+                let known = self.operand(pattern)?;
+                self.push(Step::Equal(known, value.clone()));
+                Ok(())
+            }
+        }
+    }
+
+    /// Binds a pattern to an array of two.
+    pub(super) fn bind_pair(&mut self, pattern: &Term, first: &Operand, second: &Operand) -> Planned<()> {
+        match &pattern.value {
+            Value::Array(items) => match items.as_slice() {
+                [left, right] => {
+                    self.bind(left, first)?;
+                    self.bind(right, second)
+                }
+                _ => Err(self.not_taken("walk with another pattern than [path, value]")),
+            },
+            _ => {
+                let into = self.register();
+                self.push(Step::MakeArray { into, items: Box::new([first.clone(), second.clone()]) });
+                self.bind(pattern, &Operand::Register(into))
+            }
+        }
+    }
+
+    /// Whether a term is a variable that nobody can read.
+    fn is_unused(&self, term: &Term) -> bool {
+        !self.is_known(term)
+            && term
+                .as_variable()
+                .is_some_and(|variable| self.planner.variables.name(variable).is_some_and(|name| &**name == "_"))
+    }
+}
+
+/// Pairs the values of two objects, if their keys are the same constants.
+fn same_keys<'t>(left: &'t [(Term, Term)], right: &'t [(Term, Term)]) -> Option<Vec<(&'t Term, &'t Term)>> {
+    let pair = |(key, value): &'t (Term, Term)| {
+        let key = key.constant()?;
+        let other = right.iter().find(|(other, _)| other.constant().as_ref() == Some(&key))?;
+        Some((value, &other.1))
+    };
+    left.iter().map(pair).collect()
+}

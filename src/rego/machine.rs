@@ -1,0 +1,232 @@
+//! The machine: runs [programs](super::program).
+//!
+//! What a value is asked for is borrowed from where it lies (the input, the data, the program, a rule that has its value
+//! already) and only owned where a step made it. Rules without parameters are evaluated once, functions once for the same
+//! arguments. An evaluation ends where the time is up, where it would need too much stack or memory, or at an error; why in
+//! particular is for the evaluator to say that takes the rules up again.
+
+mod functions;
+mod limit;
+mod loops;
+mod slot;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use regorus::Value;
+
+use self::{
+    functions::Calls,
+    limit::Gauge,
+    slot::{Lookup, Slot},
+    steps::Sink,
+};
+use super::program::{Definition, Form, PathId, PathNode, Program, Rule, RuleId};
+
+/// Why an evaluation ended without a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// An error of the policy, or too much stack or memory.
+    Failed(String),
+    TimedOut,
+}
+
+/// The value of a rule that is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    /// `Undefined` if there is none.
+    pub(crate) value: Value,
+    /// What each definition gives by itself, defaults left out.
+    pub(crate) definitions: Vec<Value>,
+}
+
+/// What an evaluation may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// CPU time.
+    pub(crate) time: Duration,
+    /// Bytes of stack.
+    pub(crate) stack: usize,
+    /// Whether builtins that fail are errors.
+    pub(crate) strict: bool,
+}
+
+/// Evaluates rules of a program, which share what they have in common.
+pub(crate) fn evaluate(
+    program: &Program,
+    input: &Value,
+    data: &Value,
+    bounds: Bounds,
+    wanted: impl Iterator<Item = RuleId>,
+) -> Result<Vec<Answer>, Halt> {
+    let values: Vec<OnceCell<Value>> = program.rules.iter().map(|_| OnceCell::new()).collect();
+    let mut machine = Machine {
+        program,
+        input,
+        data,
+        values: &values,
+        paths: vec![Lookup::Open; program.paths.len()],
+        registers: Vec::with_capacity(64),
+        calls: Calls::new(program.rules.len()),
+        arguments: Vec::new(),
+        gauge: Gauge::new(bounds),
+        strict: bounds.strict,
+    };
+    wanted.map(|rule| machine.answer(rule)).collect()
+}
+
+struct Machine<'v> {
+    program: &'v Program,
+    input: &'v Value,
+    data: &'v Value,
+    /// The values of rules without parameters, as far as they were asked for.
+    values: &'v [OnceCell<Value>],
+    paths: Vec<Lookup<'v>>,
+    /// The frames of all rules that are being evaluated.
+    registers: Vec<Slot<'v>>,
+    calls: Calls,
+    /// Room for the arguments of a builtin.
+    arguments: Vec<Value>,
+    gauge: Gauge,
+    strict: bool,
+}
+
+impl<'v> Machine<'v> {
+    /// Evaluates a rule definition by definition.
+    fn answer(&mut self, RuleId(id): RuleId) -> Result<Answer, Halt> {
+        let rule = &self.program.rules[id];
+        let mut definitions = Vec::with_capacity(rule.definitions.len());
+        for definition in &rule.definitions {
+            let decided = rule.decided_by_first && definitions.iter().any(|value| *value != Value::Undefined);
+            let value = if decided { Value::Undefined } else { self.together(rule, std::slice::from_ref(definition))? };
+            definitions.push(value);
+        }
+        let value = match definitions.as_slice() {
+            [only] => only.clone(),
+            all => merged(rule.form, all)?,
+        };
+        let value = if value == Value::Undefined { rule.default.clone().unwrap_or(value) } else { value };
+        // It may have been asked for by another rule before.
+        Ok(Answer { value: self.values[id].get_or_init(|| value).clone(), definitions })
+    }
+
+    /// Returns the value of a rule without parameters, `Undefined` if it has none.
+    fn rule(&mut self, RuleId(id): RuleId) -> Result<&'v Value, Halt> {
+        let cell = &self.values[id];
+        if let Some(value) = cell.get() {
+            return Ok(value);
+        }
+        let rule = &self.program.rules[id];
+        let value = self.together(rule, &rule.definitions)?;
+        let value = if value == Value::Undefined { rule.default.clone().unwrap_or(value) } else { value };
+        Ok(cell.get_or_init(|| value))
+    }
+
+    /// Evaluates definitions of a rule without parameters to one value.
+    fn together(&mut self, rule: &'v Rule, definitions: &'v [Definition]) -> Result<Value, Halt> {
+        self.gauge.enter()?;
+        let base = self.registers.len();
+        self.registers.resize_with(base + rule.registers, || Slot::Empty);
+        let value = self.definitions(rule, definitions, base);
+        self.registers.truncate(base);
+        value
+    }
+
+    fn definitions(&mut self, rule: &'v Rule, definitions: &'v [Definition], base: usize) -> Result<Value, Halt> {
+        match rule.form {
+            Form::Complete => {
+                let mut value = None;
+                for definition in definitions {
+                    for branch in &definition.branches {
+                        let mut own = None;
+                        let once = rule.decided_by_first;
+                        self.block(branch, base, &mut Sink::One { value: &mut own, once })?;
+                        if let Some(own) = own {
+                            agree(&mut value, own)?;
+                            break;
+                        }
+                    }
+                    if rule.decided_by_first && value.is_some() {
+                        break;
+                    }
+                }
+                Ok(value.unwrap_or(Value::Undefined))
+            }
+            Form::Set => {
+                let mut items = BTreeSet::new();
+                for branch in definitions.iter().filter_map(|definition| definition.branches.first()) {
+                    self.block(branch, base, &mut Sink::Set(&mut items))?;
+                }
+                Ok(Value::from(items))
+            }
+            Form::Object => {
+                let mut fields = BTreeMap::new();
+                for branch in definitions.iter().filter_map(|definition| definition.branches.first()) {
+                    self.block(branch, base, &mut Sink::Object(&mut fields))?;
+                }
+                Ok(Value::from(fields))
+            }
+        }
+    }
+
+    /// Returns what is at a path.
+    fn path(&mut self, PathId(id): PathId) -> Option<&'v Value> {
+        match self.paths[id] {
+            Lookup::Found(value) => return Some(value),
+            Lookup::Missing => return None,
+            Lookup::Open => {}
+        }
+        let program = self.program;
+        let found = match &program.paths[id] {
+            PathNode::Input => Some(self.input),
+            PathNode::Data => Some(self.data),
+            PathNode::Below(parent, key) => self.path(*parent).and_then(|parent| slot::at(parent, key)),
+        };
+        let found = found.filter(|value| **value != Value::Undefined);
+        self.paths[id] = found.map_or(Lookup::Missing, Lookup::Found);
+        found
+    }
+}
+
+/// Puts the values of definitions together.
+fn merged(form: Form, definitions: &[Value]) -> Result<Value, Halt> {
+    match form {
+        Form::Complete => {
+            let mut value = None;
+            for own in definitions.iter().filter(|own| **own != Value::Undefined) {
+                agree(&mut value, own.clone())?;
+            }
+            Ok(value.unwrap_or(Value::Undefined))
+        }
+        Form::Set => {
+            let items = definitions.iter().filter_map(|own| own.as_set().ok()).flat_map(|items| items.iter().cloned());
+            Ok(Value::from(items.collect::<BTreeSet<_>>()))
+        }
+        Form::Object => {
+            let mut fields = BTreeMap::new();
+            for own in definitions.iter().filter_map(|own| own.as_object().ok()) {
+                for (key, value) in own.iter() {
+                    steps::insert(&mut fields, key.clone(), value.clone())?;
+                }
+            }
+            Ok(Value::from(fields))
+        }
+    }
+}
+
+/// All values of a complete rule must be the same.
+fn agree(value: &mut Option<Value>, own: Value) -> Result<(), Halt> {
+    match value {
+        Some(value) if *value != own => Err(Halt::Failed("complete rules must not produce multiple outputs".to_owned())),
+        _ => {
+            *value = Some(own);
+            Ok(())
+        }
+    }
+}

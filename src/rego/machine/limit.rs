@@ -1,0 +1,80 @@
+//! Time, stack and memory of an evaluation.
+
+use std::{cell::Cell, ptr, time::Instant};
+
+use super::{Bounds, Halt};
+use crate::rego::cpu_time::CpuTimer;
+
+/// A look at the clock every so many steps costs nothing that can be measured.
+const INTERVAL: u32 = 64;
+
+/// How many times the time limit may pass while an evaluation waits for the CPU.
+const STARVED: u32 = 16;
+
+/// The most that an evaluation may make, in bytes as estimated, whether or not it drops it again.
+const MOST: usize = 256 << 20;
+
+/// An element of a collection, with what lies around it.
+const ELEMENT: usize = 48;
+
+pub(super) struct Gauge {
+    bounds: Bounds,
+    ticks: u32,
+    /// Both begin at the first look: most evaluations end before.
+    began: Option<(Instant, CpuTimer)>,
+    /// Where the stack was.
+    stack: usize,
+    left: usize,
+}
+
+impl Gauge {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, ticks: 0, began: None, stack: stack_pointer(), left: MOST }
+    }
+
+    /// To be called for whatever may happen again and again.
+    pub(super) fn tick(&mut self) -> Result<(), Halt> {
+        self.ticks += 1;
+        if self.ticks < INTERVAL {
+            return Ok(());
+        }
+        self.ticks = 0;
+        self.look()
+    }
+
+    #[cold]
+    fn look(&mut self) -> Result<(), Halt> {
+        let (began, cpu) = self.began.get_or_insert_with(|| (Instant::now(), CpuTimer::start()));
+        let (limit, passed) = (self.bounds.time, began.elapsed());
+        // The thread may have waited for the CPU, which is not the policy's fault.
+        if passed >= limit && (passed >= limit * STARVED || cpu.elapsed() >= limit) {
+            return Err(Halt::TimedOut);
+        }
+        Ok(())
+    }
+
+    /// To be called for whatever may be nested.
+    pub(super) fn enter(&mut self) -> Result<(), Halt> {
+        if self.stack.abs_diff(stack_pointer()) > self.bounds.stack {
+            return Err(Halt::Failed("needs too much stack".to_owned()));
+        }
+        self.tick()
+    }
+
+    /// To be called for what is made.
+    pub(super) fn made(&mut self, elements: usize) -> Result<(), Halt> {
+        match self.left.checked_sub(elements * ELEMENT) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(Halt::Failed("makes too much".to_owned())),
+        }
+    }
+}
+
+#[inline(never)]
+fn stack_pointer() -> usize {
+    let here = Cell::new(0_u8);
+    ptr::from_ref(&here).addr()
+}

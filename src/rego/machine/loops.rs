@@ -1,0 +1,135 @@
+//! Steps that iterate.
+
+use regorus::Value;
+
+use super::{Halt, Machine, slot::Slot, steps::Sink};
+use crate::rego::program::{Block, Operand, Register};
+
+/// The registers of a key and a value.
+type Registers = (Register, Register);
+
+impl<'v> Machine<'v> {
+    /// Runs a block for each element; returns whether the sink needs no more.
+    pub(super) fn each(
+        &mut self,
+        of: &'v Operand,
+        into: Registers,
+        block: &'v Block,
+        base: usize,
+        sink: &mut Sink<'_>,
+    ) -> Result<bool, Halt> {
+        self.gauge.enter()?;
+        let mut run = |machine: &mut Self| machine.block(block, base, sink);
+        match self.slot(of, base)? {
+            Slot::Empty => Ok(false),
+            Slot::Ref(value) => self.elements(value, Slot::Ref, into, base, &mut run),
+            Slot::Own(value) => self.elements(&value, |value| Slot::Own(value.clone()), into, base, &mut run),
+        }
+    }
+
+    /// Whether a block yields something for each element. What has no elements has none that is wrong.
+    pub(super) fn every(
+        &mut self,
+        of: &'v Operand,
+        into: Registers,
+        block: &'v Block,
+        base: usize,
+    ) -> Result<bool, Halt> {
+        self.gauge.enter()?;
+        let mut run = |machine: &mut Self| {
+            let mut found = false;
+            machine.block(block, base, &mut Sink::Found(&mut found))?;
+            Ok(!found)
+        };
+        let missed = match self.slot(of, base)? {
+            Slot::Empty => return Ok(false),
+            Slot::Ref(value) => self.elements(value, Slot::Ref, into, base, &mut run)?,
+            Slot::Own(value) => self.elements(&value, |value| Slot::Own(value.clone()), into, base, &mut run)?,
+        };
+        Ok(!missed)
+    }
+
+    /// Runs something with each element in the registers, until it returns true; returns whether it did.
+    fn elements<'e>(
+        &mut self,
+        collection: &'e Value,
+        slot: impl Fn(&'e Value) -> Slot<'v>,
+        (key, value): Registers,
+        base: usize,
+        run: &mut dyn FnMut(&mut Self) -> Result<bool, Halt>,
+    ) -> Result<bool, Halt> {
+        match collection {
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.gauge.tick()?;
+                    self.set(base, key, Slot::Own(Value::from(index)));
+                    self.set(base, value, slot(item));
+                    if run(self)? {
+                        return Ok(true);
+                    }
+                }
+            }
+            Value::Set(items) => {
+                for item in items.iter_sorted() {
+                    self.gauge.tick()?;
+                    self.set(base, key, slot(item));
+                    self.set(base, value, slot(item));
+                    if run(self)? {
+                        return Ok(true);
+                    }
+                }
+            }
+            Value::Object(fields) => {
+                for (name, field) in fields.iter_sorted() {
+                    self.gauge.tick()?;
+                    self.set(base, key, slot(name));
+                    self.set(base, value, slot(field));
+                    if run(self)? {
+                        return Ok(true);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Runs a block for each value in a value, the outer ones first.
+    pub(super) fn walk(
+        &mut self,
+        of: &'v Operand,
+        (path, value): Registers,
+        block: &'v Block,
+        base: usize,
+        sink: &mut Sink<'_>,
+    ) -> Result<bool, Halt> {
+        self.gauge.enter()?;
+        let Some(root) = self.slot(of, base)?.value().cloned() else { return Ok(false) };
+        let mut open: Vec<(Vec<Value>, Value)> = vec![(Vec::new(), root)];
+        while let Some((here, found)) = open.pop() {
+            self.gauge.tick()?;
+            self.gauge.made(here.len())?;
+            let before = open.len();
+            let mut below = |key: Value, value: &Value| {
+                let path = here.iter().cloned().chain([key]).collect();
+                open.push((path, value.clone()));
+            };
+            match &found {
+                Value::Array(items) => {
+                    items.iter().enumerate().for_each(|(index, item)| below(Value::from(index), item));
+                }
+                Value::Set(items) => items.iter_sorted().for_each(|item| below(item.clone(), item)),
+                Value::Object(fields) => fields.iter_sorted().for_each(|(key, value)| below(key.clone(), value)),
+                _ => {}
+            }
+            self.gauge.made(open.len() - before)?;
+            open[before..].reverse();
+            self.set(base, path, Slot::Own(Value::from(here)));
+            self.set(base, value, Slot::Own(found));
+            if self.block(block, base, sink)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,44 @@
+//! Where values are while a program runs.
+
+use regorus::Value;
+
+/// A register.
+#[derive(Debug, Clone)]
+pub(super) enum Slot<'v> {
+    Empty,
+    /// A part of something that outlives the evaluation, or of a rule's value.
+    Ref(&'v Value),
+    /// What a step made.
+    Own(Value),
+}
+
+impl Slot<'_> {
+    pub(super) fn value(&self) -> Option<&Value> {
+        match self {
+            Self::Empty => None,
+            Self::Ref(value) => Some(value),
+            Self::Own(value) => Some(value),
+        }
+    }
+}
+
+/// What is known of a path.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Lookup<'v> {
+    Open,
+    Missing,
+    Found(&'v Value),
+}
+
+/// Returns what is at a key of a collection.
+pub(super) fn at<'a>(collection: &'a Value, key: &Value) -> Option<&'a Value> {
+    match collection {
+        Value::Object(fields) => fields.get(key),
+        Value::Array(items) => match key {
+            Value::Number(index) => items.get(usize::try_from(index.as_u64()?).ok()?),
+            _ => None,
+        },
+        Value::Set(items) => items.get(key),
+        _ => None,
+    }
+}

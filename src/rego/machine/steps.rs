@@ -1,0 +1,297 @@
+//! Running the steps of a block.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+
+use regorus::Value;
+
+use super::{
+    Halt, Machine,
+    slot::{self, Slot},
+};
+use crate::rego::program::{Block, Collection, Operand, Register, Step};
+
+/// Where a block puts what it yields.
+pub(super) enum Sink<'s> {
+    /// Only whether there is something counts.
+    Found(&'s mut bool),
+    /// All must be the same; `once` if the first is enough.
+    One {
+        value: &'s mut Option<Value>,
+        once: bool,
+    },
+    Array(&'s mut Vec<Value>),
+    Set(&'s mut BTreeSet<Value>),
+    Object(&'s mut BTreeMap<Value, Value>),
+}
+
+/// Two values at one key are a conflict.
+pub(super) fn insert(fields: &mut BTreeMap<Value, Value>, key: Value, value: Value) -> Result<(), Halt> {
+    match fields.entry(key) {
+        Entry::Occupied(before) if *before.get() != value => {
+            Err(Halt::Failed("object keys must be unique".to_owned()))
+        }
+        Entry::Occupied(_) => Ok(()),
+        Entry::Vacant(free) => {
+            free.insert(value);
+            Ok(())
+        }
+    }
+}
+
+impl<'v> Machine<'v> {
+    /// Runs a block; returns whether the sink needs no more.
+    pub(super) fn block(&mut self, block: &'v Block, base: usize, sink: &mut Sink<'_>) -> Result<bool, Halt> {
+        for step in block {
+            let holds = match step {
+                Step::Each { of, key, value, block } => return self.each(of, (*key, *value), block, base, sink),
+                Step::Walk { of, path, value, block } => return self.walk(of, (*path, *value), block, base, sink),
+                Step::Yield { key, value } => return self.yield_to(key.as_ref(), value, base, sink),
+                Step::Test(of) => self.value(of, base)?.is_some_and(|value| *value != Value::Bool(false)),
+                Step::Defined(of) => self.value(of, base)?.is_some(),
+                Step::Equal(left, right) => {
+                    self.pair(left, right, base)?.is_some_and(|(left, right)| equal(left, right))
+                }
+                Step::Compare { by, left, right, into } => {
+                    match (self.pair(left, right, base)?.map(|(left, right)| by.holds(left, right)), into) {
+                        (Some(holds), Some(into)) => {
+                            self.set(base, *into, Slot::Own(Value::Bool(holds)));
+                            true
+                        }
+                        (holds, _) => holds == Some(true),
+                    }
+                }
+                Step::Array(of, length) => {
+                    matches!(self.value(of, base)?, Some(Value::Array(items)) if items.len() == *length)
+                }
+                Step::Object(of, length) => {
+                    matches!(self.value(of, base)?, Some(Value::Object(fields)) if fields.len() == *length)
+                }
+                Step::Get { into, from, keys } => self.get(*into, from, keys, base)?,
+                Step::Call { callee, arguments, into } => {
+                    self.gauge.tick()?;
+                    let mut given = std::mem::take(&mut self.arguments);
+                    let complete = self.fill(&mut given, arguments, base)?;
+                    let made = if complete { callee.call(&given, self.strict) } else { Ok(Value::Undefined) };
+                    given.clear();
+                    self.arguments = given;
+                    self.result(made.map_err(Halt::Failed)?, *into, base)
+                }
+                Step::Invoke { function, arguments, into } => {
+                    let made = self.invoke(*function, arguments, base)?;
+                    self.result(made, *into, base)
+                }
+                Step::MakeArray { into, items } => self.make(items, *into, base, Value::from)?,
+                Step::MakeSet { into, items } => {
+                    self.make(items, *into, base, |items| Value::from(items.into_iter().collect::<BTreeSet<_>>()))?
+                }
+                Step::MakeObject { into, fields } => self.make_object(fields, *into, base)?,
+                Step::Comprehension { into, form, block } => {
+                    let made = self.comprehension(*form, block, base)?;
+                    self.set(base, *into, Slot::Own(made));
+                    true
+                }
+                Step::Not(block) => !self.found(block, base)?,
+                Step::Every { of, key, value, block } => self.every(of, (*key, *value), block, base)?,
+            };
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a block yields something.
+    fn found(&mut self, block: &'v Block, base: usize) -> Result<bool, Halt> {
+        let mut found = false;
+        self.block(block, base, &mut Sink::Found(&mut found))?;
+        Ok(found)
+    }
+
+    pub(super) fn set(&mut self, base: usize, register: Register, slot: Slot<'v>) {
+        self.registers[base + register] = slot;
+    }
+
+    /// Returns the value of an operand as a register can have it.
+    pub(super) fn slot(&mut self, of: &'v Operand, base: usize) -> Result<Slot<'v>, Halt> {
+        Ok(match of {
+            Operand::Constant(value) => Slot::Ref(value),
+            Operand::Register(register) => self.registers[base + register].clone(),
+            Operand::Path(path) => self.path(*path).map_or(Slot::Empty, Slot::Ref),
+            Operand::Rule(rule) => match self.rule(*rule)? {
+                Value::Undefined => Slot::Empty,
+                value => Slot::Ref(value),
+            },
+        })
+    }
+
+    /// Returns the value of an operand for a look at it; `None` if it is undefined.
+    fn value(&mut self, of: &'v Operand, base: usize) -> Result<Option<&Value>, Halt> {
+        self.prepare(of)?;
+        Ok(self.peek(of, base))
+    }
+
+    fn pair(&mut self, left: &'v Operand, right: &'v Operand, base: usize) -> Result<Option<(&Value, &Value)>, Halt> {
+        self.prepare(left)?;
+        self.prepare(right)?;
+        Ok(self.peek(left, base).zip(self.peek(right, base)))
+    }
+
+    /// Sees to it that a value can be looked at.
+    fn prepare(&mut self, of: &'v Operand) -> Result<(), Halt> {
+        match of {
+            Operand::Constant(_) | Operand::Register(_) => {}
+            Operand::Path(path) => {
+                self.path(*path);
+            }
+            Operand::Rule(rule) => {
+                self.rule(*rule)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn peek(&self, of: &'v Operand, base: usize) -> Option<&Value> {
+        match of {
+            Operand::Constant(value) => Some(value),
+            Operand::Register(register) => self.registers[base + register].value(),
+            Operand::Path(path) => match self.paths[path.0] {
+                slot::Lookup::Found(value) => Some(value),
+                _ => None,
+            },
+            Operand::Rule(rule) => self.values[rule.0].get().filter(|value| **value != Value::Undefined),
+        }
+    }
+
+    fn get(&mut self, into: Register, from: &'v Operand, keys: &'v [Operand], base: usize) -> Result<bool, Halt> {
+        self.prepare(from)?;
+        keys.iter().try_for_each(|key| self.prepare(key))?;
+        let borrowed = match from {
+            Operand::Register(register) => match &self.registers[base + register] {
+                Slot::Ref(value) => Some(*value),
+                _ => None,
+            },
+            Operand::Constant(value) => Some(value),
+            Operand::Path(path) => self.path(*path),
+            Operand::Rule(rule) => self.values[rule.0].get(),
+        };
+        let found = match borrowed {
+            Some(value) => self.below(value, keys, base).map(Slot::Ref),
+            None => self.peek(from, base).and_then(|value| self.below(value, keys, base)).cloned().map(Slot::Own),
+        };
+        let Some(found) = found else { return Ok(false) };
+        self.set(base, into, found);
+        Ok(true)
+    }
+
+    fn below<'a>(&self, from: &'a Value, keys: &'v [Operand], base: usize) -> Option<&'a Value> {
+        keys.iter().try_fold(from, |value, key| slot::at(value, self.peek(key, base)?))
+    }
+
+    /// Collects values; returns whether all are defined.
+    fn fill(&mut self, values: &mut Vec<Value>, operands: &'v [Operand], base: usize) -> Result<bool, Halt> {
+        for operand in operands {
+            match self.value(operand, base)? {
+                Some(value) => values.push(value.clone()),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes the value of a call; returns whether the step holds.
+    fn result(&mut self, made: Value, into: Option<Register>, base: usize) -> bool {
+        match (made, into) {
+            (Value::Undefined, _) | (Value::Bool(false), None) => false,
+            (made, Some(into)) => {
+                self.set(base, into, Slot::Own(made));
+                true
+            }
+            (_, None) => true,
+        }
+    }
+
+    fn make(
+        &mut self,
+        items: &'v [Operand],
+        into: Register,
+        base: usize,
+        make: impl FnOnce(Vec<Value>) -> Value,
+    ) -> Result<bool, Halt> {
+        self.gauge.made(items.len())?;
+        let mut values = Vec::with_capacity(items.len());
+        let complete = self.fill(&mut values, items, base)?;
+        if complete {
+            self.set(base, into, Slot::Own(make(values)));
+        }
+        Ok(complete)
+    }
+
+    fn make_object(&mut self, fields: &'v [(Operand, Operand)], into: Register, base: usize) -> Result<bool, Halt> {
+        self.gauge.made(fields.len())?;
+        let mut object = BTreeMap::new();
+        for (key, value) in fields {
+            let Some((key, value)) = self.pair(key, value, base)? else { return Ok(false) };
+            object.insert(key.clone(), value.clone());
+        }
+        self.set(base, into, Slot::Own(Value::from(object)));
+        Ok(true)
+    }
+
+    fn comprehension(&mut self, form: Collection, block: &'v Block, base: usize) -> Result<Value, Halt> {
+        self.gauge.enter()?;
+        Ok(match form {
+            Collection::Array => {
+                let mut items = Vec::new();
+                self.block(block, base, &mut Sink::Array(&mut items))?;
+                Value::from(items)
+            }
+            Collection::Set => {
+                let mut items = BTreeSet::new();
+                self.block(block, base, &mut Sink::Set(&mut items))?;
+                Value::from(items)
+            }
+            Collection::Object => {
+                let mut fields = BTreeMap::new();
+                self.block(block, base, &mut Sink::Object(&mut fields))?;
+                Value::from(fields)
+            }
+        })
+    }
+
+    fn yield_to(
+        &mut self,
+        key: Option<&'v Operand>,
+        value: &'v Operand,
+        base: usize,
+        sink: &mut Sink<'_>,
+    ) -> Result<bool, Halt> {
+        if let Sink::Found(found) = sink {
+            **found = true;
+            return Ok(true);
+        }
+        let Some(made) = self.value(value, base)?.cloned() else { return Ok(false) };
+        match sink {
+            Sink::Found(_) => return Ok(true),
+            Sink::One { value, once } => {
+                super::agree(value, made)?;
+                return Ok(*once);
+            }
+            Sink::Array(items) => items.push(made),
+            Sink::Set(items) => {
+                items.insert(made);
+            }
+            Sink::Object(fields) => {
+                let Some(key) = key else { return Ok(false) };
+                let Some(key) = self.value(key, base)?.cloned() else { return Ok(false) };
+                insert(fields, key, made)?;
+            }
+        }
+        self.gauge.made(1)?;
+        Ok(false)
+    }
+}
+
+/// What is the same in memory is the same.
+fn equal(left: &Value, right: &Value) -> bool {
+    std::ptr::eq(left, right) || left == right
+}

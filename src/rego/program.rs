@@ -1,0 +1,184 @@
+//! Programs: rules as the [machine](super::machine) runs them, made by the [planner](super::compile::plan).
+//!
+//! A body is a [`Block`]: steps that each hold or end it. A step that iterates comes last and has the rest of the body as a
+//! block of its own, so that backtracking is a loop in a loop. What is found at the end is yielded: to a rule, a comprehension,
+//! or whoever only wants to know that there is something. Variables are registers, written by one step each; what has the same
+//! value all through an evaluation (a constant, a path below `input` or `data`, a rule without parameters) is read in place.
+
+use std::{collections::BTreeMap, fmt};
+
+use regorus::Value;
+
+use super::{builtins::Callee, references::Path, syntax::Position};
+
+/// Rules that need nothing else than each other, `input` and `data`.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) paths: Vec<PathNode>,
+    /// What can be asked for, by its keys below `data`: each rule, or why it is none of the program's.
+    pub(crate) entries: BTreeMap<Path, Result<RuleId, NotTaken>>,
+}
+
+/// Why a rule cannot be a part of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotTaken {
+    pub(crate) reason: String,
+    /// Index of the module.
+    pub(crate) module: usize,
+    pub(crate) at: Position,
+}
+
+/// Index of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RuleId(pub(crate) usize);
+
+/// Index of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PathId(pub(crate) usize);
+
+/// Index of a register in the frame of a rule.
+pub(crate) type Register = usize;
+
+/// A document, or what is at a key of another path: each is looked up once an evaluation.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum PathNode {
+    Input,
+    Data,
+    Below(PathId, Value),
+}
+
+/// All definitions of one path.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub(crate) form: Form,
+    /// How many registers its definitions need; the first ones are its arguments.
+    pub(crate) registers: usize,
+    pub(crate) arity: usize,
+    /// The value where no definition has one.
+    pub(crate) default: Option<Value>,
+    pub(crate) definitions: Box<[Definition]>,
+    /// Whether all definitions give one and the same value, so that the first one that holds decides.
+    pub(crate) decided_by_first: bool,
+}
+
+/// What a rule is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One value; also a function's.
+    Complete,
+    Set,
+    Object,
+}
+
+/// A definition, with what follows each `else`: the first of them that holds decides.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    pub(crate) branches: Box<[Block]>,
+}
+
+/// Steps that hold one after the other, or not.
+pub(crate) type Block = Box<[Step]>;
+
+/// Where a value is.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Operand {
+    Constant(Value),
+    Register(Register),
+    Path(PathId),
+    Rule(RuleId),
+}
+
+impl fmt::Debug for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Constant(value) => write!(f, "{value}"),
+            Self::Register(register) => write!(f, "r{register}"),
+            Self::Path(PathId(path)) => write!(f, "path{path}"),
+            Self::Rule(RuleId(rule)) => write!(f, "rule{rule}"),
+        }
+    }
+}
+
+/// One step of a body. What reads a value that is undefined does not hold.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Holds for what is neither undefined nor false.
+    Test(Operand),
+    /// Holds for what is not undefined.
+    Defined(Operand),
+    /// `from[key][key]…`
+    Get { into: Register, from: Operand, keys: Box<[Operand]> },
+    Equal(Operand, Operand),
+    /// A comparison as a condition, or its value.
+    Compare { by: Comparison, left: Operand, right: Operand, into: Option<Register> },
+    /// Holds for an array of this length.
+    Array(Operand, usize),
+    /// Holds for an object with as many fields.
+    Object(Operand, usize),
+    /// A builtin; without a register it holds for what is not false.
+    Call { callee: Callee, arguments: Box<[Operand]>, into: Option<Register> },
+    /// A function, likewise.
+    Invoke { function: RuleId, arguments: Box<[Operand]>, into: Option<Register> },
+    MakeArray { into: Register, items: Box<[Operand]> },
+    MakeSet { into: Register, items: Box<[Operand]> },
+    MakeObject { into: Register, fields: Box<[(Operand, Operand)]> },
+    /// Whatever the block yields becomes one value.
+    Comprehension { into: Register, form: Collection, block: Block },
+    /// Holds if the block yields nothing.
+    Not(Block),
+    /// Holds if the block yields something for each element.
+    Every { of: Operand, key: Register, value: Register, block: Block },
+    /// Runs the block for each element.
+    Each { of: Operand, key: Register, value: Register, block: Block },
+    /// Runs the block for each value in a value, with the path to it.
+    Walk { of: Operand, path: Register, value: Register, block: Block },
+    /// The end of a body. The key is that of an object.
+    Yield { key: Option<Operand>, value: Operand },
+}
+
+/// What a comprehension makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Collection {
+    Array,
+    Set,
+    Object,
+}
+
+/// `!=` and the comparisons by order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Comparison {
+    /// Returns the comparison that a builtin is.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "equal" | "eq" => Self::Equal,
+            "neq" => Self::NotEqual,
+            "lt" => Self::Less,
+            "lte" => Self::LessOrEqual,
+            "gt" => Self::Greater,
+            "gte" => Self::GreaterOrEqual,
+            _ => return None,
+        })
+    }
+
+    /// Whether it holds.
+    pub(crate) fn holds(self, left: &Value, right: &Value) -> bool {
+        match self {
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+            Self::Less => left < right,
+            Self::LessOrEqual => left <= right,
+            Self::Greater => left > right,
+            Self::GreaterOrEqual => left >= right,
+        }
+    }
+}
