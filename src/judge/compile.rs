@@ -30,6 +30,7 @@ use crate::rego::{
     missing::Missing,
     parse,
     problem::Problem,
+    program::Program,
     references::{self, Node, Path, package},
     rewrite::{self, Rewritten},
     syntax::{self, Position, SyntaxError},
@@ -142,7 +143,8 @@ impl Compiler<'_> {
         nodes: &[Node],
         problems: &mut Vec<Problem>,
     ) -> Result<(Vec<Policy>, Unit), BTreeSet<Arc<str>>> {
-        let (policies, groups, mut found) = self.check(&parsed.modules, nodes);
+        let (compiled, faults) = self.compiled();
+        let (policies, groups, mut found) = self.check(&parsed.modules, nodes, faults);
         // Warnings are about the files as they were written, not about what is left of them.
         found.retain(|problem| self.first || problem.is_refusal());
         self.first = false;
@@ -152,7 +154,8 @@ impl Compiler<'_> {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let why = match Unit::new(parsed.engine, parsed.bare, groups, self.limits) {
+        let program = self.program(compiled.as_ref(), &groups);
+        let why = match Unit::new(parsed.engine, parsed.bare, groups, program, self.limits) {
             Ok(unit) => return Ok((policies, unit)),
             Err(why) => why,
         };
@@ -164,8 +167,21 @@ impl Compiler<'_> {
         Err(blamed.into_iter().map(|file| Arc::clone(&file.shown)).collect())
     }
 
-    /// Reads and checks modules that all parse.
-    fn check(&self, modules: &[Ref<Module>], nodes: &[Node]) -> (Vec<Policy>, Vec<Group>, Vec<Problem>) {
+    /// Plans the rules that judge.
+    fn program(&self, compiled: Option<&compile::Compiled>, groups: &[Group]) -> Program {
+        match compiled.filter(|_| self.limits.compiled) {
+            Some(compiled) => compiled.plan(groups.iter().flat_map(Group::paths)),
+            None => Program::default(),
+        }
+    }
+
+    /// Reads and checks modules that all parse, and have these faults.
+    fn check(
+        &self,
+        modules: &[Ref<Module>],
+        nodes: &[Node],
+        faults: Vec<Problem>,
+    ) -> (Vec<Policy>, Vec<Group>, Vec<Problem>) {
         let mut problems = Vec::new();
         let imports: Vec<&[(Path, Position)]> = self
             .files
@@ -202,7 +218,7 @@ impl Compiler<'_> {
             companion,
             limits: self.limits,
         };
-        problems.extend(self.faults());
+        problems.extend(faults);
         problems.extend(checked.problems());
         match self.purpose {
             Purpose::Directory => problems.extend(lint::warnings(&checked)),
@@ -216,15 +232,18 @@ impl Compiler<'_> {
         (policies, groups, problems)
     }
 
-    /// Returns what OPA's compiler would refuse.
-    fn faults(&self) -> Vec<Problem> {
+    /// Runs the stages of OPA's compiler; returns what it would refuse.
+    fn compiled(&self) -> (Option<compile::Compiled>, Vec<Problem>) {
         let sources = self.files.iter().filter_map(|source| Some((source.file, source.written.as_ref().ok()?)));
         let (files, modules): (Vec<&File>, Vec<&syntax::Module>) = sources.unzip();
         let problem = |fault: Fault| {
             let file = files[fault.module];
             Problem::refused(&file.shown, fault.message).at(&file.text, fault.at.line, fault.at.column).help(fault.help)
         };
-        compile::check(&modules, self.missing.rules()).into_iter().map(problem).collect()
+        match compile::compile(&modules, self.missing.rules()) {
+            Ok(compiled) => (Some(compiled), Vec::new()),
+            Err(faults) => (None, faults.into_iter().map(problem).collect()),
+        }
     }
 
     /// Goes on without the refused files; what uses them is refused next.

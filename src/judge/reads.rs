@@ -27,7 +27,7 @@ mod tests;
 
 pub(crate) use self::{
     documents::Reads,
-    queries::Queries,
+    queries::{KindQuery, Queries},
     tree::{Segment, Tree},
     walk::Rules,
 };

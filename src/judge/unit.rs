@@ -13,12 +13,14 @@ use super::{
     dialect::Dialect,
     gatekeeper::constraint::{BoundTemplate, Constraint},
     inventory::Inventory,
-    reads::{Queries, Reads},
+    reads::{KindQuery, Queries, Reads},
     rule::{Entrypoint, Exception, ResultShape},
 };
 use crate::rego::{
-    evaluator::{Evaluator, GENERATED},
+    evaluator::{Evaluator, Failure, GENERATED},
     limits::Limits,
+    machine::Answer,
+    program::{Program, RuleId},
     references::{self, Node, Path, push_key},
 };
 
@@ -31,10 +33,12 @@ pub(crate) struct Group {
     pub(crate) exceptions: Vec<Exception>,
     /// What is asked about which kind.
     pub(crate) queries: Queries,
+    /// For each rule that can be asked for, the rule of the unit's program; `None` where regorus evaluates it.
+    pub(crate) compiled: Vec<Option<RuleId>>,
 }
 
 impl Group {
-    /// The generated rule that evaluates all rules of one query.
+    /// The generated rule that evaluates all rules of one query that regorus evaluates.
     pub(crate) fn all(&self, query: usize) -> String {
         format!("data.{GENERATED}.{}_all_{query}", self.dialect)
     }
@@ -49,7 +53,8 @@ impl Group {
         self.entrypoints.len() + self.exceptions.len()
     }
 
-    fn paths(&self) -> Vec<&Path> {
+    /// The paths of all rules that can be asked for.
+    pub(crate) fn paths(&self) -> Vec<&Path> {
         let exceptions = self.exceptions.iter().map(|exception| &exception.path);
         self.entrypoints.iter().map(|entrypoint| &entrypoint.path).chain(exceptions).collect()
     }
@@ -80,8 +85,18 @@ impl Unit {
     ///
     /// # Errors
     /// Returns regorus' error about the modules: until here it has parsed them one by one, now it analyses them together.
-    pub(crate) fn new(engine: Engine, bare: Engine, groups: Vec<Group>, limits: &Limits) -> Result<Self> {
-        let evaluator = Evaluator::new(engine, bare, &generated(&groups), limits)?;
+    pub(crate) fn new(
+        engine: Engine,
+        bare: Engine,
+        mut groups: Vec<Group>,
+        program: Program,
+        limits: &Limits,
+    ) -> Result<Self> {
+        for group in &mut groups {
+            let rule = |path: &&Path| program.entries.get(*path).and_then(|entry| entry.as_ref().ok()).copied();
+            group.compiled = group.paths().iter().map(rule).collect();
+        }
+        let evaluator = Evaluator::new(engine, bare, &generated(&groups), limits)?.with_program(program, limits);
         let nodes = references::read(evaluator.engine().get_modules(), std::iter::empty());
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
         Ok(Self { evaluator, groups, template: None, looks_up, defined: defined(&nodes) })
@@ -108,6 +123,40 @@ impl Unit {
             data.insert(Value::from(name), document);
         }
         Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, ..self.clone() })
+    }
+
+    /// Evaluates one rule of a group, whose exceptions are counted on behind the entrypoints.
+    pub(crate) fn rule(&self, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
+        if let Some(rule) = group.compiled.get(index).copied().flatten() {
+            match self.evaluator.run_program(input, [rule].into_iter()) {
+                Ok(mut answers) if answers.len() == 1 => return Ok(answers.remove(0)),
+                Err(Failure::TimedOut) => return Err(Failure::TimedOut),
+                // regorus says where.
+                _ => {}
+            }
+        }
+        self.evaluator.rule(input, &group.one(index)).map(Answer::from)
+    }
+
+    /// Evaluates several rules of a group together; `None` if one of them fails.
+    pub(crate) fn rules(&self, group: &Group, query: &KindQuery, input: &Value) -> Option<Vec<Answer>> {
+        let (compiled, others): (Vec<usize>, Vec<usize>) =
+            query.rules.iter().partition(|index| group.compiled.get(**index).copied().flatten().is_some());
+        let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
+        if !compiled.is_empty() {
+            let rules = compiled.iter().filter_map(|index| group.compiled[*index]);
+            for (index, answer) in compiled.iter().zip(self.evaluator.run_program(input, rules).ok()?) {
+                answers[*index] = answer;
+            }
+        }
+        if !others.is_empty() {
+            let all = self.evaluator.rule(input, &group.all(query.number)).ok()?;
+            let all = all.as_array().ok().filter(|all| all.len() == others.len())?;
+            for (index, value) in others.iter().zip(all.iter()) {
+                answers[*index] = value[0_usize].clone().into();
+            }
+        }
+        Some(answers)
     }
 
     /// Whether its rules are asked about every object, and not about those that Constraints match.
@@ -147,7 +196,7 @@ fn generated(groups: &[Group]) -> String {
         }
         for (number, rules) in group.queries.distinct.iter().enumerate() {
             let mut all = String::new();
-            for index in rules {
+            for index in rules.iter().filter(|index| group.compiled[**index].is_none()) {
                 let path = &paths[*index];
                 // A rule without a value must not make the whole undefined: its place stays empty. Sets always have one.
                 let set = group.entrypoints.get(*index).is_some_and(|entrypoint| entrypoint.shape == ResultShape::Set);

@@ -35,6 +35,7 @@ use regorus::{Engine, Value};
 pub(crate) use self::{
     callee::Callee,
     known::{Arity, find, nearest, unsupported},
+    operators::{is_member, is_pair},
 };
 use self::{
     call::{Answer, Fault},

@@ -38,38 +38,34 @@ use super::{
     syntax::{Expr, Key, Kind, Module, Name, Position},
 };
 
-/// Returns what is wrong with modules that are evaluated together, up to the first stage that finds something which has to be
-/// mended before more can be said. Rules that are `missing` are known by name.
-pub(crate) fn check<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>) -> Vec<Fault> {
-    compile(modules, missing).err().unwrap_or_default()
-}
-
-/// Plans the rules at these paths; none can be planned of modules with something wrong.
-pub(crate) fn plan<'p>(modules: &[&Module], entries: impl Iterator<Item = &'p Path>) -> Program {
-    compile(modules, std::iter::empty()).map_or_else(|_| Program::default(), |compiler| plan::plan(&compiler, entries))
-}
-
-/// Runs all stages.
-fn compile<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>) -> Result<Compiler, Vec<Fault>> {
+/// Runs all stages on modules that are evaluated together. Rules that are `missing` are known by name.
+///
+/// # Errors
+/// Returns what is wrong, up to the first stage that finds something which has to be mended before more can be said.
+pub(crate) fn compile<'a>(
+    modules: &[&Module],
+    missing: impl Iterator<Item = &'a Path>,
+) -> Result<Compiled, Vec<Fault>> {
     let mut faults = Vec::new();
-    let mut compiler = Compiler::new(modules, missing, &mut faults);
-    compiler.run(&mut faults);
+    let mut compiled = Compiled::new(modules, missing, &mut faults);
+    compiled.run(&mut faults);
     if faults.is_empty() {
-        return Ok(compiler);
+        return Ok(compiled);
     }
     faults.sort_by(|a, b| (a.module, a.at, &a.message).cmp(&(b.module, b.at, &b.message)));
     faults.dedup_by(|a, b| (a.module, a.at, &a.message) == (b.module, b.at, &b.message));
     Err(faults)
 }
 
-struct Compiler {
+/// Modules that are in order, with names resolved and each statement in its place.
+pub(crate) struct Compiled {
     rules: Vec<Rule>,
     variables: Variables,
     /// Paths and places of the packages.
     packages: Vec<(Vec<Constant>, Position)>,
 }
 
-impl Compiler {
+impl Compiled {
     /// Resolves the names of all modules.
     fn new<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>, faults: &mut Vec<Fault>) -> Self {
         let packages: Vec<(Vec<Constant>, Position)> =
@@ -82,6 +78,11 @@ impl Compiler {
             rules.extend(resolve::module((index, module), &packages[index].0, &globals, &mut variables, faults));
         }
         Self { rules, variables, packages }
+    }
+
+    /// Plans the rules at these paths, and all that they need.
+    pub(crate) fn plan<'p>(&self, entries: impl Iterator<Item = &'p Path>) -> Program {
+        plan::plan(self, entries)
     }
 
     fn run(&mut self, faults: &mut Vec<Fault>) {

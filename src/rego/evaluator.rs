@@ -7,7 +7,7 @@
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -22,6 +22,8 @@ use super::{
     cpu_time::CpuTimer,
     error::EngineError,
     limits::{self, Limits, Version},
+    machine::{self, Answer, Bounds, Halt},
+    program::{Program, RuleId},
     references::Path,
     rewrite, value,
 };
@@ -42,6 +44,15 @@ pub(crate) struct Evaluator {
     /// CPU time for one evaluation.
     limit: Duration,
     fallback: Fallback,
+    compiled: Option<Compiled>,
+}
+
+/// The rules that run as programs.
+#[derive(Clone)]
+struct Compiled {
+    program: Arc<Program>,
+    data: Value,
+    bounds: Bounds,
 }
 
 /// An engine for what the first one failed on; made when it is first needed, of the first one's modules and data.
@@ -129,7 +140,15 @@ impl Evaluator {
         engine.set_rego_v0(false);
         engine.add_policy(format!("{GENERATED}.rego"), format!("package {GENERATED}\n\nready := true\n{generated}"))?;
         prepare(&mut engine)?;
-        Ok(Self { engine, limit: limits.evaluation, fallback: Fallback { bare, engine: OnceLock::new() } })
+        let fallback = Fallback { bare, engine: OnceLock::new() };
+        Ok(Self { engine, limit: limits.evaluation, fallback, compiled: None })
+    }
+
+    /// Returns the evaluator with a program, which holds some of its rules.
+    pub(crate) fn with_program(self, program: Program, limits: &Limits) -> Self {
+        let bounds = Bounds { time: limits.evaluation, stack: limits.stack, strict: limits.strict };
+        let compiled = Compiled { program: Arc::new(program), data: self.engine.get_data(), bounds };
+        Self { compiled: Some(compiled), ..self }
     }
 
     /// Returns the evaluator with more data, which must not contradict what it has.
@@ -137,7 +156,9 @@ impl Evaluator {
         let mut engine = self.engine.clone();
         engine.add_data(data)?;
         prepare(&mut engine)?;
-        Ok(Self { engine, limit: self.limit, fallback: self.fallback.clone() })
+        let data = |compiled: &Compiled| Compiled { data: engine.get_data(), ..compiled.clone() };
+        let compiled = self.compiled.as_ref().map(data);
+        Ok(Self { engine, limit: self.limit, fallback: self.fallback.clone(), compiled })
     }
 
     /// Returns the data that it was given; the values of rules are not among it.
@@ -148,6 +169,26 @@ impl Evaluator {
     /// Returns an engine of its own with all modules and data, for other evaluations than those of whole rules.
     pub(crate) fn engine(&self) -> Engine {
         self.engine.clone()
+    }
+
+    /// Runs rules of the program together; what fails may be evaluated by regorus, whose errors have a place.
+    pub(crate) fn run_program(
+        &self,
+        input: &Value,
+        rules: impl Iterator<Item = RuleId>,
+    ) -> Result<Vec<Answer>, Failure> {
+        let Some(Compiled { program, data, bounds }) = &self.compiled else {
+            return Err(Failure::error("there is no program".to_owned()));
+        };
+        budget::renew();
+        let run = AssertUnwindSafe(|| machine::evaluate(program, input, data, *bounds, rules));
+        match catch_unwind(run) {
+            Ok(Ok(answers)) if answers.iter().all(|answer| value::fits(&answer.value, LARGEST_VALUE)) => Ok(answers),
+            Ok(Ok(_)) => Err(Failure::TooLarge),
+            Ok(Err(Halt::TimedOut)) => Err(Failure::TimedOut),
+            Ok(Err(Halt::Failed(why))) => Err(Failure::error(why)),
+            Err(_) => Err(Failure::Panicked),
+        }
     }
 
     /// Evaluates the rule at a path (`data.a.b`).

@@ -29,6 +29,8 @@ pub struct Limits {
     pub evaluation: Duration,
     /// CPU time for all evaluations of one input; those that did not begin by then fail.
     pub input: Duration,
+    /// Whether rules run as programs where they can; else regorus evaluates all.
+    pub compiled: bool,
     /// Whether a builtin that fails makes the rule an error, instead of being undefined.
     pub strict: bool,
     /// Largest policy or data file.
@@ -53,6 +55,7 @@ impl Default for Limits {
         Self {
             evaluation: Duration::from_secs(1),
             input: Duration::from_secs(5),
+            compiled: true,
             strict: false,
             file_bytes: 1 << 20,
             columns: NonZeroU32::new(20_000).unwrap_or(NonZeroU32::MAX),

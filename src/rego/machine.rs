@@ -97,6 +97,20 @@ struct Machine<'v> {
     strict: bool,
 }
 
+impl Answer {
+    /// Whether it tells what each of so many definitions gives.
+    pub(crate) fn of_definitions(&self, definitions: usize) -> Option<&[Value]> {
+        (self.definitions.len() == definitions).then_some(&self.definitions)
+    }
+}
+
+/// A value of which nobody knows which definition gives what.
+impl From<Value> for Answer {
+    fn from(value: Value) -> Self {
+        Self { value, definitions: Vec::new() }
+    }
+}
+
 impl<'v> Machine<'v> {
     /// Evaluates a rule definition by definition.
     fn answer(&mut self, RuleId(id): RuleId) -> Result<Answer, Halt> {

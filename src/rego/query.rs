@@ -86,11 +86,12 @@ pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<
     let texts = query.modules.iter().chain([&module]);
     let modules: Vec<_> = texts.map(|text| syntax::read(text, None)).collect::<Result<_, _>>().map_err(|why| why.why)?;
     let path = vec![PACKAGE.to_owned(), "solutions".to_owned()];
-    let program = compile::plan(&modules.iter().collect::<Vec<_>>(), [&path].into_iter());
+    let compiled = compile::compile(&modules.iter().collect::<Vec<_>>(), std::iter::empty());
+    let program = compiled.map_err(|_| "the modules are refused".to_owned())?.plan([&path].into_iter());
     let rule = match program.entries.get(&path) {
         Some(Ok(rule)) => *rule,
         Some(Err(why)) => return Err(why.reason.clone()),
-        None => return Err("the modules are refused".to_owned()),
+        None => return Err("there is no such rule".to_owned()),
     };
     let data = value::from_tree(query.data.clone()).map_err(|why| why.to_string())?;
     let limits = Limits::default();
@@ -139,7 +140,8 @@ fn checked(files: &[File], data: serde_json::Value, later: &[&str], limits: &Lim
         let file = readable[fault.module];
         Problem::refused(&file.shown, fault.message).at(&file.text, fault.at.line, fault.at.column)
     };
-    let mut problems: Vec<Problem> = compile::check(&sources, missing.rules()).into_iter().map(problem).collect();
+    let faults = compile::compile(&sources, missing.rules()).err().unwrap_or_default();
+    let mut problems: Vec<Problem> = faults.into_iter().map(problem).collect();
     if sources.len() == files.len() && !problems.is_empty() {
         return (engine, problems);
     }

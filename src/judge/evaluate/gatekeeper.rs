@@ -34,13 +34,15 @@ impl Judge<'_> {
             return self.results.pass();
         }
         let input = fields([("review", review.document.clone()), ("parameters", constraint.parameters.clone())]);
-        let answer = self.alone(unit, group, 0, &input).and_then(|answer| violations(constraint, &answer));
+        let answer = self
+            .alone(unit, group, 0, &input)
+            .and_then(|answer| Ok((violations(constraint, &answer.value)?, answer)));
         match answer {
-            Ok(findings) if findings.is_empty() => self.results.pass(),
-            Ok(mut findings) => {
-                attribute(&mut findings, entrypoint, &constraint.rule.metadata, |definition| {
-                    let answer = definition_alone(unit, &input, entrypoint, definition)?;
-                    violations(constraint, &answer).ok()
+            Ok((findings, _)) if findings.is_empty() => self.results.pass(),
+            Ok((mut findings, answer)) => {
+                attribute(&mut findings, entrypoint, &constraint.rule.metadata, |number| {
+                    let own = definition_alone(unit, &input, entrypoint, number, &answer)?;
+                    violations(constraint, &own).ok()
                 });
                 self.results.extend(findings);
             }

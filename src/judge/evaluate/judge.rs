@@ -9,7 +9,7 @@ use crate::{
     judge::{
         gatekeeper::template::column,
         metadata::Metadata,
-        rule::{Definition, Entrypoint},
+        rule::Entrypoint,
         unit::{Group, Unit},
     },
     model::verdict::{Finding, Outcome, Source},
@@ -17,6 +17,7 @@ use crate::{
         cpu_time::CpuTimer,
         evaluator::{Failure, LARGEST_VALUE},
         limits::Limits,
+        machine::Answer,
     },
 };
 
@@ -40,15 +41,16 @@ impl Judge<'_> {
         let wanted =
             |index: usize| !self.transitions_only || group.entrypoints.get(index).is_none_or(|rule| rule.transition);
         let together = query.rules.iter().all(|index| wanted(*index));
-        let all = together.then(|| unit.evaluator.rule(input, &group.all(query.number)).ok()).flatten();
-        let all = all.as_ref().and_then(|all| all.as_array().ok()).filter(|all| all.len() == query.rules.len());
-        let mut answers: Vec<Result<Value, Failure>> = vec![Ok(Value::Undefined); group.len()];
-        for (place, index) in query.rules.iter().enumerate().filter(|(_, index)| wanted(**index)) {
-            answers[*index] = match all {
-                Some(all) => Ok(all[place][0_usize].clone()),
-                None => self.alone(unit, group, *index, input),
-            };
-        }
+        let answers: Vec<Result<Answer, Failure>> = match together.then(|| unit.rules(group, query, input)).flatten() {
+            Some(all) => all.into_iter().map(Ok).collect(),
+            None => {
+                let mut answers: Vec<_> = group.paths().iter().map(|_| Ok(Value::Undefined.into())).collect();
+                for index in query.rules.iter().filter(|index| wanted(**index)) {
+                    answers[*index] = self.alone(unit, group, *index, input);
+                }
+                answers
+            }
+        };
         let (answers, exceptions) = answers.split_at(group.entrypoints.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {
@@ -68,11 +70,11 @@ impl Judge<'_> {
     }
 
     /// Evaluates one rule, unless the object has used up its time.
-    pub(super) fn alone(&self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Value, Failure> {
+    pub(super) fn alone(&self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
         if self.spent.elapsed() > self.limits.input {
             return Err(Failure::OutOfTime);
         }
-        unit.evaluator.rule(input, &group.one(index))
+        unit.rule(group, index, input)
     }
 
     /// Turns the value of one rule into findings.
@@ -80,20 +82,19 @@ impl Judge<'_> {
         &mut self,
         unit: &Unit,
         entrypoint: &Entrypoint,
-        answer: &Value,
-        exceptions: &[Result<Value, Failure>],
+        answer: &Answer,
+        exceptions: &[Result<Answer, Failure>],
         input: &Value,
     ) {
-        let mut findings = results::findings(entrypoint, answer);
+        let mut findings = results::findings(entrypoint, &answer.value);
         if findings.is_empty() {
             return self.results.pass();
         }
-        results::attribute(&mut findings, entrypoint, &Metadata::default(), |definition| {
-            let value = definition_alone(unit, input, entrypoint, definition)?;
-            Some(results::findings(entrypoint, &value))
+        results::attribute(&mut findings, entrypoint, &Metadata::default(), |number| {
+            Some(results::findings(entrypoint, &definition_alone(unit, input, entrypoint, number, answer)?))
         });
         let excepted = entrypoint.exception.as_ref().is_some_and(|(index, suffix)| {
-            exceptions.get(*index).is_some_and(|answer| answer.as_ref().is_ok_and(|lists| lists_suffix(lists, suffix)))
+            exceptions.get(*index).is_some_and(|answer| answer.as_ref().is_ok_and(|lists| lists_suffix(&lists.value, suffix)))
         });
         for mut finding in findings {
             if excepted {
@@ -137,13 +138,18 @@ impl Judge<'_> {
     }
 }
 
-/// Evaluates one definition of a rule without the others; `None` if that fails.
+/// Returns what one definition of a rule gives without the others, which the answer may tell; `None` if its evaluation fails.
 pub(super) fn definition_alone(
     unit: &Unit,
     input: &Value,
     entrypoint: &Entrypoint,
-    definition: &Definition,
+    number: usize,
+    answer: &Answer,
 ) -> Option<Value> {
+    if let Some(definitions) = answer.of_definitions(entrypoint.definitions.len()) {
+        return definitions.get(number).cloned();
+    }
+    let definition = entrypoint.definitions.get(number)?;
     unit.evaluator.definition(input, (&definition.module, &definition.rule), &entrypoint.path, false).0.ok()
 }
 

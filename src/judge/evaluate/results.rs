@@ -8,7 +8,7 @@ use serde_json::Map;
 use crate::{
     judge::{
         metadata::Metadata,
-        rule::{Definition, Entrypoint, ResultShape},
+        rule::{Entrypoint, ResultShape},
     },
     model::verdict::{Finding, Severity, Source},
 };
@@ -162,12 +162,12 @@ pub(super) fn json(value: &Value) -> serde_json::Value {
 }
 
 /// Gives each finding the place, the severity and the category of the definition that it came from: for rules with several,
-/// `ask` returns the findings of one definition alone. `nearer` takes precedence over the metadata of the definition.
+/// `ask` returns the findings of one definition alone, by its number. `nearer` takes precedence over the metadata of the definition.
 pub(super) fn attribute(
     findings: &mut [Finding],
     entrypoint: &Entrypoint,
     nearer: &Metadata,
-    ask: impl Fn(&Definition) -> Option<Vec<Finding>>,
+    ask: impl Fn(usize) -> Option<Vec<Finding>>,
 ) {
     if let [only] = entrypoint.definitions.as_slice() {
         return findings.iter_mut().for_each(|finding| stamp(finding, &only.source, nearer, &only.metadata));
@@ -184,7 +184,7 @@ pub(super) fn attribute(
                 .into_iter()
                 .for_each(|finding| stamp(finding, &definition.source, nearer, &definition.metadata));
         }
-        let Some(own) = ask(definition) else {
+        let Some(own) = ask(number) else {
             sure = false;
             continue;
         };

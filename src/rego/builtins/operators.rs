@@ -17,6 +17,9 @@ pub(super) const TABLE: &[Builtin] = &[
     ("gt", 2, |arguments| compare(arguments, Ordering::is_gt)),
     ("gte", 2, |arguments| compare(arguments, Ordering::is_ge)),
     ("lt", 2, |arguments| compare(arguments, Ordering::is_lt)),
+    // What OPA makes of `x in xs` and `key, x in xs`.
+    ("internal.member_2", 2, |arguments| Ok(Value::from(is_member(&arguments[0], &arguments[1])))),
+    ("internal.member_3", 3, |arguments| Ok(Value::from(is_pair(&arguments[0], &arguments[1], &arguments[2])))),
     // What the rewriter writes for `x * y`, where a policy may have a `mul` of its own.
     ("internal.mul", 2, times),
     ("lte", 2, |arguments| compare(arguments, Ordering::is_le)),
@@ -32,6 +35,25 @@ fn times(arguments: &[Value]) -> Answer {
     let product = arithmetic(arguments, '*')?;
     budget::charge("*", &product)?;
     Ok(product)
+}
+
+/// `value in collection`
+pub(crate) fn is_member(value: &Value, collection: &Value) -> bool {
+    match collection {
+        Value::Set(items) => items.contains(value),
+        Value::Array(items) => items.iter().any(|item| item == value),
+        Value::Object(fields) => fields.iter().any(|(_, item)| item == value),
+        _ => false,
+    }
+}
+
+/// `key, value in collection`
+pub(crate) fn is_pair(key: &Value, value: &Value, collection: &Value) -> bool {
+    match collection {
+        Value::Set(items) => key == value && items.contains(value),
+        Value::Array(_) | Value::Object(_) => collection[key] == *value,
+        _ => false,
+    }
 }
 
 fn compare(arguments: &[Value], holds: fn(Ordering) -> bool) -> Answer {

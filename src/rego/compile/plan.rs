@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use regorus::Value;
 
 use super::{
-    Compiler,
+    Compiled,
     term::{self, Rule, Variables},
     tree::Tree,
 };
@@ -41,12 +41,13 @@ use crate::rego::{
 type Planned<T> = Result<T, NotTaken>;
 
 /// Plans the rules at these paths, and all that they need. The rules must have passed all checks.
-pub(super) fn plan<'p>(compiler: &Compiler, entries: impl Iterator<Item = &'p Path>) -> Program {
-    let tree = Tree::new(&compiler.rules);
+pub(super) fn plan<'p>(compiled: &Compiled, entries: impl Iterator<Item = &'p Path>) -> Program {
+    let tree = Tree::new(&compiled.rules);
     let mut planner = Planner {
-        rules: &compiler.rules,
+        rules: &compiled.rules,
         tree: &tree,
-        variables: &compiler.variables,
+        packages: &compiled.packages,
+        variables: &compiled.variables,
         program: Program::default(),
         planned: BTreeMap::new(),
     };
@@ -61,6 +62,7 @@ pub(super) fn plan<'p>(compiler: &Compiler, entries: impl Iterator<Item = &'p Pa
 struct Planner<'a> {
     rules: &'a [Rule],
     tree: &'a Tree,
+    packages: &'a [(Vec<Constant>, Position)],
     variables: &'a Variables,
     program: Program,
     /// By the first definition.

@@ -27,7 +27,7 @@ impl<'v> Machine<'v> {
         }
     }
 
-    /// Whether a block yields something for each element. What has no elements has none that is wrong.
+    /// Whether a block yields something for each element of a collection.
     pub(super) fn every(
         &mut self,
         of: &'v Operand,
@@ -42,6 +42,7 @@ impl<'v> Machine<'v> {
             Ok(!found)
         };
         let missed = match self.slot(of, base)? {
+            slot if !slot.value().is_some_and(is_collection) => return Ok(false),
             Slot::Empty => return Ok(false),
             Slot::Ref(value) => self.elements(value, Slot::Ref, into, base, &mut run)?,
             Slot::Own(value) => self.elements(&value, |value| Slot::Own(value.clone()), into, base, &mut run)?,
@@ -132,4 +133,8 @@ impl<'v> Machine<'v> {
         }
         Ok(false)
     }
+}
+
+fn is_collection(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Set(_) | Value::Object(_))
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use regorus::{Engine, Value};
 
-use crate::rego::builtins;
+use crate::rego::builtins::{self, is_member, is_pair};
 
 /// `bounded(x)` is `x`, if that is not too large to be traversed.
 pub(crate) const BOUNDED: &str = "kaudit_generated.bounded";
@@ -65,23 +65,6 @@ pub(crate) fn install(engine: &mut Engine) -> Result<()> {
             Err(_) => Ok(Value::Undefined),
         }),
     )
-}
-
-fn is_member(value: &Value, collection: &Value) -> bool {
-    match collection {
-        Value::Set(items) => items.contains(value),
-        Value::Array(items) => items.iter().any(|item| item == value),
-        Value::Object(fields) => fields.iter().any(|(_, item)| item == value),
-        _ => false,
-    }
-}
-
-fn is_pair(key: &Value, value: &Value, collection: &Value) -> bool {
-    match collection {
-        Value::Set(items) => key == value && items.contains(value),
-        Value::Array(_) | Value::Object(_) => collection[key] == *value,
-        _ => false,
-    }
 }
 
 fn fits(operator: &str, left: &Value, right: &Value) -> bool {

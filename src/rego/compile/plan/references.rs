@@ -2,6 +2,7 @@
 
 use super::{Planned, body::Body, value_of_constant};
 use crate::rego::{
+    constant::Constant,
     compile::term::{DATA, INPUT, Term, Value},
     program::{Operand, PathNode, Step},
 };
@@ -46,10 +47,25 @@ impl Body<'_, '_> {
                     return Ok((Operand::Rule(rule), &keys[index + 1..]));
                 }
                 Some(child) => node = child,
-                None => return Ok(self.document(PathNode::Data, keys)),
+                None => return self.given(keys, index),
             }
         }
         Err(self.not_taken("a whole package"))
+    }
+
+    /// Goes down what is given as data; no rule has as much of a path as up to this key.
+    fn given<'k>(&mut self, keys: &'k [Term], index: usize) -> Planned<(Operand, &'k [Term])> {
+        let path: Vec<Constant> = keys[..=index].iter().map_while(Term::constant).collect();
+        if self.planner.packages.iter().any(|(package, _)| package.starts_with(&path)) {
+            return Err(self.not_taken("a whole package"));
+        }
+        let (found, rest) = self.document(PathNode::Data, keys);
+        // OPA finds numbers among the keys of what is given, too.
+        let text = |key: &Term| matches!(key.value, Value::Constant(Constant::String(_)));
+        if !keys[..keys.len() - rest.len()].iter().all(text) {
+            return Err(self.not_taken("a number as a key of data"));
+        }
+        Ok((found, rest))
     }
 
     fn keys(&mut self, mut from: Operand, keys: &[Term]) -> Planned<Operand> {
