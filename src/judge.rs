@@ -8,6 +8,7 @@
 
 pub(crate) mod builtin;
 mod compile;
+mod cross_check;
 mod data;
 pub mod dependencies;
 pub mod dialect;

@@ -130,6 +130,7 @@ metrics! {
     evaluations: Counter, "Objects judged";
     evaluation: Histogram, "Time to judge one object", EVALUATION_BUCKETS;
     policy_errors: Family<PolicyLabels, Counter>, "Evaluations of a policy that failed";
+    evaluator_differences: Counter, "Evaluations that regorus answered otherwise than a compiled policy";
     verdict_latency: Histogram, "Time from a change to its verdict", LATENCY_BUCKETS;
     event_latency: Histogram, "Time from a change to its Event", LATENCY_BUCKETS;
     recorder_writes: Family<RecorderLabels, Counter>, "Writes into the cluster";
@@ -225,6 +226,11 @@ impl Metrics {
     /// Counts an evaluation of a policy that failed.
     pub fn policy_failed(&self, policy: &str) {
         self.policy_errors.get_or_create(&PolicyLabels { policy: policy.to_owned() }).inc();
+    }
+
+    /// Counts an evaluation on which the two evaluators differed.
+    pub fn evaluators_differed(&self) {
+        self.evaluator_differences.inc();
     }
 
     /// Sets whether this replica records.

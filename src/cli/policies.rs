@@ -40,13 +40,34 @@ pub struct PolicyArgs {
         value_parser = values::duration
     )]
     pub evaluation_timeout: Duration,
+
+    /// Run rules as programs where they can, or evaluate all with regorus; for diagnosis, verdicts are the same
+    #[arg(
+        long,
+        env = "KAUDIT_EVALUATOR",
+        value_enum,
+        value_name = "EVALUATOR",
+        default_value_t = EvaluatorName::Compiled,
+        hide = true
+    )]
+    pub evaluator: EvaluatorName,
+}
+
+/// What evaluates rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EvaluatorName {
+    /// Programs, where rules can be compiled to them
+    Compiled,
+    /// Nothing but regorus
+    Regorus,
 }
 
 impl PolicyArgs {
     /// Returns what evaluation is bounded by.
     pub fn limits(&self) -> Limits {
         let (default, evaluation) = (Limits::default(), self.evaluation_timeout);
-        Limits { evaluation, input: default.input.max(evaluation * 5), strict: self.strict, ..default }
+        let compiled = self.evaluator == EvaluatorName::Compiled;
+        Limits { evaluation, input: default.input.max(evaluation * 5), compiled, strict: self.strict, ..default }
     }
 }
 

@@ -74,7 +74,12 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
 }
 
 /// Puts a verdict together from the results on the object as it is, and those on its change.
-fn verdict(job: &Job, standing: Results, transitions: Results, began: Instant) -> Verdict {
+fn verdict(job: &Job, mut standing: Results, mut transitions: Results, began: Instant) -> Verdict {
+    let mut differences = std::mem::take(&mut standing.differences);
+    differences.append(&mut transitions.differences);
+    for policy in &differences {
+        tracing::error!(%policy, object = %job.object.key, "two evaluators differ; please report it with both");
+    }
     let unfinished = standing.unfinished || transitions.unfinished;
     let (mut results, mut passed) = standing.finish();
     let (mut transitions, _) = transitions.finish();
@@ -89,6 +94,7 @@ fn verdict(job: &Job, standing: Results, transitions: Results, began: Instant) -
         transitions,
         passed,
         unfinished,
+        differences,
         policies: job.policies.digest,
         took: began.elapsed(),
     }

@@ -3,12 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::{self, Write as _},
+    sync::Arc,
 };
 
 use anyhow::Result;
 use regorus::{Engine, Value};
 
 use super::{
+    cross_check::CrossCheck,
     dependencies::INVENTORIES,
     dialect::Dialect,
     gatekeeper::constraint::{BoundTemplate, Constraint},
@@ -48,6 +50,12 @@ impl Group {
         format!("data.{GENERATED}.{}_{index}", self.dialect)
     }
 
+    /// The policy of a rule that can be asked for.
+    fn policy(&self, index: usize) -> Option<Arc<str>> {
+        let exception = || self.exceptions.get(index.checked_sub(self.entrypoints.len())?).map(|rule| &rule.policy);
+        self.entrypoints.get(index).map(|rule| &rule.policy).or_else(exception).cloned()
+    }
+
     /// The number of rules that can be asked for, exceptions included.
     pub(crate) fn len(&self) -> usize {
         self.entrypoints.len() + self.exceptions.len()
@@ -69,6 +77,8 @@ pub(crate) struct Unit {
     pub(crate) template: Option<BoundTemplate>,
     /// Whether its rules look other objects up.
     looks_up: bool,
+    /// How far the program is trusted.
+    cross_check: Arc<CrossCheck>,
     /// Keys right below the inventory's documents that rules define.
     defined: BTreeSet<(String, String)>,
 }
@@ -99,7 +109,7 @@ impl Unit {
         let evaluator = Evaluator::new(engine, bare, &generated(&groups), limits)?.with_program(program, limits);
         let nodes = references::read(evaluator.engine().get_modules(), std::iter::empty());
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
-        Ok(Self { evaluator, groups, template: None, looks_up, defined: defined(&nodes) })
+        Ok(Self { evaluator, groups, template: None, looks_up, cross_check: Arc::default(), defined: defined(&nodes) })
     }
 
     /// Returns the unit with these objects to look up. Rules and data files take precedence over objects.
@@ -125,12 +135,21 @@ impl Unit {
         Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, ..self.clone() })
     }
 
-    /// Evaluates one rule of a group, whose exceptions are counted on behind the entrypoints.
-    pub(crate) fn rule(&self, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
-        if let Some(rule) = group.compiled.get(index).copied().flatten() {
+    /// Evaluates one rule of a group, whose exceptions are counted on behind the entrypoints. Adds the policy if its program
+    /// and regorus differed.
+    pub(crate) fn rule(
+        &self,
+        group: &Group,
+        index: usize,
+        input: &Value,
+        differences: &mut Vec<Arc<str>>,
+    ) -> Result<Answer, Failure> {
+        if let Some(rule) = group.compiled.get(index).copied().flatten().filter(|_| self.cross_check.is_trusted()) {
             match self.evaluator.run_program(input, [rule].into_iter()) {
-                Ok(mut answers) if answers.len() == 1 => return Ok(answers.remove(0)),
-                Err(Failure::TimedOut) => return Err(Failure::TimedOut),
+                Ok(mut answers) if answers.len() == 1 && self.agrees(group, &[index], &answers, input, differences) => {
+                    return Ok(answers.remove(0));
+                }
+                Err(failure @ (Failure::TimedOut | Failure::TooMuch | Failure::TooLarge)) => return Err(failure),
                 // regorus says where.
                 _ => {}
             }
@@ -138,14 +157,50 @@ impl Unit {
         self.evaluator.rule(input, &group.one(index)).map(Answer::from)
     }
 
-    /// Evaluates several rules of a group together; `None` if one of them fails.
-    pub(crate) fn rules(&self, group: &Group, query: &KindQuery, input: &Value) -> Option<Vec<Answer>> {
+    /// Whether regorus has the same answers to some rules, if that is looked at this time.
+    fn agrees(
+        &self,
+        group: &Group,
+        rules: &[usize],
+        answers: &[Answer],
+        input: &Value,
+        differences: &mut Vec<Arc<str>>,
+    ) -> bool {
+        if !self.cross_check.is_due() {
+            return true;
+        }
+        let differs = |(index, answer): &(&usize, &Answer)| {
+            // What regorus fails on is not told apart.
+            self.evaluator.rule(input, &group.one(**index)).is_ok_and(|value| value != answer.value)
+        };
+        let Some((index, _)) = rules.iter().zip(answers).find(differs) else { return true };
+        self.cross_check.distrust();
+        differences.extend(group.policy(*index));
+        false
+    }
+
+    /// Evaluates several rules of a group together; `None` if one of them fails. Adds the policy if its program and regorus
+    /// differed.
+    pub(crate) fn rules(
+        &self,
+        group: &Group,
+        query: &KindQuery,
+        input: &Value,
+        differences: &mut Vec<Arc<str>>,
+    ) -> Option<Vec<Answer>> {
         let (compiled, others): (Vec<usize>, Vec<usize>) =
             query.rules.iter().partition(|index| group.compiled.get(**index).copied().flatten().is_some());
         let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
         if !compiled.is_empty() {
+            if !self.cross_check.is_trusted() {
+                return None;
+            }
             let rules = compiled.iter().filter_map(|index| group.compiled[*index]);
-            for (index, answer) in compiled.iter().zip(self.evaluator.run_program(input, rules).ok()?) {
+            let own = self.evaluator.run_program(input, rules).ok()?;
+            if !self.agrees(group, &compiled, &own, input, differences) {
+                return None;
+            }
+            for (index, answer) in compiled.iter().zip(own) {
                 answers[*index] = answer;
             }
         }

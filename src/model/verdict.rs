@@ -161,6 +161,8 @@ pub struct Verdict {
     pub passed: u32,
     /// Whether judging again may end otherwise although nothing changed: something ran out of time, or kaudit failed.
     pub unfinished: bool,
+    /// Policies of which the two evaluators said different things; the results are those of regorus.
+    pub differences: Vec<Arc<str>>,
     /// Digest of the policy set it was judged under.
     pub policies: Digest,
     /// Time that the evaluation took; for metrics only, never shown in results.

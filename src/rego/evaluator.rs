@@ -106,6 +106,8 @@ pub(crate) enum Failure {
     TimedOut,
     /// The value is larger than [`LARGEST_VALUE`].
     TooLarge,
+    /// It made more than [`machine::MOST_BYTES`] on its way.
+    TooMuch,
     /// It did not begin, because those before it used up [`Limits::input`].
     OutOfTime,
 }
@@ -123,6 +125,7 @@ impl Failure {
             Self::Panicked => "the evaluator failed on this rule".to_owned(),
             Self::TimedOut => format!("took longer than {} s", limits.evaluation.as_secs_f64()),
             Self::TooLarge => format!("its value takes more than {} MiB", LARGEST_VALUE >> 20),
+            Self::TooMuch => format!("makes more than {} MiB", machine::MOST_BYTES >> 20),
             Self::OutOfTime => {
                 format!("not evaluated: the rules before it took longer than {} s", limits.input.as_secs_f64())
             }
@@ -186,6 +189,7 @@ impl Evaluator {
             Ok(Ok(answers)) if answers.iter().all(|answer| value::fits(&answer.value, LARGEST_VALUE)) => Ok(answers),
             Ok(Ok(_)) => Err(Failure::TooLarge),
             Ok(Err(Halt::TimedOut)) => Err(Failure::TimedOut),
+            Ok(Err(Halt::TooMuch)) => Err(Failure::TooMuch),
             Ok(Err(Halt::Failed(why))) => Err(Failure::error(why)),
             Err(_) => Err(Failure::Panicked),
         }

@@ -21,6 +21,7 @@ use std::{
 
 use regorus::Value;
 
+pub(crate) use self::limit::MOST_BYTES;
 use self::{
     functions::Calls,
     limit::Gauge,
@@ -32,9 +33,11 @@ use super::program::{Definition, Form, PathId, PathNode, Program, Rule, RuleId};
 /// Why an evaluation ended without a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// An error of the policy, or too much stack or memory.
+    /// An error of the policy, or too much stack.
     Failed(String),
     TimedOut,
+    /// It made more than [`MOST_BYTES`].
+    TooMuch,
 }
 
 /// The value of a rule that is asked for.

@@ -30,6 +30,7 @@ fn verdict(messages: &[&str]) -> Verdict {
         transitions: Vec::new(),
         passed: 2,
         unfinished: false,
+        differences: Vec::new(),
         policies: Digest::default(),
         took: std::time::Duration::ZERO,
     }

@@ -109,6 +109,7 @@ impl Pipeline {
     fn count(&self, verdict: &Verdict, queued: Option<Queued>) {
         let metrics = &self.outputs.metrics;
         metrics.evaluated(verdict.took);
+        verdict.differences.iter().for_each(|_| metrics.evaluators_differed());
         let findings = verdict.results.iter().chain(&verdict.transitions);
         for finding in findings.filter(|finding| finding.outcome == Outcome::Error) {
             metrics.policy_failed(&finding.policy);

@@ -38,10 +38,12 @@ impl Judge<'_> {
         let Some(query) = group.queries.of(kind).filter(|query| !query.rules.is_empty()) else {
             return group.entrypoints.iter().for_each(|_| self.results.pass());
         };
+        let transitions_only = self.transitions_only;
         let wanted =
-            |index: usize| !self.transitions_only || group.entrypoints.get(index).is_none_or(|rule| rule.transition);
+            |index: usize| !transitions_only || group.entrypoints.get(index).is_none_or(|rule| rule.transition);
         let together = query.rules.iter().all(|index| wanted(*index));
-        let answers: Vec<Result<Answer, Failure>> = match together.then(|| unit.rules(group, query, input)).flatten() {
+        let answers: Vec<Result<Answer, Failure>> = match together.then(|| unit.rules(group, query, input, &mut self.results.differences)).flatten()
+        {
             Some(all) => all.into_iter().map(Ok).collect(),
             None => {
                 let mut answers: Vec<_> = group.paths().iter().map(|_| Ok(Value::Undefined.into())).collect();
@@ -70,11 +72,11 @@ impl Judge<'_> {
     }
 
     /// Evaluates one rule, unless the object has used up its time.
-    pub(super) fn alone(&self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
+    pub(super) fn alone(&mut self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
         if self.spent.elapsed() > self.limits.input {
             return Err(Failure::OutOfTime);
         }
-        unit.rule(group, index, input)
+        unit.rule(group, index, input, &mut self.results.differences)
     }
 
     /// Turns the value of one rule into findings.

@@ -20,12 +20,14 @@ pub(super) struct Results {
     passed: u32,
     /// Whether something ran out of time.
     pub(super) unfinished: bool,
+    /// Policies whose program and regorus differed.
+    pub(super) differences: Vec<Arc<str>>,
 }
 
 impl Results {
     /// The result of an object that could not be judged, and may be another time.
     pub(super) fn unfinished(finding: Finding) -> Self {
-        Self { findings: vec![finding], passed: 0, unfinished: true }
+        Self { findings: vec![finding], unfinished: true, ..Self::default() }
     }
 
     pub(super) fn push(&mut self, finding: Finding) {

@@ -12,7 +12,7 @@ const INTERVAL: u32 = 64;
 const STARVED: u32 = 16;
 
 /// The most that an evaluation may make, in bytes as estimated, whether or not it drops it again.
-const MOST: usize = 256 << 20;
+pub(crate) const MOST_BYTES: usize = 256 << 20;
 
 /// An element of a collection, with what lies around it.
 const ELEMENT: usize = 48;
@@ -29,7 +29,7 @@ pub(super) struct Gauge {
 
 impl Gauge {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, ticks: 0, began: None, stack: stack_pointer(), left: MOST }
+        Self { bounds, ticks: 0, began: None, stack: stack_pointer(), left: MOST_BYTES }
     }
 
     /// To be called for whatever may happen again and again.
@@ -68,7 +68,7 @@ impl Gauge {
                 self.left = left;
                 Ok(())
             }
-            None => Err(Halt::Failed("makes too much".to_owned())),
+            None => Err(Halt::TooMuch),
         }
     }
 }
