@@ -103,7 +103,13 @@ impl Reading<'_> {
                 Purpose::Directory | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
                 Purpose::Template => Dialect::Gatekeeper,
             };
-            let group = Group { dialect, entrypoints: Vec::new(), exceptions: Vec::new(), queries: Queries::default(), compiled: Vec::new() };
+            let group = Group {
+                dialect,
+                entrypoints: Vec::new(),
+                exceptions: Vec::new(),
+                queries: Queries::default(),
+                compiled: Vec::new(),
+            };
             let group = groups.entry(dialect).or_insert(group);
             let policy_name: Arc<str> = package.join(".").into();
             let exception = self.exception(&package, &policy_name);

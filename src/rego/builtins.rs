@@ -32,14 +32,14 @@ mod uri;
 use anyhow::Result;
 use regorus::{Engine, Value};
 
+use self::{
+    call::{Answer, Fault},
+    known::all,
+};
 pub(crate) use self::{
     callee::Callee,
     known::{Arity, find, nearest, unsupported},
     operators::{is_member, is_pair},
-};
-use self::{
-    call::{Answer, Fault},
-    known::all,
 };
 
 /// Adds the builtins that modules of these texts can call: ours, and those of regorus that are measured; `strict` makes each

@@ -240,7 +240,9 @@ fn merged(form: Form, definitions: &[Value]) -> Result<Value, Halt> {
 /// All values of a complete rule must be the same.
 fn agree(value: &mut Option<Value>, own: Value) -> Result<(), Halt> {
     match value {
-        Some(value) if *value != own => Err(Halt::Failed("complete rules must not produce multiple outputs".to_owned())),
+        Some(value) if *value != own => {
+            Err(Halt::Failed("complete rules must not produce multiple outputs".to_owned()))
+        }
         _ => {
             *value = Some(own);
             Ok(())

@@ -108,33 +108,81 @@ pub(crate) enum Step {
     /// Holds for what is not undefined.
     Defined(Operand),
     /// `from[key][key]…`
-    Get { into: Register, from: Operand, keys: Box<[Operand]> },
+    Get {
+        into: Register,
+        from: Operand,
+        keys: Box<[Operand]>,
+    },
     Equal(Operand, Operand),
     /// A comparison as a condition, or its value.
-    Compare { by: Comparison, left: Operand, right: Operand, into: Option<Register> },
+    Compare {
+        by: Comparison,
+        left: Operand,
+        right: Operand,
+        into: Option<Register>,
+    },
     /// Holds for an array of this length.
     Array(Operand, usize),
     /// Holds for an object with as many fields.
     Object(Operand, usize),
     /// A builtin; without a register it holds for what is not false.
-    Call { callee: Callee, arguments: Box<[Operand]>, into: Option<Register> },
+    Call {
+        callee: Callee,
+        arguments: Box<[Operand]>,
+        into: Option<Register>,
+    },
     /// A function, likewise.
-    Invoke { function: RuleId, arguments: Box<[Operand]>, into: Option<Register> },
-    MakeArray { into: Register, items: Box<[Operand]> },
-    MakeSet { into: Register, items: Box<[Operand]> },
-    MakeObject { into: Register, fields: Box<[(Operand, Operand)]> },
+    Invoke {
+        function: RuleId,
+        arguments: Box<[Operand]>,
+        into: Option<Register>,
+    },
+    MakeArray {
+        into: Register,
+        items: Box<[Operand]>,
+    },
+    MakeSet {
+        into: Register,
+        items: Box<[Operand]>,
+    },
+    MakeObject {
+        into: Register,
+        fields: Box<[(Operand, Operand)]>,
+    },
     /// Whatever the block yields becomes one value.
-    Comprehension { into: Register, form: Collection, block: Block },
+    Comprehension {
+        into: Register,
+        form: Collection,
+        block: Block,
+    },
     /// Holds if the block yields nothing.
     Not(Block),
     /// Holds if the block yields something for each element.
-    Every { of: Operand, key: Register, value: Register, block: Block },
+    Every {
+        of: Operand,
+        key: Register,
+        value: Register,
+        block: Block,
+    },
     /// Runs the block for each element.
-    Each { of: Operand, key: Register, value: Register, block: Block },
+    Each {
+        of: Operand,
+        key: Register,
+        value: Register,
+        block: Block,
+    },
     /// Runs the block for each value in a value, with the path to it.
-    Walk { of: Operand, path: Register, value: Register, block: Block },
+    Walk {
+        of: Operand,
+        path: Register,
+        value: Register,
+        block: Block,
+    },
     /// The end of a body. The key is that of an object.
-    Yield { key: Option<Operand>, value: Operand },
+    Yield {
+        key: Option<Operand>,
+        value: Operand,
+    },
 }
 
 /// What a comprehension makes.

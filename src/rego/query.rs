@@ -81,10 +81,10 @@ pub fn evaluate(query: &Query) -> Result<Vec<Value>, QueryError> {
 /// Returns why the evaluation failed.
 pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<Value>, QueryError>, String> {
     let bindings: Vec<String> = variables.iter().map(|name| format!("\"{name}\": {name}")).collect();
-    let module =
-        format!("package {PACKAGE}\n\nsolutions := [{{{}}} |\n{}\n]\n", bindings.join(", "), query.text);
+    let module = format!("package {PACKAGE}\n\nsolutions := [{{{}}} |\n{}\n]\n", bindings.join(", "), query.text);
     let texts = query.modules.iter().chain([&module]);
-    let modules: Vec<_> = texts.map(|text| syntax::read(text, None)).collect::<Result<_, _>>().map_err(|why| why.why)?;
+    let modules: Vec<_> =
+        texts.map(|text| syntax::read(text, None)).collect::<Result<_, _>>().map_err(|why| why.why)?;
     let path = vec![PACKAGE.to_owned(), "solutions".to_owned()];
     let compiled = compile::compile(&modules.iter().collect::<Vec<_>>(), std::iter::empty());
     let program = compiled.map_err(|_| "the modules are refused".to_owned())?.plan([&path].into_iter());
@@ -99,7 +99,11 @@ pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<
     budget::renew();
     let answers = machine::evaluate(&program, &query.input, &data, bounds, [rule].into_iter());
     Ok(match answers {
-        Ok(answers) => Ok(answers.iter().flat_map(|answer| answer.value.as_array().ok()).flat_map(|all| all.iter().cloned()).collect()),
+        Ok(answers) => Ok(answers
+            .iter()
+            .flat_map(|answer| answer.value.as_array().ok())
+            .flat_map(|all| all.iter().cloned())
+            .collect()),
         Err(Halt::Failed(why)) => Err(QueryError::Failed(why)),
         Err(Halt::TimedOut | Halt::TooMuch) => Err(QueryError::Failed("took too long or made too much".to_owned())),
     })

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
 mod cases;
+mod compiled;
 mod conftest;
 #[path = "../support/files.rs"]
 mod files;

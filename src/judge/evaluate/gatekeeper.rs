@@ -34,9 +34,8 @@ impl Judge<'_> {
             return self.results.pass();
         }
         let input = fields([("review", review.document.clone()), ("parameters", constraint.parameters.clone())]);
-        let answer = self
-            .alone(unit, group, 0, &input)
-            .and_then(|answer| Ok((violations(constraint, &answer.value)?, answer)));
+        let answer =
+            self.alone(unit, group, 0, &input).and_then(|answer| Ok((violations(constraint, &answer.value)?, answer)));
         match answer {
             Ok((findings, _)) if findings.is_empty() => self.results.pass(),
             Ok((mut findings, answer)) => {

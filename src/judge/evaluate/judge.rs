@@ -42,17 +42,17 @@ impl Judge<'_> {
         let wanted =
             |index: usize| !transitions_only || group.entrypoints.get(index).is_none_or(|rule| rule.transition);
         let together = query.rules.iter().all(|index| wanted(*index));
-        let answers: Vec<Result<Answer, Failure>> = match together.then(|| unit.rules(group, query, input, &mut self.results.differences)).flatten()
-        {
-            Some(all) => all.into_iter().map(Ok).collect(),
-            None => {
-                let mut answers: Vec<_> = group.paths().iter().map(|_| Ok(Value::Undefined.into())).collect();
-                for index in query.rules.iter().filter(|index| wanted(**index)) {
-                    answers[*index] = self.alone(unit, group, *index, input);
+        let answers: Vec<Result<Answer, Failure>> =
+            match together.then(|| unit.rules(group, query, input, &mut self.results.differences)).flatten() {
+                Some(all) => all.into_iter().map(Ok).collect(),
+                None => {
+                    let mut answers: Vec<_> = group.paths().iter().map(|_| Ok(Value::Undefined.into())).collect();
+                    for index in query.rules.iter().filter(|index| wanted(**index)) {
+                        answers[*index] = self.alone(unit, group, *index, input);
+                    }
+                    answers
                 }
-                answers
-            }
-        };
+            };
         let (answers, exceptions) = answers.split_at(group.entrypoints.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {
@@ -96,7 +96,9 @@ impl Judge<'_> {
             Some(results::findings(entrypoint, &definition_alone(unit, input, entrypoint, number, answer)?))
         });
         let excepted = entrypoint.exception.as_ref().is_some_and(|(index, suffix)| {
-            exceptions.get(*index).is_some_and(|answer| answer.as_ref().is_ok_and(|lists| lists_suffix(&lists.value, suffix)))
+            exceptions
+                .get(*index)
+                .is_some_and(|answer| answer.as_ref().is_ok_and(|lists| lists_suffix(&lists.value, suffix)))
         });
         for mut finding in findings {
             if excepted {

@@ -72,7 +72,8 @@ impl Native {
 /// Returns regorus' builtin of a name.
 pub(super) fn find(name: &str) -> Option<Native> {
     let (function, _) = BUILTINS.get(name)?;
-    let before = TABLE.binary_search_by_key(&name, |(name, ..)| *name).map_or(nothing as fn(&[Value]) -> _, |at| TABLE[at].2);
+    let before =
+        TABLE.binary_search_by_key(&name, |(name, ..)| *name).map_or(nothing as fn(&[Value]) -> _, |at| TABLE[at].2);
     Some(Native { before, function: *function })
 }
 

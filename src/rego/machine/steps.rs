@@ -27,9 +27,7 @@ pub(super) enum Sink<'s> {
 /// Two values at one key are a conflict.
 pub(super) fn insert(fields: &mut BTreeMap<Value, Value>, key: Value, value: Value) -> Result<(), Halt> {
     match fields.entry(key) {
-        Entry::Occupied(before) if *before.get() != value => {
-            Err(Halt::Failed("object keys must be unique".to_owned()))
-        }
+        Entry::Occupied(before) if *before.get() != value => Err(Halt::Failed("object keys must be unique".to_owned())),
         Entry::Occupied(_) => Ok(()),
         Entry::Vacant(free) => {
             free.insert(value);

@@ -1,0 +1,150 @@
+use std::time::Duration;
+
+use regorus::Value;
+
+use super::{Answer, Bounds, Halt, evaluate};
+use crate::rego::{compile, limits::Limits, references::Path, syntax};
+
+const BOUNDS: Bounds = Bounds { time: Duration::from_millis(200), stack: 1 << 20, strict: false };
+
+/// Asks `data.p.p` of a module of version 1 about an input; the outer error says why there is no program.
+fn ask(module: &str, input: &str, bounds: Bounds) -> Result<Result<Answer, Halt>, String> {
+    let module = syntax::read(&format!("package p\n\n{module}"), None).unwrap();
+    let path: Path = vec!["p".to_owned(), "p".to_owned()];
+    let compiled = compile::compile(&[&module], std::iter::empty()).unwrap();
+    let program = compiled.plan([&path].into_iter());
+    let rule = program.entries[&path].clone().map_err(|why| why.reason)?;
+    let input = Value::from_json_str(input).unwrap();
+    let data = Value::from_json_str(r#"{"limits": {"cpu": 2}}"#).unwrap();
+    let answers = evaluate(&program, &input, &data, bounds, [rule].into_iter());
+    Ok(answers.map(|mut answers| answers.remove(0)))
+}
+
+fn value(module: &str) -> Value {
+    ask(module, r#"{"a": [1, 2, 3], "o": {"x": 1, "y": 2}, "f": false}"#, BOUNDS).unwrap().unwrap().value
+}
+
+#[test]
+fn rules_have_the_values_that_opa_gives_them() {
+    let cases = [
+        ("p := 1", "1"),
+        ("p := input.a[1]", "2"),
+        ("p := input.a[x] if { input.o[k] = x; k == \"y\" }", "3"),
+        ("p if input.f", "\"<undefined>\""),
+        ("p if not input.f", "true"),
+        ("p if not input.none.deeper", "true"),
+        ("p := x if x := input.none", "\"<undefined>\""),
+        ("default p := 7\np := input.none", "7"),
+        ("p := 1 if input.none else := 2 if input.a else := 3", "2"),
+        ("p contains x if some x in input.a\np contains 9", "[1,2,3,9]"),
+        ("p contains x if { some x in input.a; x > 5 }", "[]"),
+        ("p[k] := v if some k, v in input.o", r#"{"x":1,"y":2}"#),
+        ("p := [[i, x] | some i, x in input.a; x != 2]", "[[0,1],[2,3]]"),
+        ("p := {k: [v] | some k, v in input.o}", r#"{"x":[1],"y":[2]}"#),
+        ("p := {x + 1 | some x in input.a}", "[2,3,4]"),
+        ("p := x if [x, 2, _] = input.a", "1"),
+        ("p := x if {\"x\": 1, \"y\": x} = input.o", "2"),
+        ("p := x if [x, y] = [y, 4]", "4"),
+        ("p if every x in input.a { x > 0 }", "true"),
+        ("p if every x in input.a { x > 1 }", "\"<undefined>\""),
+        ("p if every x in input.f { x > 1 }", "\"<undefined>\""),
+        ("p if every x in [] { x > 1 }", "true"),
+        ("f(1) := \"one\"\nf(x) := \"many\" if x > 1\np := [f(x) | some x in input.a]", r#"["one","many","many"]"#),
+        ("f([x, _]) := x\np := f([5, 6])", "5"),
+        ("default f(_) := 0\nf(x) := 1 if x == 2\np := [f(x) | some x in input.a]", "[0,1,0]"),
+        (
+            "q contains {\"n\": x, \"k\": \"a\"} if some x in input.a\np contains n if q[{\"n\": n, \"k\": \"a\"}]",
+            "[1,2,3]",
+        ),
+        ("p := count([v | walk(input.o, [_, v])])", "3"),
+        ("p := x if walk(input.o, [[\"y\"], x])", "2"),
+        ("p := data.limits.cpu", "2"),
+        ("p := 1 in input.a", "true"),
+        ("p := sprintf(\"%d\", input.none)", "\"<undefined>\""),
+        ("p := to_number(\"x\")", "\"<undefined>\""),
+        ("p := $\"{input.a[0]} {input.none}\"", "\"1 <undefined>\""),
+        ("p if { print(input.none); true }", "true"),
+    ];
+    for (module, wanted) in cases {
+        assert_eq!(value(module).to_string(), wanted, "{module}");
+    }
+}
+
+#[test]
+fn two_values_of_one_thing_are_an_error() {
+    for module in [
+        "p := 1\np := 2",
+        "p := x if some x in input.a",
+        "f(x) := x\nf(x) := x + 1\np := f(1)",
+        "p[k] := x if { some x in input.a; k := \"k\" }",
+        "p := {\"k\": x | some x in input.a}",
+    ] {
+        let answer = ask(module, r#"{"a": [1, 2]}"#, BOUNDS).unwrap();
+        assert!(matches!(answer, Err(Halt::Failed(_))), "{module}: {answer:?}");
+    }
+    assert_eq!(value("p := 1\np := 1"), Value::from(1));
+    let strict = Bounds { strict: true, ..BOUNDS };
+    assert!(ask("p := to_number(\"x\")", "{}", strict).unwrap().is_err());
+}
+
+#[test]
+fn each_definition_is_told_by_itself() {
+    let module = "p contains \"a\"\np contains x if some x in input\np contains \"b\" if input.none";
+    let answer = ask(module, r#"["a", "c"]"#, BOUNDS).unwrap().unwrap();
+    assert_eq!(answer.value.to_string(), r#"["a","c"]"#);
+    let definitions: Vec<String> = answer.definitions.iter().map(ToString::to_string).collect();
+    assert_eq!(definitions, [r#"["a"]"#, r#"["a","c"]"#, "[]"]);
+}
+
+#[test]
+fn what_a_program_cannot_have_is_told() {
+    let cases = [
+        ("q := input\np := x if x := q with input as 1", "`with`"),
+        ("p := data.p", "a whole package"),
+        ("p := data[input.x]", "packages by a variable"),
+        ("p := time.now_ns()", "the builtin time.now_ns"),
+        ("q[input.x].y[input.z] := 1\np := q", "a head with several variables as keys"),
+    ];
+    for (module, wanted) in cases {
+        assert_eq!(ask(module, "{}", BOUNDS).unwrap_err(), wanted, "{module}");
+    }
+}
+
+#[test]
+fn loops_are_stopped_inside() {
+    let range = "numbers.range(1, 3000)";
+    for body in [
+        format!("some a in {range}; some b in {range}; some c in {range}; a + b + c < 0"),
+        format!("every a in {range} {{ every b in {range} {{ every c in {range} {{ a + b + c > 0 }} }} }}"),
+    ] {
+        let began = std::time::Instant::now();
+        let answer = ask(&format!("p if {{ {body} }}"), "{}", BOUNDS).unwrap();
+        assert_eq!(answer, Err(Halt::TimedOut), "{body}");
+        assert!(began.elapsed() < Duration::from_mins(1));
+    }
+    let long = Bounds { time: Duration::from_mins(10), ..BOUNDS };
+    let all = format!("p := [[a, b, c] | some a in {range}; some b in {range}; some c in {range}]");
+    assert_eq!(ask(&all, "{}", long).unwrap(), Err(Halt::TooMuch));
+    let little = Bounds { stack: 64, ..BOUNDS };
+    let deep = "q := 1 if input.a\nr := q\np := [x | some y in [r]; some x in [y]]";
+    assert!(matches!(ask(deep, "{}", little).unwrap(), Err(Halt::Failed(_))));
+}
+
+#[test]
+fn functions_are_evaluated_once_for_the_same_arguments() {
+    // Without that it would take 2^60 calls.
+    let mut module = "f0(x) := x + 1\n".to_owned();
+    for n in 1..60 {
+        module += &format!("f{n}(x) := y if {{ y := f{0}(x); y == f{0}(x) }}\n", n - 1);
+    }
+    assert_eq!(value(&format!("{module}p := f59(1)")), Value::from(2));
+    // Nor do twelve different arguments push each other out for nothing: the values stay right.
+    assert_eq!(
+        value("f(x) := x * 2\np := [f(x) | some y in [1, 2]; some x in numbers.range(1, 12); y > 0]")
+            .as_array()
+            .unwrap()
+            .len(),
+        24
+    );
+    assert_eq!(Limits::default().stack, BOUNDS.stack);
+}

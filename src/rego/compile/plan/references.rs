@@ -2,8 +2,8 @@
 
 use super::{Planned, body::Body, value_of_constant};
 use crate::rego::{
-    constant::Constant,
     compile::term::{DATA, INPUT, Term, Value},
+    constant::Constant,
     program::{Operand, PathNode, Step},
 };
 

@@ -20,7 +20,9 @@ impl Body<'_, '_> {
             return self.unify_pairs(pairs);
         }
         // What is on the one side may iterate, and give variables of the other side their values.
-        if self.is_known(right) && !matches!(right.value, Value::Variable(_) | Value::Constant(_)) || !self.is_known(left) {
+        if self.is_known(right) && !matches!(right.value, Value::Variable(_) | Value::Constant(_))
+            || !self.is_known(left)
+        {
             let right = self.operand(right)?;
             return self.bind(left, &right);
         }

@@ -1,0 +1,142 @@
+//! Two evaluators, one meaning: what is judged by programs is judged the same by regorus alone.
+//!
+//! The shipped policies, the examples and the cases of this folder are asked about objects that are altered at random.
+
+use std::{fs, path::Path, sync::Arc};
+
+use kaudit::{judge::set::PolicySet, rego::limits::Limits};
+use serde_json::{Value, json};
+
+use crate::{files::folder, judge, object, shown};
+
+/// How often each object is altered.
+const ALTERATIONS: u64 = 40;
+
+/// Loads policies twice: with programs, and without.
+fn both(paths: &[&Path]) -> [Arc<PolicySet>; 2] {
+    [true, false].map(|compiled| {
+        let paths: Vec<_> = paths.iter().map(|path| path.to_path_buf()).collect();
+        let limits = Limits { compiled, ..Limits::default() };
+        Arc::new(PolicySet::load_with(&paths, &limits).unwrap_or_else(|why| panic!("{paths:?}: {why}")))
+    })
+}
+
+/// Returns the objects of the example manifests, and Pods with more of what policies look at.
+fn objects() -> Vec<Value> {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/manifests");
+    let mut files: Vec<_> = fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let texts = files.iter().map(|file| fs::read_to_string(file).unwrap());
+    let mut objects: Vec<Value> = texts.flat_map(|text| serde_saphyr::from_multiple::<Value>(&text).unwrap()).collect();
+    let container = |name: &str, image: &str, cpu: Value| {
+        json!({
+            "name": name, "image": image, "ports": [{"containerPort": 80, "hostPort": 80}],
+            "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}, "requests": {"cpu": "100m", "memory": "64Mi"}},
+            "securityContext": {"privileged": true, "runAsUser": 0, "capabilities": {"add": ["SYS_ADMIN"]}},
+        })
+    };
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {
+            "hostNetwork": true, "automountServiceAccountToken": true,
+            "containers": [container("a", "web:latest", json!("2")), container("b", "example.com/b@sha256:1", json!(1.5))],
+            "initContainers": [container("c", "web", json!("0.5"))],
+            "volumes": [{"name": "v", "hostPath": {"path": "/"}}],
+        },
+    }));
+    objects
+}
+
+/// Takes a value away, adds one, or puts another in its place.
+fn alter(value: &mut Value, random: &mut fastrand::Rng) {
+    let other =
+        [json!(null), json!(true), json!(false), json!("x"), json!(0), json!(1.5), json!([]), json!({}), json!([{}])];
+    let other = other[random.usize(..other.len())].clone();
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            let key = fields.keys().nth(random.usize(..fields.len())).unwrap().clone();
+            match random.u32(..8) {
+                0 => drop(fields.remove(&key)),
+                1 => drop(fields.insert(key, other)),
+                _ => alter(&mut fields[&key], random),
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            let index = random.usize(..items.len());
+            match random.u32(..8) {
+                0 => drop(items.remove(index)),
+                1 => items.push(other),
+                _ => alter(&mut items[index], random),
+            }
+        }
+        value => *value = other,
+    }
+}
+
+/// Compares all that is said of each object, as it is and altered. Returns how much was said.
+fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value]) -> usize {
+    let mut said = 0;
+    for (number, original) in objects.iter().enumerate() {
+        for round in 0..ALTERATIONS {
+            let mut random = fastrand::Rng::with_seed(number as u64 * ALTERATIONS + round);
+            let mut altered = original.clone();
+            for _ in 0..round.min(3) {
+                // It stays an object of its kind.
+                for part in ["metadata", "spec"] {
+                    if let Some(part) = altered.get_mut(part) {
+                        alter(part, &mut random);
+                    }
+                }
+            }
+            let verdicts = sets.each_ref().map(|set| judge(set, object(&altered)));
+            let [compiled, regorus] = verdicts.each_ref().map(|verdict| {
+                let lists = [&verdict.results, &verdict.transitions];
+                (lists.map(|list| list.iter().map(shown).collect::<Vec<_>>()), verdict.passed)
+            });
+            assert_eq!(compiled, regorus, "{altered}");
+            assert!(verdicts.iter().all(|verdict| verdict.differences.is_empty()), "{altered}");
+            said += compiled.0[0].len();
+        }
+    }
+    said
+}
+
+#[test]
+fn programs_say_what_regorus_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let objects = objects();
+    for folder in [
+        "policies",
+        "examples/policies",
+        "examples/bench/policies",
+        "examples/bench/templates",
+        "tests/evaluator/conftest",
+    ] {
+        let said = compare(&both(&[&root.join(folder)]), &objects);
+        assert!(said > 50, "{folder}: only {said} results");
+    }
+}
+
+#[test]
+fn what_no_program_can_have_is_judged_beside_what_one_has() {
+    let policies = folder(&[
+        (
+            "mixed.rego",
+            "package mixed\n\nlimit := input.spec.replicas\n\ndeny contains \"few\" if limit < 3 with input.spec.replicas as 2\n\n\
+             deny contains \"with\" if { x := limit with input as {\"spec\": {\"replicas\": 1}}; x == 1 }\n\n\
+             deny_plain contains sprintf(\"replicas %v\", [limit])\n\nwarn_all contains \"all\" if data.mixed.limit\n",
+        ),
+        (
+            "fails.rego",
+            "package fails\n\nx := y if some y in [1, input.kind]\n\ndeny contains \"x\" if x\n\ndeny_fine contains \"fine\"\n",
+        ),
+    ]);
+    let sets = both(&[policies.path()]);
+    let deployment =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {"replicas": 4}});
+    assert!(compare(&sets, &[deployment.clone()]) > 100);
+    let verdict = judge(&sets[0], object(&deployment));
+    let shown: Vec<String> = verdict.results.iter().map(shown).collect();
+    let error = shown.iter().find(|line| line.starts_with("error")).unwrap();
+    assert!(error.contains("fails.rego:3"), "the place of an error is known: {error}");
+}
