@@ -338,6 +338,7 @@ mod tests {
         metrics.change_skipped();
         metrics.inventory_updated(Duration::from_millis(5));
         metrics.policy_failed("image");
+        metrics.evaluators_differed();
         metrics.set_queue_length(2);
         metrics.verdict_after(Duration::from_millis(3));
         metrics.event_after(Duration::from_millis(7));

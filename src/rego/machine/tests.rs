@@ -41,7 +41,7 @@ fn rules_have_the_values_that_opa_gives_them() {
         ("p[k] := v if some k, v in input.o", r#"{"x":1,"y":2}"#),
         ("p := [[i, x] | some i, x in input.a; x != 2]", "[[0,1],[2,3]]"),
         ("p := {k: [v] | some k, v in input.o}", r#"{"x":[1],"y":[2]}"#),
-        ("p := {x + 1 | some x in input.a}", "[2,3,4]"),
+        ("p := {y | some x in input.a; y := x + 1}", "[2,3,4]"),
         ("p := x if [x, 2, _] = input.a", "1"),
         ("p := x if {\"x\": 1, \"y\": x} = input.o", "2"),
         ("p := x if [x, y] = [y, 4]", "4"),
