@@ -16,6 +16,7 @@ use super::{
     lint, metadata,
     policy::Policy,
     reads::Rules,
+    rule::Rule,
     unit::{Group, Unit},
 };
 use crate::rego::{
@@ -30,7 +31,7 @@ use crate::rego::{
     missing::Missing,
     parse,
     problem::Problem,
-    program::Program,
+    program::{NotTaken, Program},
     references::{self, Node, Path, package},
     rewrite::{self, Rewritten},
     syntax::{self, Position, SyntaxError},
@@ -144,7 +145,7 @@ impl Compiler<'_> {
         problems: &mut Vec<Problem>,
     ) -> Result<(Vec<Policy>, Unit), BTreeSet<Arc<str>>> {
         let (compiled, faults) = self.compiled();
-        let (policies, groups, mut found) = self.check(&parsed.modules, nodes, faults);
+        let (mut policies, mut groups, mut found) = self.check(&parsed.modules, nodes, faults);
         // Warnings are about the files as they were written, not about what is left of them.
         found.retain(|problem| self.first || problem.is_refusal());
         self.first = false;
@@ -155,6 +156,7 @@ impl Compiler<'_> {
             return Err(refused);
         }
         let program = self.program(compiled.as_ref(), &groups);
+        self.note_not_compiled(&program, &mut policies, &mut groups);
         let why = match Unit::new(parsed.engine, parsed.bare, groups, program, self.limits) {
             Ok(unit) => return Ok((policies, unit)),
             Err(why) => why,
@@ -172,6 +174,26 @@ impl Compiler<'_> {
         match compiled.filter(|_| self.limits.compiled) {
             Some(compiled) => compiled.plan(groups.iter().flat_map(Group::paths)),
             None => Program::default(),
+        }
+    }
+
+    /// Notes of each rule why it is none of the program's.
+    fn note_not_compiled(&self, program: &Program, policies: &mut [Policy], groups: &mut [Group]) {
+        for entrypoint in groups.iter_mut().flat_map(|group| &mut group.entrypoints) {
+            let why: Arc<str> = match program.entries.get(&entrypoint.path) {
+                Some(Ok(_)) => continue,
+                Some(Err(NotTaken { reason, module, at })) => {
+                    let file = self.files.get(*module).map_or("", |source| &source.file.shown);
+                    format!("{reason}, at {file}:{}:{}", at.line, at.column).into()
+                }
+                None => "regorus was asked for".into(),
+            };
+            let same = |rule: &&mut Rule| rule.name == entrypoint.rule.name;
+            let policy = policies.iter_mut().find(|policy| policy.name == entrypoint.policy);
+            if let Some(rule) = policy.and_then(|policy| policy.rules.iter_mut().find(same)) {
+                rule.not_compiled = Some(Arc::clone(&why));
+            }
+            entrypoint.rule.not_compiled = Some(why);
         }
     }
 

@@ -28,3 +28,46 @@ impl CrossCheck {
         self.differed.store(true, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{
+        judge::{
+            evaluate::{Job, evaluate},
+            set::PolicySet,
+        },
+        model::{
+            body::Body,
+            object::{Kind, Object, ObjectKey},
+        },
+    };
+
+    fn load(module: &str) -> PolicySet {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("p.rego"), format!("package p\n\n{module}\n")).unwrap();
+        PolicySet::load(&[root.path().to_owned()]).unwrap()
+    }
+
+    #[test]
+    fn a_program_that_differs_is_told_and_not_asked_again() {
+        let mut set = load("deny contains \"right\"");
+        let wrong = load("deny contains \"wrong\"");
+        let evaluator = set.units[0].evaluator.clone();
+        set.units[0].evaluator = evaluator.with_program_of(&wrong.units[0].evaluator);
+        let key = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
+        let body = Body::plain(br#"{"kind": "Pod"}"#);
+        let object = Object { key, uid: "".into(), resource_version: "".into(), body, location: None };
+        let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(set) };
+        let said: Vec<(String, usize)> = (0..600)
+            .map(|_| evaluate(&job))
+            .map(|verdict| (verdict.results[0].message.to_string(), verdict.differences.len()))
+            .collect();
+        let first = said.iter().position(|(message, _)| message == "right").unwrap();
+        assert_eq!(first as u32, super::EVERY - 1);
+        assert!(said[..first].iter().all(|(message, differences)| message == "wrong" && *differences == 0));
+        assert_eq!(said[first].1, 1);
+        assert!(said[first + 1..].iter().all(|(message, differences)| message == "right" && *differences == 0));
+    }
+}

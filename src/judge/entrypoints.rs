@@ -180,6 +180,7 @@ impl Reading<'_> {
             outcome: outcome(name)?,
             metadata: Arc::new(self.metadata(package, name, &nodes)),
             source: self.source(first),
+            not_compiled: None,
         };
         let suffix = name.split_once('_').map_or("", |(_, suffix)| suffix);
         Some(Entrypoint {

@@ -260,6 +260,7 @@ impl LoadedLibrary {
         let mut source = own.rules[0].source.clone();
         place(&mut source);
         for constraint in &mut constraints {
+            constraint.rule.not_compiled.clone_from(&own.rules[0].not_compiled);
             let own_source = std::mem::replace(&mut constraint.rule.source, source.clone());
             let namespace = own.depends.namespace || constraint.matching.needs_namespace();
             self.policies.push(Policy {

@@ -24,6 +24,8 @@ pub struct Rule {
     pub metadata: Arc<Metadata>,
     /// Where its first definition begins.
     pub source: Source,
+    /// Why regorus evaluates it; `None` for one that runs as a program.
+    pub not_compiled: Option<Arc<str>>,
 }
 
 /// How the results stand in a rule's value.

@@ -223,7 +223,13 @@ mod tests {
 
     fn rule(name: &str, result: Outcome, severity: Option<Severity>) -> ListedRule {
         let source = Source { file: "policies/a/rather/long/way/down/images.rego".into(), line: 17 };
-        ListedRule { name: name.into(), result, source, about: About { severity, ..About::default() } }
+        ListedRule {
+            name: name.into(),
+            result,
+            source,
+            about: About { severity, ..About::default() },
+            not_compiled: None,
+        }
     }
 
     fn list() -> PolicyList {

@@ -154,6 +154,12 @@ impl Evaluator {
         Self { compiled: Some(compiled), ..self }
     }
 
+    /// Returns the evaluator with the program of another one.
+    #[cfg(test)]
+    pub(crate) fn with_program_of(self, other: &Self) -> Self {
+        Self { compiled: other.compiled.clone(), ..self }
+    }
+
     /// Returns the evaluator with more data, which must not contradict what it has.
     pub(crate) fn with_data(&self, data: Value) -> Result<Self> {
         let mut engine = self.engine.clone();

@@ -119,6 +119,7 @@ pub(super) fn read(
             outcome,
             metadata: Arc::new(metadata),
             source: Source { file: Arc::clone(&document.file.shown), line: document.node.at.line },
+            not_compiled: None,
         },
     })))
 }
