@@ -139,7 +139,7 @@ fn what_no_program_can_have_is_judged_beside_what_one_has() {
     let not_compiled: Vec<(&str, &str)> =
         rules.filter_map(|rule| Some((&*rule.name, rule.not_compiled.as_deref()?))).collect();
     let [("deny", why)] = not_compiled.as_slice() else { panic!("{not_compiled:?}") };
-    assert!(why.starts_with("`with`, at ") && why.ends_with("mixed.rego:5:22"), "{why}");
+    assert!(why.starts_with("`with`, at ") && why.ends_with("mixed.rego:5:24"), "{why}");
     let verdict = judge(&sets[0], object(&deployment));
     let shown: Vec<String> = verdict.results.iter().map(shown).collect();
     let error = shown.iter().find(|line| line.starts_with("error")).unwrap();

@@ -9,6 +9,7 @@ use crate::{
     judge::{
         gatekeeper::template::column,
         metadata::Metadata,
+        reads::KindQuery,
         rule::Entrypoint,
         unit::{Group, Unit},
     },
@@ -38,21 +39,7 @@ impl Judge<'_> {
         let Some(query) = group.queries.of(kind).filter(|query| !query.rules.is_empty()) else {
             return group.entrypoints.iter().for_each(|_| self.results.pass());
         };
-        let transitions_only = self.transitions_only;
-        let wanted =
-            |index: usize| !transitions_only || group.entrypoints.get(index).is_none_or(|rule| rule.transition);
-        let together = query.rules.iter().all(|index| wanted(*index));
-        let answers: Vec<Result<Answer, Failure>> =
-            match together.then(|| unit.rules(group, query, input, &mut self.results.differences)).flatten() {
-                Some(all) => all.into_iter().map(Ok).collect(),
-                None => {
-                    let mut answers: Vec<_> = group.paths().iter().map(|_| Ok(Value::Undefined.into())).collect();
-                    for index in query.rules.iter().filter(|index| wanted(**index)) {
-                        answers[*index] = self.alone(unit, group, *index, input);
-                    }
-                    answers
-                }
-            };
+        let answers = self.answers(unit, group, query, input);
         let (answers, exceptions) = answers.split_at(group.entrypoints.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {
@@ -69,6 +56,29 @@ impl Judge<'_> {
                 }
             }
         }
+    }
+
+    /// Returns the values of all rules of a group, exceptions last; those that are not asked have none.
+    fn answers(
+        &mut self,
+        unit: &Unit,
+        group: &Group,
+        query: &KindQuery,
+        input: &Value,
+    ) -> Vec<Result<Answer, Failure>> {
+        let transitions_only = self.transitions_only;
+        let wanted =
+            |index: usize| !transitions_only || group.entrypoints.get(index).is_none_or(|rule| rule.transition);
+        if query.rules.iter().all(|index| wanted(*index))
+            && let Some(all) = unit.rules(group, query, input, &mut self.results.differences)
+        {
+            return all.into_iter().map(Ok).collect();
+        }
+        let mut answers: Vec<_> = (0..group.len()).map(|_| Ok(Value::Undefined.into())).collect();
+        for index in query.rules.iter().filter(|index| wanted(**index)) {
+            answers[*index] = self.alone(unit, group, *index, input);
+        }
+        answers
     }
 
     /// Evaluates one rule, unless the object has used up its time.

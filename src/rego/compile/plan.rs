@@ -53,8 +53,8 @@ pub(super) fn plan<'p>(compiled: &Compiled, entries: impl Iterator<Item = &'p Pa
     };
     for path in entries {
         let keys: Vec<Constant> = path.iter().map(|key| Constant::String(key.as_str().into())).collect();
-        let planned = planner.entry(&keys);
-        planner.program.entries.insert(path.clone(), planned);
+        let entry = planner.entry(&keys);
+        planner.program.entries.insert(path.clone(), entry);
     }
     planner.program
 }

@@ -116,6 +116,7 @@ pub(super) enum Part {
 pub(super) type Body = Vec<Statement>;
 
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each says another thing, and any of them may hold")]
 pub(super) struct Statement {
     pub(super) at: Position,
     pub(super) negated: bool,

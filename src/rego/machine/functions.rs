@@ -21,9 +21,9 @@ impl Calls {
         Self { made: vec![Vec::new(); rules], next: 0 }
     }
 
-    fn find<'a>(&self, function: usize, arguments: impl Iterator<Item = Option<&'a Value>> + Clone) -> Option<&Value> {
+    fn find(&self, function: usize, arguments: &[Slot<'_>]) -> Option<&Value> {
         let same = |known: &[Value]| {
-            known.iter().zip(arguments.clone()).all(|(known, given)| given.is_some_and(|given| is_same(known, given)))
+            known.iter().zip(arguments).all(|(known, given)| given.value().is_some_and(|given| is_same(known, given)))
         };
         self.made[function].iter().find(|(known, _)| same(known)).map(|(_, value)| value)
     }
@@ -72,13 +72,13 @@ impl<'v> Machine<'v> {
             }
             self.registers.push(slot);
         }
-        let given = self.registers[base..].iter().map(Slot::value);
-        if let Some(value) = self.calls.find(id, given.clone()) {
+        let given = &self.registers[base..];
+        if let Some(value) = self.calls.find(id, given) {
             let value = value.clone();
             self.registers.truncate(base);
             return Ok(value);
         }
-        let key: Vec<Value> = given.flatten().cloned().collect();
+        let key: Vec<Value> = given.iter().filter_map(Slot::value).cloned().collect();
         self.registers.resize_with(base + rule.registers, || Slot::Empty);
         debug_assert_eq!(rule.form, Form::Complete, "functions have one value");
         let value = self.definitions(rule, &rule.definitions, base);

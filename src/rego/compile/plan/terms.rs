@@ -16,14 +16,14 @@ impl Body<'_, '_> {
         match &term.value {
             Value::Variable(variable) if *variable == INPUT => Ok(Operand::Path(self.planner.path(PathNode::Input))),
             Value::Variable(variable) if *variable == DATA => Err(self.not_taken("the whole of `data`")),
-            Value::Variable(variable) => match self.variables.get(variable) {
-                Some(operand) => Ok(operand.clone()),
-                None => {
-                    let name = self.planner.variables.name(*variable);
-                    let name = name.map_or("a part of an expression", |name| name).to_owned();
-                    Err(self.not_taken(format!("{name} has no value yet")))
+            Value::Variable(variable) => {
+                if let Some(operand) = self.variables.get(variable) {
+                    return Ok(operand.clone());
                 }
-            },
+                let name = self.planner.variables.name(*variable);
+                let name = name.map_or("a part of an expression", |name| name).to_owned();
+                Err(self.not_taken(format!("{name} has no value yet")))
+            }
             Value::Ref(items) => self.reference(items),
             Value::Array(items) => {
                 let items = items.iter().map(|item| self.operand(item)).collect::<Planned<_>>()?;

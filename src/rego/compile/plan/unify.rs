@@ -84,20 +84,16 @@ impl Body<'_, '_> {
 
     /// Binds a pattern to an array of two.
     pub(super) fn bind_pair(&mut self, pattern: &Term, first: &Operand, second: &Operand) -> Planned<()> {
-        match &pattern.value {
-            Value::Array(items) => match items.as_slice() {
-                [left, right] => {
-                    self.bind(left, first)?;
-                    self.bind(right, second)
-                }
-                _ => Err(self.not_taken("walk with another pattern than [path, value]")),
-            },
-            _ => {
-                let into = self.register();
-                self.push(Step::MakeArray { into, items: Box::new([first.clone(), second.clone()]) });
-                self.bind(pattern, &Operand::Register(into))
-            }
+        if let Value::Array(items) = &pattern.value {
+            let [left, right] = items.as_slice() else {
+                return Err(self.not_taken("walk with another pattern than [path, value]"));
+            };
+            self.bind(left, first)?;
+            return self.bind(right, second);
         }
+        let into = self.register();
+        self.push(Step::MakeArray { into, items: Box::new([first.clone(), second.clone()]) });
+        self.bind(pattern, &Operand::Register(into))
     }
 
     /// Whether a term is a variable that nobody can read.
