@@ -65,7 +65,7 @@ mod tests {
             .map(|verdict| (verdict.results[0].message.to_string(), verdict.differences.len()))
             .collect();
         let first = said.iter().position(|(message, _)| message == "right").unwrap();
-        assert_eq!(first as u32, super::EVERY - 1);
+        assert_eq!(u32::try_from(first), Ok(super::EVERY - 1));
         assert!(said[..first].iter().all(|(message, differences)| message == "wrong" && *differences == 0));
         assert_eq!(said[first].1, 1);
         assert!(said[first + 1..].iter().all(|(message, differences)| message == "right" && *differences == 0));

@@ -133,10 +133,8 @@ fn loops_are_stopped_inside() {
 #[test]
 fn functions_are_evaluated_once_for_the_same_arguments() {
     // Without that it would take 2^60 calls.
-    let mut module = "f0(x) := x + 1\n".to_owned();
-    for n in 1..60 {
-        module += &format!("f{n}(x) := y if {{ y := f{0}(x); y == f{0}(x) }}\n", n - 1);
-    }
+    let functions = (1..60).map(|n| format!("f{n}(x) := y if {{ y := f{0}(x); y == f{0}(x) }}\n", n - 1));
+    let module: String = std::iter::once("f0(x) := x + 1\n".to_owned()).chain(functions).collect();
     assert_eq!(value(&format!("{module}p := f59(1)")), Value::from(2));
     // Nor do twelve different arguments push each other out for nothing: the values stay right.
     assert_eq!(
