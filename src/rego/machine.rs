@@ -5,9 +5,11 @@
 //! arguments. An evaluation ends where the time is up, where it would need too much stack or memory, or at an error; why in
 //! particular is for the evaluator to say that takes the rules up again.
 
+mod calls;
 mod functions;
 mod limit;
 mod loops;
+mod sink;
 mod slot;
 mod steps;
 #[cfg(test)]
@@ -16,29 +18,18 @@ mod tests;
 use std::{
     cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
 };
 
 use regorus::Value;
 
-pub(crate) use self::limit::MOST_BYTES;
+pub(crate) use self::limit::{Bounds, Halt, MOST_BYTES};
 use self::{
-    functions::Calls,
+    calls::Calls,
     limit::Gauge,
+    sink::Sink,
     slot::{Lookup, Slot},
-    steps::Sink,
 };
 use super::program::{Definition, Form, PathId, PathNode, Program, Rule, RuleId};
-
-/// Why an evaluation ended without a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Halt {
-    /// An error of the policy, or too much stack.
-    Failed(String),
-    TimedOut,
-    /// It made more than [`MOST_BYTES`].
-    TooMuch,
-}
 
 /// The value of a rule that is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,17 +38,6 @@ pub(crate) struct Answer {
     pub(crate) value: Value,
     /// What each definition gives by itself, defaults left out.
     pub(crate) definitions: Vec<Value>,
-}
-
-/// What an evaluation may take.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    /// CPU time.
-    pub(crate) time: Duration,
-    /// Bytes of stack.
-    pub(crate) stack: usize,
-    /// Whether builtins that fail are errors.
-    pub(crate) strict: bool,
 }
 
 /// Evaluates rules of a program, which share what they have in common.
@@ -165,7 +145,7 @@ impl<'v> Machine<'v> {
                         let once = rule.decided_by_first;
                         self.block(branch, base, &mut Sink::One { value: &mut own, once })?;
                         if let Some(own) = own {
-                            agree(&mut value, own)?;
+                            sink::agree(&mut value, own)?;
                             break;
                         }
                     }
@@ -217,7 +197,7 @@ fn merged(form: Form, definitions: &[Value]) -> Result<Value, Halt> {
         Form::Complete => {
             let mut value = None;
             for own in definitions.iter().filter(|own| **own != Value::Undefined) {
-                agree(&mut value, own.clone())?;
+                sink::agree(&mut value, own.clone())?;
             }
             Ok(value.unwrap_or(Value::Undefined))
         }
@@ -229,23 +209,10 @@ fn merged(form: Form, definitions: &[Value]) -> Result<Value, Halt> {
             let mut fields = BTreeMap::new();
             for own in definitions.iter().filter_map(|own| own.as_object().ok()) {
                 for (key, value) in own.iter() {
-                    steps::insert(&mut fields, key.clone(), value.clone())?;
+                    sink::insert(&mut fields, key.clone(), value.clone())?;
                 }
             }
             Ok(Value::from(fields))
-        }
-    }
-}
-
-/// All values of a complete rule must be the same.
-fn agree(value: &mut Option<Value>, own: Value) -> Result<(), Halt> {
-    match value {
-        Some(value) if *value != own => {
-            Err(Halt::Failed("complete rules must not produce multiple outputs".to_owned()))
-        }
-        _ => {
-            *value = Some(own);
-            Ok(())
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Time, stack and memory of an evaluation.
 
-use std::{cell::Cell, ptr, time::Instant};
+use std::{
+    cell::Cell,
+    ptr,
+    time::{Duration, Instant},
+};
 
-use super::{Bounds, Halt};
 use crate::rego::cpu_time::CpuTimer;
 
 /// A look at the clock every so many steps costs nothing that can be measured.
@@ -17,6 +20,28 @@ pub(crate) const MOST_BYTES: usize = 256 << 20;
 /// An element of a collection, with what lies around it.
 const ELEMENT: usize = 48;
 
+/// Why an evaluation ended without a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// An error of the policy, or too much stack.
+    Failed(String),
+    TimedOut,
+    /// It made more than [`MOST_BYTES`].
+    TooMuch,
+}
+
+/// What an evaluation may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// CPU time.
+    pub(crate) time: Duration,
+    /// Bytes of stack.
+    pub(crate) stack: usize,
+    /// Whether builtins that fail are errors.
+    pub(crate) strict: bool,
+}
+
+/// What is left of it.
 pub(super) struct Gauge {
     bounds: Bounds,
     ticks: u32,

@@ -2,7 +2,7 @@
 
 use regorus::Value;
 
-use super::{Halt, Machine, slot::Slot, steps::Sink};
+use super::{Machine, limit::Halt, sink::Sink, slot::Slot};
 use crate::rego::program::{Block, Operand, Register};
 
 /// The registers of a key and a value.

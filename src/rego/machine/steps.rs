@@ -1,40 +1,16 @@
 //! Running the steps of a block.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::Value;
 
 use super::{
-    Halt, Machine,
+    Machine,
+    limit::Halt,
+    sink::{self, Sink},
     slot::{self, Slot},
 };
 use crate::rego::program::{Block, Collection, Operand, Register, Step};
-
-/// Where a block puts what it yields.
-pub(super) enum Sink<'s> {
-    /// Only whether there is something counts.
-    Found(&'s mut bool),
-    /// All must be the same; `once` if the first is enough.
-    One {
-        value: &'s mut Option<Value>,
-        once: bool,
-    },
-    Array(&'s mut Vec<Value>),
-    Set(&'s mut BTreeSet<Value>),
-    Object(&'s mut BTreeMap<Value, Value>),
-}
-
-/// Two values at one key are a conflict.
-pub(super) fn insert(fields: &mut BTreeMap<Value, Value>, key: Value, value: Value) -> Result<(), Halt> {
-    match fields.entry(key) {
-        Entry::Occupied(before) if *before.get() != value => Err(Halt::Failed("object keys must be unique".to_owned())),
-        Entry::Occupied(_) => Ok(()),
-        Entry::Vacant(free) => {
-            free.insert(value);
-            Ok(())
-        }
-    }
-}
 
 impl<'v> Machine<'v> {
     /// Runs a block; returns whether the sink needs no more.
@@ -271,7 +247,7 @@ impl<'v> Machine<'v> {
         match sink {
             Sink::Found(_) => return Ok(true),
             Sink::One { value, once } => {
-                super::agree(value, made)?;
+                sink::agree(value, made)?;
                 return Ok(*once);
             }
             Sink::Array(items) => items.push(made),
@@ -281,7 +257,7 @@ impl<'v> Machine<'v> {
             Sink::Object(fields) => {
                 let Some(key) = key else { return Ok(false) };
                 let Some(key) = self.value(key, base)?.cloned() else { return Ok(false) };
-                insert(fields, key, made)?;
+                sink::insert(fields, key, made)?;
             }
         }
         self.gauge.made(1)?;

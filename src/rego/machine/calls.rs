@@ -1,0 +1,53 @@
+//! Calls of functions that are remembered.
+
+use std::sync::Arc;
+
+use regorus::Value;
+
+use super::slot::Slot;
+
+/// How many calls of one function are remembered.
+const REMEMBERED: usize = 8;
+
+/// Calls that were made, for each function, with their values; the latest take the places of the oldest.
+pub(super) struct Calls {
+    made: Vec<Vec<(Vec<Value>, Value)>>,
+    next: usize,
+}
+
+impl Calls {
+    pub(super) fn new(rules: usize) -> Self {
+        Self { made: vec![Vec::new(); rules], next: 0 }
+    }
+
+    pub(super) fn find(&self, function: usize, arguments: &[Slot<'_>]) -> Option<&Value> {
+        let same = |known: &[Value]| {
+            known.iter().zip(arguments).all(|(known, given)| given.value().is_some_and(|given| is_same(known, given)))
+        };
+        self.made[function].iter().find(|(known, _)| same(known)).map(|(_, value)| value)
+    }
+
+    pub(super) fn insert(&mut self, function: usize, arguments: Vec<Value>, value: Value) {
+        let made = &mut self.made[function];
+        if made.len() < REMEMBERED {
+            made.push((arguments, value));
+        } else {
+            self.next = (self.next + 1) % REMEMBERED;
+            made[self.next] = (arguments, value);
+        }
+    }
+}
+
+/// Whether two values are the same for sure: comparing all that large ones hold may take longer than the call.
+fn is_same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::String(left), Value::String(right)) => Arc::ptr_eq(left, right) || left == right,
+        (Value::Array(left), Value::Array(right)) => Arc::ptr_eq(left, right),
+        (Value::Set(left), Value::Set(right)) => Arc::ptr_eq(left, right),
+        (Value::Object(left), Value::Object(right)) => Arc::ptr_eq(left, right),
+        (Value::Null, Value::Null) => true,
+        (Value::Bool(left), Value::Bool(right)) => left == right,
+        (Value::Number(left), Value::Number(right)) => left == right,
+        _ => false,
+    }
+}

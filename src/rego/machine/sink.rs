@@ -1,0 +1,46 @@
+//! What becomes of what a block yields.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+
+use regorus::Value;
+
+use super::limit::Halt;
+
+/// Where a block puts what it yields.
+pub(super) enum Sink<'s> {
+    /// Only whether there is something counts.
+    Found(&'s mut bool),
+    /// All must be the same; `once` if the first is enough.
+    One {
+        value: &'s mut Option<Value>,
+        once: bool,
+    },
+    Array(&'s mut Vec<Value>),
+    Set(&'s mut BTreeSet<Value>),
+    Object(&'s mut BTreeMap<Value, Value>),
+}
+
+/// Two values at one key are a conflict.
+pub(super) fn insert(fields: &mut BTreeMap<Value, Value>, key: Value, value: Value) -> Result<(), Halt> {
+    match fields.entry(key) {
+        Entry::Occupied(before) if *before.get() != value => Err(Halt::Failed("object keys must be unique".to_owned())),
+        Entry::Occupied(_) => Ok(()),
+        Entry::Vacant(free) => {
+            free.insert(value);
+            Ok(())
+        }
+    }
+}
+
+/// All values of a complete rule must be the same.
+pub(super) fn agree(value: &mut Option<Value>, own: Value) -> Result<(), Halt> {
+    match value {
+        Some(value) if *value != own => {
+            Err(Halt::Failed("complete rules must not produce multiple outputs".to_owned()))
+        }
+        _ => {
+            *value = Some(own);
+            Ok(())
+        }
+    }
+}
