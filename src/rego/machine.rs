@@ -2,8 +2,14 @@
 //!
 //! What a value is asked for is borrowed from where it lies (the input, the data, the program, a rule that has its value
 //! already) and only owned where a step made it. Rules without parameters are evaluated once, functions once for the same
-//! arguments. An evaluation ends where the time is up, where it would need too much stack or memory, or at an error; why in
-//! particular is for the evaluator to say that takes the rules up again.
+//! arguments. An evaluation ends where the time is up, where it would need too much stack or memory, or at an error; where in
+//! the policy that is, regorus says, which is asked once more.
+//!
+//! - here: rules and definitions, and what agrees between them.
+//! - `steps`: conditions, lookups, calls of builtins, what is made; `loops`: what iterates; `functions`: calls of functions.
+//! - `sink`: what becomes of what a body finds.
+//! - `slot`: registers and lookups; `calls`: values of functions that are known already.
+//! - `limit`: time, stack and memory.
 
 mod calls;
 mod functions;
