@@ -13,6 +13,7 @@ pub(crate) mod inventory;
 pub(crate) mod judges;
 pub mod ledger;
 pub mod overview;
+mod owned;
 pub(crate) mod panics;
 pub mod pipeline;
 pub(crate) mod policies;

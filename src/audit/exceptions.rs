@@ -127,9 +127,9 @@ impl Exceptions {
         }
     }
 
-    /// Excuses what is excused at a time of what was found about an object, of which `body` is the JSON; and nothing else,
-    /// whatever was excused before.
-    pub(crate) fn apply(&self, key: &ObjectKey, body: &Body, findings: &mut [Finding], now: Timestamp) {
+    /// Excuses what is excused at a time of what was found about an object, and nothing else, whatever was excused before.
+    /// `subjects` are the object and its owners, each with its JSON: what is excused for one of them is for the object.
+    pub(crate) fn apply(&self, subjects: &[(ObjectKey, Body)], findings: &mut [Finding], now: Timestamp) {
         for finding in findings {
             finding.restore();
             let Some(candidates) = self.by_policy.get(&finding.policy) else { continue };
@@ -137,7 +137,7 @@ impl Exceptions {
                 exception.expires > now
                     && exception.names(&finding.policy, &finding.rule)
                     && (exception.author == Author::Operator || self.may_be_excused(&finding.policy, &finding.rule))
-                    && exception.matches(key, body)
+                    && subjects.iter().any(|(key, body)| exception.matches(key, body))
             };
             if let Some(exception) = candidates.iter().find(applies) {
                 finding.excuse(&exception.excuse);

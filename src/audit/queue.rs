@@ -92,6 +92,11 @@ impl Queue {
         self.waiting.contains_key(key)
     }
 
+    /// Whether `key` waits or is being judged.
+    pub fn is_on_its_way(&self, key: &ObjectKey) -> bool {
+        self.has(key) || self.judging.contains_key(key)
+    }
+
     /// Removes a key whose object is gone.
     pub fn forget(&mut self, key: &ObjectKey) {
         self.waiting.remove(key);

@@ -1,6 +1,6 @@
 //! The result of an audit: the one model from which every form of output is made.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,19 @@ impl AuditResult {
         }
         self.results.sort_by(|a, b| order(a).cmp(&order(b)));
     }
+
+    /// Returns it as people read it: without the results that an owner stands for.
+    pub fn rolled_up(&self) -> Cow<'_, Self> {
+        if self.results.iter().all(|entry| entry.covered_by.is_none()) {
+            return Cow::Borrowed(self);
+        }
+        let mut summary = self.summary;
+        for covered in self.results.iter().filter(|entry| entry.covered_by.is_some()) {
+            *summary.of(covered.result) -= 1;
+        }
+        let results = self.results.iter().filter(|entry| entry.covered_by.is_none()).cloned().collect();
+        Cow::Owned(Self { summary, results, ..self.clone() })
+    }
 }
 
 /// Counts of an audit.
@@ -76,6 +89,21 @@ pub struct Summary {
     pub warn: usize,
     pub error: usize,
     pub skip: usize,
+    /// How many of these results an owner stands for.
+    #[serde(skip_serializing_if = "crate::model::text::is_zero")]
+    pub covered: usize,
+}
+
+impl Summary {
+    /// Returns the count of one outcome, to change it.
+    pub fn of(&mut self, outcome: Outcome) -> &mut usize {
+        match outcome {
+            Outcome::Fail => &mut self.fail,
+            Outcome::Warn => &mut self.warn,
+            Outcome::Error => &mut self.error,
+            Outcome::Skip => &mut self.skip,
+        }
+    }
 }
 
 /// How a result compares with a baseline.
@@ -191,6 +219,7 @@ impl From<&Metadata> for About {
 
 /// One result. There may be very many, so the parts that they have in common are shared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Entry {
     /// The same in every audit that finds it.
     pub id: Fingerprint,
@@ -210,6 +239,15 @@ pub struct Entry {
     pub message: Arc<str>,
     /// The object that was judged.
     pub resource: Arc<ObjectRef>,
+    /// What controls the object, directly or through others: the topmost such object that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Arc<ObjectRef>>,
+    /// The owner that has a result of the same rule and outcome, and stands for this one where people read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub covered_by: Option<Arc<ObjectRef>>,
+    /// How many results of dependents this one stands for.
+    #[serde(skip_serializing_if = "crate::model::text::is_zero")]
+    pub dependents: usize,
     /// Other keys of the policy's result.
     pub details: serde_json::Map<String, serde_json::Value>,
     /// What excuses it, if the result is skip and it is not the policy itself.
@@ -224,9 +262,14 @@ pub struct Entry {
 
 impl Entry {
     /// Makes a result of a finding.
-    pub fn new(finding: &Finding, resource: &Arc<ObjectRef>, location: Option<&Location>) -> Self {
+    pub fn new(
+        finding: &Finding,
+        resource: &Arc<ObjectRef>,
+        location: Option<&Location>,
+        owner: Option<&Arc<ObjectRef>>,
+    ) -> Self {
         Self {
-            id: Fingerprint::of(finding, resource),
+            id: Fingerprint::of(finding, resource, owner.map(|owner| &**owner)),
             policy: finding.policy.clone(),
             rule: finding.rule.clone(),
             result: finding.outcome,
@@ -234,6 +277,9 @@ impl Entry {
             category: finding.category.clone(),
             message: finding.message.clone(),
             resource: resource.clone(),
+            owner: owner.cloned(),
+            covered_by: None,
+            dependents: 0,
             details: finding.details.as_deref().cloned().unwrap_or_default(),
             excuse: finding.excused.as_ref().map(|excused| Arc::clone(&excused.excuse)),
             source: finding.source.clone(),

@@ -81,6 +81,17 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub scope: ScopeArgs,
 
+    /// Leave what is over unjudged (ReplicaSets of earlier revisions, finished Jobs and Pods), or judge it like everything else
+    #[arg(
+        long,
+        env = "KAUDIT_INACTIVE",
+        value_enum,
+        value_name = "HOW",
+        default_value_t = Inactive::Skip,
+        help_heading = "Source"
+    )]
+    pub inactive: Inactive,
+
     /// Replace the values of Secrets before anything else sees them, or keep them for the policies
     #[arg(
         long,
@@ -111,6 +122,18 @@ pub struct CheckArgs {
         help_heading = "Output"
     )]
     pub output: Vec<Target>,
+
+    /// Count what an owner and its dependents violate alike, such as a Deployment and its Pods, once at the owner, or list it
+    /// for each object; json and ndjson list all in any case
+    #[arg(
+        long,
+        env = "KAUDIT_GROUP_BY",
+        value_enum,
+        value_name = "WHAT",
+        default_value_t = GroupBy::Owner,
+        help_heading = "Output"
+    )]
+    pub group_by: GroupBy,
 
     /// What Markdown is for: it is cut to what fits there
     #[arg(
@@ -277,6 +300,24 @@ pub enum Initial {
     Judge,
     /// Judge only what changes later
     Skip,
+}
+
+/// What becomes of objects that are over: see [`source::inactive`](crate::source::inactive).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Inactive {
+    /// Count them only
+    Skip,
+    /// Judge them
+    Judge,
+}
+
+/// What one entry is about where people read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GroupBy {
+    /// The topmost owner that violates a rule, and its dependents
+    Owner,
+    /// One object
+    Object,
 }
 
 /// On or off.

@@ -56,6 +56,9 @@ pub struct Coverage {
     pub state: State,
     /// Its objects in the cache.
     pub objects: usize,
+    /// How many of them are over, and not judged for that: old revisions, finished Jobs and Pods.
+    #[serde(skip_serializing_if = "crate::model::text::is_zero")]
+    pub inactive: usize,
     /// Why it is not covered; empty if it is.
     pub message: String,
 }

@@ -188,6 +188,19 @@ impl ObjectRef {
     }
 }
 
+/// The controller of an object: the one of `metadata.ownerReferences` that manages it, such as the ReplicaSet of a Pod.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// API group; empty for the core group.
+    pub group: Box<str>,
+    /// Kind, such as `ReplicaSet`.
+    pub kind: Box<str>,
+    /// `metadata.name`. Its namespace is that of the object, if it has one.
+    pub name: Arc<str>,
+    /// `metadata.uid`; never empty.
+    pub uid: Arc<str>,
+}
+
 /// Where a manifest was read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Location {
@@ -237,6 +250,10 @@ pub struct Object {
     pub body: Body,
     /// For manifests only.
     pub location: Option<Location>,
+    /// What manages it, if it says so.
+    pub controller: Option<Arc<Controller>>,
+    /// Whether it is over and stays only as a record: see [`source::inactive`](crate::source::inactive).
+    pub inactive: bool,
 }
 
 impl Object {

@@ -79,9 +79,12 @@ pub(super) fn sentence(result: &AuditResult, paint: Paint) -> String {
         .map(|(number, word, style)| paint.with(style, &format!("{number} {word}")))
         .collect();
     counts.push(format!("{} pass", summary.pass));
+    if summary.covered > 0 {
+        counts.push(format!("{} at dependents", summary.covered));
+    }
     let clean = result.complete && is_compared(result) && summary.fail + summary.warn + summary.error == 0;
     let (clean, then) = if clean { (format!("{}: ", paint.with(GREEN, "clean")), ",") } else { (String::new(), ":") };
-    format!("{clean}{judged}{then} {}{}", counts.join(", "), left_out(&result.coverage))
+    format!("{clean}{judged}{then} {}{}{}", counts.join(", "), inactive(&result.coverage), left_out(&result.coverage))
 }
 
 /// Returns a line about everything that was not judged, judged by or compared.
@@ -121,6 +124,12 @@ fn first_few(words: &str, texts: &[String]) -> Vec<String> {
     let more = texts.len().saturating_sub(NAMED_OF_BASELINE);
     let shown = texts.iter().take(NAMED_OF_BASELINE).map(|text| format!("{words} {}", shown_line(text)));
     shown.chain((more > 0).then(|| format!("{words} {more} more"))).collect()
+}
+
+/// Counts what was not judged as it is over.
+fn inactive(coverage: &[Coverage]) -> String {
+    let number: usize = coverage.iter().map(|kind| kind.inactive).sum();
+    if number == 0 { String::new() } else { format!("; {} not judged", count(number, "inactive object")) }
 }
 
 /// Names the first files in which tools have their settings, and counts the others.

@@ -101,7 +101,7 @@ fn result(text: &str) -> AuditResult {
         not_judged: vec![],
         exceptions: vec![],
         baseline: None,
-        results: vec![Entry::new(&finding, &Arc::new(resource), None)],
+        results: vec![Entry::new(&finding, &Arc::new(resource), None, None)],
     }
 }
 

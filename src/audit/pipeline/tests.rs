@@ -2,6 +2,7 @@
 
 mod exceptions;
 mod histories;
+mod owners;
 mod recording;
 mod unsteady;
 
@@ -92,6 +93,8 @@ const SETTINGS: PipelineSettings = PipelineSettings {
     rejudge_every: None,
     update_filter: true,
     shard: Shard::WHOLE,
+    roll_up: true,
+    judge_inactive: false,
 };
 
 fn load(files: &[(&str, &str)]) -> Arc<PolicySet> {

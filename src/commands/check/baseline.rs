@@ -5,7 +5,7 @@
 //! then the audit is incomplete.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     path::Path,
     sync::Arc,
@@ -19,7 +19,7 @@ use crate::{
     audit::result::{AuditResult, BaselineEntry, BaselineSummary, Entry, IncomparableEntry},
     cli::check::{CheckArgs, Mode},
     cluster::identity::API_VERSION,
-    model::{coverage::State, exception::Excuse, verdict::Outcome},
+    model::{coverage::State, exception::Excuse, object::ObjectRef, verdict::Outcome},
     output::replace_file,
 };
 
@@ -74,7 +74,9 @@ impl Baseline {
     /// Makes one of the violations of a result.
     fn of(result: &AuditResult, check: &CheckArgs, policies: &str) -> Self {
         let violations = result.results.iter().filter(|entry| entry.result.is_violation());
-        let results: BTreeSet<BaselineEntry> = violations.map(listed).collect();
+        // The dependents of an owner have one in common.
+        let results: BTreeMap<_, _> = violations.map(|entry| (entry.id, listed(entry))).collect();
+        let results: BTreeSet<BaselineEntry> = results.into_values().collect();
         Self {
             api_version: API_VERSION.to_owned(),
             kind: KIND.to_owned(),
@@ -98,12 +100,18 @@ impl Baseline {
         let found: HashSet<_> = result.results.iter().map(|entry| entry.id).collect();
         let excuse = Arc::new(Excuse::baseline());
         let mut summary = BaselineSummary::default();
-        for entry in result.results.iter_mut().filter(|entry| known.contains(&entry.id)) {
-            match entry.result {
-                Outcome::Fail => result.summary.fail -= 1,
-                Outcome::Warn => result.summary.warn -= 1,
-                Outcome::Error | Outcome::Skip => continue,
+        let at = |object: &ObjectRef, entry: &Entry| {
+            (object.identity(), Arc::clone(&entry.policy), Arc::clone(&entry.rule), entry.result)
+        };
+        let listed = result.results.iter().filter(|entry| known.contains(&entry.id));
+        let listed: HashSet<_> = listed.map(|entry| at(&entry.resource, entry)).collect();
+        // Dependents that came since are no other violation than the one of their owner.
+        let covered = |entry: &Entry| entry.covered_by.as_ref().is_some_and(|owner| listed.contains(&at(owner, entry)));
+        for entry in &mut result.results {
+            if !entry.result.is_violation() || !(known.contains(&entry.id) || covered(entry)) {
+                continue;
             }
+            *result.summary.of(entry.result) -= 1;
             result.summary.skip += 1;
             summary.known += 1;
             entry.result = Outcome::Skip;
@@ -156,14 +164,15 @@ impl Baseline {
     }
 }
 
-/// Returns a result as a baseline lists it.
+/// Returns a result as a baseline lists it: by the name of the owner if there is one, as those below it are generated.
 fn listed(entry: &Entry) -> BaselineEntry {
     let object = &entry.resource;
+    let name = &entry.owner.as_ref().unwrap_or(object).name;
     let group = object.group();
     let namespace = object.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
     BaselineEntry {
         kind: if group.is_empty() { object.kind.clone() } else { format!("{}.{group}", object.kind) },
-        name: format!("{namespace}{}", object.name),
+        name: format!("{namespace}{name}"),
         policy: entry.policy.to_string(),
         rule: entry.rule.to_string(),
         id: entry.id,

@@ -13,7 +13,7 @@ use crate::{
         pipeline::{InitialObjects, Inputs, Outputs, Pipeline, PipelineSettings},
         result::AuditResult,
     },
-    cli::check::{CheckArgs, Initial, Mode, Switch},
+    cli::check::{CheckArgs, GroupBy, Inactive, Initial, Mode, Switch},
     judge::set::PolicySet,
     metrics::Metrics,
     source::change::Change,
@@ -107,5 +107,7 @@ fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSettings {
         rejudge_every: Some(check.timing.rejudge_every).filter(|every| !every.is_zero() && check.mode() == Mode::Watch),
         update_filter: check.update_filter == Switch::On,
         shard: check.shard(),
+        roll_up: check.group_by == GroupBy::Owner,
+        judge_inactive: check.inactive == Inactive::Judge,
     }
 }
