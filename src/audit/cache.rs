@@ -16,7 +16,7 @@ use crate::{
     source::change::WatchScope,
 };
 
-/// Owners of owners that are looked for. CronJob, Job, Pod are three; operators have some more.
+/// Owners of owners that are looked for. `CronJob`, Job, Pod are three; operators have some more.
 const DEEPEST: usize = 16;
 
 /// What a change did to the cache.

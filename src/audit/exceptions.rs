@@ -145,6 +145,11 @@ impl Exceptions {
         }
     }
 
+    /// Whether any of them selects objects by their labels.
+    pub(crate) fn select_by_labels(&self) -> bool {
+        self.by_policy.values().flatten().any(|exception| exception.selects_by_labels())
+    }
+
     /// Whether there are any.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_policy.is_empty()

@@ -367,7 +367,11 @@ impl Pipeline {
             if previous.controller() != self.cache.controller(&key) {
                 self.controller_changed(&key, &uid);
             }
-            let same = previous.inactive() == self.cache.is_inactive(&key);
+            let relabelled = self.exceptions.select_by_labels() && previous.body().labels() != body.labels();
+            if relabelled {
+                self.owner_arrived(&uid);
+            }
+            let same = !relabelled && previous.inactive() == self.cache.is_inactive(&key);
             if same && self.is_invisible(&key, &previous, &body) {
                 self.ledger.holds_for(&key, state);
                 return self.outputs.metrics.change_skipped();

@@ -82,6 +82,7 @@ pub struct CheckArgs {
     pub scope: ScopeArgs,
 
     /// Leave what is over unjudged (ReplicaSets of earlier revisions, finished Jobs and Pods), or judge it like everything else
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(
         long,
         env = "KAUDIT_INACTIVE",

@@ -188,7 +188,7 @@ impl ObjectRef {
     }
 }
 
-/// The controller of an object: the one of `metadata.ownerReferences` that manages it, such as the ReplicaSet of a Pod.
+/// The controller of an object: the one of `metadata.ownerReferences` that manages it, such as the Job of a Pod.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
     /// API group; empty for the core group.

@@ -1,7 +1,7 @@
 //! Objects that are over and stay only as a record: old revisions of a Deployment, finished Jobs and Pods.
 //!
-//! Nothing of them runs or will run again, and nobody can mend them: a Deployment that was mended keeps its old ReplicaSets,
-//! by default ten of them, as they were.
+//! Nothing of them runs or will run again, and nobody can mend them: a Deployment that was mended keeps its old
+//! `ReplicaSet`s, by default ten of them, as they were.
 
 use serde::Deserialize;
 
@@ -30,7 +30,7 @@ struct Condition<'a> {
 
 /// Whether an object is over, given the JSON of its `spec` and `status`. What cannot be read is not.
 ///
-/// A ReplicaSet is when its Deployment scaled it to 0; a Job when it is `Complete` or `Failed`, as `IsJobFinished` of
+/// A `ReplicaSet` is when its Deployment scaled it to 0; a Job when it is `Complete` or `Failed`, as `IsJobFinished` of
 /// Kubernetes' job controller says; a Pod when its phase is `Succeeded` or `Failed`, which are final.
 pub(super) fn is_inactive(kind: &Kind, controller: Option<&Controller>, spec: &[u8], status: &[u8]) -> bool {
     let status = || serde_json::from_slice::<Status<'_>>(status).unwrap_or_default();

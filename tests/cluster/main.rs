@@ -24,6 +24,7 @@ mod files;
 mod kubectl;
 mod namespaced;
 mod odd;
+mod owners;
 mod pod_security;
 mod proxy;
 mod reach;

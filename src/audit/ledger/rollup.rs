@@ -1,4 +1,4 @@
-//! Roll-up by owner: what a Deployment, its ReplicaSet and its hundred Pods violate alike is one thing to mend, and is told
+//! Roll-up by owner: what a Deployment, its `ReplicaSet` and its hundred Pods violate alike is one thing to mend, and is told
 //! once, at the Deployment.
 //!
 //! A result is covered as long as an owner has one of the same rule and outcome; the topmost such owner stands for it. That
@@ -10,7 +10,7 @@
 //! An owner that is about to be judged covers what appears until then: what is found at once comes in no order.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -50,7 +50,7 @@ pub(super) struct Dependents {
     /// All of these results.
     covered: usize,
     /// Those whose numbers changed since they were asked for.
-    changed: HashSet<Arc<str>>,
+    changed: BTreeSet<Arc<str>>,
     /// The topmost owners of objects with results, by uid: many objects have the same.
     topmost: HashMap<Arc<str>, Arc<ObjectRef>>,
     /// How many of those were needed when that was looked at last.

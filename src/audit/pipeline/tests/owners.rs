@@ -9,7 +9,7 @@ deny contains sprintf("%v %v is marked", [input.kind, input.metadata.name]) if i
 deny_sidecar contains "has a sidecar" if input.metadata.labels.sidecar
 "#;
 
-/// A Deployment is played by an Ingress, its ReplicaSet by a budget: the pipeline looks at no kind.
+/// A Deployment is played by an Ingress, its revision by a budget: the pipeline looks at no kind.
 fn owned(kind_name: &str, name: &str, version: u64, owner: Option<(&str, &str)>, labels: &Value) -> Object {
     let reference = owner.map(|(kind_name, name)| {
         let kind = kind(kind_name);
