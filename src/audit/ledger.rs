@@ -303,7 +303,8 @@ impl Ledger {
         let results = if silent { Vec::new() } else { self.told(&now) };
         let owner = now.owner.clone();
         self.put(key.clone(), now);
-        (!silent).then_some(Delta { object: key, uid, owner, appeared, resolved, transitions, results, lane })
+        let delta = Delta { object: key, uid, owner, appeared, resolved, transitions, results, lane };
+        (!silent).then(|| self.counted(delta))
     }
 
     /// Counts an object without results that will not be judged again.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
-use kaudit_controlplane::{ControlPlane, Options, require, shared};
+use kaudit_controlplane::{ControlPlane, Options, require};
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
@@ -12,7 +12,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    reports::{NAMES, OPENREPORTS, reports_in},
+    reports::{self, NAMES, OPENREPORTS, reports_in},
     support::{Running, establish, policies, results_in, run, wait_for},
     truth::{Telling, Truth, policy_arguments, told},
     writer::{POLICY, seed, size},
@@ -222,8 +222,7 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
     if !require() {
         return;
     }
-    let plane = shared().await;
-    establish(plane, OPENREPORTS, &NAMES[0]).await;
+    let plane = reports::plane().await;
     let namespace = plane.temp_namespace("rollup").await.unwrap();
     let tree = Tree { client: plane.admin().unwrap(), namespace: namespace.clone() };
     let places = [Place::Deployment(0), Place::Revision(0, 0), Place::Pod(0, 0, 0), Place::Pod(0, 0, 1)];
@@ -236,7 +235,7 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
     let kaudit = Running::start(&plane.kubeconfig(), &recording).await;
     kaudit.ready().await;
     let reported = async || {
-        let reports = reports_in(plane, NAMES[0][0], &namespace).await;
+        let reports = reports_in(&plane, NAMES[0][0], &namespace).await;
         let results = reports.iter().flat_map(|report| report["results"].as_array().cloned().unwrap_or_default());
         let shown = |result: Value| {
             let name = result["resources"][0]["name"].as_str().unwrap().to_owned();
@@ -251,7 +250,7 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
     };
     until_reported(&[("d0", Some("3"))]).await;
     let told =
-        wait_for("the Event", || async { Some(events(plane, &namespace).await).filter(|all| !all.is_empty()) }).await;
+        wait_for("the Event", || async { Some(events(&plane, &namespace).await).filter(|all| !all.is_empty()) }).await;
     let wanted = ["PolicyViolation", "d0", "labels/deny: bad is 0 (and 3 dependents)"].map(str::to_owned);
     assert_eq!(told, std::slice::from_ref(&wanted));
 
@@ -279,7 +278,7 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
     until_reported(&[]).await;
     let resolved = ["PolicyResolved", "d0", "labels/deny: bad is 0"].map(str::to_owned);
     wait_for("the end of it", || async {
-        (events(plane, &namespace).await == [wanted.clone(), resolved.clone()]).then_some(())
+        (events(&plane, &namespace).await == [wanted.clone(), resolved.clone()]).then_some(())
     })
     .await;
     let over = once(&["-o", "json"]).await.json();
@@ -287,4 +286,52 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
     assert_eq!((&revisions["inactive"], over["results"].as_array().unwrap().len()), (&json!(1), 0));
     assert_eq!(once(&["--inactive", "judge"]).await.code, Some(1));
     assert_eq!(kaudit.stop().await, Some(0));
+}
+
+/// Prints what 500 Deployments with 38 Pods each cost, all in violation. Takes minutes: `cargo test --test cluster -- --ignored
+/// --nocapture five_hundred`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement that takes minutes"]
+async fn five_hundred_deployments_and_their_pods_in_violation() {
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    establish(&plane, OPENREPORTS, &NAMES[0]).await;
+    for number in 0..50 {
+        plane.kubectl(&["create", "namespace", &format!("n{number}")]).await.unwrap();
+    }
+    let client = plane.admin().unwrap();
+    let create = |number: usize| {
+        let tree = Tree { client: client.clone(), namespace: format!("n{}", number % 50) };
+        async move {
+            let labels = json!({"app": "a", "bad": "0"});
+            for place in [Place::Deployment(number), Place::Revision(number, 0)] {
+                tree.create(place, &labels).await;
+            }
+            for pod in 0..38 {
+                tree.create(Place::Pod(number, 0, pod), &labels).await;
+            }
+        }
+    };
+    stream::iter(0..500).map(create).buffer_unordered(WRITES_AT_A_TIME).collect::<()>().await;
+    let directory = policies(&[("labels.rego", POLICY)]);
+    let bytes = async |kind: &str| {
+        let list: Value =
+            serde_json::from_str(&plane.kubectl(&["get", kind, "-A", "-o", "json"]).await.unwrap()).unwrap();
+        let items = list["items"].as_array().unwrap().clone();
+        (items.len(), items.iter().map(|item| item.to_string().len()).sum::<usize>())
+    };
+    let mut before = [(0, 0); 2];
+    for what in ["owner", "object"] {
+        let begin = Instant::now();
+        let path = directory.path().to_str().unwrap();
+        let check = ["check", "--once", "--record=events,reports", "--events-per-second=1000", "-p", path];
+        let ended = run(&plane.kubeconfig(), &[&check[..], &["--audit-name", what, "--group-by", what]].concat()).await;
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        let after = [bytes("events.events.k8s.io").await, bytes(NAMES[0][0]).await];
+        for (kind, (before, after)) in ["Events", "reports"].iter().zip(before.iter().zip(&after)) {
+            println!("--group-by {what}: {} {kind}, {} bytes as JSON", after.0 - before.0, after.1 - before.1);
+        }
+        println!("{:?}", begin.elapsed());
+        before = after;
+    }
+    plane.stop().await.unwrap();
 }

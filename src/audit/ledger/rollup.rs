@@ -166,13 +166,6 @@ impl Ledger {
         standing.is_some_and(|standing| standing.results.iter().any(same))
     }
 
-    /// Returns the results that no owner stands for, with the number of those that each stands for.
-    pub(super) fn told(&self, standing: &Standing) -> Vec<Violation> {
-        let own = standing.results.iter().filter(|result| result.covered_by.is_none());
-        own.map(|result| Violation { dependents: self.dependents(&standing.uid, &result.finding), ..result.clone() })
-            .collect()
-    }
-
     /// Returns how many results of dependents a result stands for.
     pub fn dependents(&self, uid: &str, finding: &Finding) -> usize {
         self.dependents.number(uid, finding)
@@ -181,6 +174,13 @@ impl Ledger {
     /// Returns how many results owners stand for.
     pub fn covered(&self) -> usize {
         self.dependents.covered
+    }
+
+    /// Returns the results that no owner stands for, with the number of those that each stands for.
+    pub(super) fn told(&self, standing: &Standing) -> Vec<Violation> {
+        let own = standing.results.iter().filter(|result| result.covered_by.is_none());
+        own.map(|result| Violation { dependents: self.dependents(&standing.uid, &result.finding), ..result.clone() })
+            .collect()
     }
 
     /// Brings the numbers in a delta up to date.

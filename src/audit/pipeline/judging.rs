@@ -172,8 +172,11 @@ impl Pipeline {
         for scope in self.judged_scopes() {
             let keys: Vec<_> = self.cache.keys(&scope).cloned().collect();
             self.rejudge_dependents_of_all(&scope, &keys, now);
-            let keys = keys.into_iter().filter(|key| !self.unchanged.contains(key));
-            self.queue.extend(keys, Lane::Snapshot, now);
+            for key in keys {
+                if !self.unchanged.contains(&key) {
+                    self.enqueue(key, Lane::Snapshot, now);
+                }
+            }
         }
     }
 }
