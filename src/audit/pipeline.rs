@@ -252,10 +252,14 @@ impl Pipeline {
                 let _unheard = answer.send(snapshot);
             }
             Command::Reload(reload) => self.reload(reload),
-            Command::Except(exceptions) => {
-                self.exceptions.replace_given(exceptions);
-                self.excuse_again(|_| true);
-            }
+            Command::Except(exceptions) => match exceptions.checked(&self.policies.set) {
+                Ok(exceptions) => {
+                    info!("Exceptions loaded");
+                    self.exceptions.replace_given(exceptions);
+                    self.excuse_again(|_| true);
+                }
+                Err(why) => error!("The exceptions are not loaded; those loaded before stay in force: {why:#}"),
+            },
             Command::Record(term) => self.turn(term),
         }
     }

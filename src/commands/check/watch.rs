@@ -46,6 +46,7 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
     };
     let over = terms.over.clone();
     let candidate = check.recording.leader_elect.then(|| candidate(check, &clients));
+    helpers.spawn(exceptions::warn_of(wiring.overview()));
     helpers.spawn(exceptions::follow(check.exceptions.files.clone(), commands.clone()));
     helpers.spawn(policies::follow(check.policies.clone(), check.shard(), Arc::clone(&rules.policies), commands));
     let selection = check.scope.selection(Some(&rules.policies));

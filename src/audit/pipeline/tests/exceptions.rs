@@ -148,3 +148,22 @@ async fn what_is_excused_for_an_owner_is_for_its_dependents() {
     live.gone(web(2, "b")).await;
     until_outcomes(&live, &["a fail"]).await;
 }
+
+#[tokio::test]
+async fn exceptions_that_name_no_policy_leave_those_before_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let of_policy = async |policy: &str| {
+        let path = directory.path().join(policy);
+        let spec = json!({"policies": [{"name": policy}], "reason": "legacy", "expiresAt": "2999-01-01"});
+        let metadata = json!({"name": "e", "namespace": "n"});
+        let document =
+            json!({"apiVersion": "kaudit.dev/v1alpha1", "kind": "PolicyException", "metadata": metadata, "spec": spec});
+        std::fs::write(&path, document.to_string()).unwrap();
+        tokio::task::spawn_blocking(move || Exceptions::load(&[path]).unwrap()).await.unwrap()
+    };
+    let live = start(vec![bad("n", "a")], vec![]).await;
+    live.command(Command::Except(of_policy("bad").await)).await;
+    until_outcomes(&live, &["a skip"]).await;
+    live.command(Command::Except(of_policy("bda").await)).await;
+    assert_eq!(outcomes(&live.result().await), ["a skip"]);
+}
