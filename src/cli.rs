@@ -10,6 +10,7 @@ use clap::{CommandFactory, Parser};
 pub mod check;
 pub mod cluster;
 pub mod config;
+pub mod diff;
 pub mod exceptions;
 pub mod filter;
 pub mod init;
@@ -21,7 +22,7 @@ pub mod scope;
 pub mod test;
 pub(crate) mod values;
 
-use self::{check::CheckArgs, init::InitArgs, policies::PoliciesArgs, rbac::RbacArgs, test::TestArgs};
+use self::{check::CheckArgs, diff::DiffArgs, init::InitArgs, policies::PoliciesArgs, rbac::RbacArgs, test::TestArgs};
 
 /// Audit Kubernetes objects of every kind by Rego policies
 #[derive(Debug, Parser)]
@@ -38,6 +39,9 @@ pub enum Subcommand {
     /// Judge the objects of a cluster, continuously or once, or those in manifest files
     #[command(after_help = check::AFTER_HELP)]
     Check(Box<CheckArgs>),
+    /// Compare what two sets of policies find in the same objects, or two audits: what appears, resolves, stays
+    #[command(after_help = diff::AFTER_HELP)]
+    Diff(Box<DiffArgs>),
     /// List the policies: rules, dialect, what they judge, read and depend on, and what is wrong with them
     #[command(after_help = policies::AFTER_HELP)]
     Policies(PoliciesArgs),

@@ -230,7 +230,7 @@ mod tests {
             "package main\n\ndeny contains \"x\" if {\n\tinput.kind == \"Deployment\"\n\tinput.spec.name in \
              object.keys(data.kubernetes.ingresses[input.metadata.namespace])\n}\n",
         );
-        let judged = Selection { judged_by: Some(policies), ..Selection::default() };
+        let judged = Selection { judged_by: vec![policies], ..Selection::default() };
         assert_eq!(rules(&judged), ["apps: deployments", "networking.k8s.io: ingresses"]);
         let include = vec!["secrets".parse().unwrap()];
         assert_eq!(rules(&Selection { include, ..judged })[0], ": secrets");

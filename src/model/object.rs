@@ -189,7 +189,7 @@ impl ObjectRef {
 }
 
 /// Where a manifest was read.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Location {
     /// The file as the user named it; `-` for standard input.
     pub file: Arc<str>,
