@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod config;
 pub mod diff;
 pub mod exceptions;
+pub mod explain;
 pub mod filter;
 pub mod init;
 pub mod logging;
@@ -22,7 +23,10 @@ pub mod scope;
 pub mod test;
 pub(crate) mod values;
 
-use self::{check::CheckArgs, diff::DiffArgs, init::InitArgs, policies::PoliciesArgs, rbac::RbacArgs, test::TestArgs};
+use self::{
+    check::CheckArgs, diff::DiffArgs, explain::ExplainArgs, init::InitArgs, policies::PoliciesArgs, rbac::RbacArgs,
+    test::TestArgs,
+};
 
 /// Audit Kubernetes objects of every kind by Rego policies
 #[derive(Debug, Parser)]
@@ -42,6 +46,9 @@ pub enum Subcommand {
     /// Compare what two sets of policies find in the same objects, or two audits: what appears, resolves, stays
     #[command(after_help = diff::AFTER_HELP)]
     Diff(Box<DiffArgs>),
+    /// Show how a rule comes to its result for an object, line by line, and what to mend
+    #[command(after_help = explain::AFTER_HELP)]
+    Explain(Box<ExplainArgs>),
     /// List the policies: rules, dialect, what they judge, read and depend on, and what is wrong with them
     #[command(after_help = policies::AFTER_HELP)]
     Policies(PoliciesArgs),

@@ -3,6 +3,7 @@
 pub mod check;
 mod connect;
 pub mod diff;
+pub mod explain;
 pub mod init;
 pub mod policies;
 pub mod rbac;
@@ -39,6 +40,10 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
         Subcommand::Check(options) => {
             logging::init(&options.log, options.mode() == Mode::Watch)?;
             judging(check::run(*options))
+        }
+        Subcommand::Explain(options) => {
+            logging::init(&options.log, false)?;
+            judging(explain::run(*options))
         }
         Subcommand::Diff(options) => {
             logging::init(&options.log, false)?;

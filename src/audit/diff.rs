@@ -210,9 +210,14 @@ pub fn compare(
         }
     }
     let other = |side| if side == Side::Before { after } else { before };
+    let elsewhere = |side| {
+        let [own, other] = if side == Side::Before { [before, after] } else { [after, before] };
+        let (own, other) = (own.scope.as_ref()?.source, other.scope.as_ref()?.source);
+        (own != other).then(|| format!("only {other} was judged"))
+    };
     let mut incomparable = Vec::new();
     let mut one_sided = |entries: Vec<&Entry>, side: Side| -> Vec<Entry> {
-        let judge = Judge { reach: Reach::of(other(side)), result: other(side), compared };
+        let judge = Judge { reach: Reach::of(other(side)), result: other(side), compared, elsewhere: elsewhere(side) };
         let mut sure = Vec::new();
         for entry in entries {
             match judge.misses(entry) {
@@ -266,11 +271,16 @@ struct Judge<'r> {
     reach: Reach<'r>,
     result: &'r AuditResult,
     compared: Compared,
+    /// Why nothing can be compared: one looked at a cluster, the other at manifests.
+    elsewhere: Option<String>,
 }
 
 impl Judge<'_> {
     /// Returns why it could not have found it.
     fn misses(&self, entry: &Entry) -> Option<String> {
+        if self.elsewhere.is_some() {
+            return self.elsewhere.clone();
+        }
         let entry = BaselineEntry::from(entry);
         // What a rule finds that only one set has is the difference between the sets, unless it is in a file that is refused.
         let of_policies = self.compared == Compared::Policies && self.result.refused.is_empty();

@@ -279,7 +279,7 @@ pub enum Mode {
 impl CheckArgs {
     /// Returns how to run: `-f` wins over `--once`, which it implies.
     pub fn mode(&self) -> Mode {
-        match (self.source.filename.is_empty(), self.source.once) {
+        match (self.source.manifests.filename.is_empty(), self.source.once) {
             (false, _) => Mode::Files,
             (true, true) => Mode::Once,
             (true, false) => Mode::Watch,

@@ -24,6 +24,7 @@ use crate::{
         check::{CheckArgs, Initial, Mode, ServingArgs, TimingArgs, WritingArgs},
         cluster::{ClusterArgs, RecordTarget, RecordingArgs},
         diff::DiffArgs,
+        explain::ExplainArgs,
         plugin,
         scope::{PartArgs, SyncArgs},
     },
@@ -72,12 +73,17 @@ fn finish(command: &clap::Command, matches: &ArgMatches, origins: &Origins) -> R
         }
         Subcommand::Check(check) => {
             split_policies(&mut check.policies.sources);
-            split_environment("filename", &mut check.source.filename, shown, origins);
+            split_environment("filename", &mut check.source.manifests.filename, shown, origins);
             split_environment("exceptions", &mut check.exceptions.given.files, shown, origins);
             settle(check, matches, origins).map_err(|message| conflict(command, "check", message))?;
         }
+        Subcommand::Explain(explain) => {
+            split_policies(&mut explain.policies.sources);
+            split_environment("filename", &mut explain.manifests.filename, shown, origins);
+            settle_explain(explain, matches, origins).map_err(|message| conflict(command, "explain", message))?;
+        }
         Subcommand::Diff(diff) => {
-            split_environment("filename", &mut diff.source.filename, shown, origins);
+            split_environment("filename", &mut diff.source.manifests.filename, shown, origins);
             split_environment("exceptions", &mut diff.exceptions.files, shown, origins);
             settle_diff(diff, matches, origins).map_err(|message| conflict(command, "diff", message))?;
         }
@@ -180,25 +186,38 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
     }
     settle_record(&check.recording)?;
     settle_output(check, mode)?;
-    standard_input_once(&check.source.filename)
+    standard_input_once(&check.source.manifests.filename)
 }
 
 /// The same for `kaudit diff`.
 fn settle_diff(diff: &mut DiffArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
-    if !diff.source.filename.is_empty() {
+    if !diff.source.manifests.filename.is_empty() {
         settle_manifests(&mut diff.scope.part, matches, origins)?;
     }
     or_text(&mut diff.output)?;
-    standard_input_once(&diff.source.filename)
+    standard_input_once(&diff.source.manifests.filename)
+}
+
+/// The same for `kaudit explain`.
+fn settle_explain(explain: &ExplainArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+    if !explain.manifests.filename.is_empty() {
+        without_cluster(matches, origins)?;
+    }
+    standard_input_once(&explain.manifests.filename)
 }
 
 /// Refuses what only a cluster has, and reads manifests whole.
 fn settle_manifests(part: &mut PartArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
-    if let Some(long) = cluster_option(matches, origins) {
-        return Err(format!("--{long} makes no sense with --filename: manifests are judged without a cluster"));
-    }
+    without_cluster(matches, origins)?;
     *part = PartArgs::WHOLE;
     Ok(())
+}
+
+fn without_cluster(matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+    match cluster_option(matches, origins) {
+        Some(long) => Err(format!("--{long} makes no sense with --filename: manifests are judged without a cluster")),
+        None => Ok(()),
+    }
 }
 
 fn standard_input_once(filename: &[PathBuf]) -> Result<(), String> {
@@ -375,7 +394,9 @@ fn settable(long: &str) -> bool {
 }
 
 fn option<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {
-    command.get_arguments().find(|arg| arg.get_long() == Some(key)).filter(|_| settable(key))
+    // What check writes is not what the others can: theirs is given on the command line.
+    let own = key != "output" || command.get_name() == "check";
+    command.get_arguments().find(|arg| arg.get_long() == Some(key)).filter(|_| settable(key) && own)
 }
 
 /// Returns the values that an option takes from a setting; `None` is a flag that is on.

@@ -23,6 +23,15 @@ pub struct SourceArgs {
     #[arg(long, env = "KAUDIT_ONCE", value_parser = BoolishValueParser::new())]
     pub once: bool,
 
+    /// Manifests.
+    #[command(flatten)]
+    pub manifests: ManifestArgs,
+}
+
+/// Manifests, if that is where the objects are.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct ManifestArgs {
     /// Judge manifests instead of a cluster: a file, a directory (recursively) or - for standard input; repeatable
     #[arg(short, long, value_name = "FILE|DIR|-", env = "KAUDIT_FILENAME")]
     pub filename: Vec<PathBuf>,
@@ -90,7 +99,7 @@ pub struct PartArgs {
 
 impl PartArgs {
     /// Everything.
-    pub(super) const WHOLE: Self = Self { shard: None, kinds: KindFilter::All };
+    pub(crate) const WHOLE: Self = Self { shard: None, kinds: KindFilter::All };
 }
 
 impl ScopeArgs {
@@ -108,7 +117,7 @@ impl ScopeArgs {
 
     /// Returns what an audit of these objects has as its scope.
     pub fn audited(&self, source: &SourceArgs) -> AuditScope {
-        let source = if source.filename.is_empty() { ObjectSource::Cluster } else { ObjectSource::Manifests };
+        let source = if source.manifests.filename.is_empty() { ObjectSource::Cluster } else { ObjectSource::Manifests };
         AuditScope { source, namespaces: self.namespace.clone(), shard: self.shard() }
     }
 

@@ -47,7 +47,7 @@ fn of_audits(
     old: &crate::audit::result::AuditResult,
     new: &crate::audit::result::AuditResult,
 ) -> anyhow::Result<AuditDiff> {
-    let given = [(options.source.once, "--once"), (!options.source.filename.is_empty(), "--filename")];
+    let given = [(options.source.once, "--once"), (!options.source.manifests.filename.is_empty(), "--filename")];
     if let Some((_, option)) = given.into_iter().find(|(given, _)| *given) {
         anyhow::bail!("{option} makes no sense with two audits: nothing is judged");
     }

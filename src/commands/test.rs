@@ -5,11 +5,11 @@
 
 mod cases;
 pub mod coverage;
-mod explain;
+pub(super) mod explain;
 pub mod output;
 mod rego;
 pub mod result;
-mod show;
+pub(super) mod show;
 mod suite;
 
 use std::{

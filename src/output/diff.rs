@@ -3,7 +3,7 @@
 mod markdown;
 mod text;
 
-use std::io;
+use std::{cmp::Reverse, io};
 
 use clap::ColorChoice;
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     audit::{
-        diff::{AuditDiff, ChangedEntry, DiffedResult, Side, Tally},
+        diff::{AuditDiff, ChangedEntry, DiffedResult, OneSidedEntry, Side, Tally},
         result::Entry,
     },
     model::verdict::{Outcome, Severity},
@@ -145,6 +145,44 @@ fn side(side: Side) -> &'static str {
         Side::After => "after",
         Side::Both => "before and after",
     }
+}
+
+/// Returns why a violation of one side could not be compared with the other.
+fn reason(diff: &AuditDiff, one: &OneSidedEntry) -> String {
+    let other = if one.side == Side::Before { &diff.after } else { &diff.before };
+    format!("in {}, {}", other.name, one.reason)
+}
+
+/// Returns the columns of a table of counts; what is not compared has one where there is such a thing.
+fn columns(diff: &AuditDiff) -> Vec<(&'static str, fn(&Tally) -> usize)> {
+    let mut columns: Vec<(&str, fn(&Tally) -> usize)> = vec![
+        ("appears", |tally| tally.appears),
+        ("changes", |tally| tally.changes),
+        ("resolves", |tally| tally.resolves),
+        ("stays", |tally| tally.stays),
+    ];
+    if diff.summary.incomparable > 0 {
+        columns.push(("not compared", |tally| tally.incomparable));
+    }
+    columns
+}
+
+/// Returns the rows of a table of counts: what differs somewhere, where most appears first.
+fn rows(all: impl Iterator<Item = (String, Tally)>) -> Vec<(String, Tally)> {
+    let mut rows: Vec<(String, Tally)> = all.filter(|(_, tally)| tally.differs()).collect();
+    rows.sort_by_key(|(_, tally)| (Reverse(tally.appears), Reverse(tally.changes)));
+    rows
+}
+
+/// Returns the counts of each rule.
+fn by_rule(diff: &AuditDiff) -> Vec<(String, Tally)> {
+    rows(diff.rules.iter().map(|rule| (format!("{}/{}", rule.policy, rule.rule), rule.tally)))
+}
+
+/// Returns the counts of each namespace.
+fn by_namespace(diff: &AuditDiff) -> Vec<(String, Tally)> {
+    let name = |namespace: Option<&str>| namespace.unwrap_or("(none)").to_owned();
+    rows(diff.namespaces.iter().map(|one| (name(one.namespace.as_deref()), one.tally)))
 }
 
 /// Returns what changed of a violation, as `warn → fail`; its message if nothing else did.

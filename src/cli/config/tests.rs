@@ -79,7 +79,7 @@ fn lists_repeat_and_split() {
     assert_eq!(check.scope.namespace, ["a", "b", "c"]);
     assert_eq!(check.scope.include.iter().map(KindPattern::to_string).collect::<Vec<_>>(), ["deploy", "*.apps"]);
     assert_eq!(check.policies.sources, [PolicySource::from("a,b")]);
-    assert_eq!(check.source.filename, [PathBuf::from("x,y")]);
+    assert_eq!(check.source.manifests.filename, [PathBuf::from("x,y")]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn the_file_is_below_the_command_line() {
     assert!(check.source.once);
     assert_eq!(check.scope.namespace, ["c"]);
     assert_eq!(check.writing.events_per_second, 7);
-    assert_eq!(check.source.secrets, Secrets::Redact);
+    assert_eq!(check.source.manifests.secrets, Secrets::Redact);
 }
 
 #[test]

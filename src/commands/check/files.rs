@@ -19,9 +19,9 @@ pub(super) async fn run(
     baseline: Option<Baseline>,
     stop: CancellationToken,
 ) -> anyhow::Result<u8> {
-    let files = manifest::files(&check.source.filename)?;
+    let files = manifest::files(&check.source.manifests.filename)?;
     let (wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop);
-    let (selection, secrets) = (check.scope.selection(Some(&rules.policies)), check.source.secrets);
+    let (selection, secrets) = (check.scope.selection(Some(&rules.policies)), check.source.manifests.secrets);
     let mut source = JoinSet::new();
     source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
     let policies = rules.policies.digest.to_string();

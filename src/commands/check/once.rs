@@ -41,7 +41,7 @@ pub(super) async fn run(
     drop(terms);
     let selection = check.scope.selection(Some(&rules.policies));
     let mut helpers = JoinSet::new();
-    helpers.spawn(Informer::new(clients, selection, check.source.secrets, true, changes).run(served));
+    helpers.spawn(Informer::new(clients, selection, check.source.manifests.secrets, true, changes).run(served));
     helpers.spawn(progress::show(wiring.progress()));
     let policies = rules.policies.digest.to_string();
     let settings = wiring::settings(check, &rules.policies);

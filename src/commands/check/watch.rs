@@ -49,7 +49,7 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
     helpers.spawn(exceptions::follow(check.exceptions.given.files.clone(), commands.clone()));
     helpers.spawn(policies::follow(check.policies.clone(), check.shard(), Arc::clone(&rules.policies), commands));
     let selection = check.scope.selection(Some(&rules.policies));
-    let informer = Informer::new(clients.clone(), selection, check.source.secrets, false, changes);
+    let informer = Informer::new(clients.clone(), selection, check.source.manifests.secrets, false, changes);
     helpers.spawn(informer.following(wiring.policies()).run(served));
     // On a task of its own: what takes it long must not delay the renewal of the Lease.
     let judging = tokio::spawn(wiring.judge(wiring::settings(check, &rules.policies), false, rules));

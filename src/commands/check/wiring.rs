@@ -121,7 +121,7 @@ pub(in crate::commands) fn settings_once(
     shard: Shard,
     policies: &PolicySet,
 ) -> PipelineSettings {
-    let streams = !source.filename.is_empty() && policies.judge_objects_alone();
+    let streams = !source.manifests.filename.is_empty() && policies.judge_objects_alone();
     PipelineSettings {
         initial: if streams { InitialObjects::Stream } else { InitialObjects::Judge },
         sync_timeout: sync.sync_timeout,

@@ -102,7 +102,7 @@ struct Reader {
 impl Reader {
     /// Collects the files of a tree that is at `path` in the commit, and which are to be in the directories `above`.
     fn tree(&mut self, tree: &str, path: &str, above: &[String], depth: usize) -> anyhow::Result<()> {
-        let listed = git(&["ls-tree", "-r", "-z", tree])?.unwrap_or_default();
+        let listed = git(&["ls-tree", "-r", "-z", "--full-tree", tree])?.unwrap_or_default();
         for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
             let (head, below) = entry.split_once('\t').context("git ls-tree wrote something else than entries")?;
             let (mode, object) =

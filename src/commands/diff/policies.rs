@@ -34,7 +34,7 @@ use crate::{
 /// When policies are refused, nothing can be read, or `stop` came first.
 pub(super) async fn compare(options: &DiffArgs, stop: CancellationToken) -> anyhow::Result<AuditDiff> {
     anyhow::ensure!(
-        options.source.once || !options.source.filename.is_empty(),
+        options.source.once || !options.source.manifests.filename.is_empty(),
         "there is nothing to judge by these policies: name manifests with --filename, or the cluster of your kubeconfig with \
          --once; or compare two audits that kaudit check wrote with -o json"
     );
@@ -93,7 +93,7 @@ async fn judge(
     rules: [Rules; 2],
     stop: CancellationToken,
 ) -> anyhow::Result<(AuditResult, AuditResult)> {
-    let files = manifest::files(&options.source.filename)?;
+    let files = manifest::files(&options.source.manifests.filename)?;
     let selection = options.scope.selection(rules.iter().map(|rules| &rules.policies));
     let mut helpers = JoinSet::new();
     let (changes, received) = mpsc::channel(CHANGES);
@@ -101,13 +101,13 @@ async fn judge(
         let (wiring, changes, _) = Wiring::new(CHANGES, &rules.policies, stop.clone());
         (wiring, rules, changes)
     });
-    if options.source.filename.is_empty() {
+    if options.source.manifests.filename.is_empty() {
         let connecting = stop.run_until_cancelled(connect(&options.cluster, &options.scope));
         let (clients, served) = connecting.await.context(INTERRUPTED)??;
-        helpers.spawn(Informer::new(clients, selection, options.source.secrets, true, changes).run(served));
+        helpers.spawn(Informer::new(clients, selection, options.source.manifests.secrets, true, changes).run(served));
         helpers.spawn(progress::show(wired[1].0.progress()));
     } else {
-        let secrets = options.source.secrets;
+        let secrets = options.source.manifests.secrets;
         helpers.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
     }
     let [(before, old, to_before), (after, new, to_after)] = wired;
@@ -118,7 +118,7 @@ async fn judge(
     let before = tokio::spawn(before.judge_once(old_settings, old));
     let after = after.judge_once(new_settings, new).await?;
     let before = before.await.context("judging failed, which is a bug")??;
-    if !options.source.filename.is_empty() && after.summary.objects == 0 {
+    if !options.source.manifests.filename.is_empty() && after.summary.objects == 0 {
         let why = after.coverage.first().map_or("there is no object in what was given", |kind| &kind.message);
         anyhow::bail!("nothing was judged: {why}");
     }

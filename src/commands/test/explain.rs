@@ -77,7 +77,7 @@ pub(super) fn table_keys(rule: &Rule) -> Vec<TableKey<'_>> {
 }
 
 /// Evaluates parts of one module.
-pub(super) struct Explainer<'a> {
+pub(in crate::commands) struct Explainer<'a> {
     engine: &'a Engine,
     module: &'a Ref<Module>,
     file: &'a str,
@@ -96,12 +96,22 @@ type Way = Vec<String>;
 impl<'a> Explainer<'a> {
     pub(super) fn new(tested: &'a Tested, engine: &'a Engine, module: usize) -> Self {
         let (file, module) = (&tested.sources[module], &tested.modules[module]);
+        Self::of(engine, module, &file.shown, &file.text)
+    }
+
+    /// Explains a module of an engine: as what it is shown, and as it was written.
+    pub(in crate::commands) fn of(
+        engine: &'a Engine,
+        module: &'a Ref<Module>,
+        file: &'a str,
+        written: &'a str,
+    ) -> Self {
         let source: &Source = &module.package.refr.span().source;
         Self {
             engine,
             module,
-            file: &file.shown,
-            written: &file.text,
+            file,
+            written,
             text: source.contents().clone(),
             tokens: tokens::read(source, &Limits::default()),
             package: references::package(module),
@@ -166,7 +176,7 @@ impl<'a> Explainer<'a> {
         first
     }
 
-    fn pieces(&self) -> ModuleText<'_> {
+    pub(in crate::commands) fn pieces(&self) -> ModuleText<'_> {
         ModuleText::new(&self.text, &self.tokens)
     }
 
@@ -193,7 +203,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// Finds the first statement after which no solution is left.
-    fn query(&self, before: &[String], query: &Query, way: &[String]) -> Option<Explanation> {
+    pub(in crate::commands) fn query(&self, before: &[String], query: &Query, way: &[String]) -> Option<Explanation> {
         let all: Way = before.iter().chain(way).cloned().collect();
         let questions: Vec<String> = (1..=way.len())
             .map(|count| format!("count([1 | {}])", joined(&all[..before.len() + count], "true")))
@@ -295,8 +305,20 @@ impl<'a> Explainer<'a> {
         line: u32,
         given: &str,
         reason: String,
-        mut values: Vec<Named>,
+        values: Vec<Named>,
     ) -> Explanation {
+        let (written, values) = self.as_written(passed, line, given, values);
+        Explanation { file: self.file.to_owned(), line, reason, code: show::code(&written), values }
+    }
+
+    /// Returns the lines of a statement as the user wrote them, and the values by the names in them.
+    pub(in crate::commands) fn as_written(
+        &self,
+        passed: &[String],
+        line: u32,
+        given: &str,
+        mut values: Vec<Named>,
+    ) -> (String, Vec<Named>) {
         let (first, count) = (line.saturating_sub(1) as usize, given.lines().count().max(1));
         let written = self.written.lines().skip(first).take(count).collect::<Vec<_>>().join(" ");
         values.retain_mut(|named| match show::as_written(&named.name, &written, passed) {
@@ -306,11 +328,11 @@ impl<'a> Explainer<'a> {
             }
             None => false,
         });
-        Explanation { file: self.file.to_owned(), line, reason, code: show::code(&written), values }
+        (written, values)
     }
 
     /// Adds the values of some parts.
-    fn name(&self, passed: &[String], parts: &[String], with: &str, values: &mut Vec<Named>) {
+    pub(in crate::commands) fn name(&self, passed: &[String], parts: &[String], with: &str, values: &mut Vec<Named>) {
         let mut names: Vec<&String> = Vec::new();
         for part in parts {
             if !names.contains(&part) && names.len() < PARTS {
@@ -327,13 +349,13 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    fn ask_value(&self, passed: &[String], expr: &str, with: &str) -> Option<Value> {
+    pub(in crate::commands) fn ask_value(&self, passed: &[String], expr: &str, with: &str) -> Option<Value> {
         let answer = self.ask(&[question(passed, expr, with)]).pop()??;
         answer.as_array().ok()?.first().cloned()
     }
 
     /// Asks for the values of expressions in the test's package; `None` for what cannot be asked or is undefined.
-    fn ask(&self, questions: &[String]) -> Vec<Option<Value>> {
+    pub(in crate::commands) fn ask(&self, questions: &[String]) -> Vec<Option<Value>> {
         if questions.is_empty() || self.began.elapsed() > PATIENCE {
             return vec![None; questions.len()];
         }
@@ -389,12 +411,12 @@ fn question(passed: &[String], expr: &str, with: &str) -> String {
 }
 
 /// Writes statements one below the other, with another one behind them.
-fn joined(way: &[String], last: &str) -> String {
+pub(in crate::commands) fn joined(way: &[String], last: &str) -> String {
     way.iter().map(String::as_str).chain([last]).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the statements of a body as source.
-fn ways(pieces: &ModuleText<'_>, query: &Query) -> Way {
+pub(in crate::commands) fn ways(pieces: &ModuleText<'_>, query: &Query) -> Way {
     query.stmts.iter().map(|statement| pieces.span(&statement.span).to_owned()).collect()
 }
 
@@ -433,7 +455,7 @@ fn variables(expr: &Expr, names: &mut BTreeSet<String>) {
 }
 
 /// Collects an expression that is an operand, and what it is made of.
-fn operand(pieces: &ModuleText<'_>, expr: &Expr, parts: &mut Vec<String>) {
+pub(in crate::commands) fn operand(pieces: &ModuleText<'_>, expr: &Expr, parts: &mut Vec<String>) {
     let shown = match expr {
         Expr::Call { .. }
         | Expr::ArithExpr { .. }

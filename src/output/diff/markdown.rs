@@ -1,9 +1,9 @@
 //! A comparison for a comment on a pull request: the counts, by rule and namespace, then what differs, as far as there is
 //! room.
 
-use std::{cmp::Reverse, fmt::Write as _, io};
+use std::{fmt::Write as _, io};
 
-use super::{change, headline, notes, sentence, side};
+use super::{by_namespace, by_rule, change, columns, headline, notes, reason, sentence, side};
 use crate::{
     audit::{
         diff::{AuditDiff, Tally},
@@ -40,26 +40,23 @@ pub(super) fn render(diff: &AuditDiff, out: &mut dyn io::Write) -> io::Result<()
     if notes.len() > ROWS {
         let _ = writeln!(document, "- and {} more", notes.len() - ROWS);
     }
-    let rules = diff.rules.iter().map(|rule| (format!("{}/{}", rule.policy, rule.rule), rule.tally));
-    document.push_str(&table("Rule", rules));
-    let namespaces = diff.namespaces.iter();
-    let namespaces = namespaces.map(|one| (one.namespace.as_deref().unwrap_or("(none)").to_owned(), one.tally));
-    document.push_str(&table("Namespace", namespaces));
+    document.push_str(&table(diff, "Rule", &by_rule(diff)));
+    document.push_str(&table(diff, "Namespace", &by_namespace(diff)));
     details(diff, &mut document);
     out.write_all(document.as_bytes())
 }
 
-/// Returns the counts of what differs somewhere, where most appears first.
-fn table(head: &str, rows: impl Iterator<Item = (String, Tally)>) -> String {
-    let mut rows: Vec<(String, Tally)> = rows.filter(|(_, tally)| tally.differs()).collect();
+/// Returns a table of counts.
+fn table(diff: &AuditDiff, head: &str, rows: &[(String, Tally)]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    rows.sort_by_key(|(_, tally)| (Reverse(tally.appears), Reverse(tally.changes)));
-    let mut table = format!("\n| {head} | Appears | Changes | Resolves | Stays |\n|---|--:|--:|--:|--:|\n");
-    for (name, Tally { appears, changes, resolves, stays, .. }) in rows.iter().take(ROWS) {
-        let name = code(shortened(name, MESSAGE_BYTES).as_ref());
-        let _ = writeln!(table, "| {name} | {appears} | {changes} | {resolves} | {stays} |");
+    let columns = columns(diff);
+    let titles: String = columns.iter().map(|(title, _)| format!(" {title} |")).collect();
+    let mut table = format!("\n| {head} |{titles}\n|---|{}\n", "--:|".repeat(columns.len()));
+    for (name, tally) in rows.iter().take(ROWS) {
+        let numbers: String = columns.iter().map(|(_, count)| format!(" {} |", count(tally))).collect();
+        let _ = writeln!(table, "| {} |{numbers}", code(shortened(name, MESSAGE_BYTES).as_ref()));
     }
     if rows.len() > ROWS {
         let _ = write!(table, "\n{} more with fewer.\n", rows.len() - ROWS);
@@ -79,7 +76,7 @@ fn details(diff: &AuditDiff, document: &mut String) {
     }));
     let fails = |entry: &Entry, words: &str| row(&format!("fails {words}"), entry, &names, None);
     rows.extend(diff.errors.iter().map(|failed| fails(&failed.entry, side(failed.side))));
-    rows.extend(diff.incomparable.iter().map(|one| row("not compared", &one.entry, &names, Some(&one.reason))));
+    rows.extend(diff.incomparable.iter().map(|one| row("not compared", &one.entry, &names, Some(&reason(diff, one)))));
     rows.extend(diff.resolves.iter().map(|entry| row("resolves", entry, &names, None)));
     if rows.is_empty() {
         return;

@@ -7,7 +7,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 
-use super::{change, notes, sentence, side};
+use super::{by_namespace, by_rule, change, columns, notes, reason, sentence, side};
 use crate::{
     audit::{
         diff::{AuditDiff, OneSidedEntry, Side, Tally},
@@ -41,11 +41,8 @@ pub(super) fn render(diff: &AuditDiff, options: &RenderOptions, out: &mut dyn io
     lines.extend(page.class("resolves", GREEN, resolves));
     lines.extend(page.errors());
     lines.extend(page.incomparable());
-    let rules = diff.rules.iter().map(|rule| (format!("{}/{}", rule.policy, rule.rule), rule.tally));
-    lines.extend(page.table("rule", rules));
-    let namespaces = diff.namespaces.iter();
-    let namespaces = namespaces.map(|one| (one.namespace.as_deref().unwrap_or("(none)").to_owned(), one.tally));
-    lines.extend(page.table("namespace", namespaces));
+    lines.extend(page.table("rule", &by_rule(diff)));
+    lines.extend(page.table("namespace", &by_namespace(diff)));
     let notes = notes(diff, page.paint);
     let gap = !notes.is_empty();
     lines.extend(notes);
@@ -132,17 +129,15 @@ impl<'d> Page<'d> {
 
     /// Returns a block for each reason.
     fn incomparable(&self) -> Vec<String> {
-        let mut reasons: BTreeMap<(Side, &str), Vec<&OneSidedEntry>> = BTreeMap::new();
+        let mut reasons: BTreeMap<(Side, String), Vec<&OneSidedEntry>> = BTreeMap::new();
         for one in &self.diff.incomparable {
-            reasons.entry((one.side, &one.reason)).or_default().push(one);
+            reasons.entry((one.side, reason(self.diff, one))).or_default().push(one);
         }
         let mut lines = Vec::new();
         for ((side, reason), entries) in reasons {
-            let other = if side == Side::Before { &self.diff.after } else { &self.diff.before };
             let words = self.paint.with(AnsiColor::Yellow.on_default(), "not compared:");
             let number = count(entries.len(), "violation");
-            let reason = shown_line(&format!("{number} of what is {}; in {}, {reason}", super::side(side), other.name));
-            lines.push(format!("{words} {reason}"));
+            lines.push(format!("{words} {number} of what is {}; {}", super::side(side), shown_line(&reason)));
             let rule = |one: &&OneSidedEntry| {
                 format!("{}  {}", self.entry(&one.entry, None), self.paint.with(DIM, &rule_name(&one.entry)))
             };
@@ -153,25 +148,24 @@ impl<'d> Page<'d> {
         lines
     }
 
-    /// Returns the counts of what differs somewhere, where most appears first.
-    fn table(&self, head: &str, rows: impl Iterator<Item = (String, Tally)>) -> Vec<String> {
-        let mut rows: Vec<(String, Tally)> = rows.filter(|(_, tally)| tally.differs()).collect();
-        rows.sort_by_key(|(_, tally)| (std::cmp::Reverse(tally.appears), std::cmp::Reverse(tally.changes)));
+    /// Returns a table of counts.
+    fn table(&self, head: &str, rows: &[(String, Tally)]) -> Vec<String> {
         let number = rows.len();
-        rows.truncate(LINES);
-        let rows: Vec<(String, Tally)> = rows.into_iter().map(|(name, tally)| (shown_line(&name), tally)).collect();
-        let wide = rows.iter().map(|(name, _)| columns_of(name)).chain([head.len()]).max().unwrap_or(0);
-        let line = |(name, tally): &(String, Tally)| {
-            let Tally { appears, changes, resolves, stays, .. } = tally;
-            let space = " ".repeat(wide - columns_of(name));
-            format!("{name}{space}  {appears:>7}  {changes:>7}  {resolves:>8}  {stays:>5}")
-        };
-        let mut lines: Vec<String> = rows.iter().map(line).collect();
-        if !lines.is_empty() {
-            lines.insert(0, self.paint.with(DIM, &format!("{head:<wide$}  appears  changes  resolves  stays")));
-            lines.extend(self.left_out(number));
-            lines.push(String::new());
+        if number == 0 {
+            return Vec::new();
         }
+        let columns = columns(self.diff);
+        let names: Vec<String> = rows.iter().take(LINES).map(|(name, _)| shown_line(name)).collect();
+        let wide = names.iter().map(|name| columns_of(name)).chain([head.len()]).max().unwrap_or(0);
+        let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
+        let line = |(name, (_, tally)): (&String, &(String, Tally))| {
+            let numbers = columns.iter().map(|(title, count)| format!("  {:>1$}", count(tally), title.len()));
+            format!("{name}{}{}", " ".repeat(wide - columns_of(name)), numbers.collect::<String>())
+        };
+        let mut lines = vec![self.paint.with(DIM, &format!("{head:<wide$}  {}", titles.join("  ")))];
+        lines.extend(names.iter().zip(rows).map(line));
+        lines.extend(self.left_out(number));
+        lines.push(String::new());
         lines
     }
 
