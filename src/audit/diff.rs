@@ -10,7 +10,7 @@
 //! violation.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
 };
 
@@ -195,44 +195,19 @@ pub fn compare(
     if compared == Compared::Policies {
         reword(&mut gone, &mut come, &mut pairs);
     }
-    let mut tallies = Tallies::default();
-    let mut changes = Vec::new();
-    for (old, new) in pairs {
-        if is_same(old, new) {
-            tallies.add(new, |tally| &mut tally.stays);
-        } else {
-            tallies.add(new, |tally| &mut tally.changes);
-            let Entry { id, result, severity, ref message, .. } = *old;
-            changes.push(ChangedEntry {
-                before: Told { id, result, severity, message: Arc::clone(message) },
-                after: new.clone(),
-            });
-        }
-    }
-    let other = |side| if side == Side::Before { after } else { before };
-    let elsewhere = |side| {
-        let [own, other] = if side == Side::Before { [before, after] } else { [after, before] };
-        let (own, other) = (own.scope.as_ref()?.source, other.scope.as_ref()?.source);
-        (own != other).then(|| format!("only {other} was judged"))
-    };
-    let mut incomparable = Vec::new();
-    let mut one_sided = |entries: Vec<&Entry>, side: Side| -> Vec<Entry> {
-        let judge = Judge { reach: Reach::of(other(side)), result: other(side), compared, elsewhere: elsewhere(side) };
-        let mut sure = Vec::new();
-        for entry in entries {
-            match judge.misses(entry) {
-                Some(reason) => incomparable.push(OneSidedEntry { side, reason, entry: entry.clone() }),
-                None => sure.push(entry.clone()),
-            }
-        }
-        sure
-    };
+    let (same, others): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(old, new)| is_same(old, new));
+    let mut changes: Vec<ChangedEntry> = others.into_iter().map(|(old, new)| ChangedEntry::new(old, new)).collect();
     changes.sort_by(|a, b| a.after.order().cmp(&b.after.order()));
-    let (mut resolves, appears) = (one_sided(gone, Side::Before), one_sided(come, Side::After));
+    let mut incomparable = Vec::new();
+    let mut resolves = Judge::new(after, before, compared).keep_apart(gone, Side::Before, &mut incomparable);
+    let appears = Judge::new(before, after, compared).keep_apart(come, Side::After, &mut incomparable);
     excuse(&mut resolves, after);
-    appears.iter().for_each(|entry| tallies.add(entry, |tally| &mut tally.appears));
-    resolves.iter().for_each(|entry| tallies.add(entry, |tally| &mut tally.resolves));
-    incomparable.iter().for_each(|one| tallies.add(&one.entry, |tally| &mut tally.incomparable));
+    let mut tallies = Tallies::default();
+    tallies.add(same.into_iter().map(|(_, new)| new), |tally| &mut tally.stays);
+    tallies.add(changes.iter().map(|changed| &changed.after), |tally| &mut tally.changes);
+    tallies.add(&appears, |tally| &mut tally.appears);
+    tallies.add(&resolves, |tally| &mut tally.resolves);
+    tallies.add(incomparable.iter().map(|one| &one.entry), |tally| &mut tally.incomparable);
     let (old_rules, new_rules) = (rules(before), rules(after));
     AuditDiff {
         api_version: API_VERSION,
@@ -253,6 +228,14 @@ pub fn compare(
     }
 }
 
+impl ChangedEntry {
+    fn new(old: &Entry, new: &Entry) -> Self {
+        let Entry { id, result, severity, message, .. } = old;
+        let before = Told { id: *id, result: *result, severity: *severity, message: Arc::clone(message) };
+        Self { before, after: new.clone() }
+    }
+}
+
 impl DiffedResult {
     fn new(name: &str, result: &AuditResult) -> Self {
         Self {
@@ -266,7 +249,7 @@ impl DiffedResult {
     }
 }
 
-/// What one side says of a violation that only the other lists.
+/// What one side says of violations that only the other lists.
 struct Judge<'r> {
     reach: Reach<'r>,
     result: &'r AuditResult,
@@ -275,8 +258,27 @@ struct Judge<'r> {
     elsewhere: Option<String>,
 }
 
-impl Judge<'_> {
-    /// Returns why it could not have found it.
+impl<'r> Judge<'r> {
+    fn new(result: &'r AuditResult, other: &AuditResult, compared: Compared) -> Self {
+        let source = |result: &AuditResult| result.scope.as_ref().map(|scope| scope.source);
+        let elsewhere = source(result).filter(|own| source(other).is_some_and(|other| other != *own));
+        let elsewhere = elsewhere.map(|own| format!("only {own} was judged"));
+        Self { reach: Reach::of(result), result, compared, elsewhere }
+    }
+
+    /// Returns the violations that it could have found; adds the others, which are on this side, to those `apart`.
+    fn keep_apart(&self, entries: Vec<&Entry>, side: Side, apart: &mut Vec<OneSidedEntry>) -> Vec<Entry> {
+        let mut sure = Vec::new();
+        for entry in entries {
+            match self.misses(entry) {
+                Some(reason) => apart.push(OneSidedEntry { side, reason, entry: entry.clone() }),
+                None => sure.push(entry.clone()),
+            }
+        }
+        sure
+    }
+
+    /// Returns why it could not have found a violation.
     fn misses(&self, entry: &Entry) -> Option<String> {
         if self.elsewhere.is_some() {
             return self.elsewhere.clone();
@@ -304,26 +306,19 @@ fn violations(result: &AuditResult) -> impl Iterator<Item = &Entry> {
 
 /// Pairs violations by their ids; several of one id in their order.
 fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult) -> Matching<'r> {
-    let mut known: HashMap<Fingerprint, Vec<&Entry>> = HashMap::new();
+    let mut known: HashMap<Fingerprint, VecDeque<&Entry>> = HashMap::new();
     for entry in violations(after) {
-        known.entry(entry.id).or_default().push(entry);
+        known.entry(entry.id).or_default().push_back(entry);
     }
-    known.values_mut().for_each(|entries| entries.reverse());
     let (mut pairs, mut old) = (Vec::new(), Vec::new());
     for entry in violations(before) {
-        match known.get_mut(&entry.id).and_then(Vec::pop) {
+        match known.get_mut(&entry.id).and_then(VecDeque::pop_front) {
             Some(same) => pairs.push((entry, same)),
             None => old.push(entry),
         }
     }
-    // What is left of each id are the last.
-    let mut left: HashMap<Fingerprint, usize> = known.into_iter().map(|(id, entries)| (id, entries.len())).collect();
-    let mut new: Vec<&Entry> = violations(after).collect();
-    new.reverse();
-    new.retain(|entry| {
-        left.get_mut(&entry.id).is_some_and(|count| count.checked_sub(1).map(|less| *count = less).is_some())
-    });
-    new.reverse();
+    let mut new: Vec<&Entry> = known.into_values().flatten().collect();
+    new.sort_by(|a, b| a.order().cmp(&b.order()));
     Matching { pairs, old, new }
 }
 
@@ -338,8 +333,12 @@ fn subject(entry: &Entry) -> Subject<'_> {
 fn reword<'r>(old: &mut Vec<&'r Entry>, new: &mut Vec<&'r Entry>, pairs: &mut Vec<(&'r Entry, &'r Entry)>) {
     pair(old, new, pairs, |old, new| !old.details.is_empty() && old.details == new.details);
     let mut counts: BTreeMap<Subject<'_>, (usize, usize)> = BTreeMap::new();
-    old.iter().for_each(|entry| counts.entry(subject(entry)).or_default().0 += 1);
-    new.iter().for_each(|entry| counts.entry(subject(entry)).or_default().1 += 1);
+    for entry in &*old {
+        counts.entry(subject(entry)).or_default().0 += 1;
+    }
+    for entry in &*new {
+        counts.entry(subject(entry)).or_default().1 += 1;
+    }
     pair(old, new, pairs, |old, _| counts.get(&subject(old)).is_some_and(|(ended, begun)| ended == begun));
 }
 
@@ -406,11 +405,13 @@ struct Tallies {
 }
 
 impl Tallies {
-    fn add(&mut self, entry: &Entry, class: impl Fn(&mut Tally) -> &mut usize) {
-        let rule = (Arc::clone(&entry.policy), Arc::clone(&entry.rule));
-        *class(&mut self.whole) += 1;
-        *class(self.rules.entry(rule).or_default()) += 1;
-        *class(self.namespaces.entry(entry.resource.namespace.clone()).or_default()) += 1;
+    fn add<'e>(&mut self, entries: impl IntoIterator<Item = &'e Entry>, class: fn(&mut Tally) -> &mut usize) {
+        for entry in entries {
+            let rule = (Arc::clone(&entry.policy), Arc::clone(&entry.rule));
+            *class(&mut self.whole) += 1;
+            *class(self.rules.entry(rule).or_default()) += 1;
+            *class(self.namespaces.entry(entry.resource.namespace.clone()).or_default()) += 1;
+        }
     }
 
     fn by_rule(&self) -> Vec<RuleTally> {
@@ -430,3 +431,6 @@ impl Tallies {
         self.namespaces.iter().map(namespace).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

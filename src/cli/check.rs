@@ -134,6 +134,10 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub timing: TimingArgs,
 
+    /// How long to wait for what is there at the start.
+    #[command(flatten)]
+    pub sync: SyncArgs,
+
     /// Leave changes unjudged that no policy can see; off is for diagnosis, verdicts are the same
     #[arg(
         long,
@@ -208,10 +212,6 @@ pub struct TimingArgs {
         default_value_t = Initial::Judge
     )]
     pub initial: Initial,
-
-    /// How long to wait for what is there at the start.
-    #[command(flatten)]
-    pub sync: SyncArgs,
 
     /// Judge what depends on the time (policies that call time.now_ns) again at this interval; 0 is never
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]

@@ -117,10 +117,10 @@ impl Subject {
 fn find_rule<'p>(policies: &'p PolicySet, wanted: &str) -> anyhow::Result<(&'p Policy, &'p Rule)> {
     let full = |policy: &Policy, rule: &Rule| format!("{}/{}", policy.name, rule.name);
     let all = || policies.policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
-    let found: Vec<_> = match wanted.contains('/') {
-        true => all().filter(|(policy, rule)| full(policy, rule) == wanted).collect(),
-        false => all().filter(|(_, rule)| &*rule.name == wanted).collect(),
+    let is_meant = |(policy, rule): &(&Policy, &Rule)| {
+        if wanted.contains('/') { full(policy, rule) == wanted } else { &*rule.name == wanted }
     };
+    let found: Vec<_> = all().filter(is_meant).collect();
     match &found[..] {
         [only] => Ok(*only),
         [] => {

@@ -153,16 +153,22 @@ fn reason(diff: &AuditDiff, one: &OneSidedEntry) -> String {
     format!("in {}, {}", other.name, one.reason)
 }
 
+/// A column of a table of counts.
+struct Column {
+    title: &'static str,
+    count: fn(&Tally) -> usize,
+}
+
 /// Returns the columns of a table of counts; what is not compared has one where there is such a thing.
-fn columns(diff: &AuditDiff) -> Vec<(&'static str, fn(&Tally) -> usize)> {
-    let mut columns: Vec<(&str, fn(&Tally) -> usize)> = vec![
-        ("appears", |tally| tally.appears),
-        ("changes", |tally| tally.changes),
-        ("resolves", |tally| tally.resolves),
-        ("stays", |tally| tally.stays),
+fn columns(diff: &AuditDiff) -> Vec<Column> {
+    let mut columns = vec![
+        Column { title: "appears", count: |tally| tally.appears },
+        Column { title: "changes", count: |tally| tally.changes },
+        Column { title: "resolves", count: |tally| tally.resolves },
+        Column { title: "stays", count: |tally| tally.stays },
     ];
     if diff.summary.incomparable > 0 {
-        columns.push(("not compared", |tally| tally.incomparable));
+        columns.push(Column { title: "not compared", count: |tally| tally.incomparable });
     }
     columns
 }

@@ -47,7 +47,7 @@ fn defaults_depend_on_the_mode() {
     assert!(watch.records(RecordTarget::Events) && watch.records(RecordTarget::Status));
     assert_eq!(watch.policies.sources, []);
     assert_eq!(watch.output, [Target { format: Format::Text, file: None }]);
-    assert_eq!(watch.timing.sync.sync_timeout, Duration::from_mins(1));
+    assert_eq!(watch.sync.sync_timeout, Duration::from_mins(1));
 
     for arguments in [&["--once"][..], &["-f", "a.yaml"], &["--once", "-f", "a.yaml"]] {
         assert!(!run(arguments).unwrap().records(RecordTarget::Events), "{arguments:?}");

@@ -105,7 +105,7 @@ impl Wiring {
 
 /// Returns how a run judges.
 pub(super) fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSettings {
-    let once = settings_once(&check.source, &check.timing.sync, check.shard(), policies);
+    let once = settings_once(&check.source, &check.sync, check.shard(), policies);
     PipelineSettings {
         initial: if check.timing.initial == Initial::Skip { InitialObjects::Skip } else { once.initial },
         rejudge_every: Some(check.timing.rejudge_every).filter(|every| !every.is_zero() && check.mode() == Mode::Watch),

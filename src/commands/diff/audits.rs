@@ -26,7 +26,7 @@ struct Head {
 /// When the file is an audit and cannot be read as one.
 pub(super) fn read(side: &DiffSide) -> anyhow::Result<Option<AuditResult>> {
     let DiffSide::Source(PolicySource::Path(path)) = side else { return Ok(None) };
-    if !path.extension().is_some_and(|extension| extension == "json") || !path.is_file() {
+    if path.extension().is_none_or(|extension| extension != "json") || !path.is_file() {
         return Ok(None);
     }
     let shown = || format!("reading the audit {}", path.display());

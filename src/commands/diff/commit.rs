@@ -36,11 +36,9 @@ pub(super) fn read(revision: &str, place: &Place) -> anyhow::Result<FileTree> {
     if revision.is_empty() || revision.starts_with('-') {
         bail!("git:{revision} names no revision: write git:main, or git:main:policies");
     }
-    let commit = match git(&["rev-parse", "--verify", "--quiet", &format!("{revision}^{{commit}}")])? {
-        Some(commit) => commit,
-        None => bail!(unknown(revision)),
-    };
-    let path = place.from_the_top()?;
+    let commit = git(&["rev-parse", "--verify", "--quiet", &format!("{revision}^{{commit}}")])?;
+    let Some(commit) = commit else { bail!(unknown(revision)) };
+    let path = place.in_repository()?;
     let name = format!("git:{revision}:{path}");
     let mut reader = Reader { objects: Objects::open()?, commit, files: Vec::new() };
     match reader.objects.ask(&format!("{}:{path}", reader.commit))? {
@@ -55,7 +53,7 @@ pub(super) fn read(revision: &str, place: &Place) -> anyhow::Result<FileTree> {
 
 impl Place {
     /// Returns the path from the top of the repository; empty is the top.
-    fn from_the_top(&self) -> anyhow::Result<String> {
+    fn in_repository(&self) -> anyhow::Result<String> {
         let ask = |what: &str| Ok::<_, anyhow::Error>(git(&["rev-parse", what])?.unwrap_or_default());
         let path = match self {
             Self::Named(path) if !path.starts_with("./") && !path.starts_with("../") => PathBuf::from(path),
@@ -134,7 +132,7 @@ impl Reader {
         match self.objects.ask(&format!("{}:{path}", self.commit))? {
             Answer::Blob(content) if is_read(&names) => self.files.push(TreeFile { path: names, content: Ok(content) }),
             Answer::Tree(_) if depth >= DEEPEST => {
-                self.unread(names, "links to directories are nested too deep".to_owned())
+                self.unread(names, "links to directories are nested too deep".to_owned());
             }
             Answer::Tree(tree) => self.tree(&tree, path, &names, depth + 1)?,
             Answer::Else(why) if is_read(&names) => self.unread(names, why),

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{field, trace};
+use super::{
+    field,
+    trace::{self, TracedBody},
+};
 use crate::{
     audit::result::{About, Entry},
-    commands::test::{
-        explain::Explainer,
-        result::{Explanation, Named},
-    },
+    commands::test::explain::Explainer,
     judge::evaluate::{Asked, Job, asked},
     model::object::{Location, ObjectRef},
     rego::file::File,
@@ -48,26 +48,6 @@ pub(super) struct TracedDefinition {
     /// As it is written.
     pub(super) lines: Vec<String>,
     pub(super) bodies: Vec<TracedBody>,
-}
-
-/// One body of a definition.
-#[derive(Debug, Serialize)]
-pub(super) struct TracedBody {
-    /// In how many ways all of it holds.
-    pub(super) holds: u64,
-    /// The statements that hold, with the values of the first way.
-    pub(super) statements: Vec<TracedStatement>,
-    /// The first statement that does not hold.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) failed: Option<Explanation>,
-}
-
-/// One statement.
-#[derive(Debug, Serialize)]
-pub(super) struct TracedStatement {
-    /// Its last line.
-    pub(super) line: u32,
-    pub(super) values: Vec<Named>,
 }
 
 impl Explained {

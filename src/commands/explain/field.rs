@@ -171,7 +171,7 @@ fn below<'p>(path: &'p [Value], keys: &[&str]) -> Option<&'p [Value]> {
     starts.then(|| &path[keys.len()..])
 }
 
-/// Writes a path as kubectl explain and JSONPath do: `spec.containers[0].image`.
+/// Writes a path as `kubectl` writes fields: `spec.containers[0].image`.
 fn shown(path: &[Value]) -> String {
     let mut text = String::new();
     for part in path {

@@ -187,7 +187,7 @@ async fn collect(mut received: Receiver<Change>) -> (Vec<Object>, Vec<String>) {
             Change::Seen(_, object) => all.push(object),
             Change::Skipped(_, name, why) => unread.push(format!("{name}: {why}")),
             Change::Unreadable(scope, why) if !why.message.is_empty() => {
-                unread.push(format!("{scope}: {}", why.message))
+                unread.push(format!("{scope}: {}", why.message));
             }
             _ => {}
         }

@@ -5,7 +5,10 @@ use std::{
     io,
 };
 
-use super::explanation::{Explained, TracedBody, TracedDefinition};
+use super::{
+    explanation::{Explained, TracedDefinition},
+    trace::TracedBody,
+};
 use crate::{
     audit::result::About,
     model::object::Location,

@@ -4,9 +4,33 @@ use regorus::{
     Value,
     unstable::{AssignOp, Expr, Literal, LiteralStmt, Query, Rule},
 };
+use serde::Serialize;
 
-use super::explanation::{TracedBody, TracedStatement};
-use crate::commands::test::explain::{Explainer, joined, operand, ways};
+use crate::commands::test::{
+    explain::{Explainer, joined, ways},
+    operands::operand,
+    result::{Explanation, Named},
+};
+
+/// One body of a definition.
+#[derive(Debug, Serialize)]
+pub(super) struct TracedBody {
+    /// In how many ways all of it holds.
+    pub(super) holds: u64,
+    /// The statements that hold, with the values of the first way.
+    pub(super) statements: Vec<TracedStatement>,
+    /// The first statement that does not hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failed: Option<Explanation>,
+}
+
+/// One statement.
+#[derive(Debug, Serialize)]
+pub(super) struct TracedStatement {
+    /// Its last line.
+    pub(super) line: u32,
+    pub(super) values: Vec<Named>,
+}
 
 /// Returns the conditions of the bodies of a definition; none if it has no conditions.
 pub(super) fn queries(rule: &Rule) -> Vec<&Query> {

@@ -52,11 +52,12 @@ fn table(diff: &AuditDiff, head: &str, rows: &[(String, Tally)]) -> String {
         return String::new();
     }
     let columns = columns(diff);
-    let titles: String = columns.iter().map(|(title, _)| format!(" {title} |")).collect();
-    let mut table = format!("\n| {head} |{titles}\n|---|{}\n", "--:|".repeat(columns.len()));
+    let titles: Vec<&str> = columns.iter().map(|column| column.title).collect();
+    let mut table = format!("\n| {head} | {} |\n|---|{}\n", titles.join(" | "), "--:|".repeat(columns.len()));
     for (name, tally) in rows.iter().take(ROWS) {
-        let numbers: String = columns.iter().map(|(_, count)| format!(" {} |", count(tally))).collect();
-        let _ = writeln!(table, "| {} |{numbers}", code(shortened(name, MESSAGE_BYTES).as_ref()));
+        let numbers: Vec<String> = columns.iter().map(|column| (column.count)(tally).to_string()).collect();
+        let name = code(shortened(name, MESSAGE_BYTES).as_ref());
+        let _ = writeln!(table, "| {name} | {} |", numbers.join(" | "));
     }
     if rows.len() > ROWS {
         let _ = write!(table, "\n{} more with fewer.\n", rows.len() - ROWS);

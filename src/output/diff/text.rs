@@ -59,6 +59,9 @@ pub(super) fn render(diff: &AuditDiff, options: &RenderOptions, out: &mut dyn io
     Ok(())
 }
 
+/// A violation, and a remark about it.
+type Told<'d> = (&'d Entry, Option<String>);
+
 struct Page<'d> {
     diff: &'d AuditDiff,
     names: Names<'d>,
@@ -73,7 +76,7 @@ impl<'d> Page<'d> {
         style: Style,
         entries: impl Iterator<Item = (&'d Entry, Option<String>)>,
     ) -> Vec<String> {
-        let mut rules: BTreeMap<(&str, &str), Vec<(&Entry, Option<String>)>> = BTreeMap::new();
+        let mut rules: BTreeMap<(&str, &str), Vec<Told<'_>>> = BTreeMap::new();
         for (entry, remark) in entries {
             rules.entry((&entry.policy, &entry.rule)).or_default().push((entry, remark));
         }
@@ -157,9 +160,9 @@ impl<'d> Page<'d> {
         let columns = columns(self.diff);
         let names: Vec<String> = rows.iter().take(LINES).map(|(name, _)| shown_line(name)).collect();
         let wide = names.iter().map(|name| columns_of(name)).chain([head.len()]).max().unwrap_or(0);
-        let titles: Vec<&str> = columns.iter().map(|(title, _)| *title).collect();
+        let titles: Vec<&str> = columns.iter().map(|column| column.title).collect();
         let line = |(name, (_, tally)): (&String, &(String, Tally))| {
-            let numbers = columns.iter().map(|(title, count)| format!("  {:>1$}", count(tally), title.len()));
+            let numbers = columns.iter().map(|column| format!("  {:>1$}", (column.count)(tally), column.title.len()));
             format!("{name}{}{}", " ".repeat(wide - columns_of(name)), numbers.collect::<String>())
         };
         let mut lines = vec![self.paint.with(DIM, &format!("{head:<wide$}  {}", titles.join("  ")))];
