@@ -11,8 +11,8 @@ WHAT TO EXPLAIN:
   KIND NAME RULE   A rule for an object: Deployment shop/web images/deny_latest
                    (NAME alone for what is in no namespace, RULE with or
                    without its policy; a Constraint is KIND/NAME)
-  ID               A result by its id, as every form but text shows it; the
-                   cluster is read whole to find it, one object otherwise
+  ID               A result by its id, as -o json shows it; to find it the
+                   cluster is read whole, and else only the one object
 
 EXIT CODES:
   0  Explained, whatever the result is

@@ -39,7 +39,7 @@ async fn both_sides_judge_one_download() {
     let lists: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
     let seen = Arc::clone(&lists);
     let proxy = Proxy::start(plane, move |request| {
-        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let (path, query) = (request.uri.path(), request.uri.query().unwrap_or_default());
         // The pages of a list are one list.
         if query.contains("limit=") && !query.contains("continue=") || query.contains("watch=") {
             *seen.lock().unwrap().entry(path.to_owned()).or_default() += 1;

@@ -40,7 +40,7 @@ async fn one_object_is_read_and_what_its_policy_looks_up() {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let seen = Arc::clone(&asked);
     let proxy = Proxy::start(plane, move |request| {
-        seen.lock().unwrap().push(request.uri().path().to_owned());
+        seen.lock().unwrap().push(request.uri.path().to_owned());
         Act::Pass
     })
     .await;

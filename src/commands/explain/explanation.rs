@@ -1,6 +1,6 @@
 //! What is explained: the one model that text and JSON are made from.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
 
@@ -15,6 +15,9 @@ use crate::{
     model::object::{Location, ObjectRef},
     rego::file::File,
 };
+
+/// How long may be asked about one definition. Somebody waits for nothing but that.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How a rule comes to its result for an object.
 #[derive(Debug, Serialize)]
@@ -69,13 +72,13 @@ impl Explained {
         for definition in question.definitions {
             let path = definition.module.package.refr.span().source.get_path().clone();
             let text = texts.iter().find(|file| *file.shown == *path).map_or("", |file| &file.text);
-            let explainer = Explainer::of(&engine, &definition.module, &path, text);
+            let explainer = Explainer::of(&engine, &definition.module, (&path, text), PATIENCE);
             let queries = trace::queries(&definition.rule);
             let bodies: Vec<_> = queries.iter().map(|query| trace::body(&explainer, query)).collect();
-            let held = queries.iter().zip(&bodies).filter(|(_, body)| body.holds > 0);
+            let held = queries.iter().zip(&bodies).filter(|(_, body)| body.holds.is_some_and(|ways| ways > 0));
             // Where there are several ways, each may lead to another field.
             let field =
-                |body: &TracedBody, query| (body.holds == 1).then(|| field::mended(&explainer, query, &question));
+                |body: &TracedBody, query| (body.holds == Some(1)).then(|| field::mended(&explainer, query, &question));
             fields.extend(held.map(|(query, body)| field(body, query).flatten()));
             let (line, lines) = trace::lines(&definition.rule, text);
             self.definitions.push(TracedDefinition { file: path.as_str().into(), line, lines, bodies });

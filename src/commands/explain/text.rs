@@ -95,9 +95,10 @@ fn definition(definition: &TracedDefinition) -> Vec<String> {
 
 fn outcome(body: &TracedBody) -> String {
     match (body.holds, &body.failed) {
-        (0, Some(failed)) => format!("does not hold at line {}", failed.line),
-        (0, None) => "does not hold".to_owned(),
-        (1, _) => "holds".to_owned(),
-        (ways, _) => format!("holds in {ways} ways, the first of which is"),
+        (None, _) => "cannot be shown line by line".to_owned(),
+        (Some(0), Some(failed)) => format!("does not hold at line {}", failed.line),
+        (Some(0), None) => "does not hold".to_owned(),
+        (Some(1), _) => "holds".to_owned(),
+        (Some(ways), _) => format!("holds in {ways} ways, the first of which is"),
     }
 }

@@ -15,8 +15,8 @@ use crate::commands::test::{
 /// One body of a definition.
 #[derive(Debug, Serialize)]
 pub(super) struct TracedBody {
-    /// In how many ways all of it holds.
-    pub(super) holds: u64,
+    /// In how many ways all of it holds; `None` if that could not be asked.
+    pub(super) holds: Option<u64>,
     /// The statements that hold, with the values of the first way.
     pub(super) statements: Vec<TracedStatement>,
     /// The first statement that does not hold.
@@ -42,12 +42,13 @@ pub(super) fn queries(rule: &Rule) -> Vec<&Query> {
 pub(super) fn body(explainer: &Explainer<'_>, query: &Query) -> TracedBody {
     let way = ways(&explainer.pieces(), query);
     let reached = reached(explainer, &way);
+    let Some(reached) = reached else { return TracedBody { holds: None, statements: Vec::new(), failed: None } };
     let holds = if reached.passed == way.len() { reached.ways } else { 0 };
     let passed = &way[..reached.passed];
     let statements = query.stmts[..reached.passed].iter();
     let statements = statements.map(|statement| self::statement(explainer, passed, statement)).collect();
     let failed = if holds > 0 { None } else { explainer.query(&[], query, &way) };
-    TracedBody { holds, statements, failed }
+    TracedBody { holds: Some(holds), statements, failed }
 }
 
 /// How far a body gets.
@@ -58,17 +59,15 @@ struct Reached {
     ways: u64,
 }
 
-fn reached(explainer: &Explainer<'_>, way: &[String]) -> Reached {
+/// Finds out how far it gets; `None` if the evaluator cannot tell.
+fn reached(explainer: &Explainer<'_>, way: &[String]) -> Option<Reached> {
     let questions: Vec<String> =
         (1..=way.len()).map(|count| format!("count([1 | {}])", joined(&way[..count], "true"))).collect();
     let counts = explainer.ask(&questions);
     // What cannot be asked for by itself needs a statement behind it; it is passed over.
+    let Some(Some(Value::Number(ways))) = counts.last() else { return None };
     let passed = counts.iter().position(|count| *count == Some(Value::from(0_u64))).unwrap_or(way.len());
-    let ways = match counts.last() {
-        Some(Some(Value::Number(count))) => count.as_u64().unwrap_or(1),
-        _ => 1,
-    };
-    Reached { passed, ways }
+    Some(Reached { passed, ways: ways.as_u64()? })
 }
 
 /// Returns the values of a statement that holds, in the first way in which `passed` does.

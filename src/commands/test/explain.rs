@@ -88,7 +88,8 @@ pub(in crate::commands) struct Explainer<'a> {
     text: String,
     tokens: Vec<Token>,
     package: Path,
-    began: Instant,
+    /// When it stops to ask.
+    until: Instant,
 }
 
 /// Statements that lead to a place, as source.
@@ -97,15 +98,15 @@ type Way = Vec<String>;
 impl<'a> Explainer<'a> {
     pub(super) fn new(tested: &'a Tested, engine: &'a Engine, module: usize) -> Self {
         let (file, module) = (&tested.sources[module], &tested.modules[module]);
-        Self::of(engine, module, &file.shown, &file.text)
+        Self::of(engine, module, (&file.shown, &file.text), PATIENCE)
     }
 
-    /// Explains a module of an engine: as what it is shown, and as it was written.
+    /// Explains a module of an engine, whose file has this name and text, for so long.
     pub(in crate::commands) fn of(
         engine: &'a Engine,
         module: &'a Ref<Module>,
-        file: &'a str,
-        written: &'a str,
+        (file, written): (&'a str, &'a str),
+        patience: Duration,
     ) -> Self {
         let source: &Source = &module.package.refr.span().source;
         Self {
@@ -116,7 +117,7 @@ impl<'a> Explainer<'a> {
             text: source.contents().clone(),
             tokens: tokens::read(source, &Limits::default()),
             package: references::package(module),
-            began: Instant::now(),
+            until: Instant::now() + patience,
         }
     }
 
@@ -357,7 +358,7 @@ impl<'a> Explainer<'a> {
 
     /// Asks for the values of expressions in the test's package; `None` for what cannot be asked or is undefined.
     pub(in crate::commands) fn ask(&self, questions: &[String]) -> Vec<Option<Value>> {
-        if questions.is_empty() || self.began.elapsed() > PATIENCE {
+        if questions.is_empty() || Instant::now() > self.until {
             return vec![None; questions.len()];
         }
         match self.prepare(questions) {
