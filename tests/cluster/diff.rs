@@ -13,7 +13,7 @@ use crate::{
     support::{policies, run},
 };
 
-/// Denies ConfigMaps by a label; looks it up too, so that both sides need an inventory.
+/// Denies objects of the kind `ConfigMap` by a label; looks it up too, so that both sides need an inventory.
 fn denies(label: &str) -> String {
     format!(
         "package {label}\n\ndeny contains \"{label} is set\" if {{\n\tinput.kind == \"ConfigMap\"\n\tinput.metadata.labels[\"{label}\"]\n\t\
@@ -57,7 +57,7 @@ async fn both_sides_judge_one_download() {
     };
     assert_eq!((names("appears"), names("resolves")), (vec!["b".into(), "c".into()], vec!["a".into(), "c".into()]));
     assert_eq!(diff["complete"], Value::Bool(true), "{diff}");
-    let lists = lists.lock().unwrap();
+    let lists = lists.lock().unwrap().clone();
     let twice: Vec<_> = lists.iter().filter(|(_, count)| **count > 1).collect();
     assert!(twice.is_empty() && lists.len() > 10, "{lists:?}");
     // Each side is what an audit by these policies alone says.

@@ -67,7 +67,7 @@ async fn one_object_is_read_and_what_its_policy_looks_up() {
     let check = ["check", "--once", "-n", &namespace, "-o", "json", "-p", &path];
     let audit = run(&plane.kubeconfig(), &check).await.json();
     let results: Vec<&Value> = audit["results"].as_array().unwrap().iter().collect();
-    assert_eq!(results.len(), 3, "{audit}");
+    assert_eq!(results.len(), 4, "the account has its own name, too: {audit}");
     let (ended, _) = explain(&[results[0]["id"].as_str().unwrap()]).await;
     assert_eq!(ended.json()["results"][0], *results[0], "{ended:?}");
     // Nearest names.
@@ -76,5 +76,5 @@ async fn one_object_is_read_and_what_its_policy_looks_up() {
     let near = format!("there is no ConfigMap {namespace}/alon; did you mean {namespace}/alone?");
     assert!(ended.stderr.contains(&near), "{ended:?}");
     let (ended, _) = explain(&["confgmap", &object("alone"), "owned/deny"]).await;
-    assert!(ended.stderr.contains("the cluster serves no kind confgmap; the nearest name is configmap"), "{ended:?}");
+    assert!(ended.stderr.contains("the cluster serves no kind confgmap; the nearest name is ConfigMap"), "{ended:?}");
 }
