@@ -117,6 +117,10 @@ fn what_appears_decides_the_exit_code() {
     assert_eq!(code(&["old", "new", "--fail-on", "none"]), Some(0));
     assert_eq!(code(&["new", "old", "--fail-on", "warn"]), Some(1));
     assert_cmd_snapshot!("nothing", diff(folder.path(), &["new", "new", "-f", "pods.yaml"]));
+    // A file that is made for kaudit check serves here, too.
+    fs::write(folder.path().join("kaudit.yaml"), "output: [sarif=a.sarif]\nfail-on: none\npolicies: [old]\n").unwrap();
+    assert_eq!(code(&["old", "new", "--config", "kaudit.yaml"]), Some(0));
+    assert!(!folder.path().join("a.sarif").exists());
     // What counts now and did not before counts as what appears.
     let stricter = OLD.replace("warn_host", "deny_host");
     fs::write(folder.path().join("new/images.rego"), &stricter).unwrap();

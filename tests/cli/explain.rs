@@ -133,6 +133,10 @@ fn each_line_has_its_values() {
     assert_cmd_snapshot!("constraint", with("good", "K8sLabels/pods-have-owners"));
     assert_cmd_snapshot!("constraint_of_others", explain(folder.path(), &["Namespace", "shop", "pods-have-owners"]));
     assert_cmd_snapshot!("json", explain(folder.path(), &["Pod", "bad", "deny_privileged", "-o", "json"]));
+    assert_cmd_snapshot!(
+        "colour",
+        explain(folder.path(), &["Pod", "bad", "deny_privileged", "-p", "policies", "--color", "always"])
+    );
     assert_cmd_snapshot!("builtin", explain(folder.path(), &["Pod", "bad", "deny_privileged", "-p", "builtin"]));
 }
 

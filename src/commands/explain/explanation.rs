@@ -36,7 +36,7 @@ pub(super) struct Explained {
     /// Why the rule is not asked about the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_asked: Option<String>,
-    /// The one field that the statements look at which hold, as a path.
+    /// The field to mend, as a path: what the only result names itself, or else the one that the conditions which hold look at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) field: Option<String>,
     pub(super) definitions: Vec<TracedDefinition>,
@@ -84,17 +84,20 @@ impl Explained {
             self.definitions.push(TracedDefinition { file: path.as_str().into(), line, lines, bodies });
         }
         // Where several hold, each may be about another field.
-        if let [Some(field)] = &fields[..]
-            && self.results.len() == 1
-        {
-            self.field = Some(field.clone());
+        if let [only] = &self.results[..] {
+            let followed = if let [Some(field)] = &fields[..] { Some(field.as_str()) } else { None };
+            self.field = named(only).or(followed).map(str::to_owned);
         }
         Ok(())
     }
 
-    /// Returns the field to mend for a result: what the policy names itself, as those of the library do in their details, or
-    /// else the only one that the rule looks at.
+    /// Returns the field to mend for a result.
     pub(super) fn field_of<'e>(&'e self, entry: &'e Entry) -> Option<&'e str> {
-        entry.details.get("field").and_then(serde_json::Value::as_str).or(self.field.as_deref())
+        named(entry).or(self.field.as_deref())
     }
+}
+
+/// Returns the field that a result names itself, as those of the library do in their details.
+fn named(entry: &Entry) -> Option<&str> {
+    entry.details.get("field").and_then(serde_json::Value::as_str)
 }
