@@ -6,6 +6,7 @@
 pub mod cache;
 pub(crate) mod clock;
 pub mod command;
+pub mod diff;
 pub mod exceptions;
 pub mod fingerprint;
 pub mod gate;
@@ -18,6 +19,7 @@ pub(crate) mod panics;
 pub mod pipeline;
 pub(crate) mod policies;
 pub mod queue;
+pub mod reach;
 pub mod recorded;
 pub(crate) mod recording;
 pub mod result;

@@ -11,13 +11,10 @@ use self::objects::Objects;
 use crate::{
     model::{
         body::{Body, Packer},
-        object::{Controller, Location, Object, ObjectKey, State},
+        object::{Controller, Location, MOST_OWNERS, Object, ObjectKey, State},
     },
     source::change::WatchScope,
 };
-
-/// Owners of owners that are looked for. `CronJob`, Job, Pod are three; operators have some more.
-const DEEPEST: usize = 16;
 
 /// What a change did to the cache.
 #[derive(Debug)]
@@ -222,7 +219,7 @@ impl Cache {
         let mut owners: Vec<ObjectKey> = Vec::new();
         while let Some(owner) = self.owner(owners.last().unwrap_or(key)) {
             // Whoever may write owners may write circles.
-            if owners.len() == DEEPEST || owner == *key || owners.contains(&owner) {
+            if owners.len() == MOST_OWNERS || owner == *key || owners.contains(&owner) {
                 break;
             }
             owners.push(owner);

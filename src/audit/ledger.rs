@@ -5,8 +5,9 @@
 //! nothing and begin nothing ([`rewording`]). What an owner violates in the same way is counted there and not told of its
 //! dependents ([`rollup`]).
 
+pub mod dependents;
 mod rewording;
-pub mod rollup;
+mod rollup;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -16,7 +17,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use self::rollup::{Dependents, Owners};
+use self::dependents::{Dependents, Owners};
 use crate::{
     audit::queue::Lane,
     judge::set::PolicySet,
@@ -371,7 +372,7 @@ impl Ledger {
             if let Some(excused) = &result.finding.excused {
                 *self.excused.entry(Arc::clone(&excused.excuse.by)).or_default() += 1;
             }
-            self.dependents.add(result);
+            self.dependents.add(result.covered_by.as_ref(), &result.finding);
         }
         self.objects.insert(key, standing);
     }
@@ -387,7 +388,7 @@ impl Ledger {
             if let Some(count) = by.and_then(|by| self.excused.get_mut(by)) {
                 *count -= 1;
             }
-            self.dependents.remove(result);
+            self.dependents.remove(result.covered_by.as_ref(), &result.finding);
         }
         Some(standing)
     }

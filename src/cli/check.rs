@@ -2,21 +2,20 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum, builder::BoolishValueParser};
+use clap::{Args, ValueEnum};
 
 use super::{
     cluster::{ClusterArgs, RecordTarget, RecordingArgs},
     exceptions::ExceptionArgs,
     logging::LogArgs,
     policies::PolicyArgs,
-    scope::ScopeArgs,
+    scope::{GroupingArgs, ScopeArgs, SourceArgs, SyncArgs},
     values,
 };
 use crate::{
     model::shard::Shard,
     output::{FailOn, Place, Target},
     record::reports,
-    source::received::Secrets,
 };
 
 // Lines are short because clap does not indent what it wraps.
@@ -69,40 +68,13 @@ EXAMPLES:
 /// [`CheckArgs::mode`] says which of the three ways to run is meant.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Judge everything once and exit, instead of watching
-    #[arg(long, env = "KAUDIT_ONCE", value_parser = BoolishValueParser::new(), help_heading = "Source")]
-    pub once: bool,
-
-    /// Judge manifests instead of a cluster: a file, a directory (recursively) or - for standard input; repeatable
-    #[arg(short, long, value_name = "FILE|DIR|-", env = "KAUDIT_FILENAME", help_heading = "Source")]
-    pub filename: Vec<PathBuf>,
+    /// Where the objects are.
+    #[command(flatten)]
+    pub source: SourceArgs,
 
     /// Which objects to judge.
     #[command(flatten)]
     pub scope: ScopeArgs,
-
-    /// Leave what is over unjudged (ReplicaSets of earlier revisions, finished Jobs and Pods), or judge it like everything else
-    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
-    #[arg(
-        long,
-        env = "KAUDIT_INACTIVE",
-        value_enum,
-        value_name = "HOW",
-        default_value_t = Inactive::Skip,
-        help_heading = "Source"
-    )]
-    pub inactive: Inactive,
-
-    /// Replace the values of Secrets before anything else sees them, or keep them for the policies
-    #[arg(
-        long,
-        env = "KAUDIT_SECRETS",
-        value_enum,
-        value_name = "HOW",
-        default_value_t = Secrets::Redact,
-        help_heading = "Source"
-    )]
-    pub secrets: Secrets,
 
     /// Where the policies are.
     #[command(flatten)]
@@ -124,17 +96,9 @@ pub struct CheckArgs {
     )]
     pub output: Vec<Target>,
 
-    /// Count what an owner and its dependents violate alike, such as a Deployment and its Pods, once at the owner, or list it
-    /// for each object; json and ndjson list all in any case
-    #[arg(
-        long,
-        env = "KAUDIT_GROUP_BY",
-        value_enum,
-        value_name = "WHAT",
-        default_value_t = GroupBy::Owner,
-        help_heading = "Output"
-    )]
-    pub group_by: GroupBy,
+    /// What one entry is about.
+    #[command(flatten)]
+    pub grouping: GroupingArgs,
 
     /// What Markdown is for: it is cut to what fits there
     #[arg(
@@ -173,6 +137,10 @@ pub struct CheckArgs {
     /// When to judge.
     #[command(flatten)]
     pub timing: TimingArgs,
+
+    /// How long to wait for what is there at the start.
+    #[command(flatten)]
+    pub sync: SyncArgs,
 
     /// Leave changes unjudged that no policy can see; off is for diagnosis, verdicts are the same
     #[arg(
@@ -249,16 +217,6 @@ pub struct TimingArgs {
     )]
     pub initial: Initial,
 
-    /// Judge without a kind whose first list makes no progress for this long (500ms, 60s, 2m, 1h)
-    #[arg(
-        long,
-        env = "KAUDIT_SYNC_TIMEOUT",
-        value_name = "DURATION",
-        default_value = "60s",
-        value_parser = values::duration
-    )]
-    pub sync_timeout: Duration,
-
     /// Judge what depends on the time (policies that call time.now_ns) again at this interval; 0 is never
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(
@@ -303,24 +261,6 @@ pub enum Initial {
     Skip,
 }
 
-/// What becomes of objects that are over: see [`source::inactive`](crate::source::inactive).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Inactive {
-    /// Count them only
-    Skip,
-    /// Judge them
-    Judge,
-}
-
-/// What one entry is about where people read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum GroupBy {
-    /// The topmost owner that violates a rule, and its dependents
-    Owner,
-    /// One object
-    Object,
-}
-
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[expect(missing_docs, reason = "the names say all")]
@@ -343,7 +283,7 @@ pub enum Mode {
 impl CheckArgs {
     /// Returns how to run: `-f` wins over `--once`, which it implies.
     pub fn mode(&self) -> Mode {
-        match (self.filename.is_empty(), self.once) {
+        match (self.source.manifests.filename.is_empty(), self.source.once) {
             (false, _) => Mode::Files,
             (true, true) => Mode::Once,
             (true, false) => Mode::Watch,
@@ -357,6 +297,6 @@ impl CheckArgs {
 
     /// Returns which part of the objects is judged.
     pub fn shard(&self) -> Shard {
-        self.scope.part.shard.unwrap_or_default()
+        self.scope.shard()
     }
 }

@@ -188,6 +188,9 @@ impl ObjectRef {
     }
 }
 
+/// Owners of owners that are looked for. A Job of a `CronJob` is one of two, operators have some more.
+pub(crate) const MOST_OWNERS: usize = 16;
+
 /// The controller of an object: the one of `metadata.ownerReferences` that manages it, such as the Job of a Pod.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Controller {
@@ -202,7 +205,7 @@ pub struct Controller {
 }
 
 /// Where a manifest was read.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Location {
     /// The file as the user named it; `-` for standard input.
     pub file: Arc<str>,

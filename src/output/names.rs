@@ -19,9 +19,9 @@ pub(super) struct Names<'r> {
 
 impl<'r> Names<'r> {
     /// Looks at all objects that will be named.
-    pub(super) fn of(entries: &'r [Entry]) -> Self {
+    pub(super) fn of(entries: impl IntoIterator<Item = &'r Entry>) -> Self {
         let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for resource in entries.iter().map(|entry| &*entry.resource) {
+        for resource in entries.into_iter().map(|entry| &*entry.resource) {
             groups.entry(&resource.kind).or_default().insert(resource.group());
         }
         Self { ambiguous: groups.into_iter().filter(|(_, groups)| groups.len() > 1).map(|(kind, _)| kind).collect() }

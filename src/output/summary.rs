@@ -89,15 +89,20 @@ pub(super) fn sentence(result: &AuditResult, paint: Paint) -> String {
 
 /// Returns a line about everything that was not judged, judged by or compared.
 pub(super) fn unjudged(result: &AuditResult, paint: Paint) -> Vec<String> {
-    let gaps = result.coverage.iter().filter(|kind| kind.is_gap()).map(|gap| gap_line(gap, paint));
-    let refused = result.refused.iter().map(|problem| refused_line(problem, paint));
+    let unread = unread(&result.coverage, &result.refused, paint).into_iter();
     let incomparable = result.baseline.iter().flat_map(|baseline| &baseline.incomparable).map(|known| {
         let IncomparableEntry { entry, reason } = known;
         format!("{}: {reason}", named(entry))
     });
     let words = paint.with(AnsiColor::Yellow.on_default(), "not compared:");
     let not_judged = not_judged_line(result.not_judged.len(), paint);
-    gaps.chain(refused).chain(not_judged).chain(first_few(&words, &incomparable.collect::<Vec<_>>())).collect()
+    unread.chain(not_judged).chain(first_few(&words, &incomparable.collect::<Vec<_>>())).collect()
+}
+
+/// Returns a line about every kind and document that was not read, and every file that was not judged by.
+pub(super) fn unread(coverage: &[Coverage], refused: &[Problem], paint: Paint) -> Vec<String> {
+    let gaps = coverage.iter().filter(|kind| kind.is_gap()).map(|gap| gap_line(gap, paint));
+    gaps.chain(refused.iter().map(|problem| refused_line(problem, paint))).collect()
 }
 
 /// Returns a line about everything that somebody should look at though nothing is wrong with the audit.

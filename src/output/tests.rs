@@ -67,6 +67,7 @@ pub(super) fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -
     AuditResult {
         api_version: API_VERSION,
         kind: "AuditResult",
+        scope: None,
         complete: of(Outcome::Error) == 0 && !coverage.iter().any(Coverage::is_gap),
         summary: Summary {
             objects: coverage.iter().map(|kind| kind.objects).sum(),

@@ -16,8 +16,10 @@ mod chart;
 mod convergence;
 mod coverage;
 mod dependents;
+mod diff;
 mod events;
 mod exceptions;
+mod explain;
 mod faults;
 #[path = "../support/files.rs"]
 mod files;

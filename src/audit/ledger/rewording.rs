@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{
     Violation,
-    rollup::{Rule, rule},
+    dependents::{Rule, rule},
 };
 
 /// What differs between two verdicts on one object.

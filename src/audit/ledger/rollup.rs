@@ -9,120 +9,13 @@
 //! when it no longer is, and what was told before it was covered is told to be resolved when it is, not when it is covered.
 //! An owner that is about to be judged covers what appears until then: what is found at once comes in no order.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use super::{Delta, Ledger, Standing, Violation};
+use super::{Delta, Ledger, Standing, Violation, dependents::Owners};
 use crate::{
     audit::queue::Lane,
-    model::{
-        object::{ObjectKey, ObjectRef},
-        verdict::{Finding, Outcome},
-    },
+    model::{object::ObjectKey, verdict::Finding},
 };
-
-/// Policy, rule and outcome.
-pub(super) type Rule = (Arc<str>, Arc<str>, Outcome);
-
-pub(super) fn rule(finding: &Finding) -> Rule {
-    (Arc::clone(&finding.policy), Arc::clone(&finding.rule), finding.outcome)
-}
-
-/// The owners of an object that are known, for [`Ledger::record`].
-#[derive(Debug, Default)]
-pub struct Owners {
-    /// Each with its uid, the topmost first.
-    pub chain: Vec<(ObjectKey, Arc<str>)>,
-    /// One of them that is about to be judged.
-    pub awaited: Option<Arc<str>>,
-}
-
-/// Topmost owners that are kept without a look at whether they are needed.
-const TOPMOST: usize = 1_024;
-
-/// What owners stand for.
-#[derive(Debug, Default)]
-pub(super) struct Dependents {
-    /// By the uid of the owner.
-    owners: HashMap<Arc<str>, Owner>,
-    /// All of these results.
-    covered: usize,
-    /// Those whose numbers changed since they were asked for.
-    changed: BTreeSet<Arc<str>>,
-    /// The topmost owners of objects with results, by uid: many objects have the same.
-    topmost: HashMap<Arc<str>, Arc<ObjectRef>>,
-    /// How many of those were needed when that was looked at last.
-    kept: usize,
-}
-
-#[derive(Debug)]
-struct Owner {
-    key: ObjectKey,
-    /// Results of dependents.
-    rules: BTreeMap<Rule, usize>,
-}
-
-impl Dependents {
-    /// Knows the key of an owner that covers a result from now on.
-    fn know(&mut self, uid: &Arc<str>, owners: &Owners) {
-        if !self.owners.contains_key(uid)
-            && let Some((key, _)) = owners.chain.iter().find(|(_, owner)| owner == uid)
-        {
-            self.owners.insert(Arc::clone(uid), Owner { key: key.clone(), rules: BTreeMap::new() });
-        }
-    }
-
-    /// Returns the topmost of the owners of an object.
-    pub(super) fn topmost(&mut self, owners: &Owners) -> Option<Arc<ObjectRef>> {
-        let (key, uid) = owners.chain.first()?;
-        let api_version = key.kind.api_version();
-        let known = self.topmost.get(uid).filter(|known| known.api_version == api_version);
-        Some(known.cloned().unwrap_or_else(|| {
-            let owner = Arc::new(ObjectRef::new(key, uid));
-            self.topmost.insert(Arc::clone(uid), Arc::clone(&owner));
-            owner
-        }))
-    }
-
-    /// Counts a result, if it is covered.
-    pub(super) fn add(&mut self, result: &Violation) {
-        if let Some(uid) = &result.covered_by
-            && let Some(owner) = self.owners.get_mut(uid)
-        {
-            *owner.rules.entry(rule(&result.finding)).or_default() += 1;
-            self.covered += 1;
-            self.changed.insert(Arc::clone(uid));
-        }
-    }
-
-    /// Counts a result no more.
-    pub(super) fn remove(&mut self, result: &Violation) {
-        let Some(uid) = &result.covered_by else { return };
-        let Some(owner) = self.owners.get_mut(uid) else { return };
-        let rule = rule(&result.finding);
-        if let Some(count) = owner.rules.get_mut(&rule) {
-            *count -= 1;
-            self.covered -= 1;
-            if *count == 0 {
-                owner.rules.remove(&rule);
-            }
-        }
-        self.changed.insert(Arc::clone(uid));
-    }
-
-    pub(super) fn rename(&mut self, uid: &str, key: &ObjectKey) {
-        if let Some(owner) = self.owners.get_mut(uid) {
-            owner.key = key.clone();
-        }
-    }
-
-    fn number(&self, uid: &str, finding: &Finding) -> usize {
-        let owner = self.owners.get(uid).filter(|owner| !owner.rules.is_empty());
-        owner.and_then(|owner| owner.rules.get(&rule(finding))).copied().unwrap_or(0)
-    }
-}
 
 impl Ledger {
     /// Attributes results to owners, and takes those that `appeared` covered out; returns whether any result is covered that
@@ -173,7 +66,7 @@ impl Ledger {
 
     /// Returns how many results owners stand for.
     pub fn covered(&self) -> usize {
-        self.dependents.covered
+        self.dependents.covered()
     }
 
     /// Returns the results that no owner stands for, with the number of those that each stands for.
@@ -194,14 +87,13 @@ impl Ledger {
 
     /// Returns the deltas of the owners whose numbers changed since this was called last.
     pub fn recounted(&mut self) -> Vec<Delta> {
-        let changed = std::mem::take(&mut self.dependents.changed);
-        let deltas = changed.iter().filter_map(|uid| {
-            let key = &self.dependents.owners.get(uid)?.key;
-            let standing = self.objects.get(key).filter(|standing| standing.uid == *uid)?;
+        let changed = self.dependents.take_changed();
+        let deltas = changed.into_iter().filter_map(|(object, uid)| {
+            let standing = self.objects.get(&object).filter(|standing| standing.uid == uid)?;
             let results = self.told(standing);
             (!results.is_empty()).then(|| Delta {
-                object: key.clone(),
-                uid: Arc::clone(uid),
+                object,
+                uid,
                 owner: standing.owner.clone(),
                 appeared: Vec::new(),
                 resolved: Vec::new(),
@@ -210,16 +102,6 @@ impl Ledger {
                 lane: Lane::Snapshot,
             })
         });
-        let deltas = deltas.collect();
-        for uid in changed {
-            if self.dependents.owners.get(&uid).is_some_and(|owner| owner.rules.is_empty()) {
-                self.dependents.owners.remove(&uid);
-            }
-        }
-        if self.dependents.topmost.len() > 2 * self.dependents.kept {
-            self.dependents.topmost.retain(|_, owner| Arc::strong_count(owner) > 1);
-            self.dependents.kept = self.dependents.topmost.len().max(TOPMOST);
-        }
-        deltas
+        deltas.collect()
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     audit::{
         command::Reload,
         judges::Judged,
-        ledger::rollup::Owners,
+        ledger::dependents::Owners,
         queue::{Lane, Queued},
     },
     judge::{evaluate::Job, set::PolicySet},

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Pipeline;
 use crate::{
-    audit::ledger::{Delta, rollup::Owners},
+    audit::ledger::{Delta, dependents::Owners},
     model::{
         object::{ObjectKey, ObjectRef},
         verdict::Finding,

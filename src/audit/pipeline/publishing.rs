@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Overview, Pipeline, Progress};
 use crate::{
-    audit::result::{AuditResult, Entry, PolicySummary, Summary},
+    audit::result::{AuditResult, Entry, KIND, PolicySummary, Summary},
     cluster::identity::API_VERSION,
     model::{coverage::Coverage, object::ObjectRef, verdict::Outcome},
 };
@@ -113,7 +113,8 @@ impl Pipeline {
         policies.sort_by(|a, b| a.name.cmp(&b.name));
         AuditResult {
             api_version: API_VERSION,
-            kind: "AuditResult",
+            kind: KIND,
+            scope: None,
             complete: self.gate.is_open() && self.is_complete(&summary),
             summary,
             coverage: self.coverage(),

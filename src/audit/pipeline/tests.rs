@@ -388,6 +388,7 @@ async fn who_depends_on_a_namespace_follows_only_what_is_read_of_it() {
     let annotated = json!({"owner": "a", "note": "x"});
     live.sync(vec![namespace(1, "prod", annotated.clone()), object("Pod", "n", "p", 2, &json!({}))]).await;
     live.until(&["p: p is in production"]).await;
+    live.until_evaluated(2).await;
     let before = live.metric("kaudit_evaluations_total");
     for version in 3..20 {
         live.seen(namespace(version, "prod", json!({"owner": "a", "note": version}))).await;

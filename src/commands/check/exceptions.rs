@@ -21,7 +21,7 @@ use crate::{
 ///
 /// # Errors
 /// When one cannot be read, with file and line.
-pub(super) async fn load(files: &[PathBuf]) -> anyhow::Result<Exceptions> {
+pub(in crate::commands) async fn load(files: &[PathBuf]) -> anyhow::Result<Exceptions> {
     let files = files.to_vec();
     spawn_blocking(move || Exceptions::load(&files)).await.context("reading the exceptions")?
 }
