@@ -267,7 +267,12 @@ impl Ledger {
         let Standing { uid, results, passed, set, state, .. } = self.objects.get(key)?;
         let mut findings: Vec<Finding> = results.iter().map(|known| known.finding.clone()).collect();
         excuse(&mut findings);
-        let results = stand(Subject::new(key, uid), findings, now);
+        // What was recorded is known by ids that the words in the record need not lead to.
+        let same = |(known, finding): (&Violation, Finding)| {
+            let is_same = known.finding == finding;
+            if is_same { known.clone() } else { Violation::new(Subject::new(key, uid), finding, now) }
+        };
+        let results = results.iter().zip(findings).map(same).collect();
         let standing =
             Standing { uid: Arc::clone(uid), owner: None, results, passed: *passed, set: *set, state: *state };
         self.settle(key.clone(), standing, Vec::new(), owners, Lane::Snapshot)
@@ -287,6 +292,10 @@ impl Ledger {
             before.set != now.set && before.state.is_some() && before.state == now.state && before.uid == now.uid
         });
         let before = before.map(|standing| standing.results).unwrap_or_default();
+        // What was told, and who stood for it, only what stood before can say.
+        for result in &mut now.results {
+            (result.untold, result.covered_by) = (false, None);
+        }
         let comparison = rewording::compare(before, &mut now.results, |policy| {
             only_policies_changed && self.looking_nowhere_else.contains(policy)
         });

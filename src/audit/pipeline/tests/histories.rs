@@ -25,11 +25,14 @@ use super::*;
 use crate::{
     audit::{
         command::{Record, Term},
-        ledger::{Delta, Id},
+        ledger::{Delta, Id, Violation},
         recorded::{Recorded, RecordedObject},
         result::Entry,
     },
-    model::{coverage::State, verdict::Finding},
+    model::{
+        coverage::State,
+        verdict::{Finding, Source},
+    },
     rego::problem::LoadError,
     source::{
         change::{Discovered, Unreadable},
@@ -216,7 +219,10 @@ struct Records {
 impl Records {
     fn write(&mut self, delta: &Delta) {
         for violation in &delta.appeared {
-            let alone = Delta { results: vec![violation.clone()], ..delta.clone() };
+            // An Event does not say where the rule stands, nor of what words the id was made.
+            let finding = Finding { source: Source { file: "".into(), line: 0 }, ..violation.finding.clone() };
+            let told = Violation { fingerprint: violation.id, finding, ..violation.clone() };
+            let alone = Delta { results: vec![told], ..delta.clone() };
             if self.appeared.insert(violation.id, recorded_object(&alone)).is_some() {
                 self.lies.push(format!("{} appeared twice: {}", delta.object, violation.finding.message));
             }
@@ -242,7 +248,7 @@ impl Records {
     /// Everything recorded, each `uid outcome policy/rule: message`, sorted.
     fn texts(&self) -> Vec<String> {
         let all = self.results.values().flat_map(|object| {
-            let text = |known: &crate::audit::ledger::Violation| {
+            let text = |known: &Violation| {
                 let finding = &known.finding;
                 line(&object.object.uid, finding.outcome, &finding.policy, &finding.rule, &finding.message)
             };
