@@ -70,8 +70,9 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
             let wanted = Wanted { kind: &kind, namespace: namespace.as_deref(), name: &name };
             let objects = Objects::of_one(&options, &policies, policy, &wanted).await?;
             let (policy, rule) = (Arc::clone(&policy.name), Arc::clone(&rule.name));
-            let job = objects.job(objects.find(&wanted)?);
-            explain(job, None, (policy, rule), sources, options.policies.evaluation.limits()).await?
+            let object = objects.find(&wanted)?;
+            let owner = topmost_owner(object, &objects.by_uid());
+            explain(objects.job(object), owner, (policy, rule), sources, options.policies.evaluation.limits()).await?
         }
         Subject::Result(id) => {
             let objects = Objects::all(&options, &policies).await?;
@@ -146,11 +147,10 @@ fn find_rule<'p>(policies: &'p PolicySet, wanted: &str) -> anyhow::Result<(&'p P
 
 /// Finds a result among those of all objects.
 fn find_result(objects: &Objects, id: Fingerprint) -> anyhow::Result<(Job, Entry)> {
-    let by_uid: HashMap<&str, &Object> = objects.all.iter().map(|object| (&*object.uid, object)).collect();
+    let by_uid = objects.by_uid();
     for object in &objects.all {
         let job = objects.job(object);
-        let owner = topmost_owner(object, &by_uid).map(|owner| Arc::new(ObjectRef::new(&owner.key, &owner.uid)));
-        let found = entries(&job, owner.as_ref()).into_iter().find(|entry| entry.id == id);
+        let found = entries(&job, topmost_owner(object, &by_uid).as_ref()).into_iter().find(|entry| entry.id == id);
         if let Some(entry) = found {
             return Ok((job, entry));
         }
@@ -163,11 +163,11 @@ fn find_result(objects: &Objects, id: Fingerprint) -> anyhow::Result<(Job, Entry
     )
 }
 
-/// Returns what controls an object, directly or through others.
-fn topmost_owner<'o>(object: &'o Object, by_uid: &HashMap<&str, &'o Object>) -> Option<&'o Object> {
+/// Returns what controls an object, directly or through others, as far as that was read.
+fn topmost_owner<'o>(object: &'o Object, by_uid: &HashMap<&str, &'o Object>) -> Option<Arc<ObjectRef>> {
     let owner = |object: &&'o Object| by_uid.get(&*object.controller.as_ref()?.uid).copied();
     let owners = std::iter::successors(owner(&object), owner);
-    owners.take(MOST_OWNERS).last()
+    owners.take(MOST_OWNERS).last().map(|owner| Arc::new(ObjectRef::new(&owner.key, &owner.uid)))
 }
 
 /// Judges an object that has this topmost owner.

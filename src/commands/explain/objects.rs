@@ -1,7 +1,7 @@
 //! The objects that an explanation needs: all manifests, one object of a cluster and what policies look up beside it, or,
 //! to find a result by its id, all objects of a cluster.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
 use http::StatusCode;
@@ -57,6 +57,11 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Objects {
+    /// Returns the objects that were read by their uid.
+    pub(super) fn by_uid(&self) -> HashMap<&str, &Object> {
+        self.all.iter().map(|object| (&*object.uid, object)).collect()
+    }
+
     /// Reads all manifests, or all objects of the cluster.
     ///
     /// # Errors
