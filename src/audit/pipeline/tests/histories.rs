@@ -139,7 +139,7 @@ impl Cluster {
         if value & 16 == 0 {
             labels["keep"] = "yes".into();
         }
-        let owners = self.owner(number).filter(|_| value & 96 != 0);
+        let owners = self.owner(number).filter(|_| value & 0b0110_0000 != 0);
         let mut json = json!({
             "metadata": {"name": name, "namespace": place, "uid": uid, "resourceVersion": self.version.to_string(),
                 "labels": labels, "ownerReferences": owners.into_iter().collect::<Vec<_>>()},
