@@ -40,6 +40,7 @@ use crate::{
         spelling::nearest,
     },
     output::{RenderOptions, print, safe::write_json_pretty},
+    record::reports,
     rego::file::File,
     source::selection::KindPattern,
 };
@@ -64,7 +65,7 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
         loaded = loaded.and_then(PolicySet::whole);
     }
     let policies = Arc::new(loaded?);
-    let explained = match subject {
+    let (mut explained, client) = match subject {
         Subject::Rule { kind, namespace, name, rule } => {
             let (policy, rule) = find_rule(&policies, &rule)?;
             let wanted = Wanted { kind: &kind, namespace: namespace.as_deref(), name: &name };
@@ -72,15 +73,24 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
             let (policy, rule) = (Arc::clone(&policy.name), Arc::clone(&rule.name));
             let object = objects.find(&wanted)?;
             let owner = topmost_owner(object, &objects.by_uid());
-            explain(objects.job(object), owner, (policy, rule), sources, options.policies.evaluation.limits()).await?
+            let limits = options.policies.evaluation.limits();
+            (explain(objects.job(object), owner, (policy, rule), sources, limits).await?, objects.client)
         }
         Subject::Result(id) => {
             let objects = Objects::all(&options, &policies).await?;
             let (job, entry) = block_in_place(|| find_result(&objects, id))?;
             let rule = (entry.policy, entry.rule);
-            explain(job, entry.owner, rule, sources, options.policies.evaluation.limits()).await?
+            let limits = options.policies.evaluation.limits();
+            (explain(job, entry.owner, rule, sources, limits).await?, objects.client)
         }
     };
+    if let Some(client) = client.filter(|_| !explained.results.is_empty()) {
+        let reported = reports::reported(&client, &explained.resource).await;
+        let same = reported
+            .iter()
+            .filter(|known| (&known.finding.policy, &known.finding.rule) == (&explained.policy, &explained.rule));
+        explained.since = same.map(|known| known.since).min();
+    }
     print(|out| match options.output {
         ExplainFormat::Text => text::render(&explained, &RenderOptions::for_stdout(options.log.color), out),
         ExplainFormat::Json => {
@@ -213,6 +223,7 @@ fn explained(
         rule,
         about,
         results,
+        since: None,
         not_asked: None,
         field: None,
         definitions: Vec::new(),

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     proxy::{Act, Proxy},
+    reports,
     support::{policies, run},
 };
 
@@ -77,4 +78,33 @@ async fn one_object_is_read_and_what_its_policy_looks_up() {
     assert!(ended.stderr.contains(&near), "{ended:?}");
     let (ended, _) = explain(&["confgmap", &object("alone"), "owned/deny"]).await;
     assert!(ended.stderr.contains("the cluster serves no kind confgmap; the nearest name is ConfigMap"), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_reports_say_of_its_age_is_told() {
+    if !require() {
+        return;
+    }
+    let plane = reports::plane().await;
+    let namespace = plane.temp_namespace("aged").await.unwrap();
+    let map = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: old, namespace: {namespace}, labels: {{explained: x}}}}\n"
+    );
+    plane.apply(&map).await.unwrap();
+    let folder = policies(&POLICIES[..1]);
+    let path = folder.path().join("policies").to_str().unwrap().to_owned();
+    let explain = async |more: &[&str]| {
+        let what = ["explain", "-p", &path, "cm", &format!("{namespace}/old"), "owned/deny"];
+        run(&plane.kubeconfig(), &[&what[..], more].concat()).await
+    };
+    assert!(!explain(&[]).await.stdout.contains("since "), "nothing is reported yet");
+    let check = ["check", "--once", "--record=reports", "-n", &namespace, "-p", &path];
+    assert_eq!(run(&plane.kubeconfig(), &check).await.code, Some(1));
+    let report = reports::reports_in(&plane, reports::NAMES[0][0], &namespace).await;
+    let seconds = report[0]["results"][0]["timestamp"]["seconds"].as_i64().unwrap();
+    let explained = explain(&["-o", "json"]).await.json();
+    let since: jiff::Timestamp = explained["since"].as_str().unwrap().parse().unwrap();
+    assert_eq!(since.as_second(), seconds);
+    let text = explain(&[]).await.stdout;
+    assert!(text.contains(&format!("\nsince {since:.0}\n")), "{text}");
 }

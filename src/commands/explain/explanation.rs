@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
@@ -33,6 +34,9 @@ pub(super) struct Explained {
     pub(super) about: About,
     /// What the rule finds; nothing if the object passes.
     pub(super) results: Vec<Entry>,
+    /// When what it finds was first seen, as reports in the cluster say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<Timestamp>,
     /// Why the rule is not asked about the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_asked: Option<String>,

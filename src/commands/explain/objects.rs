@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
 use http::StatusCode;
+use kube::Client;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::{
     sync::mpsc::{self, Receiver},
@@ -46,6 +47,8 @@ pub(super) struct Objects {
     pub(super) all: Vec<Object>,
     /// What could not be read, with the reason.
     pub(super) unread: Vec<String>,
+    /// Reaches the cluster that they are from.
+    pub(super) client: Option<Client>,
     policies: Arc<PolicySet>,
 }
 
@@ -69,16 +72,17 @@ impl Objects {
     pub(super) async fn all(options: &ExplainArgs, policies: &Arc<PolicySet>) -> anyhow::Result<Self> {
         let (changes, received) = mpsc::channel(CHANGES);
         let (selection, secrets) = (Selection::default(), options.manifests.secrets);
-        let mut helpers = JoinSet::new();
+        let (mut helpers, mut client) = (JoinSet::new(), None);
         if options.manifests.filename.is_empty() {
             let (clients, served) = connect(&options.cluster, &everything()).await?;
+            client = Some(clients.plain.clone());
             helpers.spawn(Informer::new(clients, selection, secrets, true, changes).run(served));
         } else {
             let files = manifest::files(&options.manifests.filename)?;
             helpers.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
         }
         let (all, unread) = collect(received).await;
-        Self::new(all, unread, policies)
+        Self::new(all, unread, client, policies)
     }
 
     /// Reads one object and what a policy looks up: of manifests all, of a cluster no more than that.
@@ -119,17 +123,22 @@ impl Objects {
             all.extend(others);
             unread = gaps;
         }
-        Self::new(all, unread, policies)
+        Self::new(all, unread, Some(clients.plain), policies)
     }
 
-    fn new(all: Vec<Object>, unread: Vec<String>, policies: &Arc<PolicySet>) -> anyhow::Result<Self> {
+    fn new(
+        all: Vec<Object>,
+        unread: Vec<String>,
+        client: Option<Client>,
+        policies: &Arc<PolicySet>,
+    ) -> anyhow::Result<Self> {
         let mut inventory = Inventory::default();
         for object in all.iter().filter(|object| policies.inventory_reads().touches(&object.key.as_placed())) {
             let value = object.body.json().ok().and_then(|json| value::from_json(&json).ok());
             inventory.put(&object.key, value.as_ref());
         }
         let policies = policies.with_inventory(&inventory).context("giving the policies what they look up")?;
-        Ok(Self { all, unread, policies: Arc::new(policies) })
+        Ok(Self { all, unread, client, policies: Arc::new(policies) })
     }
 
     /// Finds an object; without a namespace one of that name that is alone in having it.

@@ -58,6 +58,7 @@ fn head(explained: &Explained) -> Vec<Line> {
         lines.push((BOLD, format!("{}  {}  ({})", entry.result.word(), entry.message, entry.id)));
         lines.extend(explained.field_of(entry).map(|field| (BOLD, format!("mend  {field}"))));
     }
+    lines.extend(explained.since.map(|since| (PLAIN, format!("since {since:.0}"))));
     match (&explained.not_asked, explained.results.is_empty()) {
         (Some(why), _) => lines.push((BOLD, format!("passes: it is not judged by this rule: {why}"))),
         (None, true) => lines.push((BOLD, "passes".to_owned())),
