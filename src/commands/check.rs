@@ -6,7 +6,7 @@
 mod baseline;
 mod drafts;
 pub(super) mod exceptions;
-mod files;
+pub(in crate::commands) mod files;
 mod lines;
 mod once;
 pub(super) mod policies;

@@ -18,7 +18,9 @@ use crate::{
     cli::diff::{DiffArgs, DiffSide},
     commands::{
         check::{
-            exceptions, policies,
+            exceptions,
+            files::ensure_judged,
+            policies,
             wiring::{CHANGES, INTERRUPTED, Rules, Wiring, settings_once},
         },
         connect::connect,
@@ -120,9 +122,8 @@ async fn judge(
     let before = tokio::spawn(before.judge_once(old_settings, old));
     let after = after.judge_once(new_settings, new).await?;
     let before = before.await.context("judging failed, which is a bug")??;
-    if !options.source.manifests.filename.is_empty() && after.summary.objects == 0 {
-        let why = after.coverage.first().map_or("there is no object in what was given", |kind| &kind.message);
-        anyhow::bail!("nothing was judged: {why}");
+    if !options.source.manifests.filename.is_empty() {
+        ensure_judged(&after)?;
     }
     Ok((before, after))
 }
