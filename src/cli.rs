@@ -10,7 +10,9 @@ use clap::{CommandFactory, Parser};
 pub mod check;
 pub mod cluster;
 pub mod config;
+pub mod diff;
 pub mod exceptions;
+pub mod explain;
 pub mod filter;
 pub mod init;
 pub mod logging;
@@ -21,7 +23,10 @@ pub mod scope;
 pub mod test;
 pub(crate) mod values;
 
-use self::{check::CheckArgs, init::InitArgs, policies::PoliciesArgs, rbac::RbacArgs, test::TestArgs};
+use self::{
+    check::CheckArgs, diff::DiffArgs, explain::ExplainArgs, init::InitArgs, policies::PoliciesArgs, rbac::RbacArgs,
+    test::TestArgs,
+};
 
 /// Audit Kubernetes objects of every kind by Rego policies
 #[derive(Debug, Parser)]
@@ -38,6 +43,12 @@ pub enum Subcommand {
     /// Judge the objects of a cluster, continuously or once, or those in manifest files
     #[command(after_help = check::AFTER_HELP)]
     Check(Box<CheckArgs>),
+    /// Compare what two sets of policies find in the same objects, or two audits: what appears, resolves, stays
+    #[command(after_help = diff::AFTER_HELP)]
+    Diff(Box<DiffArgs>),
+    /// Show how a rule comes to its result for an object, line by line, and what to mend
+    #[command(after_help = explain::AFTER_HELP)]
+    Explain(Box<ExplainArgs>),
     /// List the policies: rules, dialect, what they judge, read and depend on, and what is wrong with them
     #[command(after_help = policies::AFTER_HELP)]
     Policies(PoliciesArgs),

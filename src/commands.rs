@@ -2,6 +2,8 @@
 
 pub mod check;
 mod connect;
+pub mod diff;
+pub mod explain;
 pub mod init;
 pub mod policies;
 pub mod rbac;
@@ -37,11 +39,24 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
         }
         Subcommand::Check(options) => {
             logging::init(&options.log, options.mode() == Mode::Watch)?;
-            let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
-            let outcome = runtime.block_on(Box::pin(check::run(*options)));
-            // An evaluation that is under way when a signal came is not waited for.
-            runtime.shutdown_background();
-            outcome
+            judging(check::run(*options))
+        }
+        Subcommand::Explain(options) => {
+            logging::init(&options.log, false)?;
+            judging(explain::run(*options))
+        }
+        Subcommand::Diff(options) => {
+            logging::init(&options.log, false)?;
+            judging(diff::run(*options))
         }
     }
+}
+
+/// Runs a command that judges.
+fn judging(command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
+    let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
+    let outcome = runtime.block_on(Box::pin(command));
+    // An evaluation that is under way when a signal came is not waited for.
+    runtime.shutdown_background();
+    outcome
 }

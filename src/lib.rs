@@ -26,7 +26,8 @@
 //! them. One task owns cache, gate, queue and ledger, so nothing in them is locked. Of several replicas the one that holds
 //! the lease records; of several shards each judges the namespaces that are its own ([`model::shard`]). Beside the walk,
 //! [`commands::init`] writes policies to start from, [`commands::test`] runs their tests, and [`commands::rbac`] prints the
-//! rights that the walk needs.
+//! rights that the walk needs. [`commands::diff`] sends one source through two pipelines and compares their results, and
+//! [`commands::explain`] asks again how a rule came to one.
 //!
 //! The modules below stand in the order of their imports: each uses only those before it, which `tests/rooms.rs` checks.
 

@@ -3,6 +3,7 @@
 //! A renderer is a pure function of the result and [`RenderOptions`]: the same result gives the same bytes. Where they go is
 //! for [`write`](mod@write) to say, and what they mean for a pipeline for [`exit_code`].
 
+mod diff;
 mod exit;
 mod format;
 mod forms;
@@ -25,6 +26,7 @@ mod tests;
 
 pub(crate) use self::write::replace_file;
 pub use self::{
+    diff::{diff_exit_code, write_diff},
     exit::{FailOn, exit_code},
     format::{Format, Place, RenderOptions, StreamEvent, Target},
     policy_list::PolicyList,

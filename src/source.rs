@@ -2,6 +2,7 @@
 
 pub mod change;
 pub mod discovery;
+pub mod inactive;
 pub mod informer;
 pub mod manifest;
 pub mod received;

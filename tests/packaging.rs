@@ -349,6 +349,7 @@ fn the_status_fits_the_schema() {
         resource: "pods".to_owned(),
         state: State::Synced,
         objects: 1,
+        inactive: 0,
         message: String::new(),
     };
     for (path, written) in [

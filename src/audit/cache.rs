@@ -11,7 +11,7 @@ use self::objects::Objects;
 use crate::{
     model::{
         body::{Body, Packer},
-        object::{Location, Object, ObjectKey, State},
+        object::{Controller, Location, MOST_OWNERS, Object, ObjectKey, State},
     },
     source::change::WatchScope,
 };
@@ -25,8 +25,8 @@ pub enum Effect {
     Changed(Previous),
     /// The object was not known.
     New,
-    /// Another object has taken the name; the old one is gone.
-    Replaced,
+    /// Another object has taken the name; the old one, whose uid this is, is gone.
+    Replaced(Arc<str>),
 }
 
 /// The state of an object before it changed.
@@ -42,6 +42,16 @@ impl Previous {
     /// The hash of what policies can read of it, if it was kept.
     pub fn projection(&self) -> Option<NonZeroU64> {
         self.0.projection
+    }
+
+    /// What managed it.
+    pub fn controller(&self) -> Option<&Arc<Controller>> {
+        self.0.controller.as_ref()
+    }
+
+    /// Whether it was over.
+    pub fn inactive(&self) -> bool {
+        self.0.inactive
     }
 
     /// Makes it an object again.
@@ -64,6 +74,10 @@ struct Entries {
     listing: u32,
     /// Objects that were dropped and only counted.
     dropped: usize,
+    /// How many of the objects are inactive.
+    inactive: usize,
+    /// The controller of the object that came last: those that have the same one often come one after the other.
+    controller: Option<Arc<Controller>>,
 }
 
 #[derive(Debug, Clone)]
@@ -75,6 +89,19 @@ struct Entry {
     listing: u32,
     /// Hash of what policies can read of it, if it was computed.
     projection: Option<NonZeroU64>,
+    controller: Option<Arc<Controller>>,
+    inactive: bool,
+}
+
+impl Entries {
+    /// Returns the same controller as another object has, if it is the same.
+    fn shared(&mut self, controller: Option<Arc<Controller>>) -> Option<Arc<Controller>> {
+        let controller = controller?;
+        if self.controller.as_ref() != Some(&controller) {
+            self.controller = Some(controller);
+        }
+        self.controller.clone()
+    }
 }
 
 impl Entry {
@@ -84,8 +111,9 @@ impl Entry {
     }
 
     fn object(self, key: ObjectKey) -> Object {
-        let Self { uid, resource_version, body, location, .. } = self;
-        Object { key, uid, resource_version, body, location: location.map(|location| *location) }
+        let Self { uid, resource_version, body, location, controller, inactive, .. } = self;
+        let location = location.map(|location| *location);
+        Object { key, uid, resource_version, body, location, controller, inactive }
     }
 }
 
@@ -117,11 +145,13 @@ impl Cache {
         }
     }
 
-    /// Ends a list: forgets what it did not name and returns the keys of that.
-    pub fn listed(&mut self, scope: &WatchScope) -> Vec<ObjectKey> {
+    /// Ends a list: forgets what it did not name and returns the keys and uids of that.
+    pub fn listed(&mut self, scope: &WatchScope) -> Vec<(ObjectKey, Arc<str>)> {
         let Some(entries) = self.scopes.get_mut(scope) else { return Vec::new() };
         let listing = entries.listing;
-        entries.objects.extract(|entry| entry.listing != listing)
+        let gone = entries.objects.extract(|entry| entry.listing != listing);
+        entries.inactive -= gone.iter().filter(|(_, entry)| entry.inactive).count();
+        gone.into_iter().map(|(key, entry)| (key, entry.uid)).collect()
     }
 
     /// Puts the present state of an object in; returns what is new about it.
@@ -133,14 +163,19 @@ impl Cache {
             known.listing = listing;
             return Effect::Same;
         }
-        let Object { key, uid, resource_version, body, location } = object;
+        let Object { key, uid, resource_version, body, location, controller, inactive } = object;
         let body = self.packer.pack(body);
-        let entry = Entry { uid, resource_version, body, location: location.map(Box::new), listing, projection: None };
+        let location = location.map(Box::new);
+        let controller = entries.shared(controller);
+        let entry = Entry { uid, resource_version, body, location, listing, projection: None, controller, inactive };
         let uid = Arc::clone(&entry.uid);
-        let effect = match entries.objects.insert(key, entry) {
+        let before = entries.objects.insert(key, entry);
+        entries.inactive += usize::from(inactive);
+        entries.inactive -= usize::from(before.as_ref().is_some_and(|before| before.inactive));
+        let effect = match before {
             None => Effect::New,
             Some(before) if before.uid == uid => Effect::Changed(Previous(before)),
-            Some(_) => Effect::Replaced,
+            Some(before) => Effect::Replaced(before.uid),
         };
         if self.packer.ready_to_train() {
             self.train();
@@ -151,8 +186,12 @@ impl Cache {
     /// Forgets an object. Returns whether it was known under this uid.
     pub fn remove(&mut self, scope: &WatchScope, key: &ObjectKey, uid: &str) -> bool {
         let Some(entries) = self.scopes.get_mut(scope) else { return false };
-        let known = entries.objects.get(key).is_some_and(|entry| *entry.uid == *uid);
-        known && entries.objects.remove(key)
+        if entries.objects.get(key).is_none_or(|entry| *entry.uid != *uid) {
+            return false;
+        }
+        let gone = entries.objects.remove(key);
+        entries.inactive -= usize::from(gone.is_some_and(|gone| gone.inactive));
+        true
     }
 
     /// Returns the present state of an object.
@@ -163,6 +202,46 @@ impl Cache {
     /// Returns the uid of an object that is there.
     pub fn uid(&self, key: &ObjectKey) -> Option<&Arc<str>> {
         self.entry(key).map(|entry| &entry.uid)
+    }
+
+    /// Returns what manages an object.
+    pub fn controller(&self, key: &ObjectKey) -> Option<&Arc<Controller>> {
+        self.entry(key)?.controller.as_ref()
+    }
+
+    /// Whether an object is there and over.
+    pub fn is_inactive(&self, key: &ObjectKey) -> bool {
+        self.entry(key).is_some_and(|entry| entry.inactive)
+    }
+
+    /// Returns what controls an object, and what controls that in turn, up to the last that is there: the nearest first.
+    pub fn owners(&self, key: &ObjectKey) -> Vec<ObjectKey> {
+        let mut owners: Vec<ObjectKey> = Vec::new();
+        while let Some(owner) = self.owner(owners.last().unwrap_or(key)) {
+            // Whoever may write owners may write circles.
+            if owners.len() == MOST_OWNERS || owner == *key || owners.contains(&owner) {
+                break;
+            }
+            owners.push(owner);
+        }
+        owners
+    }
+
+    fn owner(&self, key: &ObjectKey) -> Option<ObjectKey> {
+        let controller = self.controller(key)?;
+        let is_named =
+            |scope: &&WatchScope| *scope.kind.kind == *controller.kind && *scope.kind.group == *controller.group;
+        let kinds = self.scopes.keys().filter(is_named).map(|scope| &scope.kind);
+        let keys = kinds.flat_map(|kind| {
+            // What kind an owner is says whether it has a namespace; of manifests nobody knows.
+            [key.namespace.clone(), None].map(|namespace| ObjectKey {
+                kind: Arc::clone(kind),
+                namespace,
+                name: Arc::clone(&controller.name),
+                copy: 0,
+            })
+        });
+        keys.into_iter().find(|owner| self.uid(owner) == Some(&controller.uid))
     }
 
     /// Returns which state of an object is there.
@@ -187,7 +266,7 @@ impl Cache {
     pub fn drop_object(&mut self, key: &ObjectKey) {
         let entries = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope));
         if let Some(entries) = entries {
-            entries.dropped += usize::from(entries.objects.remove(key));
+            entries.dropped += usize::from(entries.objects.remove(key).is_some());
         }
     }
 
@@ -223,6 +302,11 @@ impl Cache {
     /// Returns how many objects a scope has.
     pub fn len(&self, scope: &WatchScope) -> usize {
         self.scopes.get(scope).map_or(0, |entries| entries.objects.len() + entries.dropped)
+    }
+
+    /// Returns how many objects of a scope are inactive.
+    pub fn inactive(&self, scope: &WatchScope) -> usize {
+        self.scopes.get(scope).map_or(0, |entries| entries.inactive)
     }
 
     /// Returns the scope that holds objects like `key`.
@@ -283,7 +367,7 @@ mod tests {
         let Effect::Changed(previous) = cache.apply(&scope(), pod("a", "1", 2)) else { panic!("it changed") };
         let (key, first) = (pod("a", "1", 1).key, pod("a", "1", 1).body);
         assert_eq!(previous.into_object(key).body.json().unwrap(), first.json().unwrap());
-        assert!(matches!(cache.apply(&scope(), pod("a", "2", 3)), Effect::Replaced));
+        assert!(matches!(cache.apply(&scope(), pod("a", "2", 3)), Effect::Replaced(_)));
         let key = pod("a", "2", 3).key;
         assert!(!cache.remove(&scope(), &key, "1"), "the delete of the first object must not take the second");
         assert!(cache.remove(&scope(), &key, "2"));
@@ -302,7 +386,7 @@ mod tests {
         cache.listing(&scope());
         cache.apply(&scope(), pod("b", "b", 1));
         cache.apply(&scope(), pod("c", "c", 2));
-        let gone: Vec<_> = cache.listed(&scope()).iter().map(ToString::to_string).collect();
+        let gone: Vec<_> = cache.listed(&scope()).iter().map(|(key, _)| key.to_string()).collect();
         assert_eq!(gone, ["Pod n/a"]);
         assert_eq!(cache.len(&scope()), 2);
     }

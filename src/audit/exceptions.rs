@@ -127,9 +127,9 @@ impl Exceptions {
         }
     }
 
-    /// Excuses what is excused at a time of what was found about an object, of which `body` is the JSON; and nothing else,
-    /// whatever was excused before.
-    pub(crate) fn apply(&self, key: &ObjectKey, body: &Body, findings: &mut [Finding], now: Timestamp) {
+    /// Excuses what is excused at a time of what was found about an object, and nothing else, whatever was excused before.
+    /// `subjects` are the object and its owners, each with its JSON: what is excused for one of them is for the object.
+    pub(crate) fn apply(&self, subjects: &[(ObjectKey, Body)], findings: &mut [Finding], now: Timestamp) {
         for finding in findings {
             finding.restore();
             let Some(candidates) = self.by_policy.get(&finding.policy) else { continue };
@@ -137,12 +137,17 @@ impl Exceptions {
                 exception.expires > now
                     && exception.names(&finding.policy, &finding.rule)
                     && (exception.author == Author::Operator || self.may_be_excused(&finding.policy, &finding.rule))
-                    && exception.matches(key, body)
+                    && subjects.iter().any(|(key, body)| exception.matches(key, body))
             };
             if let Some(exception) = candidates.iter().find(applies) {
                 finding.excuse(&exception.excuse);
             }
         }
+    }
+
+    /// Whether any of them selects objects by their labels.
+    pub(crate) fn select_by_labels(&self) -> bool {
+        self.by_policy.values().flatten().any(|exception| exception.selects_by_labels())
     }
 
     /// Whether there are any.

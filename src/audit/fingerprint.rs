@@ -14,13 +14,23 @@ use crate::model::{digest::Digest, object::ObjectRef, verdict::Finding};
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Returns that of a finding about an object.
-    pub fn of(finding: &Finding, object: &ObjectRef) -> Self {
+    /// Returns that of a finding about an object. With an `owner`, which is the topmost, names below it are generated: that
+    /// of the owner takes their place.
+    pub fn of(finding: &Finding, object: &ObjectRef, owner: Option<&ObjectRef>) -> Self {
         let ObjectRef { kind, namespace, name, .. } = object;
         let namespace = namespace.as_deref().unwrap_or_default();
-        let details = finding.details.as_deref().map(evidence_of).unwrap_or_default();
-        let message = without_numbers(&finding.message);
-        let parts = [&*finding.policy, &finding.rule, object.group(), kind, namespace, name, &message, &details];
+        let (message, details) =
+            (finding.message.to_string(), finding.details.as_deref().map(shown).unwrap_or_default());
+        let (name, texts) = match owner {
+            Some(owner) => {
+                let ObjectRef { kind, name: owner_name, .. } = owner;
+                let named = format!("{kind}.{}/{owner_name}", owner.group());
+                (named, [message, details].map(|text| text.replace(&**name, owner_name)))
+            }
+            None => (name.to_string(), [message, details]),
+        };
+        let [message, details] = texts.map(|text| without_numbers(&text));
+        let parts = [&*finding.policy, &finding.rule, object.group(), kind, namespace, &name, &message, &details];
         Self((Digest::of_parts(u64::to_be_bytes, parts).half() >> 64) as u64)
     }
 
@@ -44,8 +54,8 @@ impl Serialize for Fingerprint {
     }
 }
 
-fn evidence_of(details: &serde_json::Map<String, serde_json::Value>) -> String {
-    without_numbers(&serde_json::Value::from(details.clone()).to_string())
+fn shown(details: &serde_json::Map<String, serde_json::Value>) -> String {
+    serde_json::Value::from(details.clone()).to_string()
 }
 
 /// Returns a text in which each number that stands alone is `#`. Digits of a name (`web-1a`, `c2`, `500m`) are no number.
@@ -83,7 +93,26 @@ mod tests {
             uid: "u".into(),
         };
         change(&mut object);
-        Fingerprint::of(&Finding::sample(message), &object)
+        Fingerprint::of(&Finding::sample(message), &object, None)
+    }
+
+    #[test]
+    fn generated_names_are_those_of_the_owner() {
+        let object = |kind: &str, name: &str| ObjectRef {
+            api_version: "v1".into(),
+            kind: kind.into(),
+            namespace: Some("n".into()),
+            name: name.into(),
+            uid: "u".into(),
+        };
+        let of = |pod: &str, owner: &str| {
+            let finding = Finding::sample(&format!("Pod {pod} runs as root"));
+            Fingerprint::of(&finding, &object("Pod", pod), Some(&object("Deployment", owner)))
+        };
+        assert_eq!(of("web-5d8f-x2k4p", "web"), of("web-77c9-q8w1z", "web"));
+        assert_ne!(of("web-5d8f-x2k4p", "web"), of("web-5d8f-x2k4p", "api"));
+        let finding = Finding::sample("Pod web-5d8f-x2k4p runs as root");
+        assert_ne!(of("web-5d8f-x2k4p", "web"), Fingerprint::of(&finding, &object("Pod", "web-5d8f-x2k4p"), None));
     }
 
     #[test]

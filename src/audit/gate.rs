@@ -166,12 +166,14 @@ impl Gate {
             && self.scopes.values().all(|known| known.state == State::Synced && known.skipped.is_empty())
     }
 
-    /// Returns the coverage by kind; `objects` says how many objects a scope holds.
-    pub fn coverage(&self, objects: impl Fn(&WatchScope) -> usize) -> Vec<Coverage> {
+    /// Returns the coverage by kind; `objects` says how many objects a scope holds, and how many of them are inactive.
+    pub fn coverage(&self, objects: impl Fn(&WatchScope) -> (usize, usize)) -> Vec<Coverage> {
         let mut kinds: BTreeMap<&Kind, Coverage> = BTreeMap::new();
         for (scope, known) in &self.scopes {
             let entry = kinds.entry(&scope.kind).or_insert_with(|| coverage(&scope.kind, State::Synced, String::new()));
-            entry.objects += objects(scope);
+            let (objects, inactive) = objects(scope);
+            entry.objects += objects;
+            entry.inactive += inactive;
             // A kind is covered as far as the worst of its namespaces.
             entry.state = entry.state.max(known.state);
             let place = scope.namespace.as_ref().map_or(String::new(), |namespace| format!("namespace {namespace}: "));
@@ -191,6 +193,7 @@ impl Gate {
                 resource: "*".into(),
                 state: State::Failed,
                 objects: 0,
+                inactive: 0,
                 message: group.message.clone(),
             }));
         }
@@ -207,6 +210,7 @@ fn coverage(kind: &Kind, state: State, message: String) -> Coverage {
         resource: kind.plural.clone(),
         state,
         objects: 0,
+        inactive: 0,
         message,
     }
 }
@@ -240,7 +244,7 @@ mod tests {
         assert!(!gate.try_open(now + Duration::from_secs(61)), "it opens once");
         assert!(gate.lets_through(&scope("pods", None)));
         assert!(!gate.lets_through(&scope("secrets", None)) && !gate.lets_through(&scope("nodes", None)));
-        let states: Vec<_> = gate.coverage(|_| 1).iter().map(|kind| (kind.resource.clone(), kind.state)).collect();
+        let states: Vec<_> = gate.coverage(|_| (1, 0)).iter().map(|kind| (kind.resource.clone(), kind.state)).collect();
         assert_eq!(
             states,
             [("nodes".into(), State::TimedOut), ("pods".into(), State::Synced), ("secrets".into(), State::Forbidden)]
@@ -278,7 +282,7 @@ mod tests {
         }
         gate.synced(&scope("pods", None));
         gate.listing(&scope("secrets", None), after(301));
-        assert!(!gate.try_open(after(360)) && gate.try_open(after(361)), "{:?}", gate.coverage(|_| 0));
+        assert!(!gate.try_open(after(360)) && gate.try_open(after(361)), "{:?}", gate.coverage(|_| (0, 0)));
     }
 
     #[test]
@@ -290,7 +294,7 @@ mod tests {
         gate.discovered(Discovered::default());
         gate.synced(&scope("pods", Some("a")));
         gate.unreadable(&scope("pods", Some("b")), forbidden());
-        let coverage = gate.coverage(|_| 2);
+        let coverage = gate.coverage(|_| (2, 0));
         assert_eq!(coverage.len(), 1);
         assert_eq!((coverage[0].objects, coverage[0].state), (4, State::Forbidden));
         assert_eq!(coverage[0].message, "namespace b: no");
@@ -314,6 +318,6 @@ mod tests {
             vec![Unserved { group: "metrics.example.com".into(), version: "v1".into(), message: "down".into() }];
         gate.discovered(Discovered { unserved, excluded: vec![] });
         assert!(!gate.is_complete());
-        assert_eq!(gate.coverage(|_| 0).last().map(|group| group.kind.clone()), Some("*".into()));
+        assert_eq!(gate.coverage(|_| (0, 0)).last().map(|group| group.kind.clone()), Some("*".into()));
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! Invariant: for each time that a violation (uid, policy, rule, message) stands, one delta says that it appeared and one
 //! that it is resolved, however often its object is judged in between. New policies that say the same in other words end
-//! nothing and begin nothing ([`rewording`]).
+//! nothing and begin nothing ([`rewording`]). What an owner violates in the same way is counted there and not told of its
+//! dependents ([`rollup`]).
 
+pub mod dependents;
 mod rewording;
+mod rollup;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -14,6 +17,7 @@ use std::{
 
 use jiff::Timestamp;
 
+use self::dependents::{Dependents, Owners};
 use crate::{
     audit::queue::Lane,
     judge::set::PolicySet,
@@ -100,20 +104,25 @@ pub struct Violation {
     pub finding: Finding,
     /// When it was first seen.
     pub since: Timestamp,
-    /// An earlier run has recorded that it stands, and did not come to tell that it appeared.
+    /// It stands and was not told of: an earlier run did not come to it, or it has been covered since it appeared.
     pub untold: bool,
+    /// The uid of the owner that stands for it; of one in [`Delta::appeared`], of the owner that did until now.
+    pub covered_by: Option<Arc<str>>,
+    /// How many results of dependents this one stands for; known in deltas only.
+    pub dependents: usize,
 }
 
 impl Violation {
     /// Makes one that was first seen at a time.
     pub fn new(subject: Subject<'_>, finding: Finding, since: Timestamp) -> Self {
         let id = Id::new(subject, &finding);
-        Self { id, fingerprint: id, finding, since, untold: false }
+        Self { id, fingerprint: id, finding, since, untold: false, covered_by: None, dependents: 0 }
     }
 
     /// Makes this a later look at one that stands already.
     fn goes_on(&mut self, known: &Self) {
         (self.id, self.since) = (known.id, known.since);
+        self.covered_by.clone_from(&known.covered_by);
     }
 
     /// Whether it is what was a violation until it was excused.
@@ -138,13 +147,15 @@ pub struct Delta {
     pub object: ObjectKey,
     /// Its uid.
     pub uid: Arc<str>,
+    /// Its topmost owner, if it has results.
+    pub owner: Option<Arc<ObjectRef>>,
     /// Violations that were not there before, or were not told of.
     pub appeared: Vec<Violation>,
     /// Violations that no longer stand.
     pub resolved: Vec<Violation>,
     /// What the transition violated: reported once, never standing.
     pub transitions: Vec<Violation>,
-    /// All results that stand now, errors and exceptions too; none if the object is gone.
+    /// All results that stand now and no owner stands for, errors and exceptions too; none if the object is gone.
     pub results: Vec<Violation>,
     /// Whether it follows a change in the cluster, or comes with many others from a snapshot or new policies.
     pub lane: Lane,
@@ -155,6 +166,8 @@ pub struct Delta {
 pub struct Standing {
     /// Its uid.
     pub uid: Arc<str>,
+    /// Its topmost owner, if it has results.
+    pub owner: Option<Arc<ObjectRef>>,
     /// Its results, as in the verdict.
     pub results: Vec<Violation>,
     /// Rules that were evaluated without a result.
@@ -182,9 +195,18 @@ pub struct Ledger {
     set: u32,
     /// Its policies whose results depend on nothing but the object that is judged.
     looking_nowhere_else: HashSet<Arc<str>>,
+    /// What owners stand for.
+    dependents: Dependents,
+    /// Whether they stand for anything.
+    rolls_up: bool,
 }
 
 impl Ledger {
+    /// Makes one in which owners stand for their dependents, or not.
+    pub fn new(rolls_up: bool) -> Self {
+        Self { rolls_up, ..Self::default() }
+    }
+
     /// Notes that verdicts are by other policies from now on.
     pub fn judged_by(&mut self, policies: &PolicySet) {
         self.set += 1;
@@ -201,48 +223,85 @@ impl Ledger {
 
     /// Enters a verdict by the present policies about a state of the object; returns what it changed. When another object has
     /// taken the name of one that was judged, that one is to be forgotten first: the two have no violation in common.
-    pub fn record(&mut self, verdict: Verdict, state: Option<State>, lane: Lane, now: Timestamp) -> Option<Delta> {
+    pub fn record(
+        &mut self,
+        verdict: Verdict,
+        state: Option<State>,
+        owners: &Owners,
+        lane: Lane,
+        now: Timestamp,
+    ) -> Option<Delta> {
         let Verdict { key, uid, results, passed, transitions, .. } = verdict;
         let subject = Subject::new(&key, &uid);
         let (results, transitions) = (stand(subject, results, now), violations(subject, transitions, now));
-        self.settle(key, Standing { uid, results, passed, set: self.set, state }, transitions, lane)
+        let standing = Standing { uid, owner: None, results, passed, set: self.set, state };
+        self.settle(key, standing, transitions, owners, lane)
     }
 
     /// Enters what was recorded before about an object that exists, whether it has been judged by now or not; returns what
     /// is not recorded yet.
-    pub fn recall(&mut self, key: &ObjectKey, uid: &Arc<str>, recorded: Vec<Violation>) -> Option<Delta> {
+    pub fn recall(
+        &mut self,
+        key: &ObjectKey,
+        uid: &Arc<str>,
+        recorded: Vec<Violation>,
+        owners: &Owners,
+    ) -> Option<Delta> {
         let judged = self.take(key);
         if judged.is_some() || !recorded.is_empty() {
-            let standing = Standing { uid: uid.clone(), results: recorded, passed: 0, set: self.set, state: None };
+            let standing =
+                Standing { uid: uid.clone(), owner: None, results: recorded, passed: 0, set: self.set, state: None };
             self.put(key.clone(), standing);
         }
-        self.settle(key.clone(), judged?, Vec::new(), Lane::Snapshot)
+        self.settle(key.clone(), judged?, Vec::new(), owners, Lane::Snapshot)
     }
 
-    /// Has what stands of an object excused anew; returns what that changed.
-    pub fn excuse(&mut self, key: &ObjectKey, apply: impl FnOnce(&mut [Finding]), now: Timestamp) -> Option<Delta> {
-        let Standing { uid, results, passed, set, state } = self.objects.get(key)?;
+    /// Has what stands of an object excused anew, and attributed to its owners anew; returns what that changed.
+    pub fn reconsider(
+        &mut self,
+        key: &ObjectKey,
+        excuse: impl FnOnce(&mut [Finding]),
+        owners: &Owners,
+        now: Timestamp,
+    ) -> Option<Delta> {
+        let Standing { uid, results, passed, set, state, .. } = self.objects.get(key)?;
         let mut findings: Vec<Finding> = results.iter().map(|known| known.finding.clone()).collect();
-        apply(&mut findings);
-        if results.iter().zip(&findings).all(|(known, finding)| known.finding == *finding) {
-            return None;
-        }
-        let results = stand(Subject::new(key, uid), findings, now);
-        let standing = Standing { uid: Arc::clone(uid), results, passed: *passed, set: *set, state: *state };
-        self.settle(key.clone(), standing, Vec::new(), Lane::Snapshot)
+        excuse(&mut findings);
+        // What was recorded is known by ids that the words in the record need not lead to.
+        let same = |(known, finding): (&Violation, Finding)| {
+            let is_same = known.finding == finding;
+            if is_same { known.clone() } else { Violation::new(Subject::new(key, uid), finding, now) }
+        };
+        let results = results.iter().zip(findings).map(same).collect();
+        let standing =
+            Standing { uid: Arc::clone(uid), owner: None, results, passed: *passed, set: *set, state: *state };
+        self.settle(key.clone(), standing, Vec::new(), owners, Lane::Snapshot)
     }
 
     /// Replaces what stood by what is found now; a result that stood already keeps the time of its first sight.
-    fn settle(&mut self, key: ObjectKey, mut now: Standing, transitions: Vec<Violation>, lane: Lane) -> Option<Delta> {
+    fn settle(
+        &mut self,
+        key: ObjectKey,
+        mut now: Standing,
+        transitions: Vec<Violation>,
+        owners: &Owners,
+        lane: Lane,
+    ) -> Option<Delta> {
         let before = self.take(&key);
         let only_policies_changed = before.as_ref().is_some_and(|before| {
             before.set != now.set && before.state.is_some() && before.state == now.state && before.uid == now.uid
         });
         let before = before.map(|standing| standing.results).unwrap_or_default();
+        // What was told, and who stood for it, only what stood before can say.
+        for result in &mut now.results {
+            (result.untold, result.covered_by) = (false, None);
+        }
         let comparison = rewording::compare(before, &mut now.results, |policy| {
             only_policies_changed && self.looking_nowhere_else.contains(policy)
         });
-        let rewording::Comparison { mut appeared, mut resolved, changed } = comparison;
+        let rewording::Comparison { mut appeared, mut resolved, mut changed } = comparison;
+        now.owner = self.dependents.topmost(owners);
+        changed |= self.roll_up(&mut now.results, &mut appeared, owners);
         for violations in [&mut appeared, &mut resolved] {
             violations.retain(Violation::is_told);
         }
@@ -251,9 +310,11 @@ impl Ledger {
             ended.finding.excused = same.and_then(|result| result.finding.excused.clone());
         }
         let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
-        let results = if silent { Vec::new() } else { now.results.clone() };
+        let results = if silent { Vec::new() } else { self.told(&now) };
+        let owner = now.owner.clone();
         self.put(key.clone(), now);
-        (!silent).then_some(Delta { object: key, uid, appeared, resolved, transitions, results, lane })
+        let delta = Delta { object: key, uid, owner, appeared, resolved, transitions, results, lane };
+        (!silent).then(|| self.counted(delta))
     }
 
     /// Counts an object without results that will not be judged again.
@@ -267,6 +328,7 @@ impl Ledger {
         let transitions = violations(Subject::new(&verdict.key, &verdict.uid), verdict.transitions, now);
         (!transitions.is_empty()).then(|| Delta {
             results: self.results(&verdict.key, &verdict.uid),
+            owner: self.objects.get(&verdict.key).and_then(|standing| standing.owner.clone()),
             object: verdict.key,
             uid: verdict.uid,
             appeared: Vec::new(),
@@ -279,20 +341,21 @@ impl Ledger {
     /// Knows an object by another key from now on: it is read in another API version.
     pub fn rename(&mut self, old: &ObjectKey, new: ObjectKey) {
         if let Some(standing) = self.objects.remove(old) {
+            self.dependents.rename(&standing.uid, &new);
             self.objects.insert(new, standing);
         }
     }
 
-    /// Returns what stands of the object with this key and uid.
+    /// Returns what stands of the object with this key and uid, and no owner stands for.
     pub fn results(&self, key: &ObjectKey, uid: &Arc<str>) -> Vec<Violation> {
         let standing = self.objects.get(key).filter(|standing| standing.uid == *uid);
-        standing.map(|standing| standing.results.clone()).unwrap_or_default()
+        standing.map(|standing| self.told(standing)).unwrap_or_default()
     }
 
     /// Forgets an object that is gone; returns what is resolved by that.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
-        let Standing { uid, results, .. } = self.take(key)?;
-        Self::gone(key.clone(), uid, results, Lane::Change)
+        let Standing { uid, owner, results, .. } = self.take(key)?;
+        Some(Delta { owner, ..Self::gone(key.clone(), uid, results, Lane::Change)? })
     }
 
     /// Returns the delta of results whose object is gone.
@@ -302,6 +365,7 @@ impl Ledger {
         (!silent).then(|| Delta {
             object,
             uid,
+            owner: None,
             appeared: Vec::new(),
             resolved: results,
             transitions: Vec::new(),
@@ -317,6 +381,7 @@ impl Ledger {
             if let Some(excused) = &result.finding.excused {
                 *self.excused.entry(Arc::clone(&excused.excuse.by)).or_default() += 1;
             }
+            self.dependents.add(result.covered_by.as_ref(), &result.finding);
         }
         self.objects.insert(key, standing);
     }
@@ -332,6 +397,7 @@ impl Ledger {
             if let Some(count) = by.and_then(|by| self.excused.get_mut(by)) {
                 *count -= 1;
             }
+            self.dependents.remove(result.covered_by.as_ref(), &result.finding);
         }
         Some(standing)
     }

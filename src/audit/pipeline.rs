@@ -9,6 +9,7 @@
 mod dependents;
 mod excusing;
 mod judging;
+mod owners;
 mod publishing;
 mod terms;
 mod versions;
@@ -34,6 +35,7 @@ use super::{
     judges::Judges,
     ledger::Ledger,
     overview::{Overview, Progress},
+    owned::OwnedObjects,
     policies::Policies,
     queue::{Lane, Queue},
     recording::Recording,
@@ -107,6 +109,10 @@ pub struct PipelineSettings {
     pub update_filter: bool,
     /// Which objects are judged and recorded.
     pub shard: Shard,
+    /// Whether what an owner violates in the same way is told at the owner only.
+    pub roll_up: bool,
+    /// Whether objects are judged that are over: see [`source::inactive`](crate::source::inactive).
+    pub judge_inactive: bool,
 }
 
 /// The state of an audit. One task owns it, so nothing in it is locked.
@@ -118,6 +124,7 @@ pub struct Pipeline {
     gate: Gate,
     queue: Queue,
     ledger: Ledger,
+    owned: OwnedObjects,
     policies: Policies,
     exceptions: Exceptions,
     /// When the next exception ends.
@@ -153,7 +160,8 @@ impl Pipeline {
             successors: HashMap::new(),
             gate: Gate::new(settings.sync_timeout),
             queue: Queue::default(),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(settings.roll_up),
+            owned: OwnedObjects::default(),
             inventory: InventorySync::new(&policies),
             policies: Policies::new(policies),
             exception_ends: exceptions.next_end(Timestamp::now()),
@@ -229,6 +237,9 @@ impl Pipeline {
         if self.exception_ends.is_some_and(|end| end <= Timestamp::now()) {
             self.excuse_again(|_| true);
         }
+        for delta in self.ledger.recounted() {
+            self.recording.record(Some(delta));
+        }
         self.publish();
     }
 
@@ -241,10 +252,14 @@ impl Pipeline {
                 let _unheard = answer.send(snapshot);
             }
             Command::Reload(reload) => self.reload(reload),
-            Command::Except(exceptions) => {
-                self.exceptions.replace_given(exceptions);
-                self.excuse_again(|_| true);
-            }
+            Command::Except(exceptions) => match exceptions.checked(&self.policies.set) {
+                Ok(exceptions) => {
+                    info!("Exceptions loaded");
+                    self.exceptions.replace_given(exceptions);
+                    self.excuse_again(|_| true);
+                }
+                Err(why) => error!("The exceptions are not loaded; those loaded before stay in force: {why:#}"),
+            },
             Command::Record(term) => self.turn(term),
         }
     }
@@ -275,7 +290,7 @@ impl Pipeline {
             Change::Vanished(scope) => {
                 self.successors.remove(&scope);
                 let gone: Vec<_> = self.cache.keys(&scope).cloned().collect();
-                self.vanish(&scope, &gone, now);
+                self.vanish(&scope, gone, now);
                 if !self.cache.has_version_of(&scope) {
                     self.outputs.metrics.remove_kind(&scope.kind.group, &scope.kind.plural);
                 }
@@ -293,7 +308,7 @@ impl Pipeline {
             Change::Seen(scope, object) => self.seen(&scope, object, now),
             Change::Gone(scope, object) => {
                 if self.cache.remove(&scope, &object.key, &object.uid) {
-                    self.forget(&object.key, now);
+                    self.forget(&object.key, &object.uid, now);
                     self.deleted(&scope, object);
                 }
             }
@@ -302,7 +317,7 @@ impl Pipeline {
                 if let Some(uid) = self.cache.uid(&key).cloned()
                     && self.cache.remove(&scope, &key, &uid)
                 {
-                    self.forget(&key, now);
+                    self.forget(&key, &uid, now);
                 }
             }
             Change::Skipped(scope, name, why) => {
@@ -329,16 +344,20 @@ impl Pipeline {
 
     fn seen(&mut self, scope: &WatchScope, object: Object, now: Instant) {
         self.gate.progressed(scope, now);
-        let (key, body, state) = (object.key.clone(), object.body.clone(), object.state());
+        let (key, uid, body, state) =
+            (object.key.clone(), Arc::clone(&object.uid), object.body.clone(), object.state());
         let effect = self.cache.apply(scope, object);
-        match effect {
+        match &effect {
             Effect::Same => return,
-            Effect::Replaced => self.forget(&key, now),
+            Effect::Replaced(former) => self.forget(&key, former, now),
             Effect::New | Effect::Changed(_) => {}
         }
         self.gate.readable(scope, &key);
         if is_exception(&key.kind) {
             return self.exception_seen(&key);
+        }
+        if !matches!(effect, Effect::Changed(_)) {
+            self.owner_arrived(&uid);
         }
         if self.settings.initial == InitialObjects::Stream {
             return self.queue.push(key, Lane::Snapshot, now);
@@ -349,7 +368,15 @@ impl Pipeline {
         let states = if let Effect::Changed(previous) = &effect { Some((previous.body(), &body)) } else { None };
         self.rejudge_dependents(&key, states, now);
         if let Effect::Changed(previous) = effect {
-            if self.is_invisible(&key, &previous, &body) {
+            if previous.controller() != self.cache.controller(&key) {
+                self.controller_changed(&key, &uid);
+            }
+            let relabelled = self.exceptions.select_by_labels() && previous.body().labels() != body.labels();
+            if relabelled {
+                self.owner_arrived(&uid);
+            }
+            let same = !relabelled && previous.inactive() == self.cache.is_inactive(&key);
+            if same && self.is_invisible(&key, &previous, &body) {
                 self.ledger.holds_for(&key, state);
                 return self.outputs.metrics.change_skipped();
             }
@@ -361,8 +388,8 @@ impl Pipeline {
 
     fn synced(&mut self, scope: &WatchScope, now: Instant) {
         self.transitions.end_list(scope);
-        for key in self.cache.listed(scope) {
-            self.forget(&key, now);
+        for (key, uid) in self.cache.listed(scope) {
+            self.forget(&key, &uid, now);
         }
         let first = self.gate.synced(scope);
         if let Some(old) = self.successors.remove(scope) {
@@ -405,6 +432,9 @@ impl Pipeline {
             // A scope that took the place of another knows already which of its objects have not changed.
             let keys: Vec<_> = keys.into_iter().filter(|key| !self.unchanged.contains(key)).collect();
             for key in keys {
+                if let Some(uid) = self.cache.uid(&key).cloned() {
+                    self.owner_arrived(&uid);
+                }
                 self.judge_soon(key, Lane::Snapshot, now);
             }
         }
@@ -420,10 +450,12 @@ impl Pipeline {
     }
 
     /// Forgets everything about an object that is gone.
-    fn forget(&mut self, key: &ObjectKey, now: Instant) {
+    fn forget(&mut self, key: &ObjectKey, uid: &str, now: Instant) {
         self.leave(key, now);
+        self.owned.unlink(key);
         let delta = self.ledger.forget(key);
         self.recording.record(delta);
+        self.reconsider_dependents(key, uid);
         if is_exception(&key.kind) {
             self.exceptions.remove(key);
             self.excuse_again(|other| other.namespace == key.namespace);

@@ -42,6 +42,15 @@ pub struct Queued {
 impl Queue {
     /// Adds `key`, if it does not wait already; a change moves it before the snapshot.
     pub fn push(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
+        self.add(key, lane, false, now);
+    }
+
+    /// The same for a dependent: of a snapshot it is judged before its owner, which then knows for how many it stands.
+    pub fn push_dependent(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
+        self.add(key, lane, true, now);
+    }
+
+    fn add(&mut self, key: ObjectKey, lane: Lane, is_dependent: bool, now: Instant) {
         match self.waiting.get_mut(&key) {
             Some(_) if lane == Lane::Snapshot => return,
             Some(queued) => queued.lane = lane,
@@ -53,15 +62,9 @@ impl Queue {
         if !self.judging.contains_key(&key) {
             match lane {
                 Lane::Change => self.change.push_back(key),
+                Lane::Snapshot if is_dependent => self.snapshot.push_front(key),
                 Lane::Snapshot => self.snapshot.push_back(key),
             }
-        }
-    }
-
-    /// Adds several keys.
-    pub fn extend(&mut self, keys: impl IntoIterator<Item = ObjectKey>, lane: Lane, now: Instant) {
-        for key in keys {
-            self.push(key, lane, now);
         }
     }
 
@@ -90,6 +93,11 @@ impl Queue {
     /// Whether `key` waits to be judged, or to be judged again.
     pub fn has(&self, key: &ObjectKey) -> bool {
         self.waiting.contains_key(key)
+    }
+
+    /// Whether `key` waits or is being judged.
+    pub fn is_on_its_way(&self, key: &ObjectKey) -> bool {
+        self.has(key) || self.judging.contains_key(key)
     }
 
     /// Removes a key whose object is gone.
@@ -142,6 +150,16 @@ mod tests {
         assert_eq!(queue.pop(), Some(key("a")));
         queue.done(&key("a"));
         assert!(queue.is_idle() && queue.pop().is_none());
+    }
+
+    #[test]
+    fn dependents_of_a_snapshot_go_first() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.push(key("owner"), Lane::Snapshot, now);
+        queue.push_dependent(key("pod"), Lane::Snapshot, now);
+        queue.push(key("changed"), Lane::Change, now);
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|key| key.name.to_string()).collect();
+        assert_eq!(order, ["changed", "pod", "owner"]);
     }
 
     #[test]

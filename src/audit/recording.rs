@@ -117,6 +117,7 @@ mod tests {
         Delta {
             object,
             uid: "u".into(),
+            owner: None,
             appeared: vec![violation("stands")],
             resolved: Vec::new(),
             transitions: (0..transitions).map(|number| violation(&number.to_string())).collect(),

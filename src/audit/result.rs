@@ -1,12 +1,13 @@
 //! The result of an audit: the one model from which every form of output is made.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint::Fingerprint;
 use crate::{
+    cluster::identity::API_VERSION,
     judge::{
         gatekeeper::Unjudged,
         metadata::{Metadata, RelatedResource},
@@ -16,19 +17,28 @@ use crate::{
         coverage::Coverage,
         exception::{ExceptionState, Excuse},
         object::{Location, ObjectRef},
+        shard::Shard,
         verdict::{Finding, Outcome, Severity, Source},
     },
     rego::problem::Problem,
 };
 
+/// The kind of an [`AuditResult`].
+pub const KIND: &str = "AuditResult";
+
 /// The whole result at one moment: what `-o json` and `/status` show, and others rely on.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditResult {
-    /// [`API_VERSION`](crate::cluster::identity::API_VERSION).
+    /// [`API_VERSION`]; to be checked by whoever reads one.
+    #[serde(skip_deserializing, default = "api_version")]
     pub api_version: &'static str,
-    /// Always `AuditResult`.
+    /// [`KIND`]; to be checked likewise.
+    #[serde(skip_deserializing, default = "kind")]
     pub kind: &'static str,
+    /// What was judged, if the audit ended by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<AuditScope>,
     /// Whether every kind in scope was read and every policy ran.
     pub complete: bool,
     /// Objects and results, counted.
@@ -38,16 +48,16 @@ pub struct AuditResult {
     /// The policies in force; sorted by name.
     pub policies: Vec<PolicySummary>,
     /// Why policy files were refused; sorted by file and line.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Problem>,
     /// Templates and Constraints that are valid but not judged by, e.g. those in CEL; sorted by name.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<Unjudged>,
     /// The exceptions, and what is to be said of each; sorted by name.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub exceptions: Vec<ExceptionSummary>,
     /// What the baseline says and is not so any more, if one was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineSummary>,
     /// Fail, warn, error and skip; sorted by resource, policy, rule, message.
     pub results: Vec<Entry>,
@@ -56,16 +66,70 @@ pub struct AuditResult {
 impl AuditResult {
     /// Sorts the results, which come in no order out of a pipeline.
     pub fn sort(&mut self) {
-        fn order(entry: &Entry) -> impl Ord {
-            let Entry { policy, rule, result, message, resource, location, .. } = entry;
-            (resource, location, policy, rule, *result, message)
+        self.results.sort_by(|a, b| a.order().cmp(&b.order()));
+    }
+
+    /// Returns it as people read it: without the results that an owner stands for.
+    pub fn rolled_up(&self) -> Cow<'_, Self> {
+        if self.results.iter().all(|entry| entry.covered_by.is_none()) {
+            return Cow::Borrowed(self);
         }
-        self.results.sort_by(|a, b| order(a).cmp(&order(b)));
+        let mut summary = self.summary;
+        for covered in self.results.iter().filter(|entry| entry.covered_by.is_some()) {
+            *summary.of(covered.result) -= 1;
+        }
+        let results = self.results.iter().filter(|entry| entry.covered_by.is_none()).cloned().collect();
+        Cow::Owned(Self { summary, results, ..self.clone() })
+    }
+}
+
+fn api_version() -> &'static str {
+    API_VERSION
+}
+
+fn kind() -> &'static str {
+    KIND
+}
+
+/// What an audit judged; which kinds is in the coverage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditScope {
+    /// Where the objects were.
+    pub source: ObjectSource,
+    /// The only namespaces; empty is all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
+    /// The part of the objects.
+    #[serde(default, skip_serializing_if = "is_whole")]
+    pub shard: Shard,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_whole(shard: &Shard) -> bool {
+    shard.is_whole()
+}
+
+/// Where objects are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say all")]
+pub enum ObjectSource {
+    Cluster,
+    Manifests,
+}
+
+/// Shows it as a part of a sentence.
+impl fmt::Display for ObjectSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cluster => "a cluster",
+            Self::Manifests => "manifests",
+        })
     }
 }
 
 /// Counts of an audit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say all")]
 pub struct Summary {
     /// Objects that were judged.
@@ -76,6 +140,21 @@ pub struct Summary {
     pub warn: usize,
     pub error: usize,
     pub skip: usize,
+    /// How many of these results an owner stands for.
+    #[serde(default, skip_serializing_if = "crate::model::text::is_zero")]
+    pub covered: usize,
+}
+
+impl Summary {
+    /// Returns the count of one outcome, to change it.
+    pub fn of(&mut self, outcome: Outcome) -> &mut usize {
+        match outcome {
+            Outcome::Fail => &mut self.fail,
+            Outcome::Warn => &mut self.warn,
+            Outcome::Error => &mut self.error,
+            Outcome::Skip => &mut self.skip,
+        }
+    }
 }
 
 /// How a result compares with a baseline.
@@ -140,7 +219,7 @@ pub struct ExceptionSummary {
 }
 
 /// One policy in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicySummary {
     /// Package without `data.`, or a Constraint's kind.
@@ -155,12 +234,12 @@ pub struct PolicySummary {
     #[serde(flatten)]
     pub about: About,
     /// Annotations of its rules, by name, where they differ from its own.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub about_rules: BTreeMap<String, About>,
 }
 
 /// The METADATA annotations of a policy or rule.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// `title`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,7 +257,7 @@ pub struct About {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<Arc<str>>,
     /// `related_resources`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<RelatedResource>,
 }
 
@@ -190,7 +269,8 @@ impl From<&Metadata> for About {
 }
 
 /// One result. There may be very many, so the parts that they have in common are shared.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Entry {
     /// The same in every audit that finds it.
     pub id: Fingerprint,
@@ -210,6 +290,15 @@ pub struct Entry {
     pub message: Arc<str>,
     /// The object that was judged.
     pub resource: Arc<ObjectRef>,
+    /// What controls the object, directly or through others: the topmost such object that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Arc<ObjectRef>>,
+    /// The owner that has a result of the same rule and outcome, and stands for this one where people read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covered_by: Option<Arc<ObjectRef>>,
+    /// How many results of dependents this one stands for.
+    #[serde(default, skip_serializing_if = "crate::model::text::is_zero")]
+    pub dependents: usize,
     /// Other keys of the policy's result.
     pub details: serde_json::Map<String, serde_json::Value>,
     /// What excuses it, if the result is skip and it is not the policy itself.
@@ -223,10 +312,21 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Returns what results are sorted by.
+    pub fn order(&self) -> impl Ord + use<'_> {
+        let Self { policy, rule, result, message, resource, location, .. } = self;
+        (resource, location, policy, rule, *result, message)
+    }
+
     /// Makes a result of a finding.
-    pub fn new(finding: &Finding, resource: &Arc<ObjectRef>, location: Option<&Location>) -> Self {
+    pub fn new(
+        finding: &Finding,
+        resource: &Arc<ObjectRef>,
+        location: Option<&Location>,
+        owner: Option<&Arc<ObjectRef>>,
+    ) -> Self {
         Self {
-            id: Fingerprint::of(finding, resource),
+            id: Fingerprint::of(finding, resource, owner.map(|owner| &**owner)),
             policy: finding.policy.clone(),
             rule: finding.rule.clone(),
             result: finding.outcome,
@@ -234,10 +334,31 @@ impl Entry {
             category: finding.category.clone(),
             message: finding.message.clone(),
             resource: resource.clone(),
+            owner: owner.cloned(),
+            covered_by: None,
+            dependents: 0,
             details: finding.details.as_deref().cloned().unwrap_or_default(),
             excuse: finding.excused.as_ref().map(|excused| Arc::clone(&excused.excuse)),
             source: finding.source.clone(),
             location: location.cloned(),
+        }
+    }
+}
+
+/// Lists a result.
+impl From<&Entry> for BaselineEntry {
+    fn from(entry: &Entry) -> Self {
+        // Names below an owner are generated.
+        let (object, name) = (&entry.resource, &entry.owner.as_ref().unwrap_or(&entry.resource).name);
+        let group = object.group();
+        let namespace = object.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
+        Self {
+            kind: if group.is_empty() { object.kind.clone() } else { format!("{}.{group}", object.kind) },
+            name: format!("{namespace}{name}"),
+            policy: entry.policy.to_string(),
+            rule: entry.rule.to_string(),
+            id: entry.id,
+            message: entry.message.to_string(),
         }
     }
 }

@@ -2,21 +2,20 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum, builder::BoolishValueParser};
+use clap::{Args, ValueEnum};
 
 use super::{
     cluster::{ClusterArgs, RecordTarget, RecordingArgs},
     exceptions::ExceptionArgs,
     logging::LogArgs,
     policies::PolicyArgs,
-    scope::ScopeArgs,
+    scope::{GroupingArgs, ScopeArgs, SourceArgs, SyncArgs},
     values,
 };
 use crate::{
     model::shard::Shard,
     output::{FailOn, Place, Target},
     record::reports,
-    source::received::Secrets,
 };
 
 // Lines are short because clap does not indent what it wraps.
@@ -69,28 +68,13 @@ EXAMPLES:
 /// [`CheckArgs::mode`] says which of the three ways to run is meant.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Judge everything once and exit, instead of watching
-    #[arg(long, env = "KAUDIT_ONCE", value_parser = BoolishValueParser::new(), help_heading = "Source")]
-    pub once: bool,
-
-    /// Judge manifests instead of a cluster: a file, a directory (recursively) or - for standard input; repeatable
-    #[arg(short, long, value_name = "FILE|DIR|-", env = "KAUDIT_FILENAME", help_heading = "Source")]
-    pub filename: Vec<PathBuf>,
+    /// Where the objects are.
+    #[command(flatten)]
+    pub source: SourceArgs,
 
     /// Which objects to judge.
     #[command(flatten)]
     pub scope: ScopeArgs,
-
-    /// Replace the values of Secrets before anything else sees them, or keep them for the policies
-    #[arg(
-        long,
-        env = "KAUDIT_SECRETS",
-        value_enum,
-        value_name = "HOW",
-        default_value_t = Secrets::Redact,
-        help_heading = "Source"
-    )]
-    pub secrets: Secrets,
 
     /// Where the policies are.
     #[command(flatten)]
@@ -111,6 +95,10 @@ pub struct CheckArgs {
         help_heading = "Output"
     )]
     pub output: Vec<Target>,
+
+    /// What one entry is about.
+    #[command(flatten)]
+    pub grouping: GroupingArgs,
 
     /// What Markdown is for: it is cut to what fits there
     #[arg(
@@ -149,6 +137,10 @@ pub struct CheckArgs {
     /// When to judge.
     #[command(flatten)]
     pub timing: TimingArgs,
+
+    /// How long to wait for what is there at the start.
+    #[command(flatten)]
+    pub sync: SyncArgs,
 
     /// Leave changes unjudged that no policy can see; off is for diagnosis, verdicts are the same
     #[arg(
@@ -225,16 +217,6 @@ pub struct TimingArgs {
     )]
     pub initial: Initial,
 
-    /// Judge without a kind whose first list makes no progress for this long (500ms, 60s, 2m, 1h)
-    #[arg(
-        long,
-        env = "KAUDIT_SYNC_TIMEOUT",
-        value_name = "DURATION",
-        default_value = "60s",
-        value_parser = values::duration
-    )]
-    pub sync_timeout: Duration,
-
     /// Judge what depends on the time (policies that call time.now_ns) again at this interval; 0 is never
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(
@@ -301,7 +283,7 @@ pub enum Mode {
 impl CheckArgs {
     /// Returns how to run: `-f` wins over `--once`, which it implies.
     pub fn mode(&self) -> Mode {
-        match (self.filename.is_empty(), self.once) {
+        match (self.source.manifests.filename.is_empty(), self.source.once) {
             (false, _) => Mode::Files,
             (true, true) => Mode::Once,
             (true, false) => Mode::Watch,
@@ -315,6 +297,6 @@ impl CheckArgs {
 
     /// Returns which part of the objects is judged.
     pub fn shard(&self) -> Shard {
-        self.scope.part.shard.unwrap_or_default()
+        self.scope.shard()
     }
 }

@@ -23,8 +23,10 @@ use crate::{
         self, Cli, Subcommand,
         check::{CheckArgs, Initial, Mode, ServingArgs, TimingArgs, WritingArgs},
         cluster::{ClusterArgs, RecordTarget, RecordingArgs},
+        diff::DiffArgs,
+        explain::ExplainArgs,
         plugin,
-        scope::{KindFilter, PartArgs},
+        scope::{PartArgs, SyncArgs},
     },
     judge::sources::PolicySource,
     model::spelling::nearest,
@@ -60,6 +62,7 @@ pub fn load(argv: impl IntoIterator<Item = OsString>) -> Result<Subcommand, clap
 
 fn finish(command: &clap::Command, matches: &ArgMatches, origins: &Origins) -> Result<Subcommand, clap::Error> {
     let mut parsed = Cli::from_arg_matches(matches)?.subcommand;
+    let shown = |path: &PathBuf| path.to_string_lossy().into_owned();
     let split_policies = |sources: &mut _| split_environment("policies", sources, PolicySource::to_string, origins);
     match &mut parsed {
         Subcommand::Policies(list) => split_policies(&mut list.sources),
@@ -70,10 +73,19 @@ fn finish(command: &clap::Command, matches: &ArgMatches, origins: &Origins) -> R
         }
         Subcommand::Check(check) => {
             split_policies(&mut check.policies.sources);
-            let shown = |path: &PathBuf| path.to_string_lossy().into_owned();
-            split_environment("filename", &mut check.filename, shown, origins);
-            split_environment("exceptions", &mut check.exceptions.files, shown, origins);
+            split_environment("filename", &mut check.source.manifests.filename, shown, origins);
+            split_environment("exceptions", &mut check.exceptions.given.files, shown, origins);
             settle(check, matches, origins).map_err(|message| conflict(command, "check", message))?;
+        }
+        Subcommand::Explain(explain) => {
+            split_policies(&mut explain.policies.sources);
+            split_environment("filename", &mut explain.manifests.filename, shown, origins);
+            settle_explain(explain, matches, origins).map_err(|message| conflict(command, "explain", message))?;
+        }
+        Subcommand::Diff(diff) => {
+            split_environment("filename", &mut diff.source.manifests.filename, shown, origins);
+            split_environment("exceptions", &mut diff.exceptions.files, shown, origins);
+            settle_diff(diff, matches, origins).map_err(|message| conflict(command, "diff", message))?;
         }
         Subcommand::Init(_) | Subcommand::Completions { .. } => {}
     }
@@ -152,11 +164,8 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
     let mode = check.mode();
     let too_direct = |id: &str| origins.of(id) >= origins.of("once");
     if mode == Mode::Files {
-        if let Some(long) = cluster_option(matches, origins) {
-            return Err(format!("--{long} makes no sense with --filename: manifests are judged without a cluster"));
-        }
+        settle_manifests(&mut check.scope.part, matches, origins)?;
         check.recording.record.clear();
-        check.scope.part = PartArgs { shard: None, kinds: KindFilter::All };
         check.timing.initial = Initial::Judge;
     }
     if mode == Mode::Once && check.timing.initial == Initial::Skip {
@@ -177,7 +186,42 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
     }
     settle_record(&check.recording)?;
     settle_output(check, mode)?;
-    if check.filename.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+    standard_input_once(&check.source.manifests.filename)
+}
+
+/// The same for `kaudit diff`.
+fn settle_diff(diff: &mut DiffArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+    if !diff.source.manifests.filename.is_empty() {
+        settle_manifests(&mut diff.scope.part, matches, origins)?;
+    }
+    or_text(&mut diff.output)?;
+    standard_input_once(&diff.source.manifests.filename)
+}
+
+/// The same for `kaudit explain`.
+fn settle_explain(explain: &ExplainArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+    if !explain.manifests.filename.is_empty() {
+        without_cluster(matches, origins)?;
+    }
+    standard_input_once(&explain.manifests.filename)
+}
+
+/// Refuses what only a cluster has, and reads manifests whole.
+fn settle_manifests(part: &mut PartArgs, matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+    without_cluster(matches, origins)?;
+    *part = PartArgs::WHOLE;
+    Ok(())
+}
+
+fn without_cluster(matches: &ArgMatches, origins: &Origins) -> Result<(), String> {
+    match cluster_option(matches, origins) {
+        Some(long) => Err(format!("--{long} makes no sense with --filename: manifests are judged without a cluster")),
+        None => Ok(()),
+    }
+}
+
+fn standard_input_once(filename: &[PathBuf]) -> Result<(), String> {
+    if filename.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err("--filename - is given twice: standard input can be read only once".into());
     }
     Ok(())
@@ -192,6 +236,7 @@ fn cluster_option(matches: &ArgMatches, origins: &Origins) -> Option<String> {
         RecordingArgs::group_id(),
         WritingArgs::group_id(),
         TimingArgs::group_id(),
+        SyncArgs::group_id(),
         ServingArgs::group_id(),
     ];
     let (name, matches) = matches.subcommand()?;
@@ -221,20 +266,28 @@ fn settle_record(RecordingArgs { record, .. }: &RecordingArgs) -> Result<(), Str
 }
 
 fn settle_output(check: &mut CheckArgs, mode: Mode) -> Result<(), String> {
-    if check.output.is_empty() {
-        check.output.push(Target { format: Format::Text, file: None });
-    }
-    for (position, target) in check.output.iter().enumerate() {
-        if let Some(other) = check.output[..position].iter().find(|other| other.file == target.file) {
-            let place = target.file.as_ref().map_or("standard output".into(), |file| file.display().to_string());
-            let (first, second) = (other.format.name(), target.format.name());
-            return Err(format!("--output {first} and {second} both go to {place}; write one to a file of its own"));
-        }
+    or_text(&mut check.output)?;
+    for target in &check.output {
         if mode == Mode::Watch && !target.format.streams() {
             let name = target.format.name();
             return Err(format!(
                 "--output {name} is one document, so it needs --once or --filename; ndjson has a line for each change"
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Fills in text for standard output, and refuses two formats for one place.
+fn or_text(output: &mut Vec<Target>) -> Result<(), String> {
+    if output.is_empty() {
+        output.push(Target { format: Format::Text, file: None });
+    }
+    for (position, target) in output.iter().enumerate() {
+        if let Some(other) = output[..position].iter().find(|other| other.file == target.file) {
+            let place = target.file.as_ref().map_or("standard output".into(), |file| file.display().to_string());
+            let (first, second) = (other.format.name(), target.format.name());
+            return Err(format!("--output {first} and {second} both go to {place}; write one to a file of its own"));
         }
     }
     Ok(())
@@ -341,7 +394,9 @@ fn settable(long: &str) -> bool {
 }
 
 fn option<'a>(command: &'a clap::Command, key: &str) -> Option<&'a Arg> {
-    command.get_arguments().find(|arg| arg.get_long() == Some(key)).filter(|_| settable(key))
+    // What check writes is not what the others can: theirs is given on the command line.
+    let own = key != "output" || command.get_name() == "check";
+    command.get_arguments().find(|arg| arg.get_long() == Some(key)).filter(|_| settable(key) && own)
 }
 
 /// Returns the values that an option takes from a setting; `None` is a flag that is on.

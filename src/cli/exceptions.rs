@@ -4,14 +4,23 @@ use std::path::PathBuf;
 
 use clap::{Args, builder::BoolishValueParser};
 
-/// What is excused.
-#[derive(Debug, Args)]
+/// Exceptions in files.
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Exceptions")]
-pub struct ExceptionArgs {
+pub struct ExceptionFileArgs {
     /// Excuse what the PolicyExceptions in this file are about; repeatable
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(id = "exceptions", long = "exceptions", value_name = "FILE", env = "KAUDIT_EXCEPTIONS")]
     pub files: Vec<PathBuf>,
+}
+
+/// What is excused.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Exceptions")]
+pub struct ExceptionArgs {
+    /// By exceptions.
+    #[command(flatten)]
+    pub given: ExceptionFileArgs,
 
     /// Write an exception for each violation to this file, which lacks nothing but the reasons
     #[arg(long, value_name = "FILE", env = "KAUDIT_WRITE_EXCEPTIONS")]

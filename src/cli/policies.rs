@@ -23,6 +23,15 @@ pub struct PolicyArgs {
     )]
     pub sources: Vec<PolicySource>,
 
+    /// How they are taken.
+    #[command(flatten)]
+    pub evaluation: EvaluationArgs,
+}
+
+/// How policies are loaded and evaluated.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Policies")]
+pub struct EvaluationArgs {
     /// Judge by the other policies when files are refused; the result is incomplete then, as it is when watching
     #[arg(long, env = "KAUDIT_ALLOW_REFUSED", value_parser = BoolishValueParser::new())]
     pub allow_refused: bool,
@@ -62,7 +71,7 @@ pub enum EvaluatorName {
     Regorus,
 }
 
-impl PolicyArgs {
+impl EvaluationArgs {
     /// Returns what evaluation is bounded by.
     pub fn limits(&self) -> Limits {
         let (default, evaluation) = (Limits::default(), self.evaluation_timeout);

@@ -1,15 +1,93 @@
-//! Which objects of a cluster are judged.
+//! Which objects are judged: manifests, or what of a cluster.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::BoolishValueParser};
 
 use super::values;
 use crate::{
+    audit::result::{AuditScope, ObjectSource},
     judge::set::PolicySet,
     model::shard::Shard,
-    source::selection::{KindPattern, Selection},
+    source::{
+        received::Secrets,
+        selection::{KindPattern, Selection},
+    },
 };
+
+/// Where the objects are.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct SourceArgs {
+    /// Judge everything once and exit, instead of watching
+    #[arg(long, env = "KAUDIT_ONCE", value_parser = BoolishValueParser::new())]
+    pub once: bool,
+
+    /// Manifests.
+    #[command(flatten)]
+    pub manifests: ManifestArgs,
+
+    /// Leave what is over unjudged (ReplicaSets of earlier revisions, finished Jobs and Pods), or judge it like everything else
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[arg(long, env = "KAUDIT_INACTIVE", value_enum, value_name = "HOW", default_value_t = Inactive::Skip)]
+    pub inactive: Inactive,
+}
+
+/// What becomes of objects that are over: see [`source::inactive`](crate::source::inactive).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Inactive {
+    /// Count them only
+    Skip,
+    /// Judge them
+    Judge,
+}
+
+/// What one entry is about where people read.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub struct GroupingArgs {
+    /// Count what an owner and its dependents violate alike, such as a Deployment and its Pods, once at the owner, or list it
+    /// for each object; json and ndjson list all in any case
+    #[arg(long, env = "KAUDIT_GROUP_BY", value_enum, value_name = "WHAT", default_value_t = GroupBy::Owner)]
+    pub group_by: GroupBy,
+}
+
+/// What that may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GroupBy {
+    /// The topmost owner that violates a rule, and its dependents
+    Owner,
+    /// One object
+    Object,
+}
+
+/// Manifests, if that is where the objects are.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct ManifestArgs {
+    /// Judge manifests instead of a cluster: a file, a directory (recursively) or - for standard input; repeatable
+    #[arg(short, long, value_name = "FILE|DIR|-", env = "KAUDIT_FILENAME")]
+    pub filename: Vec<PathBuf>,
+
+    /// Replace the values of Secrets before anything else sees them, or keep them for the policies
+    #[arg(long, env = "KAUDIT_SECRETS", value_enum, value_name = "HOW", default_value_t = Secrets::Redact)]
+    pub secrets: Secrets,
+}
+
+/// How long to wait for what is there at the start.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Running")]
+pub struct SyncArgs {
+    /// Judge without a kind whose first list makes no progress for this long (500ms, 60s, 2m, 1h)
+    #[arg(
+        long,
+        env = "KAUDIT_SYNC_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = values::duration
+    )]
+    pub sync_timeout: Duration,
+}
 
 /// Which objects to judge.
 #[derive(Debug, Clone, Args)]
@@ -52,16 +130,33 @@ pub struct PartArgs {
     pub kinds: KindFilter,
 }
 
+impl PartArgs {
+    /// Everything.
+    pub(crate) const WHOLE: Self = Self { shard: None, kinds: KindFilter::All };
+}
+
 impl ScopeArgs {
     /// Returns what is read of a cluster; with `--kinds judged` and policies, only what these are about.
-    pub fn selection(&self, policies: Option<&Arc<PolicySet>>) -> Selection {
+    pub fn selection<'p>(&self, policies: impl IntoIterator<Item = &'p Arc<PolicySet>>) -> Selection {
+        let judged = self.part.kinds == KindFilter::Judged;
         Selection {
             namespaces: self.namespace.iter().cloned().collect(),
             include: self.include.clone(),
             exclude: self.exclude.clone(),
-            shard: self.part.shard.unwrap_or_default(),
-            judged_by: policies.filter(|_| self.part.kinds == KindFilter::Judged).cloned(),
+            shard: self.shard(),
+            judged_by: policies.into_iter().filter(|_| judged).cloned().collect(),
         }
+    }
+
+    /// Returns what an audit of these objects has as its scope.
+    pub fn audited(&self, source: &SourceArgs) -> AuditScope {
+        let source = if source.manifests.filename.is_empty() { ObjectSource::Cluster } else { ObjectSource::Manifests };
+        AuditScope { source, namespaces: self.namespace.clone(), shard: self.shard() }
+    }
+
+    /// Returns which part of the objects is judged.
+    pub fn shard(&self) -> Shard {
+        self.part.shard.unwrap_or_default()
     }
 }
 

@@ -33,6 +33,15 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
     }
 }
 
+/// Parses `FORMAT[=FILE]` of `kaudit diff`.
+pub(super) fn diff_target(text: &str) -> Result<Target, String> {
+    let target = target(text)?;
+    match target.format {
+        Format::Text | Format::Json | Format::Markdown => Ok(target),
+        _ => Err("a comparison is written as text, json or markdown".into()),
+    }
+}
+
 /// Reads where policies come from: `builtin`, `builtin:PART` or a path.
 pub(super) fn policy_source() -> impl TypedValueParser<Value = PolicySource> {
     OsStringValueParser::new().map(|text: OsString| PolicySource::from(text))

@@ -5,14 +5,14 @@
 
 mod baseline;
 mod drafts;
-mod exceptions;
-mod files;
+pub(super) mod exceptions;
+pub(in crate::commands) mod files;
 mod lines;
 mod once;
-mod policies;
+pub(super) mod policies;
 mod recording;
 mod watch;
-mod wiring;
+pub(super) mod wiring;
 
 use std::sync::Arc;
 
@@ -36,15 +36,15 @@ pub async fn run(mut check: CheckArgs) -> anyhow::Result<u8> {
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
     check.policies.sources = sources::chosen(&check.policies.sources, say);
-    let partly = watching || check.policies.allow_refused;
-    let mut loaded = policies::load(&check.policies).await?;
+    let partly = watching || check.policies.evaluation.allow_refused;
+    let mut loaded = policies::load(&check.policies.sources, &check.policies.evaluation).await?;
     if !partly {
         loaded = loaded.and_then(PolicySet::whole);
     }
     let policies = Arc::new(loaded?);
     policies::log_problems(&policies, check.shard());
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
-    let exceptions = exceptions::load(&check.exceptions.files).await?;
+    let exceptions = exceptions::load(&check.exceptions.given.files).await?;
     let rules = Rules { exceptions: exceptions.checked(&policies)?, policies };
     let baseline = check.exceptions.baseline.as_deref().map(Baseline::read).transpose()?;
     let stop = CancellationToken::new();
@@ -64,7 +64,7 @@ pub async fn run(mut check: CheckArgs) -> anyhow::Result<u8> {
 
 /// Turns SIGTERM and SIGINT into a request to stop. Returns when one comes after that: whoever asks twice does not want to
 /// wait for what is pending.
-fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
+pub(super) fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;

@@ -230,8 +230,13 @@ mod tests {
             "package main\n\ndeny contains \"x\" if {\n\tinput.kind == \"Deployment\"\n\tinput.spec.name in \
              object.keys(data.kubernetes.ingresses[input.metadata.namespace])\n}\n",
         );
-        let judged = Selection { judged_by: Some(policies), ..Selection::default() };
+        let judged = Selection { judged_by: vec![policies], ..Selection::default() };
         assert_eq!(rules(&judged), ["apps: deployments", "networking.k8s.io: ingresses"]);
+        // What two sets are about together, for a comparison of them.
+        let other = self::policies("package other\n\ndeny contains \"x\" if input.kind == \"Pod\"\n");
+        let both = judged.judged_by.iter().cloned().chain([other]).collect();
+        let both = Selection { judged_by: both, ..Selection::default() };
+        assert_eq!(rules(&both), [": pods", "apps: deployments", "networking.k8s.io: ingresses"]);
         let include = vec!["secrets".parse().unwrap()];
         assert_eq!(rules(&Selection { include, ..judged })[0], ": secrets");
         let exclude = vec!["*.core".parse().unwrap()];

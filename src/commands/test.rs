@@ -5,11 +5,12 @@
 
 mod cases;
 pub mod coverage;
-mod explain;
+pub(super) mod explain;
+pub(super) mod operands;
 pub mod output;
 mod rego;
 pub mod result;
-mod show;
+pub(super) mod show;
 mod suite;
 
 use std::{

@@ -4,6 +4,7 @@
 //! query. Only if that query fails is each rule evaluated by itself, so that one broken rule costs the others nothing.
 //! Whatever a policy does, it ends as a finding.
 
+mod asked;
 mod gatekeeper;
 mod input;
 mod job;
@@ -12,6 +13,7 @@ mod results;
 
 use std::time::Instant;
 
+pub(crate) use self::asked::{Asked, Question, asked};
 pub use self::job::Job;
 use self::{
     input::{Extent, JobValues, Operation, Review},

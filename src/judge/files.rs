@@ -9,12 +9,13 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::SystemTime,
 };
 
 use super::{
     builtin::{self, BuiltinFile},
-    sources::{PolicySource, shown},
+    sources::{FileTree, PolicySource, TreeFile, shown},
 };
 use crate::rego::{
     file::{File, Form},
@@ -51,6 +52,10 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
                 parts.extend(named);
                 continue;
             }
+            PolicySource::Tree(tree) => {
+                from_memory(tree, limits, &mut files, &mut problems);
+                continue;
+            }
         };
         let mut found = Vec::new();
         find(root, &mut found, &mut problems);
@@ -76,6 +81,36 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
         }
     }
     (files, problems)
+}
+
+/// Takes the policy and data files of a tree.
+fn from_memory(tree: &FileTree, limits: &Limits, files: &mut Vec<File>, problems: &mut Vec<Problem>) {
+    for TreeFile { path, content } in &tree.files {
+        let names = [&*tree.name].into_iter().chain(path.iter().map(String::as_str));
+        let shown: Arc<str> = names.collect::<Vec<_>>().join("/").into();
+        let Some(form) = Form::of(Path::new(&*shown)) else { continue };
+        let text = content.clone().and_then(|bytes| {
+            check_length(bytes.len() as u64, limits)?;
+            text_of(bytes)
+        });
+        match text {
+            Ok(text) => {
+                let directories = path.split_last().map_or_else(Vec::new, |(_, directories)| directories.to_vec());
+                files.push(File { directories, ..File::new(shown, form, text) });
+            }
+            Err(why) => problems.push(Problem::refused(&shown, why)),
+        }
+    }
+}
+
+/// Whether a file is read, by its name or that of a directory above it.
+pub(crate) fn is_read(path: &[impl AsRef<str>]) -> bool {
+    let name = path.last().map_or("", AsRef::as_ref);
+    !path.iter().any(|part| is_hidden(part.as_ref().as_bytes())) && Form::of(Path::new(name)).is_some()
+}
+
+fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".")
 }
 
 /// Returns a file of the library as if it were in a folder of its name.
@@ -141,7 +176,7 @@ fn walk(
         Err(why) => return visit(directory, directories, Err(why)),
     };
     for name in entries {
-        if name.as_encoded_bytes().starts_with(b".") {
+        if is_hidden(name.as_encoded_bytes()) {
             continue;
         }
         let path = directory.join(&name);
@@ -170,13 +205,21 @@ fn walk(
 
 fn read_one(path: &Path, limits: &Limits) -> Result<String, String> {
     let length = fs::metadata(path).map_err(|why| format!("cannot be read: {why}"))?.len();
+    check_length(length, limits)?;
+    text_of(fs::read(path).map_err(|why| format!("cannot be read: {why}"))?)
+}
+
+fn check_length(length: u64, limits: &Limits) -> Result<(), String> {
     if length > limits.file_bytes {
         return Err(format!(
             "has {length} bytes, more than the {} that a policy or data file may have",
             limits.file_bytes
         ));
     }
-    let bytes = fs::read(path).map_err(|why| format!("cannot be read: {why}"))?;
+    Ok(())
+}
+
+fn text_of(bytes: Vec<u8>) -> Result<String, String> {
     let text = String::from_utf8(bytes)
         .map_err(|why| format!("is not UTF-8 text (byte {})", why.utf8_error().valid_up_to()))?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))

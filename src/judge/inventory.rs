@@ -224,6 +224,8 @@ mod tests {
             resource_version: "".into(),
             body: Body::plain(br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#),
             location: None,
+            controller: None,
+            inactive: false,
         };
         let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(policies) };
         let messages: Vec<_> = evaluate(&job).results.iter().map(|finding| finding.message.to_string()).collect();

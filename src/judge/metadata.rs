@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use regorus::unstable::{Module, Token, TokenKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -35,7 +35,7 @@ pub struct Metadata {
 }
 
 /// An entry of `related_resources`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelatedResource {
     /// `ref`, a URL.
     #[serde(rename = "url")]

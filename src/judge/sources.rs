@@ -16,6 +16,26 @@ pub enum PolicySource {
     Path(PathBuf),
     /// The library inside the binary, or the part of this name; empty is the whole.
     Builtin(String),
+    /// Files that were read elsewhere.
+    Tree(Arc<FileTree>),
+}
+
+/// The files of a directory, or one file, in memory: those of a commit.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FileTree {
+    /// As messages name it.
+    pub name: Arc<str>,
+    /// In the order of their names.
+    pub files: Vec<TreeFile>,
+}
+
+/// One file of a [`FileTree`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct TreeFile {
+    /// Names of the directories below the tree, and of the file; none if the tree is that file.
+    pub path: Vec<String>,
+    /// What is in it, or why it cannot be read.
+    pub content: Result<Vec<u8>, String>,
 }
 
 impl PolicySource {
@@ -28,7 +48,7 @@ impl PolicySource {
     pub(crate) fn shown(&self) -> Arc<str> {
         match self {
             Self::Path(path) => shown(path),
-            Self::Builtin(_) => self.to_string().into(),
+            Self::Builtin(_) | Self::Tree(_) => self.to_string().into(),
         }
     }
 }
@@ -46,6 +66,7 @@ impl fmt::Display for PolicySource {
             Self::Path(path) => path.display().fmt(f),
             Self::Builtin(part) if part.is_empty() => f.write_str(builtin::NAME),
             Self::Builtin(part) => write!(f, "{}:{part}", builtin::NAME),
+            Self::Tree(tree) => f.write_str(&tree.name),
         }
     }
 }

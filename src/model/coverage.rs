@@ -1,9 +1,9 @@
 //! How far each kind is covered: "not judged" must never read as "clean".
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How far a kind is covered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
     /// Its whole list was read.
@@ -42,7 +42,7 @@ impl State {
 pub const NO_OBJECTS: &str = ": no objects";
 
 /// How far one kind was covered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// API group; empty for the core group.
     pub group: String,
@@ -56,6 +56,9 @@ pub struct Coverage {
     pub state: State,
     /// Its objects in the cache.
     pub objects: usize,
+    /// How many of them are over, and not judged for that: old revisions, finished Jobs and Pods.
+    #[serde(default, skip_serializing_if = "crate::model::text::is_zero")]
+    pub inactive: usize,
     /// Why it is not covered; empty if it is.
     pub message: String,
 }

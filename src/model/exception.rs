@@ -3,16 +3,16 @@
 use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Why something that a rule found is no violation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Excuse {
     /// The exception, as `namespace/name` or `name`, or `baseline`.
     pub by: Arc<str>,
     /// In the words of whoever excused it; empty for a baseline.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub reason: Arc<str>,
     /// When it is a violation again; `None` if that is not set.
     #[serde(rename = "expiresAt", skip_serializing_if = "Option::is_none")]

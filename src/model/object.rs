@@ -188,8 +188,24 @@ impl ObjectRef {
     }
 }
 
+/// Owners of owners that are looked for. A Job of a `CronJob` is one of two, operators have some more.
+pub(crate) const MOST_OWNERS: usize = 16;
+
+/// The controller of an object: the one of `metadata.ownerReferences` that manages it, such as the Job of a Pod.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// API group; empty for the core group.
+    pub group: Box<str>,
+    /// Kind, such as `ReplicaSet`.
+    pub kind: Box<str>,
+    /// `metadata.name`. Its namespace is that of the object, if it has one.
+    pub name: Arc<str>,
+    /// `metadata.uid`; never empty.
+    pub uid: Arc<str>,
+}
+
 /// Where a manifest was read.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Location {
     /// The file as the user named it; `-` for standard input.
     pub file: Arc<str>,
@@ -237,6 +253,10 @@ pub struct Object {
     pub body: Body,
     /// For manifests only.
     pub location: Option<Location>,
+    /// What manages it, if it says so.
+    pub controller: Option<Arc<Controller>>,
+    /// Whether it is over and stays only as a record: see [`source::inactive`](crate::source::inactive).
+    pub inactive: bool,
 }
 
 impl Object {

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use sha2::{Digest, Sha256};
 
 use crate::model::object::Kind;
@@ -88,6 +89,19 @@ impl Shard {
     /// Returns the name of something that each shard has of its own: `base`, with the index behind it if there are several.
     pub fn name(self, base: &str) -> String {
         if self.is_whole() { base.to_owned() } else { format!("{base}-{}", self.index) }
+    }
+}
+
+/// Written as `I/N`.
+impl Serialize for Shard {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Shard {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?, None).map_err(D::Error::custom)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Texts: within the limits that Kubernetes sets them, which count bytes.
+//! Texts: within the limits that Kubernetes sets them, which count bytes, and words that several rooms use.
 
 use std::borrow::Cow;
 
@@ -16,6 +16,17 @@ pub fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     Cow::Owned(format!("{}{ELLIPSIS}", truncate(text, bytes.saturating_sub(ELLIPSIS.len()))))
+}
+
+/// Returns how many dependents a result of an owner stands for, as people read it.
+pub fn dependents(number: usize) -> String {
+    format!("{number} dependent{}", if number == 1 { "" } else { "s" })
+}
+
+/// Whether a number is left out of a document.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+pub(crate) fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 #[cfg(test)]

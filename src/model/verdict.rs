@@ -70,7 +70,7 @@ impl Severity {
 }
 
 /// Where a rule is in the policy files.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Source {
     /// The file, relative to where the user named it.
     pub file: Arc<str>,

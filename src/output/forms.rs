@@ -15,6 +15,7 @@ mod sarif;
 #[cfg(test)]
 mod tests;
 
+pub(super) use self::markdown::{MESSAGE_BYTES, code};
 pub(super) use self::{
     github::render as github, gitlab::render as gitlab, html::render as html, junit::render as junit,
     markdown::render as markdown, openreport::render as openreport, sarif::render as sarif,

@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::safe::{shown, shown_line};
-use crate::{audit::result::Entry, model::object::ObjectRef};
+use crate::{
+    audit::result::Entry,
+    model::{object::ObjectRef, text::dependents},
+};
 
 /// Names objects so that two of one kind's name and different groups are told apart.
 pub(super) struct Names<'r> {
@@ -16,9 +19,9 @@ pub(super) struct Names<'r> {
 
 impl<'r> Names<'r> {
     /// Looks at all objects that will be named.
-    pub(super) fn of(entries: &'r [Entry]) -> Self {
+    pub(super) fn of(entries: impl IntoIterator<Item = &'r Entry>) -> Self {
         let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for resource in entries.iter().map(|entry| &*entry.resource) {
+        for resource in entries.into_iter().map(|entry| &*entry.resource) {
             groups.entry(&resource.kind).or_default().insert(resource.group());
         }
         Self { ambiguous: groups.into_iter().filter(|(_, groups)| groups.len() > 1).map(|(kind, _)| kind).collect() }
@@ -46,10 +49,14 @@ pub(super) fn object_name(resource: &ObjectRef, with_group: bool) -> String {
     shown_line(&format!("{name} {namespace}{slash}{}", resource.name))
 }
 
-/// Returns the message of a result, which may have several lines and is never empty, and what excuses it.
+/// Returns the message of a result, which may have several lines and is never empty, for how many dependents it stands, and
+/// what excuses it.
 pub(super) fn message(entry: &Entry) -> String {
     let message = shown(&entry.message);
     let mut message = if message.trim().is_empty() { "(no message)" } else { message.trim_end() }.to_owned();
+    if entry.dependents > 0 {
+        let _ = write!(message, " (and {})", dependents(entry.dependents));
+    }
     if let Some(excuse) = &entry.excuse {
         let _ = write!(message, "\n{}", shown(&excuse.to_string()));
     }

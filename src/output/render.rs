@@ -16,9 +16,14 @@ pub fn render(
     out: &mut dyn io::Write,
 ) -> io::Result<()> {
     match format {
+        Format::Json => return json::render(result, out),
+        Format::Ndjson => return json::render_lines(result, out),
+        _ => {}
+    }
+    let result = &result.rolled_up();
+    match format {
         Format::Text => text::render(result, options, out),
-        Format::Json => json::render(result, out),
-        Format::Ndjson => json::render_lines(result, out),
+        Format::Json | Format::Ndjson => Ok(()),
         Format::Sarif => forms::sarif(result, out),
         Format::Junit => forms::junit(result, out),
         Format::Github => forms::github(result, out),

@@ -79,22 +79,30 @@ pub(super) fn sentence(result: &AuditResult, paint: Paint) -> String {
         .map(|(number, word, style)| paint.with(style, &format!("{number} {word}")))
         .collect();
     counts.push(format!("{} pass", summary.pass));
+    if summary.covered > 0 {
+        counts.push(format!("{} at dependents", summary.covered));
+    }
     let clean = result.complete && is_compared(result) && summary.fail + summary.warn + summary.error == 0;
     let (clean, then) = if clean { (format!("{}: ", paint.with(GREEN, "clean")), ",") } else { (String::new(), ":") };
-    format!("{clean}{judged}{then} {}{}", counts.join(", "), left_out(&result.coverage))
+    format!("{clean}{judged}{then} {}{}{}", counts.join(", "), inactive(&result.coverage), left_out(&result.coverage))
 }
 
 /// Returns a line about everything that was not judged, judged by or compared.
 pub(super) fn unjudged(result: &AuditResult, paint: Paint) -> Vec<String> {
-    let gaps = result.coverage.iter().filter(|kind| kind.is_gap()).map(|gap| gap_line(gap, paint));
-    let refused = result.refused.iter().map(|problem| refused_line(problem, paint));
+    let unread = unread(&result.coverage, &result.refused, paint).into_iter();
     let incomparable = result.baseline.iter().flat_map(|baseline| &baseline.incomparable).map(|known| {
         let IncomparableEntry { entry, reason } = known;
         format!("{}: {reason}", named(entry))
     });
     let words = paint.with(AnsiColor::Yellow.on_default(), "not compared:");
     let not_judged = not_judged_line(result.not_judged.len(), paint);
-    gaps.chain(refused).chain(not_judged).chain(first_few(&words, &incomparable.collect::<Vec<_>>())).collect()
+    unread.chain(not_judged).chain(first_few(&words, &incomparable.collect::<Vec<_>>())).collect()
+}
+
+/// Returns a line about every kind and document that was not read, and every file that was not judged by.
+pub(super) fn unread(coverage: &[Coverage], refused: &[Problem], paint: Paint) -> Vec<String> {
+    let gaps = coverage.iter().filter(|kind| kind.is_gap()).map(|gap| gap_line(gap, paint));
+    gaps.chain(refused.iter().map(|problem| refused_line(problem, paint))).collect()
 }
 
 /// Returns a line about everything that somebody should look at though nothing is wrong with the audit.
@@ -121,6 +129,12 @@ fn first_few(words: &str, texts: &[String]) -> Vec<String> {
     let more = texts.len().saturating_sub(NAMED_OF_BASELINE);
     let shown = texts.iter().take(NAMED_OF_BASELINE).map(|text| format!("{words} {}", shown_line(text)));
     shown.chain((more > 0).then(|| format!("{words} {more} more"))).collect()
+}
+
+/// Counts what was not judged as it is over.
+fn inactive(coverage: &[Coverage]) -> String {
+    let number: usize = coverage.iter().map(|kind| kind.inactive).sum();
+    if number == 0 { String::new() } else { format!("; {} not judged", count(number, "inactive object")) }
 }
 
 /// Names the first files in which tools have their settings, and counts the others.

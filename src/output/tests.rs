@@ -27,7 +27,7 @@ pub(super) fn entry(resource: ObjectRef, policy: &str, rule: &str, outcome: Outc
         source: Source { file: Arc::from("policies/image.rego"), line: 7 },
         ..Finding::sample(message)
     };
-    Entry::new(&finding, &resource.into(), None)
+    Entry::new(&finding, &resource.into(), None, None)
 }
 
 pub(super) fn coverage(
@@ -45,6 +45,7 @@ pub(super) fn coverage(
         resource: resource.into(),
         state,
         objects,
+        inactive: 0,
         message: message.into(),
     }
 }
@@ -66,6 +67,7 @@ pub(super) fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -
     AuditResult {
         api_version: API_VERSION,
         kind: "AuditResult",
+        scope: None,
         complete: of(Outcome::Error) == 0 && !coverage.iter().any(Coverage::is_gap),
         summary: Summary {
             objects: coverage.iter().map(|kind| kind.objects).sum(),
@@ -74,6 +76,7 @@ pub(super) fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -
             warn: of(Outcome::Warn),
             error: of(Outcome::Error),
             skip: of(Outcome::Skip),
+            covered: 0,
         },
         coverage,
         policies: vec![

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::ColorChoice;
 
 use super::{
-    format::{Place, RenderOptions, Target},
+    format::{Format, Place, RenderOptions, Target},
     render::render,
 };
 use crate::audit::result::AuditResult;
@@ -40,16 +40,26 @@ fn terminal_width() -> usize {
 
 /// Writes `result` to every target, files first: a reader who waits for the end of standard output finds them there.
 pub fn write_all(targets: &[Target], result: &AuditResult, color: ColorChoice, place: Place) -> anyhow::Result<()> {
+    write_targets(targets, color, |format, options, out| {
+        render(format, result, &RenderOptions { place, ..*options }, out)
+    })
+}
+
+/// Writes something that `render` renders to every target, in the same order.
+pub(super) fn write_targets(
+    targets: &[Target],
+    color: ColorChoice,
+    render: impl Fn(Format, &RenderOptions, &mut dyn io::Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
     for target in targets {
         if let Some(path) = &target.file {
-            let options = RenderOptions { place, ..RenderOptions::default() };
-            replace_file(path, |out| render(target.format, result, &options, out))
+            replace_file(path, |out| render(target.format, &RenderOptions::default(), out))
                 .with_context(|| format!("writing {} to {}", target.format.name(), path.display()))?;
         }
     }
     for target in targets.iter().filter(|target| target.file.is_none()) {
-        let options = RenderOptions { place, ..RenderOptions::for_stdout(color) };
-        print(|out| render(target.format, result, &options, out))?;
+        let options = RenderOptions::for_stdout(color);
+        print(|out| render(target.format, &options, out))?;
     }
     Ok(())
 }

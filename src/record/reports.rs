@@ -24,7 +24,7 @@ use self::recorder::ReportRecorder;
 pub use self::{
     documents::of_results,
     format::{Api, Choice, Instance, Layout},
-    load::{LoadedReports, load},
+    load::{LoadedReports, load, reported},
     pending::ReportSink,
     settings::{Ownership, ReportSettings},
 };

@@ -137,7 +137,8 @@ impl StatusRecorder {
         json!({
             "conditions": conditions,
             "summary": {"kinds": covered.iter().filter(|kind| kind.state == State::Synced).count(), "objects": summary.objects,
-                "pass": summary.pass, "fail": summary.fail, "warn": summary.warn, "error": summary.error, "skip": summary.skip},
+                "pass": summary.pass, "fail": summary.fail, "warn": summary.warn, "error": summary.error, "skip": summary.skip,
+                "covered": summary.covered},
             "coverage": covered,
             "policies": policies(overview),
             "policyDigest": overview.policies.digest.to_string(),

@@ -2,10 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a problem means for loading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProblemSeverity {
     /// The file is not loaded until it is mended.
@@ -17,25 +17,25 @@ pub enum ProblemSeverity {
 }
 
 /// One thing that is wrong with one file.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
     /// The file, as the user named it.
     pub file: Arc<str>,
     /// Line, from 1; 0 when the whole file is meant.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub line: u32,
     /// Column, from 1; 0 when the whole line is meant.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub column: u32,
     /// What it means for the file.
     pub severity: ProblemSeverity,
     /// What is wrong.
     pub message: String,
     /// How to mend it; may be empty.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub help: String,
     /// The text of the line; empty if there is none.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub excerpt: String,
 }
 

@@ -248,6 +248,7 @@ mod tests {
             let result = AuditResult {
                 api_version: API_VERSION,
                 kind: "AuditResult",
+                scope: None,
                 complete: true,
                 summary: Summary::default(),
                 coverage: vec![],

@@ -101,6 +101,7 @@ mod tests {
         AuditResult {
             api_version: API_VERSION,
             kind: "AuditResult",
+            scope: None,
             complete: true,
             summary: Summary { objects, ..Summary::default() },
             coverage: vec![],

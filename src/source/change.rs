@@ -8,7 +8,7 @@ use crate::model::{
 };
 
 /// What a source reports. Within a watch scope the order counts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Change {
     /// A watch scope begins to be read.
     Appeared(WatchScope),

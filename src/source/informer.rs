@@ -100,7 +100,7 @@ impl Informer {
     /// Follows the policies in force, if the selection depends on them.
     #[must_use]
     pub fn following(mut self, policies: watch::Receiver<Arc<PolicySet>>) -> Self {
-        self.policies = self.selection.judged_by.is_some().then_some(policies);
+        self.policies = (!self.selection.judged_by.is_empty()).then_some(policies);
         self
     }
 
@@ -118,8 +118,8 @@ impl Informer {
             let usual = if self.scopes.keys().any(announces_kinds) { REDISCOVER } else { REDISCOVER_BLIND };
             let next = self.due.first().copied().unwrap_or_else(|| Instant::now() + usual);
             tokio::select! {
-                policies = other_policies(&mut self.policies, self.selection.judged_by.as_ref()) => {
-                    self.selection.judged_by = Some(policies);
+                policies = other_policies(&mut self.policies, self.selection.judged_by.first()) => {
+                    self.selection.judged_by = vec![policies];
                     self.rediscover(&[Duration::ZERO]);
                 }
                 () = self.shared.rediscover.notified() => self.rediscover(&REDISCOVER_SOON),

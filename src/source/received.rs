@@ -1,8 +1,9 @@
 //! An object as a server or a file delivers it, taken apart in one pass over its bytes.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
 
 use clap::ValueEnum;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{DynamicResourceScope, ObjectMeta, Resource};
 use memchr::memmem;
 use serde::{
@@ -11,9 +12,10 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
+use super::inactive::is_inactive;
 use crate::model::{
     body::Body,
-    object::{Kind, Object, ObjectKey},
+    object::{Controller, Kind, Object, ObjectKey},
 };
 
 /// What is kept of the values in Secrets.
@@ -115,7 +117,11 @@ pub struct Received {
     fields: Vec<u8>,
     /// Where the metadata ends in `fields`, before the brace.
     metadata_end: usize,
+    /// Where the values of `spec` and `status` are in `fields`.
+    spec: Range<usize>,
+    status: Range<usize>,
     writers: Vec<Writer>,
+    controller: Option<Arc<Controller>>,
     problem: Option<String>,
 }
 
@@ -128,7 +134,10 @@ impl Received {
             kind: None,
             fields: Vec::new(),
             metadata_end: 0,
+            spec: 0..0,
+            status: 0..0,
             writers: Vec::new(),
+            controller: None,
             problem: None,
         };
         if let Err(error) = received.take_apart(json) {
@@ -146,6 +155,8 @@ impl Received {
             return Err(problem);
         }
         let api_version = kind.api_version();
+        let part = |range: &Range<usize>| self.fields.get(range.clone()).unwrap_or_default();
+        let inactive = is_inactive(kind, self.controller.as_deref(), part(&self.spec), part(&self.status));
         self.keep_writers(&api_version);
         let ObjectMeta { name, namespace, uid, resource_version, generate_name, .. } = self.meta;
         let name = name.filter(|name| !name.is_empty()).or(generate_name).ok_or("metadata.name is missing")?;
@@ -165,6 +176,8 @@ impl Received {
             resource_version: resource_version.unwrap_or_default().into(),
             body: Body::plain(&json),
             location: None,
+            controller: self.controller,
+            inactive,
         })
     }
 
@@ -216,6 +229,12 @@ impl Received {
                 "metadata" => self.take_metadata(&metadata)?,
                 _ => write_field(&mut self.fields, b',', &key, value),
             }
+            let end = self.fields.len();
+            match &*key {
+                "spec" => self.spec = end - value.get().len()..end,
+                "status" => self.status = end - value.get().len()..end,
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -234,6 +253,7 @@ impl Received {
                 "uid" => self.meta.uid = text(value)?,
                 "resourceVersion" => self.meta.resource_version = text(value)?,
                 "generateName" => self.meta.generate_name = text(value)?,
+                "ownerReferences" => self.controller = controller(value),
                 _ => {}
             }
             write_field(&mut self.fields, before, key, value);
@@ -258,6 +278,15 @@ pub(crate) fn without_value(error: &serde_json::Error) -> String {
         }
         _ => text,
     }
+}
+
+/// Returns the owner that is the controller; what is no list of owners names none.
+fn controller(owner_references: &RawValue) -> Option<Arc<Controller>> {
+    let owners: Vec<OwnerReference> = serde_json::from_str(owner_references.get()).ok()?;
+    let owner = owners.into_iter().find(|owner| owner.controller == Some(true) && !owner.uid.is_empty())?;
+    let OwnerReference { api_version, kind, name, uid, .. } = owner;
+    let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).into();
+    Some(Arc::new(Controller { group, kind: kind.into(), name: name.into(), uid: uid.into() }))
 }
 
 fn text(value: &RawValue) -> serde_json::Result<Option<String>> {

@@ -80,7 +80,7 @@ pub struct Selection {
     /// The part of the objects that this process judges.
     pub shard: Shard,
     /// Only kinds that these policies can say anything about or look up are audited, unless included.
-    pub judged_by: Option<Arc<PolicySet>>,
+    pub judged_by: Vec<Arc<PolicySet>>,
 }
 
 /// Not audited by default: written many times a minute by controllers, derived from other objects, or made by auditors.
@@ -118,7 +118,7 @@ impl Selection {
         if NOISE.iter().any(noise) {
             return Some(format!("by default (--include {kind} brings it back)"));
         }
-        let unjudged = self.judged_by.as_ref().is_some_and(|policies| !policies.concern(kind));
+        let unjudged = !self.judged_by.is_empty() && !self.judged_by.iter().any(|policies| policies.concern(kind));
         unjudged.then(|| "no policy is about it, and --kinds is judged".to_owned())
     }
 

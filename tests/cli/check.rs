@@ -110,6 +110,14 @@ fn without_anything_to_judge_it_is_2() {
 }
 
 #[test]
+fn where_every_object_is_over_it_is_2_unless_they_are_to_be_judged() {
+    let job = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: once\n  namespace: shop\nspec: {}\nstatus:\n  conditions:\n  - type: Complete\n    status: \"True\"\n";
+    let folder = folder(&[("job.yaml", job)]);
+    assert_cmd_snapshot!("all_inactive", check(folder.path(), &["-f", "job.yaml"]));
+    assert_cmd_snapshot!("all_inactive_judged", check(folder.path(), &["-f", "job.yaml", "--inactive", "judge"]));
+}
+
+#[test]
 fn policies_that_do_not_load_are_2() {
     let folder = folder(&[
         ("good.yaml", &good()),

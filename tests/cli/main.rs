@@ -10,6 +10,8 @@ use insta_cmd::assert_cmd_snapshot;
 
 mod builtin;
 mod check;
+mod diff;
+mod explain;
 #[path = "../support/files.rs"]
 mod files;
 mod init;
@@ -30,6 +32,8 @@ fn help_and_version_are_no_errors() {
     let folder = tempfile::tempdir().unwrap();
     assert_cmd_snapshot!("help", kaudit(folder.path(), &["--help"]));
     assert_cmd_snapshot!("help_check", kaudit(folder.path(), &["check", "--help"]));
+    assert_cmd_snapshot!("help_diff", kaudit(folder.path(), &["diff", "--help"]));
+    assert_cmd_snapshot!("help_explain", kaudit(folder.path(), &["explain", "--help"]));
     assert_cmd_snapshot!("help_test", kaudit(folder.path(), &["test", "--help"]));
     assert_cmd_snapshot!("help_policies", kaudit(folder.path(), &["policies", "--help"]));
     assert_cmd_snapshot!("help_init", kaudit(folder.path(), &["init", "--help"]));

@@ -143,6 +143,8 @@ async fn a_violation_is_in_the_baseline_another_is_excused_and_counts_again_at_t
     assert_eq!(excused[0]["properties"]["excusedBy"], format!("{namespace}/team"));
     assert_eq!(excused[0]["properties"]["reason"], "the team is being formed");
     assert_eq!(kaudit.metric(r#"kaudit_exceptions{state="expiring"}"#), Some(1));
+    let told = || async { kaudit.log().contains("needs attention: expires in less than a day").then_some(()) };
+    wait_for("a word of warning", told).await;
     until_valid(&plane, &namespace, "True").await;
 
     // It ends, and counts as before.

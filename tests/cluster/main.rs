@@ -16,14 +16,17 @@ mod chart;
 mod convergence;
 mod coverage;
 mod dependents;
+mod diff;
 mod events;
 mod exceptions;
+mod explain;
 mod faults;
 #[path = "../support/files.rs"]
 mod files;
 mod kubectl;
 mod namespaced;
 mod odd;
+mod owners;
 mod pod_security;
 mod proxy;
 mod reach;

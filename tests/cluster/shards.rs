@@ -146,7 +146,7 @@ async fn until_right(shards: &[Running], truth: &Truth) {
         live.sort();
         all.sort();
         let (told, standing) = (told(&truth.client, &truth.namespaces).await, standing(&fresh, &truth.namespaces));
-        let every_one_told = standing.iter().all(|about| told.contains_key(about));
+        let every_one_told = standing.keys().all(|about| told.contains_key(about));
         let truly = TELLING == Telling::Lossy || tells_the_truth(&told, &standing, TELLING).is_ok();
         (live == all && every_one_told && truly).then_some(())
     })

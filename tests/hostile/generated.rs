@@ -163,6 +163,8 @@ fn object(spec: &Value, metadata: &Value) -> Object {
         resource_version: "".into(),
         body: Body::plain(json.to_string().as_bytes()),
         location: None,
+        controller: None,
+        inactive: false,
     }
 }
 

@@ -86,6 +86,7 @@ fn result(text: &str) -> AuditResult {
     AuditResult {
         api_version: "kaudit.dev/v1alpha1",
         kind: "AuditResult",
+        scope: None,
         complete: false,
         summary: Summary { objects: 1, fail: 1, ..Summary::default() },
         coverage: vec![],
@@ -101,7 +102,7 @@ fn result(text: &str) -> AuditResult {
         not_judged: vec![],
         exceptions: vec![],
         baseline: None,
-        results: vec![Entry::new(&finding, &Arc::new(resource), None)],
+        results: vec![Entry::new(&finding, &Arc::new(resource), None, None)],
     }
 }
 

@@ -38,25 +38,24 @@ impl<E> Objects<E> {
         before
     }
 
-    /// Takes an entry out; returns whether it was there.
-    pub(super) fn remove(&mut self, key: &ObjectKey) -> bool {
-        let Some(entries) = self.namespaces.get_mut(&key.namespace) else { return false };
-        let known = entries.remove(key).is_some();
+    /// Takes an entry out.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<E> {
+        let entries = self.namespaces.get_mut(&key.namespace)?;
+        let known = entries.remove(key);
         if entries.is_empty() {
             self.namespaces.remove(&key.namespace);
         }
-        self.len -= usize::from(known);
+        self.len -= usize::from(known.is_some());
         known
     }
 
-    /// Takes out the entries for which `gone` is true; returns their keys.
-    pub(super) fn extract(&mut self, gone: impl Fn(&E) -> bool) -> Vec<ObjectKey> {
+    /// Takes out the entries for which `gone` is true.
+    pub(super) fn extract(&mut self, gone: impl Fn(&E) -> bool) -> Vec<(ObjectKey, E)> {
         let entries = self.namespaces.values_mut();
-        let keys: Vec<_> =
-            entries.flat_map(|entries| entries.extract_if(|_, entry| gone(entry))).map(|(key, _)| key).collect();
+        let extracted: Vec<_> = entries.flat_map(|entries| entries.extract_if(|_, entry| gone(entry))).collect();
         self.namespaces.retain(|_, entries| !entries.is_empty());
-        self.len -= keys.len();
-        keys
+        self.len -= extracted.len();
+        extracted
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {

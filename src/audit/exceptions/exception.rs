@@ -132,6 +132,11 @@ impl Exception {
         self.policies.iter().any(|one| *one.name == *policy && listed(&one.rules))
     }
 
+    /// Whether labels decide what it is about.
+    pub(crate) fn selects_by_labels(&self) -> bool {
+        self.labels.is_some()
+    }
+
     /// Whether it is about an object, of which `body` is the JSON.
     pub(crate) fn matches(&self, key: &ObjectKey, body: &Body) -> bool {
         let namespace = key.namespace.as_deref().unwrap_or_default();

@@ -51,7 +51,7 @@ fn key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
 fn excused(exceptions: &Exceptions, key: &ObjectKey, labels: &str, now: &str) -> Option<String> {
     let body = Body::plain(format!(r#"{{"metadata":{{"labels":{labels}}}}}"#).as_bytes());
     let mut findings = [Finding::sample("x")];
-    exceptions.apply(key, &body, &mut findings, time(now));
+    exceptions.apply(&[(key.clone(), body)], &mut findings, time(now));
     let [Finding { outcome, excused, .. }] = findings;
     assert_eq!(outcome, if excused.is_some() { Outcome::Skip } else { Outcome::Fail });
     excused.map(|Excused { excuse, .. }| excuse.to_string())
@@ -69,7 +69,7 @@ fn a_violation_is_excused_until_the_end_of_the_last_day() {
     // What was excused before and no longer is, is what the policy says.
     let mut findings = [Finding::sample("x"), Finding { outcome: Outcome::Error, ..Finding::sample("x") }];
     for (now, outcome) in [("2027-01-01T00:00:00Z", Outcome::Skip), ("2028-01-01T00:00:00Z", Outcome::Fail)] {
-        exceptions.apply(&object, &Body::default(), &mut findings, time(now));
+        exceptions.apply(&[(object.clone(), Body::default())], &mut findings, time(now));
         assert_eq!((findings[0].outcome, findings[1].outcome), (outcome, Outcome::Error));
     }
 }
@@ -159,7 +159,7 @@ fn a_team_may_excuse_only_what_policies_allow_and_only_in_its_namespace() {
     assert!(excused(&exceptions, &object, "{}", now).is_some());
     assert!(excused(&exceptions, &key("Pod", "billing", "a"), "{}", now).is_none());
     let mut findings = [Finding { policy: "q".into(), ..Finding::sample("x") }];
-    exceptions.apply(&object, &Body::default(), &mut findings, time(now));
+    exceptions.apply(&[(object.clone(), Body::default())], &mut findings, time(now));
     assert_eq!(findings[0].outcome, Outcome::Fail);
     let summaries = exceptions.summaries(&HashMap::new(), time(now));
     assert_eq!(

@@ -14,13 +14,12 @@
 //!
 //! Of what happened while kaudit did not run it is not known whether only the policies changed, so all that differs is told.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashSet};
 
-use super::Violation;
-use crate::model::verdict::Outcome;
+use super::{
+    Violation,
+    dependents::{Rule, rule},
+};
 
 /// What differs between two verdicts on one object.
 pub(super) struct Comparison {
@@ -82,17 +81,19 @@ impl Pairing<'_> {
     }
 
     fn pair_reworded(&mut self, only_reworded: impl Fn(&str) -> bool) {
-        let may =
-            |known: &Violation, result: &Violation| rule(known) == rule(result) && only_reworded(&known.finding.policy);
+        let may = |known: &Violation, result: &Violation| {
+            rule(&known.finding) == rule(&result.finding) && only_reworded(&known.finding.policy)
+        };
         self.pair(|known, result| {
             let details = &known.finding.details;
             details.is_some() && *details == result.finding.details && may(known, result)
         });
         let mut counts: BTreeMap<Rule, (usize, usize)> = BTreeMap::new();
-        self.before.iter().for_each(|known| counts.entry(rule(known)).or_default().0 += 1);
+        self.before.iter().for_each(|known| counts.entry(rule(&known.finding)).or_default().0 += 1);
         let open = self.open.iter().filter_map(|index| self.now.get(*index));
-        open.for_each(|result| counts.entry(rule(result)).or_default().1 += 1);
-        let as_many = |result: &Violation| counts.get(&rule(result)).is_some_and(|(ended, begun)| ended == begun);
+        open.for_each(|result| counts.entry(rule(&result.finding)).or_default().1 += 1);
+        let as_many =
+            |result: &Violation| counts.get(&rule(&result.finding)).is_some_and(|(ended, begun)| ended == begun);
         self.pair(|known, result| may(known, result) && as_many(result));
     }
 
@@ -114,24 +115,16 @@ impl Pairing<'_> {
     }
 }
 
-/// Policy, rule and outcome.
-type Rule = (Arc<str>, Arc<str>, Outcome);
-
-fn rule(violation: &Violation) -> Rule {
-    let finding = &violation.finding;
-    (Arc::clone(&finding.policy), Arc::clone(&finding.rule), finding.outcome)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, sync::Arc};
 
     use jiff::Timestamp;
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::{super::Subject, *};
-    use crate::model::verdict::Finding;
+    use crate::model::verdict::{Finding, Outcome};
 
     fn violation(rule: &str, message: &str, details: Option<&str>, since: i64) -> Violation {
         let details = details.map(|text| Arc::new([("key".to_owned(), json!(text))].into_iter().collect()));

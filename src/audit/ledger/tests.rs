@@ -48,10 +48,19 @@ fn texts(list: &[&str]) -> Vec<String> {
 #[test]
 fn tells_each_violation_once_and_again_when_it_comes_back() {
     let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
-    assert_eq!(told(ledger.record(verdict(&["x", "y"]), STATE, Lane::Change, now)), (texts(&["x", "y"]), vec![]));
-    assert!(ledger.record(verdict(&["x", "y"]), STATE, Lane::Change, now).is_none());
-    assert_eq!(told(ledger.record(verdict(&["y", "z"]), STATE, Lane::Change, now)), (texts(&["z"]), texts(&["x"])));
-    assert_eq!(told(ledger.record(verdict(&["x"]), STATE, Lane::Change, now)), (texts(&["x"]), texts(&["y", "z"])));
+    assert_eq!(
+        told(ledger.record(verdict(&["x", "y"]), STATE, &Owners::default(), Lane::Change, now)),
+        (texts(&["x", "y"]), vec![])
+    );
+    assert!(ledger.record(verdict(&["x", "y"]), STATE, &Owners::default(), Lane::Change, now).is_none());
+    assert_eq!(
+        told(ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now)),
+        (texts(&["z"]), texts(&["x"]))
+    );
+    assert_eq!(
+        told(ledger.record(verdict(&["x"]), STATE, &Owners::default(), Lane::Change, now)),
+        (texts(&["x"]), texts(&["y", "z"]))
+    );
     assert_eq!(told(ledger.forget(&verdict(&[]).key)), (vec![], texts(&["x"])));
     assert!(ledger.forget(&verdict(&[]).key).is_none());
     assert_eq!((ledger.passed(), ledger.judged(), ledger.counts().values().sum::<usize>()), (0, 0, 0));
@@ -60,8 +69,8 @@ fn tells_each_violation_once_and_again_when_it_comes_back() {
 #[test]
 fn keeps_the_time_of_first_sight() {
     let (mut ledger, first) = (Ledger::default(), Timestamp::UNIX_EPOCH);
-    ledger.record(verdict(&["x"]), STATE, Lane::Change, first);
-    ledger.record(verdict(&["x", "y"]), STATE, Lane::Change, first + jiff::Span::new().seconds(9));
+    ledger.record(verdict(&["x"]), STATE, &Owners::default(), Lane::Change, first);
+    ledger.record(verdict(&["x", "y"]), STATE, &Owners::default(), Lane::Change, first + jiff::Span::new().seconds(9));
     let (_, standing) = ledger.objects().next().unwrap();
     let seconds: Vec<_> = standing.results.iter().map(|one| one.since.as_second()).collect();
     assert_eq!(seconds, [0, 9]);
@@ -72,10 +81,10 @@ fn errors_stand_and_are_no_violations() {
     let mut ledger = Ledger::default();
     let mut failed = verdict(&[]);
     failed.results = vec![finding("boom", Outcome::Error)];
-    let delta = ledger.record(failed.clone(), STATE, Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
+    let delta = ledger.record(failed.clone(), STATE, &Owners::default(), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
     assert!(delta.appeared.is_empty() && delta.results.len() == 1, "reports want to know");
-    assert!(ledger.record(failed, STATE, Lane::Change, Timestamp::UNIX_EPOCH).is_none());
-    let delta = ledger.record(verdict(&[]), STATE, Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
+    assert!(ledger.record(failed, STATE, &Owners::default(), Lane::Change, Timestamp::UNIX_EPOCH).is_none());
+    let delta = ledger.record(verdict(&[]), STATE, &Owners::default(), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
     assert!(delta.resolved.is_empty() && delta.results.is_empty());
 }
 
@@ -86,19 +95,19 @@ fn what_was_recorded_before_is_not_told_again() {
     let (key, uid) = (verdict(&[]).key, Arc::from("u"));
     // Recalled, then judged.
     let mut ledger = Ledger::default();
-    assert!(ledger.recall(&key, &uid, recorded(&["x", "y"])).is_none());
-    let delta = ledger.record(verdict(&["y", "z"]), STATE, Lane::Change, now).unwrap();
+    assert!(ledger.recall(&key, &uid, recorded(&["x", "y"]), &Owners::default()).is_none());
+    let delta = ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now).unwrap();
     assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
     assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
     // Judged, then recalled.
     let mut ledger = Ledger::default();
-    ledger.record(verdict(&["y", "z"]), STATE, Lane::Change, now);
-    let delta = ledger.recall(&key, &uid, recorded(&["x", "y"])).unwrap();
+    ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now);
+    let delta = ledger.recall(&key, &uid, recorded(&["x", "y"]), &Owners::default()).unwrap();
     assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first, now]);
     assert_eq!(told(Some(delta)), (texts(&["z"]), texts(&["x"])));
     assert_eq!((ledger.passed(), ledger.counts().values().sum::<usize>()), (2, 2));
     // Nothing is known of it on either side.
-    assert!(Ledger::default().recall(&key, &uid, Vec::new()).is_none());
+    assert!(Ledger::default().recall(&key, &uid, Vec::new(), &Owners::default()).is_none());
     assert_eq!(told(Ledger::gone(key, uid, recorded(&["x"]), Lane::Snapshot)), (vec![], texts(&["x"])));
 }
 
@@ -111,8 +120,8 @@ fn what_an_earlier_run_did_not_come_to_tell_is_told_if_it_stands() {
         stand(SUBJECT, verdict(&["x", "y"]).results, first).into_iter().map(untold).collect()
     };
     let mut ledger = Ledger::default();
-    ledger.recall(&key, &uid, recorded());
-    let delta = ledger.record(verdict(&["y", "z"]), STATE, Lane::Change, now).unwrap();
+    ledger.recall(&key, &uid, recorded(), &Owners::default());
+    let delta = ledger.record(verdict(&["y", "z"]), STATE, &Owners::default(), Lane::Change, now).unwrap();
     let since: Vec<_> = delta.appeared.iter().map(|one| one.since).collect();
     assert_eq!((told(Some(delta)), since), ((texts(&["y", "z"]), vec![]), vec![first, now]));
     assert_eq!(told(ledger.forget(&key)), (vec![], texts(&["y", "z"])), "by now both are told of");
@@ -134,9 +143,12 @@ fn ids_are_read_as_they_are_written() {
 fn what_the_change_violated_is_told_once_and_never_stands() {
     let mut ledger = Ledger::default();
     let denied = |message: &str| Verdict { transitions: vec![finding(message, Outcome::Fail)], ..verdict(&["x"]) };
-    let delta = ledger.record(denied("no"), STATE, Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
+    let delta = ledger.record(denied("no"), STATE, &Owners::default(), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!((delta.appeared.len(), delta.resolved.len(), delta.transitions.len()), (1, 0, 1));
-    assert!(ledger.record(verdict(&["x"]), STATE, Lane::Change, Timestamp::UNIX_EPOCH).is_none(), "it is not resolved");
+    assert!(
+        ledger.record(verdict(&["x"]), STATE, &Owners::default(), Lane::Change, Timestamp::UNIX_EPOCH).is_none(),
+        "it is not resolved"
+    );
     assert_eq!(ledger.counts().values().sum::<usize>(), 1);
     let outdated = ledger.transitions(denied("no"), Lane::Change, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!((outdated.transitions.len(), outdated.results.len()), (1, 1), "what stands goes on to stand");
@@ -148,7 +160,7 @@ fn what_the_change_violated_is_told_once_and_never_stands() {
 /// What a ledger tells when an object is judged in this state.
 fn tell(ledger: &mut Ledger, messages: &[&str], state: Option<u64>) -> (usize, usize) {
     let state = state.map(State::sample);
-    let delta = ledger.record(verdict(messages), state, Lane::Snapshot, Timestamp::UNIX_EPOCH);
+    let delta = ledger.record(verdict(messages), state, &Owners::default(), Lane::Snapshot, Timestamp::UNIX_EPOCH);
     delta.map_or((0, 0), |delta| (delta.appeared.len(), delta.resolved.len()))
 }
 
@@ -176,7 +188,12 @@ fn other_words_are_expected_once_from_new_policies_for_the_same_state() {
     assert_eq!(tell(&mut ledger, &["b"], Some(2)), (0, 0));
     // What was recorded by an earlier run is of a state that is not known.
     let mut ledger = Ledger::default();
-    ledger.recall(&verdict(&[]).key, &"u".into(), stand(SUBJECT, verdict(&["a"]).results, Timestamp::UNIX_EPOCH));
+    ledger.recall(
+        &verdict(&[]).key,
+        &"u".into(),
+        stand(SUBJECT, verdict(&["a"]).results, Timestamp::UNIX_EPOCH),
+        &Owners::default(),
+    );
     ledger.judged_by(&policies);
     ledger.holds_for(&verdict(&[]).key, Some(State::sample(1)));
     assert_eq!(tell(&mut ledger, &["b"], Some(1)), (1, 1));

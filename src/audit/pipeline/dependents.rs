@@ -55,13 +55,21 @@ impl Pipeline {
         let looks_up = self.policies.dependencies(&key.kind).inventory;
         let ready = if looks_up { self.inventory.wait(key, lane, now) } else { Some(key) };
         if let Some(key) = ready {
-            self.queue.push(key, lane, now);
+            self.enqueue(key, lane, now);
+        }
+    }
+
+    /// Queues an object.
+    pub(super) fn enqueue(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
+        match self.cache.controller(&key) {
+            Some(_) => self.queue.push_dependent(key, lane, now),
+            None => self.queue.push(key, lane, now),
         }
     }
 
     fn judge_settled(&mut self, settled: Vec<Waiting>) {
         for Waiting { key, queued, .. } in settled {
-            self.queue.push(key, queued.lane, queued.since);
+            self.enqueue(key, queued.lane, queued.since);
         }
     }
 
@@ -114,9 +122,10 @@ impl Pipeline {
             };
             // What waits for the inventory is judged anyway.
             let (unchanged, inventory) = (&self.unchanged, &self.inventory);
-            let keys =
-                keys.filter(|key| wanted(key, depends) && !unchanged.contains(key) && !inventory.waits(key)).cloned();
-            self.queue.extend(keys, Lane::Snapshot, now);
+            let keys = keys.filter(|key| wanted(key, depends) && !unchanged.contains(key) && !inventory.waits(key));
+            for key in keys.cloned().collect::<Vec<_>>() {
+                self.enqueue(key, Lane::Snapshot, now);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::Pipeline;
-use crate::model::{object::ObjectKey, verdict::Verdict};
+use crate::model::{body::Body, object::ObjectKey, verdict::Verdict};
 
 impl Pipeline {
     /// Takes in the present state of an exception.
@@ -20,11 +20,21 @@ impl Pipeline {
         if self.exceptions.is_empty() || nothing {
             return;
         }
-        // Of an object that is gone only the name is left.
-        let body = self.cache.object(&verdict.key).map(|object| object.body).unwrap_or_default();
+        let subjects = self.subjects(&verdict.key);
         for findings in [&mut verdict.results, &mut verdict.transitions] {
-            self.exceptions.apply(&verdict.key, &body, findings, now);
+            self.exceptions.apply(&subjects, findings, now);
         }
+    }
+
+    /// Returns what an exception may match to excuse what is found about an object: the object, and its owners.
+    pub(super) fn subjects(&self, key: &ObjectKey) -> Vec<(ObjectKey, Body)> {
+        if self.exceptions.is_empty() {
+            return Vec::new();
+        }
+        // Of an object that is gone only the name is left.
+        let body = |key: &ObjectKey| self.cache.object(key).map(|object| object.body).unwrap_or_default();
+        let owners = self.cache.owners(key);
+        [key.clone()].into_iter().chain(owners).map(|key| (key.clone(), body(&key))).collect()
     }
 
     /// Excuses anew what stands of the objects that are wanted.
@@ -35,11 +45,10 @@ impl Pipeline {
         let judged = self.ledger.objects().filter(|(key, standing)| !standing.results.is_empty() && wanted(key));
         let keys: Vec<ObjectKey> = judged.map(|(key, _)| key.clone()).collect();
         for key in keys {
-            let Some(object) = self.cache.object(&key) else { continue };
-            let exceptions = &self.exceptions;
-            let apply = |findings: &mut [_]| exceptions.apply(&key, &object.body, findings, now);
-            let delta = self.ledger.excuse(&key, apply, now);
-            self.recording.record(delta);
+            if let Some(uid) = self.cache.uid(&key).cloned() {
+                let delta = self.reconsidered(&key, None);
+                self.record_with_dependents(&key, &uid, delta);
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     audit::{
         command::Reload,
         judges::Judged,
+        ledger::dependents::Owners,
         queue::{Lane, Queued},
     },
     judge::{evaluate::Job, set::PolicySet},
@@ -50,14 +51,30 @@ impl Pipeline {
                 }
                 continue;
             }
-            // What belongs to another shard is judged there; here it is only looked up.
-            if self.settings.shard.owns(key.namespace.as_deref()) {
-                let previous = self.transitions.take_previous(&key);
-                if let Some(object) = self.cache.object(&key) {
-                    return Some(self.job(object, previous, false, policies));
-                }
+            let previous = self.transitions.take_previous(&key);
+            if self.is_judged(&key)
+                && let Some(object) = self.cache.object(&key)
+            {
+                return Some(self.job(object, previous, false, policies));
             }
             self.queue.done(&key);
+            self.leave_unjudged(&key);
+        }
+    }
+
+    /// Whether an object is judged here. What belongs to another shard is judged there, and what is over by nobody; here it
+    /// is only looked up.
+    fn is_judged(&self, key: &ObjectKey) -> bool {
+        let settings = &self.settings;
+        settings.shard.owns(key.namespace.as_deref()) && (settings.judge_inactive || !self.cache.is_inactive(key))
+    }
+
+    /// Resolves what stands of an object that is not judged any more.
+    fn leave_unjudged(&mut self, key: &ObjectKey) {
+        if let Some(uid) = self.cache.uid(key).cloned() {
+            self.retries.note(key, false);
+            let delta = self.ledger.forget(key);
+            self.record_with_dependents(key, &uid, delta);
         }
     }
 
@@ -88,21 +105,23 @@ impl Pipeline {
         let now = Timestamp::now();
         self.excuse(&mut verdict, now);
         if self.settings.initial == InitialObjects::Stream {
-            if stands && verdict.results.is_empty() {
+            // Manifests have no uid, and no owners.
+            if stands && verdict.results.is_empty() && verdict.uid.is_empty() {
                 self.cache.drop_object(&verdict.key);
                 return self.ledger.record_clean(verdict.passed);
             }
             self.cache.drop_body(&verdict.key);
         }
         let lane = queued.map_or(Lane::Change, |queued| queued.lane);
-        let delta = if stands {
-            // What came since the object was taken, and is no reason to judge it again, no policy can see.
-            let state = if self.queue.has(&verdict.key) { state } else { self.cache.state(&verdict.key) };
-            self.ledger.record(verdict, state, lane, now)
-        } else {
-            self.ledger.transitions(verdict, lane, now)
-        };
-        self.recording.record(delta);
+        if !stands {
+            return self.recording.record(self.ledger.transitions(verdict, lane, now));
+        }
+        let (key, uid) = (verdict.key.clone(), Arc::clone(&verdict.uid));
+        // What came since the object was taken, and is no reason to judge it again, no policy can see.
+        let state = if self.queue.has(&key) { state } else { self.cache.state(&key) };
+        let owners = if verdict.results.is_empty() { Owners::default() } else { self.owners(&key, None) };
+        let delta = self.ledger.record(verdict, state, &owners, lane, now);
+        self.record_with_dependents(&key, &uid, delta);
     }
 
     /// Counts a verdict, and for one that stands how long its object waited for it.
@@ -154,8 +173,11 @@ impl Pipeline {
         for scope in self.judged_scopes() {
             let keys: Vec<_> = self.cache.keys(&scope).cloned().collect();
             self.rejudge_dependents_of_all(&scope, &keys, now);
-            let keys = keys.into_iter().filter(|key| !self.unchanged.contains(key));
-            self.queue.extend(keys, Lane::Snapshot, now);
+            for key in keys {
+                if !self.unchanged.contains(&key) {
+                    self.enqueue(key, Lane::Snapshot, now);
+                }
+            }
         }
     }
 }

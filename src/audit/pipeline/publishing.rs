@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Overview, Pipeline, Progress};
 use crate::{
-    audit::result::{AuditResult, Entry, PolicySummary, Summary},
+    audit::result::{AuditResult, Entry, KIND, PolicySummary, Summary},
     cluster::identity::API_VERSION,
     model::{coverage::Coverage, object::ObjectRef, verdict::Outcome},
 };
@@ -42,18 +42,15 @@ impl Pipeline {
     }
 
     fn coverage(&self) -> Vec<Coverage> {
-        self.gate.coverage(|scope| self.cache.len(scope))
+        let inactive = |scope: &_| if self.settings.judge_inactive { 0 } else { self.cache.inactive(scope) };
+        self.gate.coverage(|scope| (self.cache.len(scope), inactive(scope)))
     }
 
     fn summary(&self) -> Summary {
-        let mut summary = Summary { objects: self.ledger.judged(), pass: self.ledger.passed(), ..Summary::default() };
+        let (objects, pass) = (self.ledger.judged(), self.ledger.passed());
+        let mut summary = Summary { objects, pass, covered: self.ledger.covered(), ..Summary::default() };
         for ((_, _, outcome), count) in self.ledger.counts() {
-            match outcome {
-                Outcome::Fail => summary.fail += count,
-                Outcome::Warn => summary.warn += count,
-                Outcome::Error => summary.error += count,
-                Outcome::Skip => summary.skip += count,
-            }
+            *summary.of(*outcome) += count;
         }
         summary
     }
@@ -105,14 +102,19 @@ impl Pipeline {
         for (key, standing) in self.ledger.objects() {
             let resource = Arc::new(ObjectRef::new(key, &standing.uid));
             let location = self.cache.location(key);
-            let entries = standing.results.iter().map(|known| Entry::new(&known.finding, &resource, location));
-            results.extend(entries);
+            results.extend(standing.results.iter().map(|known| {
+                let covered_by = known.covered_by.as_ref().and_then(|uid| self.owner_reference(key, uid));
+                let dependents = self.ledger.dependents(&standing.uid, &known.finding);
+                let entry = Entry::new(&known.finding, &resource, location, standing.owner.as_ref());
+                Entry { covered_by, dependents, ..entry }
+            }));
         }
         let mut policies: Vec<_> = self.policies.set.policies.iter().map(PolicySummary::from).collect();
         policies.sort_by(|a, b| a.name.cmp(&b.name));
         AuditResult {
             api_version: API_VERSION,
-            kind: "AuditResult",
+            kind: KIND,
+            scope: None,
             complete: self.gate.is_open() && self.is_complete(&summary),
             summary,
             coverage: self.coverage(),

@@ -43,7 +43,8 @@ impl Pipeline {
             }
         }
         for (key, uid) in unrecorded {
-            let delta = self.ledger.recall(&key, &uid, Vec::new());
+            let owners = self.owners(&key, None);
+            let delta = self.ledger.recall(&key, &uid, Vec::new(), &owners);
             self.recording.record(delta);
         }
         self.recall_former_kinds();
@@ -57,7 +58,8 @@ impl Pipeline {
             let key = recorded.key(&scope.kind);
             let RecordedObject { object: ObjectRef { uid, .. }, results } = recorded;
             let delta = if self.cache.uid(&key) == Some(&uid) {
-                let delta = self.ledger.recall(&key, &uid, results);
+                let owners = self.owners(&key, None);
+                let delta = self.ledger.recall(&key, &uid, results, &owners);
                 keys.push(key);
                 delta
             } else {

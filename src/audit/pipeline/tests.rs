@@ -2,6 +2,7 @@
 
 mod exceptions;
 mod histories;
+mod owners;
 mod recording;
 mod unsteady;
 
@@ -92,6 +93,8 @@ const SETTINGS: PipelineSettings = PipelineSettings {
     rejudge_every: None,
     update_filter: true,
     shard: Shard::WHOLE,
+    roll_up: true,
+    judge_inactive: false,
 };
 
 fn load(files: &[(&str, &str)]) -> Arc<PolicySet> {
@@ -385,6 +388,7 @@ async fn who_depends_on_a_namespace_follows_only_what_is_read_of_it() {
     let annotated = json!({"owner": "a", "note": "x"});
     live.sync(vec![namespace(1, "prod", annotated.clone()), object("Pod", "n", "p", 2, &json!({}))]).await;
     live.until(&["p: p is in production"]).await;
+    live.until_evaluated(2).await;
     let before = live.metric("kaudit_evaluations_total");
     for version in 3..20 {
         live.seen(namespace(version, "prod", json!({"owner": "a", "note": version}))).await;

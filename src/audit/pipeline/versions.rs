@@ -14,22 +14,27 @@ impl Pipeline {
             let uid = self.cache.uid(key).filter(|uid| !uid.is_empty());
             uid.is_some() && uid == self.cache.uid(&in_version_of(key, new))
         });
-        self.vanish(old, &gone, now);
+        self.vanish(old, gone, now);
         for key in same {
             let renamed = in_version_of(&key, new);
             self.ledger.rename(&key, renamed.clone());
+            if self.owned.unlink(&key) {
+                self.link(&renamed);
+            }
             self.unchanged.rename(&key, renamed);
             self.leave(&key, now);
         }
     }
 
     /// Drops a scope, and forgets the objects of it that are gone with it.
-    pub(super) fn vanish(&mut self, scope: &WatchScope, gone: &[ObjectKey], now: Instant) {
+    pub(super) fn vanish(&mut self, scope: &WatchScope, gone: Vec<ObjectKey>, now: Instant) {
+        let uid = |key: &ObjectKey| self.cache.uid(key).cloned().unwrap_or_default();
+        let gone: Vec<_> = gone.into_iter().map(|key| (uid(&key), key)).collect();
         self.gate.vanished(scope);
         self.transitions.end_list(scope);
         self.cache.drop_scope(scope);
-        for key in gone {
-            self.forget(key, now);
+        for (uid, key) in gone {
+            self.forget(&key, &uid, now);
         }
     }
 }

@@ -47,7 +47,7 @@ fn defaults_depend_on_the_mode() {
     assert!(watch.records(RecordTarget::Events) && watch.records(RecordTarget::Status));
     assert_eq!(watch.policies.sources, []);
     assert_eq!(watch.output, [Target { format: Format::Text, file: None }]);
-    assert_eq!(watch.timing.sync_timeout, Duration::from_mins(1));
+    assert_eq!(watch.sync.sync_timeout, Duration::from_mins(1));
 
     for arguments in [&["--once"][..], &["-f", "a.yaml"], &["--once", "-f", "a.yaml"]] {
         assert!(!run(arguments).unwrap().records(RecordTarget::Events), "{arguments:?}");
@@ -79,7 +79,7 @@ fn lists_repeat_and_split() {
     assert_eq!(check.scope.namespace, ["a", "b", "c"]);
     assert_eq!(check.scope.include.iter().map(KindPattern::to_string).collect::<Vec<_>>(), ["deploy", "*.apps"]);
     assert_eq!(check.policies.sources, [PolicySource::from("a,b")]);
-    assert_eq!(check.filename, [PathBuf::from("x,y")]);
+    assert_eq!(check.source.manifests.filename, [PathBuf::from("x,y")]);
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn the_file_is_below_the_command_line() {
     let yaml = "fail-on: warn\nonce: true\nnamespace: [a, b]\nevents-per-second: 7\nsecrets: full\n";
     let check = run_with(yaml, &["--secrets", "redact", "-n", "c"]).unwrap();
     assert_eq!(check.fail_on, FailOn::Warn);
-    assert!(check.once);
+    assert!(check.source.once);
     assert_eq!(check.scope.namespace, ["c"]);
     assert_eq!(check.writing.events_per_second, 7);
-    assert_eq!(check.secrets, Secrets::Redact);
+    assert_eq!(check.source.manifests.secrets, Secrets::Redact);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_file_takes_every_shape_of_value() {
     let check = run_with("policies:\n  - a,b\n  - c\ninclude: deploy,sts\nonce: false\nas: 7\n", &[]).unwrap();
     assert_eq!(check.policies.sources, [PolicySource::from("a,b"), PolicySource::from("c")]);
     assert_eq!(check.scope.include.len(), 2);
-    assert!(!check.once);
+    assert!(!check.source.once);
     assert_eq!(check.cluster.user.as_deref(), Some("7"));
     for empty in ["", "# nothing\n", "{}\n", "namespace: []\n"] {
         run_with(empty, &[]).unwrap();

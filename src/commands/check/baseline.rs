@@ -5,7 +5,7 @@
 //! then the audit is incomplete.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     path::Path,
     sync::Arc,
@@ -16,10 +16,13 @@ use serde::{Deserialize, Serialize};
 
 use super::drafts;
 use crate::{
-    audit::result::{AuditResult, BaselineEntry, BaselineSummary, Entry, IncomparableEntry},
-    cli::check::{CheckArgs, Mode},
+    audit::{
+        reach::Reach,
+        result::{AuditResult, BaselineEntry, BaselineSummary, Entry, IncomparableEntry, ObjectSource},
+    },
+    cli::check::CheckArgs,
     cluster::identity::API_VERSION,
-    model::{coverage::State, exception::Excuse, verdict::Outcome},
+    model::{exception::Excuse, object::ObjectRef, verdict::Outcome},
     output::replace_file,
 };
 
@@ -34,23 +37,9 @@ pub(super) struct Baseline {
     kind: String,
     /// Digest of the policies that it was made by.
     policies: String,
-    scope: Scope,
+    scope: ObjectSource,
     /// Sorted.
     results: Vec<BaselineEntry>,
-}
-
-/// What was judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Scope {
-    Cluster,
-    Manifests,
-}
-
-impl Scope {
-    fn of(check: &CheckArgs) -> Self {
-        if check.mode() == Mode::Files { Self::Manifests } else { Self::Cluster }
-    }
 }
 
 impl Baseline {
@@ -74,12 +63,14 @@ impl Baseline {
     /// Makes one of the violations of a result.
     fn of(result: &AuditResult, check: &CheckArgs, policies: &str) -> Self {
         let violations = result.results.iter().filter(|entry| entry.result.is_violation());
-        let results: BTreeSet<BaselineEntry> = violations.map(listed).collect();
+        // The dependents of an owner have one in common.
+        let results: BTreeMap<_, _> = violations.map(|entry| (entry.id, BaselineEntry::from(entry))).collect();
+        let results: BTreeSet<BaselineEntry> = results.into_values().collect();
         Self {
             api_version: API_VERSION.to_owned(),
             kind: KIND.to_owned(),
             policies: policies.to_owned(),
-            scope: Scope::of(check),
+            scope: check.scope.audited(&check.source).source,
             results: results.into_iter().collect(),
         }
     }
@@ -98,19 +89,26 @@ impl Baseline {
         let found: HashSet<_> = result.results.iter().map(|entry| entry.id).collect();
         let excuse = Arc::new(Excuse::baseline());
         let mut summary = BaselineSummary::default();
-        for entry in result.results.iter_mut().filter(|entry| known.contains(&entry.id)) {
-            match entry.result {
-                Outcome::Fail => result.summary.fail -= 1,
-                Outcome::Warn => result.summary.warn -= 1,
-                Outcome::Error | Outcome::Skip => continue,
+        let at = |object: &ObjectRef, entry: &Entry| {
+            (object.identity(), Arc::clone(&entry.policy), Arc::clone(&entry.rule), entry.result)
+        };
+        let listed = result.results.iter().filter(|entry| known.contains(&entry.id));
+        let listed: HashSet<_> = listed.map(|entry| at(&entry.resource, entry)).collect();
+        // Dependents that came since are no other violation than the one of their owner.
+        let covered = |entry: &Entry| entry.covered_by.as_ref().is_some_and(|owner| listed.contains(&at(owner, entry)));
+        for entry in &mut result.results {
+            if !entry.result.is_violation() || !(known.contains(&entry.id) || covered(entry)) {
+                continue;
             }
+            *result.summary.of(entry.result) -= 1;
             result.summary.skip += 1;
             summary.known += 1;
             entry.result = Outcome::Skip;
             entry.excuse = Some(Arc::clone(&excuse));
         }
+        let (reach, source) = (Reach::of(result), check.scope.audited(&check.source).source);
         for entry in self.results.iter().filter(|entry| !found.contains(&entry.id)) {
-            match self.incomparable(entry, result, check) {
+            match self.incomparable(entry, &reach, source) {
                 Some(reason) => summary.incomparable.push(IncomparableEntry { entry: entry.clone(), reason }),
                 None => summary.fixed.push(entry.clone()),
             }
@@ -119,55 +117,9 @@ impl Baseline {
     }
 
     /// Returns why it is not known whether a violation that was not found stands; `None` if it does not.
-    fn incomparable(&self, entry: &BaselineEntry, result: &AuditResult, check: &CheckArgs) -> Option<String> {
-        let BaselineEntry { kind, name, policy, rule, .. } = entry;
-        if self.scope != Scope::of(check) {
-            let of = if self.scope == Scope::Cluster { "a cluster" } else { "manifests" };
-            return Some(format!("the baseline is that of {of}"));
-        }
-        let rules = result.policies.iter().filter(|known| known.name == *policy);
-        if !rules.into_iter().any(|known| known.rules.contains(rule)) {
-            return Some(format!("rule {policy}/{rule} is not in force"));
-        }
-        let namespace = name.split_once('/').map(|(namespace, _)| namespace);
-        let wanted = &check.scope.namespace;
-        if !wanted.is_empty() && !namespace.is_some_and(|own| wanted.iter().any(|one| one == own)) {
-            return Some("it is outside of --namespace".to_owned());
-        }
-        if !check.shard().owns(namespace) {
-            return Some("it is in another shard".to_owned());
-        }
-        if let Some(gap) = result.coverage.iter().find(|covered| covered.is_gap() && covered.is_documents()) {
-            return Some(format!("a document could not be read: {}", gap.message));
-        }
-        let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
-        let mut covered = result
-            .coverage
-            .iter()
-            .filter(|covered| covered.group == group && (covered.kind == kind || covered.kind == "*"));
-        if let Some(state) =
-            covered.find_map(|covered| (covered.is_gap() || covered.state == State::Excluded).then_some(covered.state))
-        {
-            return Some(format!("{kind} was not read whole ({})", state.as_str()));
-        }
-        let failed =
-            |other: &&Entry| other.result == Outcome::Error && *other.policy == **policy && listed(other).name == *name;
-        result.results.iter().find(failed).map(|_| "the policy failed".to_owned())
-    }
-}
-
-/// Returns a result as a baseline lists it.
-fn listed(entry: &Entry) -> BaselineEntry {
-    let object = &entry.resource;
-    let group = object.group();
-    let namespace = object.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
-    BaselineEntry {
-        kind: if group.is_empty() { object.kind.clone() } else { format!("{}.{group}", object.kind) },
-        name: format!("{namespace}{}", object.name),
-        policy: entry.policy.to_string(),
-        rule: entry.rule.to_string(),
-        id: entry.id,
-        message: entry.message.to_string(),
+    fn incomparable(&self, entry: &BaselineEntry, reach: &Reach<'_>, source: ObjectSource) -> Option<String> {
+        let elsewhere = (self.scope != source).then(|| format!("the baseline is that of {}", self.scope));
+        elsewhere.or_else(|| reach.misses(entry))
     }
 }
 

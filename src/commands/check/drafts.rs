@@ -22,6 +22,8 @@ const TERM: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// # Errors
 /// When the file cannot be written.
 pub(super) fn write(path: &Path, result: &AuditResult) -> anyhow::Result<()> {
+    // What is excused for an owner is for its dependents.
+    let result = result.rolled_up();
     let violations = result.results.iter().filter(|entry| entry.result.is_violation());
     let mut groups: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
     for entry in violations {

@@ -49,7 +49,7 @@ pub(super) fn write(
         let resolved = delta.resolved.iter().map(|violation| (StreamEvent::Resolved, violation));
         let transitions = delta.transitions.iter().map(|violation| (StreamEvent::Happened, violation));
         for (event, violation) in appeared.chain(resolved).chain(transitions) {
-            match sender.try_send((event, Entry::new(&violation.finding, &resource, None), now)) {
+            match sender.try_send((event, Entry::new(&violation.finding, &resource, None, delta.owner.as_ref()), now)) {
                 Ok(()) => slow.tell_when_due(),
                 Err(TrySendError::Full(_)) => slow.add("they are read too slowly"),
                 // A reader that closes standard output has seen enough.
@@ -161,6 +161,7 @@ mod tests {
                 copy: 0,
             },
             uid: "u".into(),
+            owner: None,
             appeared: (0..violations).map(violation).collect(),
             resolved: Vec::new(),
             transitions: Vec::new(),

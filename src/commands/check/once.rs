@@ -8,7 +8,7 @@ use tracing::warn;
 use super::{
     baseline::{self, Baseline},
     recording,
-    wiring::{CHANGES, INTERRUPTED, Rules, Wiring},
+    wiring::{self, CHANGES, INTERRUPTED, Rules, Wiring},
 };
 use crate::{
     cli::check::CheckArgs,
@@ -41,10 +41,12 @@ pub(super) async fn run(
     drop(terms);
     let selection = check.scope.selection(Some(&rules.policies));
     let mut helpers = JoinSet::new();
-    helpers.spawn(Informer::new(clients, selection, check.secrets, true, changes).run(served));
+    helpers.spawn(Informer::new(clients, selection, check.source.manifests.secrets, true, changes).run(served));
     helpers.spawn(progress::show(wiring.progress()));
     let policies = rules.policies.digest.to_string();
-    let mut result = wiring.judge_once(check, rules).await?;
+    let settings = wiring::settings(check, &rules.policies);
+    let mut result = wiring.judge_once(settings, rules).await?;
+    result.scope = Some(check.scope.audited(&check.source));
     baseline::settle(&mut result, check, &policies, baseline)?;
     // Nobody waits for the results until the last Event is written.
     let printed = output::write_all(&check.output, &result, check.log.color, check.place);

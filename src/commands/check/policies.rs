@@ -8,7 +8,7 @@ use tracing::{error, warn};
 
 use crate::{
     audit::command::Command,
-    cli::policies::PolicyArgs,
+    cli::policies::{EvaluationArgs, PolicyArgs},
     judge::{
         files::{self, Fingerprint},
         set::PolicySet,
@@ -23,13 +23,16 @@ use crate::{
 pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// Loads what can be loaded. The outer error is not about the policies.
-pub(super) async fn load(policies: &PolicyArgs) -> anyhow::Result<Result<PolicySet, LoadError>> {
-    let (sources, limits) = (policies.sources.clone(), policies.limits());
+pub(in crate::commands) async fn load(
+    sources: &[PolicySource],
+    evaluation: &EvaluationArgs,
+) -> anyhow::Result<Result<PolicySet, LoadError>> {
+    let (sources, limits) = (sources.to_vec(), evaluation.limits());
     spawn_blocking(move || PolicySet::load_partly(&sources, &limits)).await.context("loading the policies")
 }
 
 /// Logs what is wrong with the policies, and what they cannot see from a shard.
-pub(super) fn log_problems(policies: &PolicySet, shard: Shard) {
+pub(in crate::commands) fn log_problems(policies: &PolicySet, shard: Shard) {
     for problem in &policies.problems {
         if problem.is_refusal() { error!("{problem}") } else { warn!("{problem}") }
     }
@@ -57,7 +60,7 @@ pub(super) async fn follow(
             continue;
         }
         loaded = now;
-        let reload = match load(&policies).await {
+        let reload = match load(&policies.sources, &policies.evaluation).await {
             Ok(reload) => reload.and_then(|policies| policies.after(&in_force)).map(Arc::new),
             Err(error) => {
                 error!("{error:#}");

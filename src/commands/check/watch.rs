@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::{
     exceptions, lines, policies, recording,
-    wiring::{CHANGES, Rules, Wiring},
+    wiring::{self, CHANGES, Rules, Wiring},
 };
 use crate::{
     audit::command::Command,
@@ -46,13 +46,14 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
     };
     let over = terms.over.clone();
     let candidate = check.recording.leader_elect.then(|| candidate(check, &clients));
-    helpers.spawn(exceptions::follow(check.exceptions.files.clone(), commands.clone()));
+    helpers.spawn(exceptions::warn_of(wiring.overview()));
+    helpers.spawn(exceptions::follow(check.exceptions.given.files.clone(), commands.clone()));
     helpers.spawn(policies::follow(check.policies.clone(), check.shard(), Arc::clone(&rules.policies), commands));
     let selection = check.scope.selection(Some(&rules.policies));
-    let informer = Informer::new(clients.clone(), selection, check.secrets, false, changes);
+    let informer = Informer::new(clients.clone(), selection, check.source.manifests.secrets, false, changes);
     helpers.spawn(informer.following(wiring.policies()).run(served));
     // On a task of its own: what takes it long must not delay the renewal of the Lease.
-    let judging = tokio::spawn(wiring.judge(check, rules));
+    let judging = tokio::spawn(wiring.judge(wiring::settings(check, &rules.policies), false, rules));
     let stopping = async {
         judging.await.context("judging failed, which is a bug")?;
         info!("Stopping: writing what is pending");

@@ -13,34 +13,38 @@ use crate::{
         pipeline::{InitialObjects, Inputs, Outputs, Pipeline, PipelineSettings},
         result::AuditResult,
     },
-    cli::check::{CheckArgs, Initial, Mode, Switch},
+    cli::{
+        check::{CheckArgs, Initial, Mode, Switch},
+        scope::{GroupBy, Inactive, SourceArgs, SyncArgs},
+    },
     judge::set::PolicySet,
     metrics::Metrics,
+    model::shard::Shard,
     source::change::Change,
 };
 
 /// Changes between a cluster and the pipeline; the informer waits when they are not taken.
-pub(super) const CHANGES: usize = 1_024;
+pub(in crate::commands) const CHANGES: usize = 1_024;
 /// Why a run that ends by itself has no result.
-pub(super) const INTERRUPTED: &str = "interrupted before everything was judged";
+pub(in crate::commands) const INTERRUPTED: &str = "interrupted before everything was judged";
 /// Commands that wait until the pipeline has dealt with a batch of changes.
 const COMMANDS: usize = 16;
 
 /// What objects are judged by, and what is excused.
-pub(super) struct Rules {
-    pub(super) policies: Arc<PolicySet>,
-    pub(super) exceptions: Exceptions,
+pub(in crate::commands) struct Rules {
+    pub(in crate::commands) policies: Arc<PolicySet>,
+    pub(in crate::commands) exceptions: Exceptions,
 }
 
 /// A pipeline that does not run yet: what will go in and come out.
-pub(super) struct Wiring {
+pub(in crate::commands) struct Wiring {
     inputs: Inputs,
     outputs: Outputs,
 }
 
 impl Wiring {
     /// Makes the channels, with room for so many changes; returns also the senders into the pipeline.
-    pub(super) fn new(
+    pub(in crate::commands) fn new(
         changes: usize,
         policies: &Arc<PolicySet>,
         stop: CancellationToken,
@@ -69,17 +73,17 @@ impl Wiring {
         self.outputs.policies.subscribe()
     }
 
-    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+    pub(in crate::commands) fn progress(&self) -> watch::Receiver<Progress> {
         self.outputs.progress.subscribe()
     }
 
-    /// Judges until stopped, or in the modes that end until everything is judged.
+    /// Judges until stopped, or where the run ends by itself until everything is judged.
     pub(super) fn judge(
         self,
-        check: &CheckArgs,
+        settings: PipelineSettings,
+        ends: bool,
         Rules { policies, exceptions }: Rules,
     ) -> impl Future<Output = AuditResult> + Send + use<> {
-        let (settings, ends) = (settings(check, &policies), check.mode() != Mode::Watch);
         Pipeline::new(policies, exceptions, settings, self.outputs).run(self.inputs, ends)
     }
 
@@ -87,25 +91,45 @@ impl Wiring {
     ///
     /// # Errors
     /// When that was interrupted: a part of a result would pass for the whole.
-    pub(super) async fn judge_once(self, check: &CheckArgs, rules: Rules) -> anyhow::Result<AuditResult> {
+    pub(in crate::commands) async fn judge_once(
+        self,
+        settings: PipelineSettings,
+        rules: Rules,
+    ) -> anyhow::Result<AuditResult> {
         let stop = self.inputs.stop.clone();
-        let result = self.judge(check, rules).await;
+        let result = self.judge(settings, true, rules).await;
         anyhow::ensure!(!stop.is_cancelled(), INTERRUPTED);
         Ok(result)
     }
 }
 
-fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSettings {
-    let initial = match check.timing.initial {
-        Initial::Judge if check.mode() == Mode::Files && policies.judge_objects_alone() => InitialObjects::Stream,
-        Initial::Judge => InitialObjects::Judge,
-        Initial::Skip => InitialObjects::Skip,
-    };
+/// Returns how a run judges.
+pub(super) fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSettings {
+    let once = settings_once(&check.source, &check.sync, check.shard(), check.grouping.group_by, policies);
     PipelineSettings {
-        initial,
-        sync_timeout: check.timing.sync_timeout,
+        initial: if check.timing.initial == Initial::Skip { InitialObjects::Skip } else { once.initial },
         rejudge_every: Some(check.timing.rejudge_every).filter(|every| !every.is_zero() && check.mode() == Mode::Watch),
         update_filter: check.update_filter == Switch::On,
-        shard: check.shard(),
+        ..once
+    }
+}
+
+/// Returns how a run judges that looks at everything once.
+pub(in crate::commands) fn settings_once(
+    source: &SourceArgs,
+    sync: &SyncArgs,
+    shard: Shard,
+    group_by: GroupBy,
+    policies: &PolicySet,
+) -> PipelineSettings {
+    let streams = !source.manifests.filename.is_empty() && policies.judge_objects_alone();
+    PipelineSettings {
+        initial: if streams { InitialObjects::Stream } else { InitialObjects::Judge },
+        sync_timeout: sync.sync_timeout,
+        rejudge_every: None,
+        update_filter: true,
+        shard,
+        roll_up: group_by == GroupBy::Owner,
+        judge_inactive: source.inactive == Inactive::Judge,
     }
 }

@@ -13,10 +13,11 @@ use std::{
 
 use regorus::{
     Engine, Value,
-    unstable::{AssignOp, Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleHead, Source, Span, Token},
+    unstable::{Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleHead, Source, Span, Token},
 };
 
 use super::{
+    operands::{inner, operand, variables},
     result::{Explanation, Named},
     show::{self, ModuleText},
 };
@@ -77,7 +78,7 @@ pub(super) fn table_keys(rule: &Rule) -> Vec<TableKey<'_>> {
 }
 
 /// Evaluates parts of one module.
-pub(super) struct Explainer<'a> {
+pub(in crate::commands) struct Explainer<'a> {
     engine: &'a Engine,
     module: &'a Ref<Module>,
     file: &'a str,
@@ -87,7 +88,8 @@ pub(super) struct Explainer<'a> {
     text: String,
     tokens: Vec<Token>,
     package: Path,
-    began: Instant,
+    /// When it stops to ask.
+    until: Instant,
 }
 
 /// Statements that lead to a place, as source.
@@ -96,16 +98,26 @@ type Way = Vec<String>;
 impl<'a> Explainer<'a> {
     pub(super) fn new(tested: &'a Tested, engine: &'a Engine, module: usize) -> Self {
         let (file, module) = (&tested.sources[module], &tested.modules[module]);
+        Self::of(engine, module, (&file.shown, &file.text), PATIENCE)
+    }
+
+    /// Explains a module of an engine, whose file has this name and text, for so long.
+    pub(in crate::commands) fn of(
+        engine: &'a Engine,
+        module: &'a Ref<Module>,
+        (file, written): (&'a str, &'a str),
+        patience: Duration,
+    ) -> Self {
         let source: &Source = &module.package.refr.span().source;
         Self {
             engine,
             module,
-            file: &file.shown,
-            written: &file.text,
+            file,
+            written,
             text: source.contents().clone(),
             tokens: tokens::read(source, &Limits::default()),
             package: references::package(module),
-            began: Instant::now(),
+            until: Instant::now() + patience,
         }
     }
 
@@ -166,7 +178,7 @@ impl<'a> Explainer<'a> {
         first
     }
 
-    fn pieces(&self) -> ModuleText<'_> {
+    pub(in crate::commands) fn pieces(&self) -> ModuleText<'_> {
         ModuleText::new(&self.text, &self.tokens)
     }
 
@@ -193,7 +205,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// Finds the first statement after which no solution is left.
-    fn query(&self, before: &[String], query: &Query, way: &[String]) -> Option<Explanation> {
+    pub(in crate::commands) fn query(&self, before: &[String], query: &Query, way: &[String]) -> Option<Explanation> {
         let all: Way = before.iter().chain(way).cloned().collect();
         let questions: Vec<String> = (1..=way.len())
             .map(|count| format!("count([1 | {}])", joined(&all[..before.len() + count], "true")))
@@ -295,8 +307,20 @@ impl<'a> Explainer<'a> {
         line: u32,
         given: &str,
         reason: String,
-        mut values: Vec<Named>,
+        values: Vec<Named>,
     ) -> Explanation {
+        let (written, values) = self.as_written(passed, line, given, values);
+        Explanation { file: self.file.to_owned(), line, reason, code: show::code(&written), values }
+    }
+
+    /// Returns the lines of a statement as the user wrote them, and the values by the names in them.
+    pub(in crate::commands) fn as_written(
+        &self,
+        passed: &[String],
+        line: u32,
+        given: &str,
+        mut values: Vec<Named>,
+    ) -> (String, Vec<Named>) {
         let (first, count) = (line.saturating_sub(1) as usize, given.lines().count().max(1));
         let written = self.written.lines().skip(first).take(count).collect::<Vec<_>>().join(" ");
         values.retain_mut(|named| match show::as_written(&named.name, &written, passed) {
@@ -306,11 +330,11 @@ impl<'a> Explainer<'a> {
             }
             None => false,
         });
-        Explanation { file: self.file.to_owned(), line, reason, code: show::code(&written), values }
+        (written, values)
     }
 
     /// Adds the values of some parts.
-    fn name(&self, passed: &[String], parts: &[String], with: &str, values: &mut Vec<Named>) {
+    pub(in crate::commands) fn name(&self, passed: &[String], parts: &[String], with: &str, values: &mut Vec<Named>) {
         let mut names: Vec<&String> = Vec::new();
         for part in parts {
             if !names.contains(&part) && names.len() < PARTS {
@@ -327,14 +351,14 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    fn ask_value(&self, passed: &[String], expr: &str, with: &str) -> Option<Value> {
+    pub(in crate::commands) fn ask_value(&self, passed: &[String], expr: &str, with: &str) -> Option<Value> {
         let answer = self.ask(&[question(passed, expr, with)]).pop()??;
         answer.as_array().ok()?.first().cloned()
     }
 
     /// Asks for the values of expressions in the test's package; `None` for what cannot be asked or is undefined.
-    fn ask(&self, questions: &[String]) -> Vec<Option<Value>> {
-        if questions.is_empty() || self.began.elapsed() > PATIENCE {
+    pub(in crate::commands) fn ask(&self, questions: &[String]) -> Vec<Option<Value>> {
+        if questions.is_empty() || Instant::now() > self.until {
             return vec![None; questions.len()];
         }
         match self.prepare(questions) {
@@ -389,12 +413,12 @@ fn question(passed: &[String], expr: &str, with: &str) -> String {
 }
 
 /// Writes statements one below the other, with another one behind them.
-fn joined(way: &[String], last: &str) -> String {
+pub(in crate::commands) fn joined(way: &[String], last: &str) -> String {
     way.iter().map(String::as_str).chain([last]).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the statements of a body as source.
-fn ways(pieces: &ModuleText<'_>, query: &Query) -> Way {
+pub(in crate::commands) fn ways(pieces: &ModuleText<'_>, query: &Query) -> Way {
     query.stmts.iter().map(|statement| pieces.span(&statement.span).to_owned()).collect()
 }
 
@@ -410,88 +434,4 @@ fn assignment<'e>(query: &'e Query, expr: &Expr) -> Option<(usize, &'e Expr)> {
         },
         _ => None,
     })
-}
-
-/// Collects the variables of an expression.
-fn variables(expr: &Expr, names: &mut BTreeSet<String>) {
-    match expr {
-        Expr::Var { span, .. } => {
-            names.insert(span.text().to_owned());
-        }
-        Expr::RefDot { refr, .. } => variables(refr, names),
-        Expr::RefBrack { refr, index, .. } => {
-            variables(refr, names);
-            variables(index, names);
-        }
-        Expr::Call { params: items, .. } | Expr::Array { items, .. } => {
-            for item in items {
-                variables(item, names);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Collects an expression that is an operand, and what it is made of.
-fn operand(pieces: &ModuleText<'_>, expr: &Expr, parts: &mut Vec<String>) {
-    let shown = match expr {
-        Expr::Call { .. }
-        | Expr::ArithExpr { .. }
-        | Expr::BinExpr { .. }
-        | Expr::ArrayCompr { .. }
-        | Expr::SetCompr { .. }
-        | Expr::ObjectCompr { .. }
-        | Expr::RefDot { .. }
-        | Expr::RefBrack { .. } => true,
-        Expr::Var { span, .. } => !span.text().starts_with('_') && span.text() != "data",
-        _ => false,
-    };
-    if shown {
-        parts.push(pieces.expr(expr).to_owned());
-    }
-    inner(pieces, expr, parts);
-}
-
-/// Collects the operands of an expression.
-fn inner(pieces: &ModuleText<'_>, expr: &Expr, parts: &mut Vec<String>) {
-    match expr {
-        Expr::Array { items, .. } | Expr::Set { items, .. } | Expr::Call { params: items, .. } => {
-            for item in items {
-                operand(pieces, item, parts);
-            }
-        }
-        Expr::Object { fields, .. } => fields.iter().for_each(|(_, _, value)| operand(pieces, value, parts)),
-        Expr::UnaryExpr { expr, .. } => operand(pieces, expr, parts),
-        // The way to the last part: `x` of `x.a[i]`, and `i`.
-        Expr::RefDot { refr, .. } => base(pieces, refr, parts),
-        Expr::RefBrack { refr, index, .. } => {
-            base(pieces, refr, parts);
-            operand(pieces, index, parts);
-        }
-        Expr::BinExpr { lhs, rhs, .. }
-        | Expr::BoolExpr { lhs, rhs, .. }
-        | Expr::ArithExpr { lhs, rhs, .. }
-        | Expr::AssignExpr { op: AssignOp::Eq, lhs, rhs, .. } => {
-            operand(pieces, lhs, parts);
-            operand(pieces, rhs, parts);
-        }
-        Expr::AssignExpr { rhs, .. } => operand(pieces, rhs, parts),
-        Expr::Membership { key, value, collection, .. } => {
-            key.iter().chain([value, collection]).for_each(|part| operand(pieces, part, parts));
-        }
-        _ => {}
-    }
-}
-
-/// Collects the variable that a reference begins with, unless it is a whole document.
-fn base(pieces: &ModuleText<'_>, expr: &Expr, parts: &mut Vec<String>) {
-    match expr {
-        Expr::RefDot { refr, .. } => base(pieces, refr, parts),
-        Expr::RefBrack { refr, index, .. } => {
-            base(pieces, refr, parts);
-            operand(pieces, index, parts);
-        }
-        Expr::Var { span, .. } if matches!(span.text(), "data" | "input") => {}
-        other => operand(pieces, other, parts),
-    }
 }

@@ -118,7 +118,7 @@ fn mentions(text: &str, name: &str) -> bool {
 /// The text of one module, piece by piece.
 ///
 /// The spans of the syntax tree leave out quotes and some brackets, so pieces are cut at the bounds of tokens.
-pub(super) struct ModuleText<'a> {
+pub(in crate::commands) struct ModuleText<'a> {
     text: &'a str,
     tokens: &'a [Token],
 }
@@ -134,12 +134,12 @@ impl<'a> ModuleText<'a> {
     }
 
     /// Returns the source of a span.
-    pub(super) fn span(&self, span: &Span) -> &'a str {
+    pub(in crate::commands) fn span(&self, span: &Span) -> &'a str {
         self.between(span.start, span.end)
     }
 
     /// Returns the source of an expression with all its parts.
-    pub(super) fn expr(&self, expr: &Expr) -> &'a str {
+    pub(in crate::commands) fn expr(&self, expr: &Expr) -> &'a str {
         let (mut start, mut end) = (expr.span().start, expr.span().end);
         bounds(expr, &mut start, &mut end);
         self.between(start, end)

@@ -53,7 +53,7 @@ impl Judge<'_> {
 }
 
 /// Whether a Constraint matches one of the states of the object.
-fn matches(constraint: &Constraint, review: &Review) -> Result<bool, String> {
+pub(super) fn matches(constraint: &Constraint, review: &Review) -> Result<bool, String> {
     for subject in review.subjects() {
         if constraint.matching.matches(&subject)? {
             return Ok(true);

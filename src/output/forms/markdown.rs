@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Longest message; who wants all of it reads another form.
-const MESSAGE_BYTES: usize = 1_024;
+pub(crate) const MESSAGE_BYTES: usize = 1_024;
 /// Lines about what was not judged.
 const UNJUDGED: usize = 20;
 /// Room for the last sentence.
@@ -91,7 +91,7 @@ fn row(entry: &Entry, names: &Names<'_>, rules: &Rules<'_>) -> String {
 }
 
 /// Returns text that is nothing but text, whatever stands in it.
-fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     let mut code = String::from("<code>");
     for c in shown(text).chars() {
         match c {

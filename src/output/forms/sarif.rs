@@ -104,7 +104,10 @@ impl<'r> Run<'r> {
             result["ruleIndex"] = (*index).into();
         }
         if let Some(severity) = entry.severity {
-            result["properties"] = json!({"severity": severity.word()});
+            result["properties"]["severity"] = severity.word().into();
+        }
+        if entry.dependents > 0 {
+            result["properties"]["dependents"] = entry.dependents.into();
         }
         result
     }

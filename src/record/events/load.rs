@@ -161,7 +161,7 @@ impl Appearances {
                 uid: uid.unwrap_or_default().into(),
             };
             let finding = finding(id, (&object).into(), &note);
-            let results = vec![Violation { id, fingerprint: id, finding, since, untold: false }];
+            let results = vec![Violation { id, fingerprint: id, ..Violation::new((&object).into(), finding, since) }];
             recorded.add(RecordedObject { object, results });
         }
         WrittenEvents { recorded, oldest: self.oldest }
@@ -172,6 +172,10 @@ impl Appearances {
 /// policy, but it reads the same in another Event.
 fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
     let (place, message) = note.split_once(": ").unwrap_or(("", note));
+    // An Event about an owner counts its dependents.
+    let counted =
+        message.rsplit_once(" (and ").filter(|(_, rest)| rest.ends_with(" dependents)") || *rest == "1 dependent)");
+    let message = counted.map_or(message, |(message, _)| message);
     let (policy, rule) = place.rsplit_once('/').unwrap_or((place, ""));
     let finding = |outcome| Finding {
         policy: policy.into(),

@@ -83,6 +83,7 @@ pub(super) enum Priority {
 pub(super) struct PendingEvent {
     pub(super) content: EventContent,
     pub(super) priority: Priority,
+    /// When it came; if that is yet to come, it waits until then.
     pub(super) queued: Instant,
     /// An attempt was made whose outcome is not known: it may be there.
     pub(super) tried: bool,
@@ -130,7 +131,8 @@ impl EventQueue {
             self.remove(older);
         }
         self.last += 1;
-        self.put(self.last, event, None);
+        let due = Some(event.queued).filter(|due| *due > Instant::now());
+        self.put(self.last, event, due);
         true
     }
 

@@ -111,6 +111,7 @@ fn delta(namespace: &str, name: &str, messages: &[&str], lane: Lane) -> Delta {
     Delta {
         object: ObjectKey { kind, namespace: Some(namespace.into()), name: name.into(), copy: 0 },
         uid: format!("{namespace}/{name}").into(),
+        owner: None,
         appeared: messages.iter().map(|message| violation(&format!("{namespace}/{name}"), message)).collect(),
         resolved: Vec::new(),
         transitions: Vec::new(),

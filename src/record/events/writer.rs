@@ -17,7 +17,12 @@ use super::{
 };
 use crate::{
     cluster::{error::describe, identity::CONTROLLER},
-    model::{digest::Digest, object::ObjectKey, text::truncate, verdict::Excused},
+    model::{
+        digest::Digest,
+        object::ObjectKey,
+        text::{dependents, truncate},
+        verdict::Excused,
+    },
     record::failure::WriteFailure,
 };
 
@@ -72,6 +77,9 @@ impl EventWriter {
         let id = violation.id.to_string();
         let name = event_name(&[&id, &since, word]);
         let mut note = format!("{}/{}: {}", finding.policy, finding.rule, finding.message);
+        if violation.dependents > 0 {
+            note = format!("{note} (and {})", dependents(violation.dependents));
+        }
         if let Some(Excused { excuse, .. }) = &finding.excused {
             // It still is as it was, and nobody is to think that it was mended.
             note = format!("{excuse}; {note}");

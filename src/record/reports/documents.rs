@@ -48,5 +48,5 @@ fn violation(entry: &Entry) -> Violation {
     // Manifests have no uid, and viewers tell results apart by an id that is made of it.
     let identity = entry.resource.identity();
     let subject = Subject { uid: &identity, ..Subject::from(&*entry.resource) };
-    Violation::new(subject, finding, Timestamp::UNIX_EPOCH)
+    Violation { dependents: entry.dependents, ..Violation::new(subject, finding, Timestamp::UNIX_EPOCH) }
 }

@@ -23,6 +23,8 @@ use crate::{
 };
 
 /// The recommended label for the name of an instance: that of the `Audit` object.
+/// The property of a result that says how many results of dependents it stands for.
+const DEPENDENTS: &str = "dependents";
 const INSTANCE: &str = "app.kubernetes.io/instance";
 /// Label with the namespace of that; both together tell the reports of one kaudit from those of another.
 const AUDIT_NAMESPACE: &str = "kaudit.dev/audit-namespace";
@@ -229,7 +231,7 @@ impl ReportFormat {
 
     /// Returns one result as JSON.
     pub(super) fn result(&self, object: &ObjectRef, violation: &Violation) -> Value {
-        let Violation { id, fingerprint, finding, since, .. } = violation;
+        let Violation { id, fingerprint, finding, since, dependents, .. } = violation;
         let mut result = json!({
             "source": CONTROLLER,
             "policy": shortened(&finding.policy, NAME_BYTES),
@@ -240,6 +242,9 @@ impl ReportFormat {
         });
         if self.dated {
             result["timestamp"] = json!({"seconds": since.as_second(), "nanos": since.subsec_nanosecond()});
+        }
+        if *dependents > 0 {
+            result["properties"][DEPENDENTS] = dependents.to_string().into();
         }
         if fingerprint != id {
             result["properties"]["fingerprint"] = fingerprint.to_string().into();
@@ -310,7 +315,10 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
             let property = |name: &str| result["properties"][name].as_str().and_then(Id::parse);
             let id = property("resultID").unwrap_or_else(|| Id::new((&object).into(), &finding));
             let fingerprint = property("fingerprint").unwrap_or(id);
-            Some((object, Violation { id, fingerprint, finding, since, untold: false }))
+            let dependents =
+                result["properties"][DEPENDENTS].as_str().and_then(|number| number.parse().ok()).unwrap_or(0);
+            let known = Violation::new((&object).into(), finding, since);
+            Some((object, Violation { id, fingerprint, dependents, ..known }))
         })
         .collect()
 }

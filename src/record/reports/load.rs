@@ -20,8 +20,16 @@ use super::{
     settings::ReportSettings,
 };
 use crate::{
-    audit::recorded::{Recorded, RecordedObject},
-    cluster::{backoff::Backoff, error::describe},
+    audit::{
+        ledger::Violation,
+        recorded::{Recorded, RecordedObject},
+    },
+    cluster::{
+        backoff::Backoff,
+        error::describe,
+        identity::{CONTROLLER, MANAGED_BY},
+    },
+    model::object::ObjectRef,
     record::failure::WriteFailure,
 };
 
@@ -186,6 +194,32 @@ fn places(settings: &ReportSettings, api: Api) -> Vec<kube::Api<DynamicObject>> 
     }
     let some = settings.owned.namespaces.iter();
     some.map(|namespace| kube::Api::namespaced_with(client(), namespace, &namespaced)).collect()
+}
+
+/// Returns the results of an object that are in reports, of whichever kaudit; none if they cannot be read.
+pub async fn reported(client: &Client, object: &ObjectRef) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for api in Api::ALL {
+        if !matches!(is_served(client, api).await, Ok(true)) {
+            continue;
+        }
+        let resource = api.resource(object.namespace.is_some());
+        let place: kube::Api<DynamicObject> = match &object.namespace {
+            Some(namespace) => kube::Api::namespaced_with(client.clone(), namespace, &resource),
+            None => kube::Api::all_with(client.clone(), &resource),
+        };
+        let place = &place;
+        let list = |parameters| async move { place.list(&parameters).await }.boxed();
+        let of_any = format!("{MANAGED_BY}={CONTROLLER}");
+        let read = each_page(&of_any, list, |page| {
+            let results = page.items.iter().flat_map(|report| read(&report.data));
+            found.extend(results.filter(|(about, _)| about.uid == object.uid).map(|(_, violation)| violation));
+        });
+        if let Err(error) = read.await {
+            debug!("Reports cannot be read: {}", describe(&error));
+        }
+    }
+    found
 }
 
 async fn each_report(settings: &ReportSettings, api: Api, mut each: impl FnMut(DynamicObject)) -> kube::Result<()> {

@@ -95,8 +95,8 @@ impl ReportedResult {
     fn is_written_alike(&self, other: &Self) -> bool {
         let (mine, others) = (&self.violation.finding, &other.violation.finding);
         let key = |entry: &Self| {
-            let Violation { id, fingerprint, since, .. } = &entry.violation;
-            (Arc::clone(&entry.object), *id, *fingerprint, *since, entry.bytes)
+            let Violation { id, fingerprint, since, dependents, .. } = &entry.violation;
+            (Arc::clone(&entry.object), *id, *fingerprint, *since, *dependents, entry.bytes)
         };
         key(self) == key(other)
             && (&mine.message, &mine.severity, &mine.category) == (&others.message, &others.severity, &others.category)

@@ -38,12 +38,18 @@ const BACKLOG: usize = 1_500;
 /// Notes when the first Event about each of so many objects comes, of those whose name begins with `name`.
 async fn arrivals(scene: &Scene, name: &'static str, objects: usize) -> JoinHandle<BTreeMap<String, Instant>> {
     let api: Api<Event> = Api::namespaced(scene.client.clone(), &scene.namespace);
-    let version = api.list(&kube::api::ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut version = api.list(&kube::api::ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     let mut events = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
     tokio::spawn(async move {
         let mut arrived = BTreeMap::new();
         while arrived.len() < objects {
-            if let WatchEvent::Added(event) = events.next().await.unwrap().unwrap() {
+            // The server ends the watch of who takes too long.
+            let Some(event) = events.next().await else {
+                events = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+                continue;
+            };
+            if let WatchEvent::Added(event) = event.unwrap() {
+                version = event.metadata.resource_version.unwrap();
                 let about = event.regarding.unwrap().name.unwrap();
                 if about.starts_with(name) {
                     arrived.entry(about).or_insert_with(Instant::now);

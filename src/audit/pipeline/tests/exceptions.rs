@@ -101,3 +101,69 @@ async fn manifests_are_excused_by_what_stands_behind_them() {
     live.send(Change::Seen(exceptions(), only_b)).await;
     until_outcomes(&live, &["a fail", "b skip"]).await;
 }
+
+fn exception_for(version: u64, matching: &Value) -> Object {
+    let spec = json!({"policies": [{"name": "bad"}], "reason": "r", "expiresAt": "2999-01-01", "match": matching});
+    let metadata = json!({"name": "e", "namespace": "n", "uid": "e", "resourceVersion": version.to_string()});
+    let json = json!({"metadata": metadata, "spec": spec});
+    Received::read(&json.to_string()).into_object(&exceptions().kind, Secrets::Full, 0).unwrap()
+}
+
+#[tokio::test]
+async fn labels_that_only_an_exception_reads_are_followed() {
+    let pod = |version: u64, team: &str| {
+        object("Pod", "n", "a", version, &json!({"metadata": {"labels": {"bad": "yes", "team": team}}}))
+    };
+    let known = exception_for(1, &json!({"labelSelector": {"matchLabels": {"team": "a"}}}));
+    let live = start(vec![pod(1, "a")], vec![known]).await;
+    until_outcomes(&live, &["a skip"]).await;
+    live.seen(pod(2, "b")).await;
+    until_outcomes(&live, &["a fail"]).await;
+    live.seen(pod(3, "a")).await;
+    until_outcomes(&live, &["a skip"]).await;
+}
+
+#[tokio::test]
+async fn what_is_excused_for_an_owner_is_for_its_dependents() {
+    let web = |version: u64, team: &str| {
+        object("Ingress", "n", "web", version, &json!({"metadata": {"labels": {"team": team}}}))
+    };
+    let reference = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "web", "uid": "Ingress n/web",
+        "controller": true});
+    let pod =
+        object("Pod", "n", "a", 1, &json!({"metadata": {"labels": {"bad": "yes"}, "ownerReferences": [reference]}}));
+    let live = start(vec![pod.clone()], vec![]).await;
+    until_outcomes(&live, &["a fail"]).await;
+    live.send(Change::Seen(exceptions(), exception_for(1, &json!({"kinds": ["Ingress"], "names": ["web"]})))).await;
+    live.seen(web(1, "a")).await;
+    until_outcomes(&live, &["a skip"]).await;
+    // By the owner's labels, too.
+    let selector = json!({"labelSelector": {"matchLabels": {"team": "a"}}});
+    live.send(Change::Seen(exceptions(), exception_for(2, &selector))).await;
+    until_outcomes(&live, &["a skip"]).await;
+    live.seen(web(2, "b")).await;
+    until_outcomes(&live, &["a fail"]).await;
+    live.send(Change::Seen(exceptions(), exception_for(3, &json!({"names": ["web"]})))).await;
+    until_outcomes(&live, &["a skip"]).await;
+    live.gone(web(2, "b")).await;
+    until_outcomes(&live, &["a fail"]).await;
+}
+
+#[tokio::test]
+async fn exceptions_that_name_no_policy_leave_those_before_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let of_policy = async |policy: &str| {
+        let path = directory.path().join(policy);
+        let spec = json!({"policies": [{"name": policy}], "reason": "legacy", "expiresAt": "2999-01-01"});
+        let metadata = json!({"name": "e", "namespace": "n"});
+        let document =
+            json!({"apiVersion": "kaudit.dev/v1alpha1", "kind": "PolicyException", "metadata": metadata, "spec": spec});
+        std::fs::write(&path, document.to_string()).unwrap();
+        tokio::task::spawn_blocking(move || Exceptions::load(&[path]).unwrap()).await.unwrap()
+    };
+    let live = start(vec![bad("n", "a")], vec![]).await;
+    live.command(Command::Except(of_policy("bad").await)).await;
+    until_outcomes(&live, &["a skip"]).await;
+    live.command(Command::Except(of_policy("bda").await)).await;
+    assert_eq!(outcomes(&live.result().await), ["a skip"]);
+}

@@ -5,7 +5,7 @@
 //! recording begin and end with some of the records unwritten, and kaudit is killed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     fmt::Debug,
     sync::{
         Mutex,
@@ -25,10 +25,14 @@ use super::*;
 use crate::{
     audit::{
         command::{Record, Term},
-        ledger::{Delta, Id},
+        ledger::{Delta, Id, Violation},
         recorded::{Recorded, RecordedObject},
+        result::Entry,
     },
-    model::coverage::State,
+    model::{
+        coverage::State,
+        verdict::{Finding, Source},
+    },
     rego::problem::LoadError,
     source::{
         change::{Discovered, Unreadable},
@@ -135,9 +139,10 @@ impl Cluster {
         if value & 16 == 0 {
             labels["keep"] = "yes".into();
         }
+        let owners = self.owner(number).filter(|_| value & 0b0110_0000 != 0);
         let mut json = json!({
             "metadata": {"name": name, "namespace": place, "uid": uid, "resourceVersion": self.version.to_string(),
-                "labels": labels},
+                "labels": labels, "ownerReferences": owners.into_iter().collect::<Vec<_>>()},
             "spec": {"host": app, "selector": {"app": app}},
             "status": {"seen": self.version},
         });
@@ -149,6 +154,45 @@ impl Cluster {
         let object = received.into_object(&kind(kind_of(number)), Secrets::Redact, 0).unwrap();
         self.objects.insert(number, object.clone());
         object
+    }
+
+    /// Returns a reference to what may control an object: for a Pod the Ingress beside it, for that the budget.
+    fn owner(&self, number: usize) -> Option<Value> {
+        let owner = match kind_of(number) {
+            "Pod" => self.objects.get(&(number - 3))?,
+            "Ingress" => self.objects.get(&(number + 1))?,
+            _ => return None,
+        };
+        Some(json!({
+            "apiVersion": owner.key.kind.api_version(),
+            "kind": owner.key.kind.kind,
+            "name": owner.key.name,
+            "uid": owner.uid,
+            "controller": true,
+        }))
+    }
+
+    /// Returns which results owners stand for, by the references that there are.
+    fn covered(&self, result: &AuditResult) -> Vec<String> {
+        let by_uid: HashMap<&str, &Object> = self.objects.values().map(|object| (&*object.uid, object)).collect();
+        let alike = |uid: &str, entry: &Entry| {
+            let same = |other: &Entry| {
+                (&other.policy, &other.rule, other.result) == (&entry.policy, &entry.rule, entry.result)
+            };
+            result.results.iter().any(|other| *other.resource.uid == *uid && same(other))
+        };
+        let mut all = Vec::new();
+        for entry in &result.results {
+            let mut top = None;
+            let mut object = by_uid.get(&*entry.resource.uid);
+            while let Some(owner) = object.and_then(|object| by_uid.get(&*object.controller.as_ref()?.uid)) {
+                top = Some(&owner.uid).filter(|uid| alike(uid, entry)).or(top);
+                object = Some(owner);
+            }
+            all.extend(top.map(|owner| format!("{} {}/{} {owner}", entry.resource.uid, entry.policy, entry.rule)));
+        }
+        all.sort();
+        all
     }
 
     fn of_kind(&self, kind: &str) -> Vec<Object> {
@@ -166,8 +210,8 @@ fn kind_of(number: usize) -> &'static str {
 struct Records {
     /// As in reports, by uid.
     results: BTreeMap<Arc<str>, RecordedObject>,
-    /// Violations whose last Event said that they appeared.
-    appeared: BTreeSet<Id>,
+    /// Violations whose last Event said that they appeared, as Events are recorded.
+    appeared: BTreeMap<Id, RecordedObject>,
     /// What was told that cannot be true.
     lies: Vec<String>,
 }
@@ -175,12 +219,16 @@ struct Records {
 impl Records {
     fn write(&mut self, delta: &Delta) {
         for violation in &delta.appeared {
-            if !self.appeared.insert(violation.id) {
+            // An Event does not say where the rule stands, nor of what words the id was made.
+            let finding = Finding { source: Source { file: "".into(), line: 0 }, ..violation.finding.clone() };
+            let told = Violation { fingerprint: violation.id, finding, ..violation.clone() };
+            let alone = Delta { results: vec![told], ..delta.clone() };
+            if self.appeared.insert(violation.id, recorded_object(&alone)).is_some() {
                 self.lies.push(format!("{} appeared twice: {}", delta.object, violation.finding.message));
             }
         }
         for violation in &delta.resolved {
-            if !self.appeared.remove(&violation.id) {
+            if self.appeared.remove(&violation.id).is_none() {
                 self.lies.push(format!("{} was resolved twice: {}", delta.object, violation.finding.message));
             }
         }
@@ -193,14 +241,14 @@ impl Records {
 
     fn recorded(&self) -> Recorded {
         let mut recorded = Recorded::default();
-        self.results.values().for_each(|object| recorded.add(object.clone()));
+        self.results.values().chain(self.appeared.values()).for_each(|object| recorded.add(object.clone()));
         recorded
     }
 
     /// Everything recorded, each `uid outcome policy/rule: message`, sorted.
     fn texts(&self) -> Vec<String> {
         let all = self.results.values().flat_map(|object| {
-            let text = |known: &crate::audit::ledger::Violation| {
+            let text = |known: &Violation| {
                 let finding = &known.finding;
                 line(&object.object.uid, finding.outcome, &finding.policy, &finding.rule, &finding.message)
             };
@@ -427,8 +475,9 @@ impl World {
         self.live.send(Change::Discovered(Discovered::default())).await;
     }
 
-    /// Lets everything be seen, judged and recorded; compares with a fresh evaluation.
-    async fn settle(mut self) -> Result<usize, TestCaseError> {
+    /// Lets everything be seen, judged and recorded; compares with a fresh evaluation. Returns how many results stand, and
+    /// how many of them owners stand for.
+    async fn settle(mut self) -> Result<(usize, usize), TestCaseError> {
         for kind in 0..KINDS.len() {
             if self.sights[kind] == Sight::Lost {
                 self.relist(kind, false).await;
@@ -453,16 +502,37 @@ impl World {
         self.close_term(true).await;
         let wanted = texts(&fresh);
         same("verdicts", &texts(&live), &wanted)?;
-        same("records", &self.records.texts(), &wanted)?;
+        same("covered", &covered(&live), &covered(&fresh))?;
+        same("covered by what stands", &covered(&fresh), &self.cluster.covered(&fresh))?;
+        same("records", &self.records.texts(), &texts(&fresh.rolled_up()))?;
         same("lies", &self.records.lies, &[])?;
         let summary = |result: &AuditResult| format!("{:?}", result.summary);
         same("summary", &[summary(&live)], &[summary(&fresh)])?;
         let standing = self.records.results.values().flat_map(|object| &object.results);
         let standing = standing.filter(|known| known.finding.outcome.is_violation());
-        let standing: BTreeSet<Id> = standing.map(|known| known.id).collect();
-        same("told", &self.records.appeared.iter().collect::<Vec<_>>(), &standing.iter().collect::<Vec<_>>())?;
-        Ok(wanted.len())
+        let mut told: BTreeSet<Id> = self.records.appeared.keys().copied().collect();
+        for known in standing {
+            same("told", &[told.remove(&known.id)], &[true])?;
+        }
+        // What is left was told before an owner came to stand for it.
+        for object in told.iter().map(|id| &self.records.appeared[id]) {
+            let Finding { policy, rule, .. } = &object.results[0].finding;
+            let stands =
+                covered(&fresh).iter().any(|line| line.starts_with(&format!("{} {policy}/{rule} ", object.object.uid)));
+            same(&format!("told of {} {policy}/{rule}", object.object.uid), &[stands], &[true])?;
+        }
+        Ok((wanted.len(), covered(&fresh).len()))
     }
+}
+
+/// Results that owners stand for, each `uid policy/rule uid`, sorted.
+fn covered(result: &AuditResult) -> Vec<String> {
+    let covered = result.results.iter().filter_map(|entry| Some((entry, entry.covered_by.as_ref()?)));
+    let mut all: Vec<String> = covered
+        .map(|(entry, owner)| format!("{} {}/{} {}", entry.resource.uid, entry.policy, entry.rule, owner.uid))
+        .collect();
+    all.sort();
+    all
 }
 
 fn texts(result: &AuditResult) -> Vec<String> {
@@ -497,14 +567,16 @@ fn any_history_converges_and_tells_each_violation_by_turns() {
     ];
     let histories = number("KAUDIT_TEST_HISTORIES").map_or(HISTORIES, |count| u32::try_from(count).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let found = AtomicUsize::new(0);
+    let (found, rolled_up) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let live = |steps: Vec<Step>| {
         runtime.block_on(async {
             let mut world = World::new(policies.to_vec()).await;
             for step in &steps {
                 world.take(step).await;
             }
-            found.fetch_add(world.settle().await?, Ordering::Relaxed);
+            let (standing, covered) = world.settle().await?;
+            found.fetch_add(standing, Ordering::Relaxed);
+            rolled_up.fetch_add(covered, Ordering::Relaxed);
             Ok(())
         })
     };
@@ -523,6 +595,8 @@ fn any_history_converges_and_tells_each_violation_by_turns() {
             });
         }
     });
-    let found = found.into_inner();
+    let (found, rolled_up) = (found.into_inner(), rolled_up.into_inner());
+    println!("{found} results stand at the end, owners stand for {rolled_up} of them");
     assert!(found > histories as usize, "the histories are to end with something in violation: {found}");
+    assert!(rolled_up > histories as usize / 20, "and owners are to stand for some of it: {rolled_up}");
 }

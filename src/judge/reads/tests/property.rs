@@ -93,6 +93,8 @@ fn object(value: &Value) -> Object {
         resource_version: "".into(),
         body: Body::plain(value.to_string().as_bytes()),
         location: None,
+        controller: None,
+        inactive: false,
     }
 }
 

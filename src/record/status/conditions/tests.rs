@@ -38,6 +38,7 @@ fn kind(resource: &str, state: State, message: &str) -> Coverage {
         resource: resource.to_owned(),
         state,
         objects: 1,
+        inactive: 0,
         message: message.to_owned(),
     }
 }

@@ -1,0 +1,441 @@
+//! Compares two results: what appears, what changes, what resolves, what stays, and what cannot be compared.
+//!
+//! A violation is the same on both sides if its [`Fingerprint`](super::fingerprint::Fingerprint) is. What only one side lists
+//! appears or resolves if the other could have found it ([`Reach`]). Each violation is in one class, so those of the side
+//! after are what appears, changes and stays, and what is listed there and cannot be compared.
+//!
+//! New policies may say the same in other words. Where both sides judged the same objects, what a rule finds in an object
+//! goes on in other words, as in the [ledger](super::ledger), if it has the details of what would otherwise resolve, or if as
+//! many would appear as would resolve. Between two audits the objects may have changed, so there other words are another
+//! violation.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use serde::Serialize;
+
+use super::{
+    fingerprint::Fingerprint,
+    reach::Reach,
+    result::{AuditResult, BaselineEntry, Entry, Summary},
+};
+use crate::{
+    cluster::identity::API_VERSION,
+    model::{
+        coverage::Coverage,
+        object::{Location, ObjectRef},
+        verdict::{Outcome, Severity},
+    },
+    rego::problem::Problem,
+};
+
+/// What two results have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compared {
+    /// The objects: they were judged by two sets of policies.
+    Policies,
+    /// Perhaps nothing: they are two audits, of different times.
+    Audits,
+}
+
+/// The differences of two results.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditDiff {
+    /// [`API_VERSION`].
+    pub api_version: &'static str,
+    /// Always `AuditDiff`.
+    pub kind: &'static str,
+    /// Whether all that appears is listed: whatever is there after was judged, and could be compared.
+    pub complete: bool,
+    /// The first result.
+    pub before: DiffedResult,
+    /// The second.
+    pub after: DiffedResult,
+    /// How many violations are in each class.
+    pub summary: Tally,
+    /// Rules that are in force after, and were not before; as `policy/rule`, sorted.
+    pub added_rules: Vec<String>,
+    /// The reverse.
+    pub removed_rules: Vec<String>,
+    /// By rule; those without a violation are left out.
+    pub rules: Vec<RuleTally>,
+    /// By namespace; the first may be what is in none.
+    pub namespaces: Vec<NamespaceTally>,
+    /// Violations that are there after, and were not before. Like all lists in the order of the results.
+    pub appears: Vec<Entry>,
+    /// Violations with another result, another severity, or in other words.
+    pub changes: Vec<ChangedEntry>,
+    /// Violations that were there before, and are not after; those that are excused after say by what.
+    pub resolves: Vec<Entry>,
+    /// Objects that a policy could not be evaluated for.
+    pub errors: Vec<FailedEntry>,
+    /// Violations of one side that the other could not have found.
+    pub incomparable: Vec<OneSidedEntry>,
+}
+
+/// One of two results.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DiffedResult {
+    /// As the user named it.
+    pub name: String,
+    /// Whether everything was judged.
+    pub complete: bool,
+    /// Counts.
+    pub summary: Summary,
+    /// Rules in force.
+    pub rules: usize,
+    /// Kinds and documents that were not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub coverage: Vec<Coverage>,
+    /// Why policy files were refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Problem>,
+}
+
+/// How many violations are in each class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "the names say all")]
+pub struct Tally {
+    pub appears: usize,
+    pub changes: usize,
+    pub resolves: usize,
+    pub stays: usize,
+    pub incomparable: usize,
+}
+
+impl Tally {
+    /// Whether anything is not as it was.
+    pub fn differs(&self) -> bool {
+        self.appears + self.changes + self.resolves + self.incomparable > 0
+    }
+}
+
+/// The violations of one rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RuleTally {
+    /// Package without `data.`, or a Constraint's kind.
+    pub policy: Arc<str>,
+    /// Name of the rule's head, or of the Constraint.
+    pub rule: Arc<str>,
+    /// How many there are.
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+/// The violations in one namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NamespaceTally {
+    /// `None` is what is in no namespace.
+    pub namespace: Option<Arc<str>>,
+    /// How many there are.
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+/// A violation that is there on both sides and differs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChangedEntry {
+    /// What it was.
+    pub before: Told,
+    /// What it is.
+    pub after: Entry,
+}
+
+/// What is said of a violation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[expect(missing_docs, reason = "as in an entry")]
+pub struct Told {
+    pub id: Fingerprint,
+    pub result: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<Severity>,
+    pub message: Arc<str>,
+}
+
+/// One of two results, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the names say all")]
+pub enum Side {
+    Before,
+    After,
+    Both,
+}
+
+/// An object that a policy could not be evaluated for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FailedEntry {
+    /// Where that was so.
+    pub side: Side,
+    /// What went wrong; if on both sides, that after.
+    pub entry: Entry,
+}
+
+/// A violation of one side that the other could not have found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OneSidedEntry {
+    /// Where it is.
+    pub side: Side,
+    /// Why the other could not have found it.
+    pub reason: String,
+    /// What it is.
+    pub entry: Entry,
+}
+
+/// Compares two results, each with its name.
+pub fn compare(
+    (old, before): (&str, &AuditResult),
+    (new, after): (&str, &AuditResult),
+    compared: Compared,
+) -> AuditDiff {
+    let Matching { mut pairs, old: mut gone, new: mut come } = same_ids(before, after);
+    if compared == Compared::Policies {
+        reword(&mut gone, &mut come, &mut pairs);
+    }
+    // What an owner stands for on either side is told of at the owner.
+    let own = |entry: &Entry| entry.covered_by.is_none();
+    pairs.retain(|(old, new)| own(old) && own(new));
+    gone.retain(|entry| own(entry));
+    come.retain(|entry| own(entry));
+    let (same, others): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(old, new)| is_same(old, new));
+    let mut changes: Vec<ChangedEntry> = others.into_iter().map(|(old, new)| ChangedEntry::new(old, new)).collect();
+    changes.sort_by(|a, b| a.after.order().cmp(&b.after.order()));
+    let mut incomparable = Vec::new();
+    let mut resolves = Judge::new(after, before, compared).keep_apart(gone, Side::Before, &mut incomparable);
+    let appears = Judge::new(before, after, compared).keep_apart(come, Side::After, &mut incomparable);
+    excuse(&mut resolves, after);
+    let mut tallies = Tallies::default();
+    tallies.add(same.into_iter().map(|(_, new)| new), |tally| &mut tally.stays);
+    tallies.add(changes.iter().map(|changed| &changed.after), |tally| &mut tally.changes);
+    tallies.add(&appears, |tally| &mut tally.appears);
+    tallies.add(&resolves, |tally| &mut tally.resolves);
+    tallies.add(incomparable.iter().map(|one| &one.entry), |tally| &mut tally.incomparable);
+    let (old_rules, new_rules) = (rules(before), rules(after));
+    AuditDiff {
+        api_version: API_VERSION,
+        kind: "AuditDiff",
+        complete: after.complete && incomparable.is_empty(),
+        before: DiffedResult::new(old, before),
+        after: DiffedResult::new(new, after),
+        summary: tallies.whole,
+        added_rules: new_rules.difference(&old_rules).cloned().collect(),
+        removed_rules: old_rules.difference(&new_rules).cloned().collect(),
+        rules: tallies.by_rule(),
+        namespaces: tallies.by_namespace(),
+        appears,
+        changes,
+        resolves,
+        errors: errors(before, after),
+        incomparable,
+    }
+}
+
+impl ChangedEntry {
+    fn new(old: &Entry, new: &Entry) -> Self {
+        let Entry { id, result, severity, message, .. } = old;
+        let before = Told { id: *id, result: *result, severity: *severity, message: Arc::clone(message) };
+        Self { before, after: new.clone() }
+    }
+}
+
+impl DiffedResult {
+    fn new(name: &str, result: &AuditResult) -> Self {
+        Self {
+            name: name.to_owned(),
+            complete: result.complete,
+            summary: result.summary,
+            rules: result.policies.iter().map(|policy| policy.rules.len()).sum(),
+            coverage: result.coverage.iter().filter(|kind| kind.is_gap()).cloned().collect(),
+            refused: result.refused.clone(),
+        }
+    }
+}
+
+/// What one side says of violations that only the other lists.
+struct Judge<'r> {
+    reach: Reach<'r>,
+    result: &'r AuditResult,
+    compared: Compared,
+    /// Why nothing can be compared: one looked at a cluster, the other at manifests.
+    elsewhere: Option<String>,
+}
+
+impl<'r> Judge<'r> {
+    fn new(result: &'r AuditResult, other: &AuditResult, compared: Compared) -> Self {
+        let source = |result: &AuditResult| result.scope.as_ref().map(|scope| scope.source);
+        let elsewhere = source(result).filter(|own| source(other).is_some_and(|other| other != *own));
+        let elsewhere = elsewhere.map(|own| format!("only {own} was judged"));
+        Self { reach: Reach::of(result), result, compared, elsewhere }
+    }
+
+    /// Returns the violations that it could have found; adds the others, which are on this side, to those `apart`.
+    fn keep_apart(&self, entries: Vec<&Entry>, side: Side, apart: &mut Vec<OneSidedEntry>) -> Vec<Entry> {
+        let mut sure = Vec::new();
+        for entry in entries {
+            match self.misses(entry) {
+                Some(reason) => apart.push(OneSidedEntry { side, reason, entry: entry.clone() }),
+                None => sure.push(entry.clone()),
+            }
+        }
+        sure
+    }
+
+    /// Returns why it could not have found a violation.
+    fn misses(&self, entry: &Entry) -> Option<String> {
+        if self.elsewhere.is_some() {
+            return self.elsewhere.clone();
+        }
+        let entry = BaselineEntry::from(entry);
+        // What a rule finds that only one set has is the difference between the sets, unless it is in a file that is refused.
+        let of_policies = self.compared == Compared::Policies && self.result.refused.is_empty();
+        if of_policies && !self.reach.has_rule(&entry.policy, &entry.rule) {
+            return None;
+        }
+        self.reach.misses(&entry)
+    }
+}
+
+/// Violations that are the same, and those that are on one side only, in their order.
+struct Matching<'r> {
+    pairs: Vec<(&'r Entry, &'r Entry)>,
+    old: Vec<&'r Entry>,
+    new: Vec<&'r Entry>,
+}
+
+fn violations(result: &AuditResult) -> impl Iterator<Item = &Entry> {
+    result.results.iter().filter(|entry| entry.result.is_violation())
+}
+
+/// Pairs violations by their ids; several of one id in their order.
+fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult) -> Matching<'r> {
+    let mut known: HashMap<Fingerprint, VecDeque<&Entry>> = HashMap::new();
+    for entry in violations(after) {
+        known.entry(entry.id).or_default().push_back(entry);
+    }
+    let (mut pairs, mut old) = (Vec::new(), Vec::new());
+    for entry in violations(before) {
+        match known.get_mut(&entry.id).and_then(VecDeque::pop_front) {
+            Some(same) => pairs.push((entry, same)),
+            None => old.push(entry),
+        }
+    }
+    let mut new: Vec<&Entry> = known.into_values().flatten().collect();
+    new.sort_by(|a, b| a.order().cmp(&b.order()));
+    Matching { pairs, old, new }
+}
+
+/// What says the same in other words, if anything does: the findings of one rule in one object.
+type Subject<'r> = (&'r str, &'r str, &'r ObjectRef, Option<&'r Location>);
+
+fn subject(entry: &Entry) -> Subject<'_> {
+    (&entry.policy, &entry.rule, &entry.resource, entry.location.as_ref())
+}
+
+/// Pairs what goes on in other words, and takes it out of both lists.
+fn reword<'r>(old: &mut Vec<&'r Entry>, new: &mut Vec<&'r Entry>, pairs: &mut Vec<(&'r Entry, &'r Entry)>) {
+    pair(old, new, pairs, |old, new| !old.details.is_empty() && old.details == new.details);
+    let mut counts: BTreeMap<Subject<'_>, (usize, usize)> = BTreeMap::new();
+    for entry in &*old {
+        counts.entry(subject(entry)).or_default().0 += 1;
+    }
+    for entry in &*new {
+        counts.entry(subject(entry)).or_default().1 += 1;
+    }
+    pair(old, new, pairs, |old, _| counts.get(&subject(old)).is_some_and(|(ended, begun)| ended == begun));
+}
+
+/// Pairs findings of one rule in one object, the first with the first, if `may` says so.
+fn pair<'r>(
+    old: &mut Vec<&'r Entry>,
+    new: &mut Vec<&'r Entry>,
+    pairs: &mut Vec<(&'r Entry, &'r Entry)>,
+    may: impl Fn(&Entry, &Entry) -> bool,
+) {
+    let mut open: BTreeMap<Subject<'r>, Vec<&'r Entry>> = BTreeMap::new();
+    for entry in new.drain(..) {
+        open.entry(subject(entry)).or_default().push(entry);
+    }
+    old.retain(|entry| {
+        let Some(candidates) = open.get_mut(&subject(entry)) else { return true };
+        let Some(place) = candidates.iter().position(|candidate| may(entry, candidate)) else { return true };
+        pairs.push((entry, candidates.remove(place)));
+        false
+    });
+    new.extend(open.into_values().flatten());
+    new.sort_by(|a, b| a.order().cmp(&b.order()));
+}
+
+/// Whether nothing is said differently of a violation; numbers in its message are no difference.
+fn is_same(old: &Entry, new: &Entry) -> bool {
+    (old.id, old.result, old.severity) == (new.id, new.result, new.severity)
+}
+
+/// Notes what excuses violations that are skipped now.
+fn excuse(resolves: &mut [Entry], after: &AuditResult) {
+    let skipped = after.results.iter().filter(|entry| entry.result == Outcome::Skip);
+    let skipped: HashMap<Fingerprint, &Entry> = skipped.map(|entry| (entry.id, entry)).collect();
+    for entry in resolves {
+        entry.excuse = skipped.get(&entry.id).and_then(|skipped| skipped.excuse.clone());
+    }
+}
+
+fn rules(result: &AuditResult) -> BTreeSet<String> {
+    let policies = result.policies.iter();
+    policies.flat_map(|policy| policy.rules.iter().map(|rule| format!("{}/{rule}", policy.name))).collect()
+}
+
+/// Returns the objects that policies failed on: those after, then those that were only before.
+fn errors(before: &AuditResult, after: &AuditResult) -> Vec<FailedEntry> {
+    let failed = |result: &AuditResult| -> Vec<Entry> {
+        result.results.iter().filter(|entry| entry.result == Outcome::Error).cloned().collect()
+    };
+    let (old, new) = (failed(before), failed(after));
+    let [old_subjects, new_subjects] = [&old, &new].map(|failed| failed.iter().map(subject).collect::<BTreeSet<_>>());
+    let side = |entry: &Entry| if old_subjects.contains(&subject(entry)) { Side::Both } else { Side::After };
+    let mut failed: Vec<_> = new.iter().map(|entry| FailedEntry { side: side(entry), entry: entry.clone() }).collect();
+    let gone = old.iter().filter(|entry| !new_subjects.contains(&subject(entry)));
+    failed.extend(gone.map(|entry| FailedEntry { side: Side::Before, entry: entry.clone() }));
+    failed
+}
+
+/// Counts while violations are put into classes.
+#[derive(Default)]
+struct Tallies {
+    whole: Tally,
+    rules: BTreeMap<(Arc<str>, Arc<str>), Tally>,
+    namespaces: BTreeMap<Option<Arc<str>>, Tally>,
+}
+
+impl Tallies {
+    fn add<'e>(&mut self, entries: impl IntoIterator<Item = &'e Entry>, class: fn(&mut Tally) -> &mut usize) {
+        for entry in entries {
+            let rule = (Arc::clone(&entry.policy), Arc::clone(&entry.rule));
+            *class(&mut self.whole) += 1;
+            *class(self.rules.entry(rule).or_default()) += 1;
+            *class(self.namespaces.entry(entry.resource.namespace.clone()).or_default()) += 1;
+        }
+    }
+
+    fn by_rule(&self) -> Vec<RuleTally> {
+        let rule = |((policy, rule), tally): (&(Arc<str>, Arc<str>), &Tally)| RuleTally {
+            policy: Arc::clone(policy),
+            rule: Arc::clone(rule),
+            tally: *tally,
+        };
+        self.rules.iter().map(rule).collect()
+    }
+
+    fn by_namespace(&self) -> Vec<NamespaceTally> {
+        let namespace = |(namespace, tally): (&Option<Arc<str>>, &Tally)| NamespaceTally {
+            namespace: namespace.clone(),
+            tally: *tally,
+        };
+        self.namespaces.iter().map(namespace).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Comparisons of results that are made by hand.
+
+use super::*;
+use crate::{
+    audit::result::{AuditScope, ObjectSource, PolicySummary},
+    model::{coverage::State, shard::Shard, verdict::Finding},
+};
+
+/// An audit of Pods by the rule `p/deny`, in which each pair is an object and a message.
+fn audit(found: &[(&str, &str)]) -> AuditResult {
+    let entry = |(name, message): &(&str, &str)| {
+        let resource = ObjectRef {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            namespace: Some("n".into()),
+            name: (*name).into(),
+            uid: "".into(),
+        };
+        Entry::new(&Finding::sample(message), &Arc::new(resource), None, None)
+    };
+    let policy = PolicySummary {
+        name: "p".into(),
+        dialect: "conftest".into(),
+        source: "p.rego".into(),
+        rules: vec!["deny".into()],
+        about: crate::audit::result::About::default(),
+        about_rules: BTreeMap::new(),
+    };
+    let mut audit = AuditResult {
+        api_version: API_VERSION,
+        kind: "AuditResult",
+        scope: Some(AuditScope { source: ObjectSource::Cluster, namespaces: vec![], shard: Shard::WHOLE }),
+        complete: true,
+        summary: Summary::default(),
+        coverage: vec![],
+        policies: vec![policy],
+        refused: vec![],
+        not_judged: vec![],
+        exceptions: vec![],
+        baseline: None,
+        results: found.iter().map(entry).collect(),
+    };
+    audit.sort();
+    audit
+}
+
+fn tally(before: &AuditResult, after: &AuditResult, compared: Compared) -> [usize; 5] {
+    let diff = compare(("a", before), ("b", after), compared);
+    let Tally { appears, changes, resolves, stays, incomparable } = diff.summary;
+    assert_eq!(appears + changes + stays + incomparable_on(&diff, Side::After), violations(after).count());
+    assert_eq!(resolves + changes + stays + incomparable_on(&diff, Side::Before), violations(before).count());
+    let counted: Vec<Tally> = diff.rules.iter().map(|rule| rule.tally).collect();
+    assert_eq!(counted.iter().map(|tally| tally.appears).sum::<usize>(), appears);
+    assert_eq!((diff.appears.len(), diff.changes.len(), diff.resolves.len()), (appears, changes, resolves));
+    [appears, changes, resolves, stays, incomparable]
+}
+
+fn incomparable_on(diff: &AuditDiff, side: Side) -> usize {
+    diff.incomparable.iter().filter(|one| one.side == side).count()
+}
+
+#[test]
+fn each_violation_is_in_one_class() {
+    let before = audit(&[("a", "x"), ("a", "y"), ("b", "x"), ("c", "has 1"), ("c", "has 2"), ("d", "x")]);
+    let after = audit(&[("a", "x"), ("b", "z"), ("c", "has 3"), ("e", "x"), ("e", "y")]);
+    // Between two audits other words are another violation.
+    assert_eq!(tally(&before, &after, Compared::Audits), [3, 0, 4, 2, 0]);
+    assert_eq!(tally(&before, &after, Compared::Policies), [2, 1, 3, 2, 0]);
+    assert_eq!(tally(&after, &before, Compared::Policies), [3, 1, 2, 2, 0]);
+    assert_eq!(tally(&before, &before, Compared::Audits), [0, 0, 0, 6, 0]);
+}
+
+#[test]
+fn what_the_other_could_not_have_found_is_kept_apart() {
+    let (before, after) = (audit(&[("a", "x")]), audit(&[("b", "x")]));
+    let with = |change: fn(&mut AuditResult)| {
+        let mut before = before.clone();
+        change(&mut before);
+        tally(&before, &after, Compared::Audits)
+    };
+    let apart = [0, 0, 1, 0, 1];
+    assert_eq!(with(|_| {}), [1, 0, 1, 0, 0]);
+    assert_eq!(with(|audit| audit.policies.clear()), apart);
+    assert_eq!(with(|audit| audit.scope.iter_mut().for_each(|scope| scope.namespaces = vec!["m".into()])), apart);
+    assert_eq!(
+        with(|audit| audit.scope.iter_mut().for_each(|scope| scope.namespaces = vec!["n".into()])),
+        [1, 0, 1, 0, 0]
+    );
+    let gap = |state| Coverage {
+        group: String::new(),
+        version: "v1".into(),
+        kind: "Pod".into(),
+        resource: "pods".into(),
+        state,
+        objects: 0,
+        inactive: 0,
+        message: "no".into(),
+    };
+    for state in State::ALL {
+        let mut before = before.clone();
+        before.coverage.push(gap(state));
+        assert_eq!(tally(&before, &after, Compared::Audits), apart, "{state:?}");
+    }
+    // One of a cluster and one of manifests have nothing in common.
+    let elsewhere = with(|audit| audit.scope.iter_mut().for_each(|scope| scope.source = ObjectSource::Manifests));
+    assert_eq!(elsewhere, [0, 0, 0, 0, 2]);
+}
+
+#[test]
+fn what_an_owner_stands_for_is_told_of_at_the_owner() {
+    let covered = |names: &[&str]| {
+        let mut audit = audit(&[("web", "x"), ("web-1", "y"), ("web-2", "y")]);
+        let owner = Arc::clone(&audit.results[0].resource);
+        for entry in audit.results.iter_mut().filter(|entry| names.contains(&&*entry.resource.name)) {
+            entry.covered_by = Some(Arc::clone(&owner));
+        }
+        audit
+    };
+    let names = |entries: &[Entry]| entries.iter().map(|entry| entry.resource.name.to_string()).collect::<Vec<_>>();
+    let diff = compare(("a", &audit(&[])), ("b", &covered(&["web-1", "web-2"])), Compared::Policies);
+    assert_eq!((names(&diff.appears), diff.summary.appears), (vec!["web".to_owned()], 1));
+    // That they come to stand for themselves, or do no longer, is no difference.
+    let diff = compare(("a", &covered(&["web-1"])), ("b", &covered(&["web-2"])), Compared::Policies);
+    assert_eq!((diff.summary.stays, diff.summary.differs()), (1, false));
+}

@@ -1,0 +1,101 @@
+//! Owners and dependents: who covers what is found about an object, and what changes for dependents with their owners.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+
+use super::Pipeline;
+use crate::{
+    audit::ledger::{Delta, dependents::Owners},
+    model::{
+        object::{ObjectKey, ObjectRef},
+        verdict::Finding,
+    },
+};
+
+impl Pipeline {
+    /// Returns the owners of an object, the topmost first, and notes that it depends on them. One that is `decided` is not
+    /// waited for.
+    pub(super) fn owners(&mut self, key: &ObjectKey, decided: Option<&ObjectKey>) -> Owners {
+        let mut owners = Owners::default();
+        let mut dependent = key.clone();
+        for owner in self.cache.owners(key) {
+            self.link(&dependent);
+            if let Some(uid) = self.cache.uid(&owner).cloned() {
+                if Some(&owner) != decided && (self.queue.is_on_its_way(&owner) || self.inventory.waits(&owner)) {
+                    self.owned.wait_for(&uid);
+                    owners.awaited = Some(Arc::clone(&uid));
+                }
+                owners.chain.push((owner.clone(), uid));
+            }
+            dependent = owner;
+        }
+        // The owner of the last one may come later.
+        self.link(&dependent);
+        owners.chain.reverse();
+        owners
+    }
+
+    pub(super) fn link(&mut self, dependent: &ObjectKey) {
+        match self.cache.controller(dependent) {
+            Some(controller) => self.owned.link(dependent, &controller.uid),
+            None => {
+                self.owned.unlink(dependent);
+            }
+        }
+    }
+
+    /// Records what changed for an object, and what that changes for its dependents.
+    pub(super) fn record_with_dependents(&mut self, key: &ObjectKey, uid: &str, delta: Option<Delta>) {
+        if self.owned.arrived(uid) || (delta.is_some() && self.owned.has(uid)) {
+            self.reconsider_dependents(key, uid);
+        }
+        let delta = delta.map(|delta| self.ledger.counted(delta));
+        self.recording.record(delta);
+    }
+
+    /// Reconsiders what stands of everything that an object manages, directly or not.
+    pub(super) fn reconsider_dependents(&mut self, key: &ObjectKey, uid: &str) {
+        let mut waiting: VecDeque<ObjectKey> = self.owned.of(uid).into();
+        // Whoever may write owners may write circles.
+        let mut seen: HashSet<ObjectKey> = waiting.iter().cloned().collect();
+        while let Some(dependent) = waiting.pop_front() {
+            let delta = self.reconsidered(&dependent, Some(key));
+            self.recording.record(delta);
+            let owned = self.cache.uid(&dependent).map(|uid| self.owned.of(uid)).unwrap_or_default();
+            waiting.extend(owned.into_iter().filter(|key| seen.insert(key.clone())));
+        }
+    }
+
+    /// Attributes what stands of an object to its present owners, and excuses it anew; returns what that changes.
+    pub(super) fn reconsidered(&mut self, key: &ObjectKey, decided: Option<&ObjectKey>) -> Option<Delta> {
+        let owners = self.owners(key, decided);
+        let (now, subjects) = (Timestamp::now(), self.subjects(key));
+        let excuse = |findings: &mut [Finding]| self.exceptions.apply(&subjects, findings, now);
+        self.ledger.reconsider(key, excuse, &owners, now)
+    }
+
+    /// Takes in that an object has another controller than before.
+    pub(super) fn controller_changed(&mut self, key: &ObjectKey, uid: &str) {
+        self.link(key);
+        let delta = self.reconsidered(key, None);
+        self.recording.record(delta);
+        self.reconsider_dependents(key, uid);
+    }
+
+    /// Has the dependents of an object that is about to be judged for the first time wait for that.
+    pub(super) fn owner_arrived(&mut self, uid: &Arc<str>) {
+        if self.owned.has(uid) {
+            self.owned.wait_for(uid);
+        }
+    }
+
+    /// Returns a reference to the owner of an object that has this uid.
+    pub(super) fn owner_reference(&self, key: &ObjectKey, uid: &Arc<str>) -> Option<Arc<ObjectRef>> {
+        let owner = self.cache.owners(key).into_iter().find(|owner| self.cache.uid(owner) == Some(uid))?;
+        Some(Arc::new(ObjectRef::new(&owner, uid)))
+    }
+}

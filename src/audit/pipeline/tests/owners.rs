@@ -1,0 +1,156 @@
+//! Owners and dependents: what is told of whom when they come and go.
+
+use super::*;
+
+/// Names what has the label, in the words of its kind.
+const MARKED: &str = r#"
+package marked
+deny contains sprintf("%v %v is marked", [input.kind, input.metadata.name]) if input.metadata.labels.bad
+deny_sidecar contains "has a sidecar" if input.metadata.labels.sidecar
+"#;
+
+/// A Deployment is played by an Ingress, its revision by a budget: the pipeline looks at no kind.
+fn owned(kind_name: &str, name: &str, version: u64, owner: Option<(&str, &str)>, labels: &Value) -> Object {
+    let reference = owner.map(|(kind_name, name)| {
+        let kind = kind(kind_name);
+        let uid = format!("{kind_name} n/{name}");
+        json!({"apiVersion": kind.api_version(), "kind": kind_name, "name": name, "uid": uid, "controller": true})
+    });
+    let owners: Vec<_> = reference.into_iter().collect();
+    object(kind_name, "n", name, version, &json!({"metadata": {"labels": labels, "ownerReferences": owners}}))
+}
+
+fn web(version: u64, labels: &Value) -> Object {
+    owned("Ingress", "web", version, None, labels)
+}
+
+fn revision(version: u64, labels: &Value) -> Object {
+    owned("PodDisruptionBudget", "web-1", version, Some(("Ingress", "web")), labels)
+}
+
+fn pod(name: &str, version: u64, labels: &Value) -> Object {
+    owned("Pod", name, version, Some(("PodDisruptionBudget", "web-1")), labels)
+}
+
+fn bad() -> Value {
+    json!({"bad": "yes"})
+}
+
+/// What stands where people read, each `name: message` with the number of dependents.
+fn shown(result: &AuditResult) -> Vec<String> {
+    let result = result.rolled_up();
+    let entry = |entry: &crate::audit::result::Entry| {
+        format!("{}: {} +{}", entry.resource.name, entry.message, entry.dependents)
+    };
+    result.results.iter().map(entry).collect()
+}
+
+async fn until_shown(live: &Live, wanted: &[&str]) {
+    let begin = Instant::now();
+    loop {
+        let shown = shown(&live.result().await);
+        if shown == wanted {
+            return;
+        }
+        assert!(begin.elapsed() < PATIENCE, "shown: {shown:#?}\nwanted: {wanted:#?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_an_owner_violates_too_is_told_at_the_topmost() {
+    let live = Live::start(load(&[("marked.rego", MARKED)]), SETTINGS);
+    let with_sidecar = json!({"bad": "yes", "sidecar": "yes"});
+    live.sync(vec![pod("a", 1, &bad()), pod("b", 1, &with_sidecar), revision(1, &bad()), web(1, &bad())]).await;
+    until_shown(&live, &["web: Ingress web is marked +3", "b: has a sidecar +0"]).await;
+    assert_eq!(told(&live), ["+ b: has a sidecar", "+ web: Ingress web is marked"]);
+    let result = live.result().await;
+    assert_eq!((result.summary.fail, result.summary.covered, result.results.len()), (5, 3, 5));
+    let owner = |entry: &crate::audit::result::Entry| entry.owner.as_ref().map(|owner| owner.name.to_string());
+    let owners: Vec<_> = result.results.iter().map(owner).collect();
+    assert_eq!(owners.iter().flatten().count(), 4, "all but the topmost have an owner: {owners:?}");
+    // It is mended; what is left of the revision stands at the revision, and is told there.
+    live.seen(web(2, &json!({}))).await;
+    until_shown(&live, &["web-1: PodDisruptionBudget web-1 is marked +2", "b: has a sidecar +0"]).await;
+    assert_eq!(told(&live), ["+ web-1: PodDisruptionBudget web-1 is marked", "- web: Ingress web is marked"]);
+    // Its end leaves the Pods to themselves.
+    live.gone(revision(1, &bad())).await;
+    until_shown(&live, &["a: Pod a is marked +0", "b: Pod b is marked +0", "b: has a sidecar +0"]).await;
+    assert_eq!(
+        told(&live),
+        ["+ a: Pod a is marked", "+ b: Pod b is marked", "- web-1: PodDisruptionBudget web-1 is marked"]
+    );
+}
+
+#[tokio::test]
+async fn an_owner_that_comes_later_ends_nothing_and_repeats_nothing() {
+    let live = Live::start(load(&[("marked.rego", MARKED)]), SETTINGS);
+    live.sync(vec![pod("a", 1, &bad())]).await;
+    until_shown(&live, &["a: Pod a is marked +0"]).await;
+    assert_eq!(told(&live), ["+ a: Pod a is marked"]);
+    live.seen(revision(1, &json!({}))).await;
+    live.seen(web(1, &bad())).await;
+    until_shown(&live, &["web: Ingress web is marked +1"]).await;
+    assert_eq!(told(&live), ["+ web: Ingress web is marked"], "the Pod was told of, and is not resolved");
+    live.seen(web(2, &json!({}))).await;
+    until_shown(&live, &["a: Pod a is marked +0"]).await;
+    assert_eq!(told(&live), ["- web: Ingress web is marked"], "the Pod was told of already");
+    live.gone(pod("a", 1, &bad())).await;
+    until_shown(&live, &[]).await;
+    assert_eq!(told(&live), ["- a: Pod a is marked"]);
+}
+
+#[tokio::test]
+async fn an_adopted_object_is_its_owners_and_an_orphan_its_own() {
+    let live = Live::start(load(&[("marked.rego", MARKED)]), SETTINGS);
+    let orphan = |version| owned("Pod", "a", version, None, &bad());
+    live.sync(vec![orphan(1), web(1, &bad())]).await;
+    until_shown(&live, &["web: Ingress web is marked +0", "a: Pod a is marked +0"]).await;
+    live.seen(owned("Pod", "a", 2, Some(("Ingress", "web")), &bad())).await;
+    until_shown(&live, &["web: Ingress web is marked +1"]).await;
+    live.seen(orphan(3)).await;
+    until_shown(&live, &["web: Ingress web is marked +0", "a: Pod a is marked +0"]).await;
+    assert_eq!(told(&live), ["+ a: Pod a is marked", "+ web: Ingress web is marked"]);
+}
+
+#[tokio::test]
+async fn owners_in_a_circle_harm_nobody() {
+    let live = Live::start(load(&[("marked.rego", MARKED)]), SETTINGS);
+    let web = owned("Ingress", "web", 1, Some(("PodDisruptionBudget", "web-1")), &bad());
+    live.sync(vec![web, revision(1, &bad()), owned("Pod", "own", 1, Some(("Pod", "own")), &bad())]).await;
+    live.until_evaluated(3).await;
+    let shown = shown(&live.result().await);
+    assert!(shown.contains(&"own: Pod own is marked +0".to_owned()), "{shown:?}");
+}
+
+#[tokio::test]
+async fn without_roll_up_every_object_stands_for_itself() {
+    let live = Live::start(load(&[("marked.rego", MARKED)]), PipelineSettings { roll_up: false, ..SETTINGS });
+    live.sync(vec![revision(1, &bad()), web(1, &bad())]).await;
+    until_shown(&live, &["web: Ingress web is marked +0", "web-1: PodDisruptionBudget web-1 is marked +0"]).await;
+    let owner = live.result().await.results[1].owner.clone().unwrap();
+    assert_eq!(&*owner.name, "web");
+}
+
+#[tokio::test]
+async fn what_is_over_is_counted_and_not_judged() {
+    let finished = |version: u64| {
+        let rest = json!({"metadata": {"labels": bad()}, "status": {"phase": "Succeeded"}});
+        object("Pod", "n", "done", version, &rest)
+    };
+    let running =
+        object("Pod", "n", "done", 1, &json!({"metadata": {"labels": bad()}, "status": {"phase": "Running"}}));
+    let live = Live::start(load(&[("marked.rego", MARKED)]), SETTINGS);
+    live.sync(vec![running]).await;
+    live.until(&["done: Pod done is marked"]).await;
+    live.seen(finished(2)).await;
+    live.until(&[]).await;
+    assert_eq!(told(&live), ["+ done: Pod done is marked", "- done: Pod done is marked"]);
+    let result = live.result().await;
+    let pods = result.coverage.iter().find(|kind| kind.kind == "Pod").unwrap();
+    assert_eq!((pods.objects, pods.inactive, result.summary.objects), (1, 1, 0));
+    let judging = Live::start(load(&[("marked.rego", MARKED)]), PipelineSettings { judge_inactive: true, ..SETTINGS });
+    judging.sync(vec![finished(1)]).await;
+    judging.until(&["done: Pod done is marked"]).await;
+    assert_eq!(judging.result().await.coverage.iter().map(|kind| kind.inactive).sum::<usize>(), 0);
+}

@@ -1,0 +1,79 @@
+//! What an audit could have found: without it, what it does not list would pass for what is not there.
+//!
+//! A violation that another audit lists is known to be gone only if this one judged the object by the rule. Where it did
+//! not, because of other policies, another scope, or a kind, document or policy that failed, the two cannot be compared.
+
+use std::collections::HashSet;
+
+use super::result::{AuditResult, AuditScope, BaselineEntry, PolicySummary};
+use crate::model::{
+    coverage::{Coverage, State},
+    verdict::Outcome,
+};
+
+/// What an audit could have found.
+pub struct Reach<'r> {
+    result: &'r AuditResult,
+    /// Rules in force, by policy.
+    rules: HashSet<(&'r str, &'r str)>,
+    /// Objects for which a policy failed: policy, kind and name.
+    failed: HashSet<(String, String, String)>,
+}
+
+impl<'r> Reach<'r> {
+    /// Looks at a result.
+    pub fn of(result: &'r AuditResult) -> Self {
+        let rules = |policy: &'r PolicySummary| policy.rules.iter().map(|rule| (policy.name.as_str(), rule.as_str()));
+        let errors = result.results.iter().filter(|entry| entry.result == Outcome::Error);
+        let failed =
+            errors.map(BaselineEntry::from).map(|BaselineEntry { policy, kind, name, .. }| (policy, kind, name));
+        Self { result, rules: result.policies.iter().flat_map(rules).collect(), failed: failed.collect() }
+    }
+
+    /// Returns why the audit could not have found a violation that it does not list; `None` if it could.
+    pub fn misses(&self, entry: &BaselineEntry) -> Option<String> {
+        let BaselineEntry { policy, rule, .. } = entry;
+        if !self.has_rule(policy, rule) {
+            return Some(format!("rule {policy}/{rule} is not in force"));
+        }
+        self.did_not_judge(entry)
+    }
+
+    /// Whether a rule was in force.
+    pub fn has_rule(&self, policy: &str, rule: &str) -> bool {
+        self.rules.contains(&(policy, rule))
+    }
+
+    /// Returns why the object was not judged by a rule that is in force; `None` if it was.
+    pub fn did_not_judge(&self, entry: &BaselineEntry) -> Option<String> {
+        let BaselineEntry { kind, name, policy, .. } = entry;
+        let namespace = name.split_once('/').map(|(namespace, _)| namespace);
+        let scope = self.result.scope.as_ref().and_then(|scope| outside(scope, namespace));
+        scope.or_else(|| self.unread(kind)).or_else(|| {
+            let failed = self.failed.contains(&(policy.clone(), kind.clone(), name.clone()));
+            failed.then(|| "the policy failed".to_owned())
+        })
+    }
+
+    /// Returns why objects of a kind may have been left out.
+    fn unread(&self, kind: &str) -> Option<String> {
+        let coverage = &self.result.coverage;
+        if let Some(gap) = coverage.iter().find(|covered| covered.is_gap() && covered.is_documents()) {
+            return Some(format!("a document could not be read: {}", gap.message));
+        }
+        let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
+        let about = |covered: &&Coverage| covered.group == group && (covered.kind == kind || covered.kind == "*");
+        let unread = |covered: &&Coverage| covered.is_gap() || covered.state == State::Excluded;
+        let found = coverage.iter().filter(about).find(unread)?;
+        Some(format!("{kind} was not read whole ({})", found.state.as_str()))
+    }
+}
+
+/// Returns why what is in a namespace, or in none, is not in a scope.
+fn outside(scope: &AuditScope, namespace: Option<&str>) -> Option<String> {
+    let AuditScope { namespaces, shard, .. } = scope;
+    if !namespaces.is_empty() && !namespace.is_some_and(|own| namespaces.iter().any(|one| one == own)) {
+        return Some("it is outside of --namespace".to_owned());
+    }
+    (!shard.owns(namespace)).then(|| "it is in another shard".to_owned())
+}

@@ -1,0 +1,187 @@
+//! The options of `kaudit diff`.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    path::PathBuf,
+};
+
+use clap::{
+    Args,
+    builder::{OsStringValueParser, TypedValueParser},
+};
+
+use super::{
+    cluster::ClusterArgs,
+    exceptions::ExceptionFileArgs,
+    logging::LogArgs,
+    policies::EvaluationArgs,
+    scope::{GroupingArgs, ScopeArgs, SourceArgs, SyncArgs},
+    values,
+};
+use crate::{
+    judge::sources::PolicySource,
+    output::{FailOn, Target},
+};
+
+pub(super) const AFTER_HELP: &str = "\
+OLD AND NEW:
+  policies/, main.rego        Policies, as kaudit check takes them
+  builtin, builtin:rbac       The library inside kaudit, or a part of it
+  git:main, git:v1:policies   Policies in a commit, as git names them; the path
+                              is that of the other side, else policies
+  before.json                 An audit that kaudit check wrote with -o json
+
+WHAT IS COMPARED:
+  The same objects, read once, by both policies; or two audits. A violation
+  is the same if policy, rule, object and evidence are (the id in -o json).
+  What one side could not have found is not compared, and is named.
+
+EXIT CODES:
+  0  Nothing appears at or above --fail-on
+  1  Something appears, or counts now and did not before
+  2  Usage, configuration, policy or connection error: nothing was compared
+  3  Incomplete: nothing appears, but not everything could be compared
+
+EXAMPLES:
+  What the policies of this branch find in manifests that main's do not
+    kaudit diff git:main policies -f manifests
+  The same for the cluster, as a comment on the pull request
+    kaudit diff git:main policies --once -o text -o markdown=comment.md
+  What two weeks changed
+    kaudit diff monday.json today.json --fail-on warn";
+
+/// Options of `kaudit diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// Compare from these policies, or from this audit (see OLD AND NEW)
+    #[arg(value_name = "OLD", value_parser = side())]
+    pub old: DiffSide,
+
+    /// Compare to these
+    #[arg(value_name = "NEW", value_parser = side())]
+    pub new: DiffSide,
+
+    /// Where the objects are.
+    #[command(flatten)]
+    pub source: SourceArgs,
+
+    /// Which objects to judge.
+    #[command(flatten)]
+    pub scope: ScopeArgs,
+
+    /// How the policies are taken.
+    #[command(flatten)]
+    pub evaluation: EvaluationArgs,
+
+    /// What may stay as it is.
+    #[command(flatten)]
+    pub exceptions: ExceptionFileArgs,
+
+    /// Write the report as text, json or markdown to standard output or to a file; repeatable [default: text]
+    #[arg(
+        short,
+        long,
+        env = "KAUDIT_DIFF_OUTPUT",
+        value_name = "FORMAT[=FILE]",
+        value_delimiter = ',',
+        value_parser = values::diff_target,
+        help_heading = "Output"
+    )]
+    pub output: Vec<Target>,
+
+    /// What one entry is about.
+    #[command(flatten)]
+    pub grouping: GroupingArgs,
+
+    /// Exit with 1 when this result or a worse one appears
+    #[arg(
+        long,
+        env = "KAUDIT_FAIL_ON",
+        value_enum,
+        value_name = "RESULT",
+        default_value_t = FailOn::Fail,
+        help_heading = "Output"
+    )]
+    pub fail_on: FailOn,
+
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// How long to wait for what is there.
+    #[command(flatten)]
+    pub sync: SyncArgs,
+
+    /// Read settings from this YAML file
+    #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
+    pub config: Option<PathBuf>,
+
+    /// What to log, and how.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// One side of a comparison.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiffSide {
+    /// Policies, or an audit in a file.
+    Source(PolicySource),
+    /// Policies in a commit.
+    Commit {
+        /// As git takes it.
+        revision: String,
+        /// As git takes it behind the revision; `None` is that of the other side.
+        path: Option<String>,
+    },
+}
+
+fn side() -> impl TypedValueParser<Value = DiffSide> {
+    OsStringValueParser::new().map(DiffSide::from)
+}
+
+/// As it is written on the command line: `git:REVISION[:PATH]`, or as for `--policies`.
+impl From<OsString> for DiffSide {
+    fn from(text: OsString) -> Self {
+        let commit = |text: &OsStr| {
+            let rest = text.to_str()?.strip_prefix("git:")?;
+            let (revision, path) = rest.split_once(':').map_or((rest, None), |(revision, path)| (revision, Some(path)));
+            let path = path.filter(|path| !path.is_empty()).map(str::to_owned);
+            Some(Self::Commit { revision: revision.to_owned(), path })
+        };
+        commit(&text).unwrap_or_else(|| Self::Source(text.into()))
+    }
+}
+
+/// Shows it as it is written on the command line.
+impl fmt::Display for DiffSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source(source) => source.fmt(f),
+            Self::Commit { revision, path: None } => write!(f, "git:{revision}"),
+            Self::Commit { revision, path: Some(path) } => write!(f, "git:{revision}:{path}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_named_as_git_names_them() {
+        let commit = |revision: &str, path: Option<&str>| DiffSide::Commit {
+            revision: revision.to_owned(),
+            path: path.map(str::to_owned),
+        };
+        for (text, want) in [
+            ("git:main", commit("main", None)),
+            ("git:main:", commit("main", None)),
+            ("git:HEAD~1:a/b.rego", commit("HEAD~1", Some("a/b.rego"))),
+            ("./git:main", DiffSide::Source(PolicySource::Path("./git:main".into()))),
+            ("builtin:rbac", DiffSide::Source(PolicySource::Builtin("rbac".to_owned()))),
+        ] {
+            assert_eq!(DiffSide::from(OsString::from(text)), want);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The options of `kaudit explain`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{cluster::ClusterArgs, logging::LogArgs, policies::PolicyArgs, scope::ManifestArgs};
+
+pub(super) const AFTER_HELP: &str = "\
+WHAT TO EXPLAIN:
+  KIND NAME RULE   A rule for an object: Deployment shop/web images/deny_latest
+                   (NAME alone for what is in no namespace, RULE with or
+                   without its policy; a Constraint is KIND/NAME)
+  ID               A result by its id, as -o json shows it; to find it the
+                   cluster is read whole, and else only the one object
+
+EXIT CODES:
+  0  Explained, whatever the result is
+  2  Usage, policy or connection error, or no such object, rule or result
+
+EXAMPLES:
+  Why a manifest violates a rule, and what to change
+    kaudit explain -f web.yaml Deployment shop/web deny_privileged
+  Why an object of the cluster passes
+    kaudit explain -p policies deploy shop/web images/deny_latest
+  A result of an audit
+    kaudit explain -p policies -f manifests 5c1f0a2b9d3e4f60";
+
+/// Options of `kaudit explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Explain this result, or this rule for this object (see WHAT TO EXPLAIN)
+    #[arg(value_name = "ID | KIND NAME RULE", required = true, num_args = 1..=3)]
+    pub what: Vec<String>,
+
+    /// Manifests, if the object is in one.
+    #[command(flatten)]
+    pub manifests: ManifestArgs,
+
+    /// Where the policies are.
+    #[command(flatten)]
+    pub policies: PolicyArgs,
+
+    /// Write the explanation for people or as a document for programs
+    #[arg(
+        short,
+        long,
+        env = "KAUDIT_EXPLAIN_OUTPUT",
+        value_enum,
+        value_name = "FORMAT",
+        default_value_t = ExplainFormat::Text,
+        help_heading = "Output"
+    )]
+    pub output: ExplainFormat,
+
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+
+    /// Read settings from this YAML file
+    #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
+    pub config: Option<PathBuf>,
+
+    /// What to log, and how.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// How an explanation is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExplainFormat {
+    /// For people
+    Text,
+    /// One JSON document
+    Json,
+}

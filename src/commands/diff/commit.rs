@@ -1,0 +1,246 @@
+//! The files of a commit, read with the `git` that is there: no work tree is touched, and nothing is fetched.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    path::{Component, Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::{
+    judge::{
+        files::is_read,
+        sources::{FileTree, TreeFile},
+    },
+    model::spelling::nearest,
+};
+
+/// Links to directories in linked directories: deeper is a loop.
+const DEEPEST: usize = 8;
+
+/// Where files are in a commit.
+pub(super) enum Place {
+    /// From the top of the repository, or with `./` from the current directory, as behind a revision of git.
+    Named(String),
+    /// Where this path is now.
+    Here(PathBuf),
+}
+
+/// Reads all files below a place in a commit that policies are read from. Blocks.
+///
+/// # Errors
+/// When there is no git, no repository, no such commit, or nothing in that place.
+pub(super) fn read(revision: &str, place: &Place) -> anyhow::Result<FileTree> {
+    if revision.is_empty() || revision.starts_with('-') {
+        bail!("git:{revision} names no revision: write git:main, or git:main:policies");
+    }
+    let commit = git(&["rev-parse", "--verify", "--quiet", &format!("{revision}^{{commit}}")])?;
+    let Some(commit) = commit else { bail!(unknown(revision)) };
+    let path = place.in_repository()?;
+    let name = format!("git:{revision}:{path}");
+    let mut reader = Reader { objects: Objects::open()?, commit, files: Vec::new() };
+    match reader.objects.ask(&format!("{}:{path}", reader.commit))? {
+        Answer::Blob(content) => reader.files.push(TreeFile { path: Vec::new(), content: Ok(content) }),
+        Answer::Tree(tree) => reader.tree(&tree, &path, &[], 0)?,
+        Answer::Else(_) => {
+            bail!("{name}: no such file or directory in that commit\n  help: name it as in git:{revision}:PATH")
+        }
+    }
+    Ok(FileTree { name: name.trim_end_matches(['/', ':']).into(), files: reader.files })
+}
+
+impl Place {
+    /// Returns the path from the top of the repository; empty is the top.
+    fn in_repository(&self) -> anyhow::Result<String> {
+        let ask = |what: &str| Ok::<_, anyhow::Error>(git(&["rev-parse", what])?.unwrap_or_default());
+        let path = match self {
+            Self::Named(path) if !path.starts_with("./") && !path.starts_with("../") => PathBuf::from(path),
+            Self::Named(path) => Path::new(&ask("--show-prefix")?).join(path),
+            Self::Here(path) if path.is_absolute() => {
+                let (top, real) = (ask("--show-toplevel")?, fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
+                let below = real.strip_prefix(&top).map(Path::to_owned);
+                below.with_context(|| format!("{} is not in the repository {top}", path.display()))?
+            }
+            Self::Here(path) => Path::new(&ask("--show-prefix")?).join(path),
+        };
+        let mut parts: Vec<&str> = Vec::new();
+        for part in path.components() {
+            match part {
+                Component::Normal(name) => parts.push(name.to_str().context("git:… with a path that is no UTF-8")?),
+                Component::ParentDir if parts.pop().is_none() => {
+                    bail!("{} is outside of the repository", path.display())
+                }
+                _ => {}
+            }
+        }
+        Ok(parts.join("/"))
+    }
+}
+
+/// Says what to do about a revision that there is not.
+fn unknown(revision: &str) -> String {
+    let names = git(&["for-each-ref", "--format=%(refname:short)"]).ok().flatten().unwrap_or_default();
+    let ending = format!("/{revision}");
+    let near = names.lines().find(|name| name.ends_with(&ending)).or_else(|| nearest(revision, names.lines()));
+    let near = near.map_or(String::new(), |near| format!("; did you mean git:{near}?"));
+    format!(
+        "git:{revision}: there is no such commit here{near}\n  help: what a shallow clone lacks is fetched first, as with git fetch origin {revision}"
+    )
+}
+
+/// Collects files of a commit.
+struct Reader {
+    objects: Objects,
+    commit: String,
+    files: Vec<TreeFile>,
+}
+
+impl Reader {
+    /// Collects the files of a tree that is at `path` in the commit, and which are to be in the directories `above`.
+    fn tree(&mut self, tree: &str, path: &str, above: &[String], depth: usize) -> anyhow::Result<()> {
+        let listed = git(&["ls-tree", "-r", "-z", "--full-tree", tree])?.unwrap_or_default();
+        for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
+            let (head, below) = entry.split_once('\t').context("git ls-tree wrote something else than entries")?;
+            let (mode, object) =
+                (head.split(' ').next().unwrap_or_default(), head.rsplit(' ').next().unwrap_or_default());
+            let names: Vec<String> = above.iter().cloned().chain(below.split('/').map(str::to_owned)).collect();
+            let from_the_top = if path.is_empty() { below.to_owned() } else { format!("{path}/{below}") };
+            match mode {
+                "120000" => self.link(&from_the_top, names, depth)?,
+                "160000" if !names.iter().any(|name| name.starts_with('.')) => {
+                    self.unread(names, "is a submodule, whose files are in no commit of this repository".to_owned());
+                }
+                _ if is_read(&names) => match self.objects.ask(object)? {
+                    Answer::Blob(content) => self.files.push(TreeFile { path: names, content: Ok(content) }),
+                    Answer::Tree(_) => {}
+                    Answer::Else(why) => self.unread(names, why),
+                },
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows a link, to a file or a directory of the commit.
+    fn link(&mut self, path: &str, names: Vec<String>, depth: usize) -> anyhow::Result<()> {
+        let hidden = names.iter().any(|name| name.starts_with('.'));
+        if hidden || path.contains('\n') {
+            return Ok(());
+        }
+        match self.objects.ask(&format!("{}:{path}", self.commit))? {
+            Answer::Blob(content) if is_read(&names) => self.files.push(TreeFile { path: names, content: Ok(content) }),
+            Answer::Tree(_) if depth >= DEEPEST => {
+                self.unread(names, "links to directories are nested too deep".to_owned());
+            }
+            Answer::Tree(tree) => self.tree(&tree, path, &names, depth + 1)?,
+            Answer::Else(why) if is_read(&names) => self.unread(names, why),
+            Answer::Blob(_) | Answer::Else(_) => {}
+        }
+        Ok(())
+    }
+
+    fn unread(&mut self, path: Vec<String>, why: String) {
+        self.files.push(TreeFile { path, content: Err(why) });
+    }
+}
+
+/// What is behind a name.
+enum Answer {
+    Blob(Vec<u8>),
+    /// The id of a tree.
+    Tree(String),
+    /// Something else, in words.
+    Else(String),
+}
+
+/// A `git cat-file` that answers one question after the other. It ends with its input.
+struct Objects {
+    questions: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    process: Child,
+}
+
+impl Objects {
+    fn open() -> anyhow::Result<Self> {
+        let mut command = command(&["cat-file", "--batch", "--follow-symlinks"]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = command.spawn().map_err(|why| not_run(&why))?;
+        let (Some(questions), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+            bail!("git cat-file has no standard input or output");
+        };
+        Ok(Self { questions, answers: BufReader::new(answers), process })
+    }
+
+    /// Asks for an object, by its id or as `COMMIT:PATH`; links in such a path are followed.
+    fn ask(&mut self, name: &str) -> anyhow::Result<Answer> {
+        self.answer(name).context("reading from git cat-file")
+    }
+
+    fn answer(&mut self, name: &str) -> io::Result<Answer> {
+        writeln!(self.questions, "{name}")?;
+        self.questions.flush()?;
+        let mut head = String::new();
+        self.answers.read_line(&mut head)?;
+        let head = head.trim_end();
+        if head.ends_with(" missing") || head.ends_with(" ambiguous") {
+            return Ok(Answer::Else("is not in the commit".to_owned()));
+        }
+        let size = head.rsplit(' ').next().and_then(|size| size.parse::<u64>().ok());
+        let size = size.ok_or_else(|| io::Error::other(format!("{head:?} is no answer")))?;
+        let mut content = Vec::new();
+        // A line break follows.
+        (&mut self.answers).take(size + 1).read_to_end(&mut content)?;
+        content.pop();
+        let mut words = head.split(' ');
+        Ok(match (words.next().unwrap_or_default(), words.next().unwrap_or_default()) {
+            (_, "blob") => Answer::Blob(content),
+            (id, "tree") => Answer::Tree(id.to_owned()),
+            ("symlink", _) => {
+                Answer::Else(format!("is a link to {}, which is not in the commit", String::from_utf8_lossy(&content)))
+            }
+            (what, _) => Answer::Else(format!("is a link that leads nowhere ({what})")),
+        })
+    }
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        // It only waits for questions, and there are no more.
+        let _ended = self.process.kill().and_then(|()| self.process.wait());
+    }
+}
+
+/// Runs git; returns what it writes, or `None` if it says no without a reason.
+///
+/// # Errors
+/// With git's own words.
+fn git(arguments: &[&str]) -> anyhow::Result<Option<String>> {
+    let output = command(arguments).stdin(Stdio::null()).output().map_err(|why| not_run(&why))?;
+    if output.status.success() {
+        return Ok(Some(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned()));
+    }
+    let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if words.is_empty() { Ok(None) } else { bail!("git {}: {words}", arguments[0]) }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new("git");
+    // Neither a prompt nor the network: what is not here is not there.
+    command.args(arguments).envs([
+        ("LC_ALL", "C"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_OPTIONAL_LOCKS", "0"),
+        ("GIT_NO_LAZY_FETCH", "1"),
+        ("GIT_ALLOW_PROTOCOL", "none"),
+    ]);
+    command
+}
+
+fn not_run(why: &io::Error) -> anyhow::Error {
+    match why.kind() {
+        io::ErrorKind::NotFound => anyhow::anyhow!("git: is read by the git program, and there is none in PATH"),
+        _ => anyhow::anyhow!("running git: {why}"),
+    }
+}

@@ -1,0 +1,139 @@
+//! Two sets of policies, and the objects that both judge.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::Context as _;
+use tokio::{
+    sync::mpsc::{self, Receiver, Sender},
+    task::{JoinSet, spawn_blocking},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::commit::{self, Place};
+use crate::{
+    audit::{
+        diff::{self, AuditDiff, Compared},
+        result::AuditResult,
+    },
+    cli::diff::{DiffArgs, DiffSide},
+    commands::{
+        check::{
+            exceptions,
+            files::ensure_judged,
+            policies,
+            wiring::{CHANGES, INTERRUPTED, Rules, Wiring, settings_once},
+        },
+        connect::connect,
+    },
+    judge::{set::PolicySet, sources::PolicySource},
+    output::progress,
+    source::{change::Change, informer::Informer, manifest},
+};
+
+/// Loads both sets, has them judge what the options name, and compares the results.
+///
+/// # Errors
+/// When policies are refused, nothing can be read, or `stop` came first.
+pub(super) async fn compare(options: &DiffArgs, stop: CancellationToken) -> anyhow::Result<AuditDiff> {
+    anyhow::ensure!(
+        options.source.once || !options.source.manifests.filename.is_empty(),
+        "there is nothing to judge by these policies: name manifests with --filename, or the cluster of your kubeconfig with \
+         --once; or compare two audits that kaudit check wrote with -o json"
+    );
+    let old = Ruled::load(options, &options.old, &options.new).await?;
+    let new = Ruled::load(options, &options.new, &options.old).await?;
+    let exceptions = exceptions::load(&options.exceptions.files).await?;
+    // What is to be in force has the exceptions that go with it; those before need not know them.
+    let rules = [
+        Rules { exceptions: exceptions::load(&options.exceptions.files).await?, policies: Arc::clone(&old.policies) },
+        Rules { exceptions: exceptions.checked(&new.policies)?, policies: Arc::clone(&new.policies) },
+    ];
+    let (before, after) = Box::pin(judge(options, rules, stop)).await?;
+    Ok(diff::compare((&old.name, &before), (&new.name, &after), Compared::Policies))
+}
+
+/// A set of policies and its name.
+struct Ruled {
+    name: String,
+    policies: Arc<PolicySet>,
+}
+
+impl Ruled {
+    /// Loads the policies of one side; `other` is the other side, whose path a commit without one has.
+    async fn load(options: &DiffArgs, side: &DiffSide, other: &DiffSide) -> anyhow::Result<Self> {
+        let source = match side {
+            DiffSide::Source(source) => source.clone(),
+            DiffSide::Commit { revision, path } => {
+                let place = path.clone().map_or_else(|| place_of(other), Place::Named);
+                let revision = revision.clone();
+                let read = spawn_blocking(move || commit::read(&revision, &place));
+                PolicySource::Tree(Arc::new(read.await.context("reading the commit")??))
+            }
+        };
+        let mut loaded = policies::load(std::slice::from_ref(&source), &options.evaluation).await?;
+        if !options.evaluation.allow_refused {
+            loaded = loaded.and_then(PolicySet::whole);
+        }
+        let policies = loaded.with_context(|| format!("loading the policies of {source}"))?;
+        policies::log_problems(&policies, options.scope.shard());
+        Ok(Self { name: source.to_string(), policies: Arc::new(policies) })
+    }
+}
+
+/// Returns where the policies of a commit are if nobody says.
+fn place_of(other: &DiffSide) -> Place {
+    match other {
+        DiffSide::Source(PolicySource::Path(path)) => Place::Here(path.clone()),
+        DiffSide::Commit { path: Some(path), .. } => Place::Named(path.clone()),
+        _ => Place::Here(Path::new("policies").to_owned()),
+    }
+}
+
+/// Reads the objects once, and judges them by both sets.
+async fn judge(
+    options: &DiffArgs,
+    rules: [Rules; 2],
+    stop: CancellationToken,
+) -> anyhow::Result<(AuditResult, AuditResult)> {
+    let files = manifest::files(&options.source.manifests.filename)?;
+    let selection = options.scope.selection(rules.iter().map(|rules| &rules.policies));
+    let mut helpers = JoinSet::new();
+    let (changes, received) = mpsc::channel(CHANGES);
+    let wired = rules.map(|rules| {
+        let (wiring, changes, _) = Wiring::new(CHANGES, &rules.policies, stop.clone());
+        (wiring, rules, changes)
+    });
+    if options.source.manifests.filename.is_empty() {
+        let connecting = stop.run_until_cancelled(connect(&options.cluster, &options.scope));
+        let (clients, served) = connecting.await.context(INTERRUPTED)??;
+        helpers.spawn(Informer::new(clients, selection, options.source.manifests.secrets, true, changes).run(served));
+        helpers.spawn(progress::show(wired[1].0.progress()));
+    } else {
+        let secrets = options.source.manifests.secrets;
+        helpers.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
+    }
+    let [(before, old, to_before), (after, new, to_after)] = wired;
+    helpers.spawn(send_to_both(received, [to_before, to_after]));
+    let settings = |rules: &Rules| {
+        let DiffArgs { source, sync, scope, grouping, .. } = options;
+        settings_once(source, sync, scope.shard(), grouping.group_by, &rules.policies)
+    };
+    let (old_settings, new_settings) = (settings(&old), settings(&new));
+    let before = tokio::spawn(before.judge_once(old_settings, old));
+    let after = after.judge_once(new_settings, new).await?;
+    let before = before.await.context("judging failed, which is a bug")??;
+    if !options.source.manifests.filename.is_empty() {
+        ensure_judged(&after)?;
+    }
+    Ok((before, after))
+}
+
+/// Passes on what comes, until nothing comes or nobody listens any more.
+async fn send_to_both(mut from: Receiver<Change>, [first, second]: [Sender<Change>; 2]) {
+    while let Some(change) = from.recv().await {
+        let (sent_first, sent_second) = tokio::join!(first.send(change.clone()), second.send(change));
+        if sent_first.is_err() && sent_second.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `kaudit explain`: how a rule comes to its result for one object.
+//!
+//! In: a rule and an object, or the id of a result. Out: the rule's source with the values that it had, the results, and the
+//! field to mend where that is sure. The object is judged as `kaudit check` judges it; how each line came out is asked
+//! afterwards, as `kaudit test` does for a test that fails.
+
+mod explanation;
+mod field;
+mod objects;
+mod text;
+mod trace;
+
+use std::{collections::HashMap, sync::Arc};
+
+use anyhow::Context as _;
+use tokio::task::{block_in_place, spawn_blocking};
+
+use self::{
+    explanation::Explained,
+    objects::{Objects, Wanted},
+};
+use super::{check::policies, sources};
+use crate::{
+    audit::{
+        fingerprint::Fingerprint,
+        result::{About, Entry},
+    },
+    cli::explain::{ExplainArgs, ExplainFormat},
+    cluster::identity::API_VERSION,
+    judge::{
+        evaluate::{Job, evaluate},
+        files,
+        policy::Policy,
+        rule::Rule,
+        set::PolicySet,
+        sources::PolicySource,
+    },
+    model::{
+        object::{MOST_OWNERS, Object, ObjectRef},
+        spelling::nearest,
+    },
+    output::{RenderOptions, print, safe::write_json_pretty},
+    record::reports,
+    rego::file::File,
+    source::selection::KindPattern,
+};
+
+/// What is to be explained.
+enum Subject {
+    /// A result.
+    Result(Fingerprint),
+    /// A rule for an object.
+    Rule { kind: KindPattern, namespace: Option<String>, name: String, rule: String },
+}
+
+/// Runs `kaudit explain`; returns the exit code.
+///
+/// # Errors
+/// When there is no such object, rule or result, with the nearest name; or nothing can be read.
+pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
+    let subject = Subject::parse(&options.what)?;
+    let sources = sources::chosen(&options.policies.sources, sources::note);
+    let mut loaded = policies::load(&sources, &options.policies.evaluation).await?;
+    if !options.policies.evaluation.allow_refused {
+        loaded = loaded.and_then(PolicySet::whole);
+    }
+    let policies = Arc::new(loaded?);
+    let (mut explained, client) = match subject {
+        Subject::Rule { kind, namespace, name, rule } => {
+            let (policy, rule) = find_rule(&policies, &rule)?;
+            let wanted = Wanted { kind: &kind, namespace: namespace.as_deref(), name: &name };
+            let objects = Objects::of_one(&options, &policies, policy, &wanted).await?;
+            let (policy, rule) = (Arc::clone(&policy.name), Arc::clone(&rule.name));
+            let object = objects.find(&wanted)?;
+            let owner = topmost_owner(object, &objects.by_uid());
+            let limits = options.policies.evaluation.limits();
+            (explain(objects.job(object), owner, (policy, rule), sources, limits).await?, objects.client)
+        }
+        Subject::Result(id) => {
+            let objects = Objects::all(&options, &policies).await?;
+            let (job, entry) = block_in_place(|| find_result(&objects, id))?;
+            let rule = (entry.policy, entry.rule);
+            let limits = options.policies.evaluation.limits();
+            (explain(job, entry.owner, rule, sources, limits).await?, objects.client)
+        }
+    };
+    if let Some(client) = client.filter(|_| !explained.results.is_empty()) {
+        let reported = reports::reported(&client, &explained.resource).await;
+        let same = reported
+            .iter()
+            .filter(|known| (&known.finding.policy, &known.finding.rule) == (&explained.policy, &explained.rule));
+        explained.since = same.map(|known| known.since).min();
+    }
+    print(|out| match options.output {
+        ExplainFormat::Text => text::render(&explained, &RenderOptions::for_stdout(options.log.color), out),
+        ExplainFormat::Json => {
+            write_json_pretty(&mut *out, &explained)?;
+            out.write_all(b"\n")
+        }
+    })?;
+    Ok(0)
+}
+
+impl Subject {
+    fn parse(what: &[String]) -> anyhow::Result<Self> {
+        match what {
+            [id] => {
+                let id = Fingerprint::parse(id).with_context(|| {
+                    format!("{id:?} is no id of a result, which has 16 hex digits; or name KIND NAME RULE")
+                })?;
+                Ok(Self::Result(id))
+            }
+            [kind, name, rule] => {
+                let (namespace, name) =
+                    name.split_once('/').map_or((None, name.as_str()), |(own, name)| (Some(own), name));
+                Ok(Self::Rule {
+                    kind: kind.parse().map_err(anyhow::Error::msg)?,
+                    namespace: namespace.filter(|own| !own.is_empty()).map(str::to_owned),
+                    name: name.to_owned(),
+                    rule: rule.clone(),
+                })
+            }
+            _ => anyhow::bail!("name a result by its id, or KIND NAME RULE, such as Deployment shop/web deny_latest"),
+        }
+    }
+}
+
+/// Finds a rule by `policy/rule`, or by its own name if only one policy has such a rule.
+fn find_rule<'p>(policies: &'p PolicySet, wanted: &str) -> anyhow::Result<(&'p Policy, &'p Rule)> {
+    let full = |policy: &Policy, rule: &Rule| format!("{}/{}", policy.name, rule.name);
+    let all = || policies.policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
+    let is_meant = |(policy, rule): &(&Policy, &Rule)| {
+        if wanted.contains('/') { full(policy, rule) == wanted } else { &*rule.name == wanted }
+    };
+    let found: Vec<_> = all().filter(is_meant).collect();
+    match &found[..] {
+        [only] => Ok(*only),
+        [] => {
+            let names: Vec<String> = all().map(|(policy, rule)| full(policy, rule)).collect();
+            let last = |name: &&String| name.rsplit('/').next() == wanted.rsplit('/').next();
+            let near = names.iter().find(last).map(String::as_str).or_else(|| {
+                let short = names.iter().find(|name| {
+                    let own = name.rsplit('/').next().unwrap_or_default();
+                    nearest(wanted.rsplit('/').next().unwrap_or_default(), [own]).is_some()
+                });
+                nearest(wanted, names.iter().map(String::as_str)).or(short.map(String::as_str))
+            });
+            let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+            anyhow::bail!("no rule {wanted} is in force{near}\n  help: kaudit policies lists all rules")
+        }
+        several => {
+            let names: Vec<String> = several.iter().map(|(policy, rule)| full(policy, rule)).collect();
+            anyhow::bail!("{wanted} is a rule of several policies: name {}", names.join(" or "))
+        }
+    }
+}
+
+/// Finds a result among those of all objects.
+fn find_result(objects: &Objects, id: Fingerprint) -> anyhow::Result<(Job, Entry)> {
+    let by_uid = objects.by_uid();
+    for object in &objects.all {
+        let job = objects.job(object);
+        let found = entries(&job, topmost_owner(object, &by_uid).as_ref()).into_iter().find(|entry| entry.id == id);
+        if let Some(entry) = found {
+            return Ok((job, entry));
+        }
+    }
+    let unread = objects.unread.first().map_or(String::new(), |why| format!("; not everything could be read: {why}"));
+    anyhow::bail!(
+        "none of {} objects has a result with the id {id} by these policies{unread}\n  help: what is resolved has no \
+         result any more; name the policies and manifests of that audit",
+        objects.all.len()
+    )
+}
+
+/// Returns what controls an object, directly or through others, as far as that was read.
+fn topmost_owner<'o>(object: &'o Object, by_uid: &HashMap<&str, &'o Object>) -> Option<Arc<ObjectRef>> {
+    let owner = |object: &&'o Object| by_uid.get(&*object.controller.as_ref()?.uid).copied();
+    let owners = std::iter::successors(owner(&object), owner);
+    owners.take(MOST_OWNERS).last().map(|owner| Arc::new(ObjectRef::new(&owner.key, &owner.uid)))
+}
+
+/// Judges an object that has this topmost owner.
+fn entries(job: &Job, owner: Option<&Arc<ObjectRef>>) -> Vec<Entry> {
+    let Object { key, uid, location, .. } = &job.object;
+    let resource = Arc::new(ObjectRef::new(key, uid));
+    evaluate(job).results.iter().map(|finding| Entry::new(finding, &resource, location.as_ref(), owner)).collect()
+}
+
+/// Explains a rule for an object, on a thread of its own.
+async fn explain(
+    job: Job,
+    owner: Option<Arc<ObjectRef>>,
+    rule: (Arc<str>, Arc<str>),
+    sources: Vec<PolicySource>,
+    limits: crate::rego::limits::Limits,
+) -> anyhow::Result<Explained> {
+    let explaining = spawn_blocking(move || {
+        let (texts, _) = files::read(&sources, &limits);
+        explained(&job, owner.as_ref(), rule, &texts)
+    });
+    explaining.await.context("explaining, which failed")?
+}
+
+fn explained(
+    job: &Job,
+    owner: Option<&Arc<ObjectRef>>,
+    (policy, rule): (Arc<str>, Arc<str>),
+    texts: &[File],
+) -> anyhow::Result<Explained> {
+    let found = job.policies.policies.iter().filter(|known| known.name == policy);
+    let found = found.into_iter().find_map(|known| known.rules.iter().find(|one| one.name == rule));
+    let about = found.map(|found| About::from(&*found.metadata)).unwrap_or_default();
+    let results = entries(job, owner).into_iter().filter(|entry| entry.policy == policy && entry.rule == rule);
+    let results = results.collect();
+    let Object { key, uid, location, .. } = &job.object;
+    let mut explained = Explained {
+        api_version: API_VERSION,
+        kind: "Explanation",
+        resource: ObjectRef::new(key, uid),
+        location: location.clone(),
+        policy,
+        rule,
+        about,
+        results,
+        since: None,
+        not_asked: None,
+        field: None,
+        definitions: Vec::new(),
+    };
+    explained.trace(job, texts).map_err(anyhow::Error::msg)?;
+    Ok(explained)
+}

@@ -1,0 +1,107 @@
+//! What is explained: the one model that text and JSON are made from.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{
+    field,
+    trace::{self, TracedBody},
+};
+use crate::{
+    audit::result::{About, Entry},
+    commands::test::explain::Explainer,
+    judge::evaluate::{Asked, Job, asked},
+    model::object::{Location, ObjectRef},
+    rego::file::File,
+};
+
+/// How long may be asked about one definition. Somebody waits for nothing but that.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a rule comes to its result for an object.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Explained {
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) resource: ObjectRef,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) location: Option<Location>,
+    pub(super) policy: Arc<str>,
+    pub(super) rule: Arc<str>,
+    pub(super) about: About,
+    /// What the rule finds; nothing if the object passes.
+    pub(super) results: Vec<Entry>,
+    /// When what it finds was first seen, as reports in the cluster say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<Timestamp>,
+    /// Why the rule is not asked about the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) not_asked: Option<String>,
+    /// The field to mend, as a path: what the only result names itself, or else the one that the conditions which hold look at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) field: Option<String>,
+    pub(super) definitions: Vec<TracedDefinition>,
+}
+
+/// One definition of the rule.
+#[derive(Debug, Serialize)]
+pub(super) struct TracedDefinition {
+    pub(super) file: Arc<str>,
+    /// Its first line, from 1.
+    pub(super) line: u32,
+    /// As it is written.
+    pub(super) lines: Vec<String>,
+    pub(super) bodies: Vec<TracedBody>,
+}
+
+impl Explained {
+    /// Adds how each definition comes out; `texts` are the files of the policies.
+    ///
+    /// # Errors
+    /// When the object cannot be read.
+    pub(super) fn trace(&mut self, job: &Job, texts: &[File]) -> Result<(), String> {
+        let question = match asked(job, &self.policy, &self.rule)? {
+            Some(Asked::With(question)) => question,
+            Some(Asked::No(why)) => {
+                self.not_asked = Some(why);
+                return Ok(());
+            }
+            None => return Ok(()),
+        };
+        let engine = question.engine();
+        let mut fields = Vec::new();
+        for definition in question.definitions {
+            let path = definition.module.package.refr.span().source.get_path().clone();
+            let text = texts.iter().find(|file| *file.shown == *path).map_or("", |file| &file.text);
+            let explainer = Explainer::of(&engine, &definition.module, (&path, text), PATIENCE);
+            let queries = trace::queries(&definition.rule);
+            let bodies: Vec<_> = queries.iter().map(|query| trace::body(&explainer, query)).collect();
+            let held = queries.iter().zip(&bodies).filter(|(_, body)| body.holds.is_some_and(|ways| ways > 0));
+            // Where there are several ways, each may lead to another field.
+            let field =
+                |body: &TracedBody, query| (body.holds == Some(1)).then(|| field::mended(&explainer, query, &question));
+            fields.extend(held.map(|(query, body)| field(body, query).flatten()));
+            let (line, lines) = trace::lines(&definition.rule, text);
+            self.definitions.push(TracedDefinition { file: path.as_str().into(), line, lines, bodies });
+        }
+        // Where several hold, each may be about another field.
+        if let [only] = &self.results[..] {
+            let followed = if let [Some(field)] = &fields[..] { Some(field.as_str()) } else { None };
+            self.field = named(only).or(followed).map(str::to_owned);
+        }
+        Ok(())
+    }
+
+    /// Returns the field to mend for a result.
+    pub(super) fn field_of<'e>(&'e self, entry: &'e Entry) -> Option<&'e str> {
+        named(entry).or(self.field.as_deref())
+    }
+}
+
+/// Returns the field that a result names itself, as those of the library do in their details.
+fn named(entry: &Entry) -> Option<&str> {
+    entry.details.get("field").and_then(serde_json::Value::as_str)
+}

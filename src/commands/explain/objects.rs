@@ -1,0 +1,261 @@
+//! The objects that an explanation needs: all manifests, one object of a cluster and what policies look up beside it, or,
+//! to find a result by its id, all objects of a cluster.
+
+use std::{collections::HashMap, sync::Arc};
+
+use anyhow::Context as _;
+use http::StatusCode;
+use kube::Client;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::{
+    sync::mpsc::{self, Receiver},
+    task::JoinSet,
+};
+
+use crate::{
+    cli::{
+        explain::ExplainArgs,
+        scope::{PartArgs, ScopeArgs},
+    },
+    cluster::{client::Clients, error::describe},
+    commands::connect::connect,
+    judge::{evaluate::Job, inventory::Inventory, policy::Policy, set::PolicySet},
+    model::{
+        object::{Kind, Object, ObjectKey},
+        spelling::nearest,
+    },
+    rego::value,
+    source::{
+        change::Change,
+        discovery::Served,
+        informer::Informer,
+        manifest,
+        received::{Received, Secrets},
+        selection::{KindPattern, Selection},
+    },
+};
+
+/// Changes between a source and the list of objects.
+const CHANGES: usize = 1_024;
+/// Names that are looked through for the nearest one.
+const NAMES: usize = 500;
+/// What a segment of a path keeps (RFC 3986, section 3.3), as far as names have it.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
+
+/// Objects, and the policies that can look them up.
+pub(super) struct Objects {
+    pub(super) all: Vec<Object>,
+    /// What could not be read, with the reason.
+    pub(super) unread: Vec<String>,
+    /// Reaches the cluster that they are from.
+    pub(super) client: Option<Client>,
+    policies: Arc<PolicySet>,
+}
+
+/// One object by its name.
+pub(super) struct Wanted<'a> {
+    pub(super) kind: &'a KindPattern,
+    pub(super) namespace: Option<&'a str>,
+    pub(super) name: &'a str,
+}
+
+impl Objects {
+    /// Returns the objects that were read by their uid.
+    pub(super) fn by_uid(&self) -> HashMap<&str, &Object> {
+        self.all.iter().map(|object| (&*object.uid, object)).collect()
+    }
+
+    /// Reads all manifests, or all objects of the cluster.
+    ///
+    /// # Errors
+    /// When nothing can be read.
+    pub(super) async fn all(options: &ExplainArgs, policies: &Arc<PolicySet>) -> anyhow::Result<Self> {
+        let (changes, received) = mpsc::channel(CHANGES);
+        let (selection, secrets) = (Selection::default(), options.manifests.secrets);
+        let (mut helpers, mut client) = (JoinSet::new(), None);
+        if options.manifests.filename.is_empty() {
+            let (clients, served) = connect(&options.cluster, &everything()).await?;
+            client = Some(clients.plain.clone());
+            helpers.spawn(Informer::new(clients, selection, secrets, true, changes).run(served));
+        } else {
+            let files = manifest::files(&options.manifests.filename)?;
+            helpers.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
+        }
+        let (all, unread) = collect(received).await;
+        Self::new(all, unread, client, policies)
+    }
+
+    /// Reads one object and what a policy looks up: of manifests all, of a cluster no more than that.
+    ///
+    /// # Errors
+    /// When nothing can be read, or there is no such object.
+    pub(super) async fn of_one(
+        options: &ExplainArgs,
+        policies: &Arc<PolicySet>,
+        policy: &Policy,
+        wanted: &Wanted<'_>,
+    ) -> anyhow::Result<Self> {
+        if !options.manifests.filename.is_empty() {
+            return Self::all(options, policies).await;
+        }
+        let scope = ScopeArgs { include: vec![wanted.kind.clone()], ..everything() };
+        let (clients, served) = connect(&options.cluster, &scope).await?;
+        let kind = served.kinds.iter().find(|kind| wanted.kind.matches(kind)).context("the kind is not served")?;
+        let secrets = options.manifests.secrets;
+        let namespace = kind.namespaced.then(|| wanted.namespace.unwrap_or_else(|| clients.namespace()).to_owned());
+        let place = Place { clients: &clients, kind, namespace: namespace.as_deref() };
+        let mut all = vec![place.get(wanted.name, secrets).await?];
+        if let (true, Some(name)) = (policy.depends.namespace, &namespace)
+            && let Some(kind) = served.kinds.iter().find(|kind| kind.is("", "Namespace"))
+        {
+            all.push(Place { clients: &clients, kind, namespace: None }.get(name, secrets).await?);
+        }
+        let mut unread = Vec::new();
+        if policy.depends.inventory {
+            let looked_up = served.kinds.iter().filter(|kind| policies.inventory_reads().touches(kind)).cloned();
+            let served = Served { kinds: looked_up.collect(), stale: Vec::new() };
+            let (changes, received) = mpsc::channel(CHANGES);
+            let mut helpers = JoinSet::new();
+            helpers.spawn(Informer::new(clients.clone(), Selection::default(), secrets, true, changes).run(served));
+            let (others, gaps) = collect(received).await;
+            let known = |other: &Object| all.iter().any(|object| object.key == other.key);
+            let others: Vec<Object> = others.into_iter().filter(|other| !known(other)).collect();
+            all.extend(others);
+            unread = gaps;
+        }
+        Self::new(all, unread, Some(clients.plain), policies)
+    }
+
+    fn new(
+        all: Vec<Object>,
+        unread: Vec<String>,
+        client: Option<Client>,
+        policies: &Arc<PolicySet>,
+    ) -> anyhow::Result<Self> {
+        let mut inventory = Inventory::default();
+        for object in all.iter().filter(|object| policies.inventory_reads().touches(&object.key.as_placed())) {
+            let value = object.body.json().ok().and_then(|json| value::from_json(&json).ok());
+            inventory.put(&object.key, value.as_ref());
+        }
+        let policies = policies.with_inventory(&inventory).context("giving the policies what they look up")?;
+        Ok(Self { all, unread, client, policies: Arc::new(policies) })
+    }
+
+    /// Finds an object; without a namespace one of that name that is alone in having it.
+    ///
+    /// # Errors
+    /// Names the nearest one, or the namespaces that have one.
+    pub(super) fn find(&self, wanted: &Wanted<'_>) -> anyhow::Result<&Object> {
+        let Wanted { kind, namespace, name } = *wanted;
+        let of_kind = || self.all.iter().filter(|object| kind.matches(&object.key.kind));
+        let placed = |object: &&Object| namespace.is_none() || object.key.namespace.as_deref() == namespace;
+        let mut found: Vec<&Object> = of_kind().filter(|object| *object.key.name == *name).filter(placed).collect();
+        found.dedup_by(|a, b| a.key.namespace == b.key.namespace);
+        match &found[..] {
+            [only] => Ok(only),
+            [] => {
+                let wanted = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
+                let names: Vec<String> = of_kind().map(|object| shown(&object.key)).collect();
+                let last = names.iter().find(|known| known.rsplit('/').next() == Some(name)).map(String::as_str);
+                let near = last.or_else(|| nearest(&wanted, names.iter().map(String::as_str)));
+                let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+                if names.is_empty() {
+                    let kinds = self.all.iter().map(|object| object.key.kind.kind.as_str());
+                    let near = nearest(&kind.to_string(), kinds);
+                    let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+                    anyhow::bail!("there is no object of the kind {kind}{near}")
+                }
+                anyhow::bail!("there is no {kind} {wanted}{near}")
+            }
+            several => {
+                let names: Vec<String> = several.iter().map(|object| shown(&object.key)).collect();
+                anyhow::bail!("there are several: name one of {}", names.join(", "))
+            }
+        }
+    }
+
+    /// Returns what judges an object.
+    pub(super) fn job(&self, object: &Object) -> Job {
+        let name = object.key.namespace.as_ref();
+        let is_it = |other: &&Object| other.key.kind.is("", "Namespace") && Some(&other.key.name) == name;
+        let namespace = self.all.iter().find(is_it).cloned();
+        Job { object: object.clone(), previous: None, deleted: false, namespace, policies: Arc::clone(&self.policies) }
+    }
+}
+
+fn shown(key: &ObjectKey) -> String {
+    let namespace = key.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
+    format!("{namespace}{}", key.name)
+}
+
+/// The scope of everything.
+fn everything() -> ScopeArgs {
+    ScopeArgs { namespace: Vec::new(), include: Vec::new(), exclude: Vec::new(), part: PartArgs::WHOLE }
+}
+
+/// Collects what a source reads, until it ends.
+async fn collect(mut received: Receiver<Change>) -> (Vec<Object>, Vec<String>) {
+    let (mut all, mut unread) = (Vec::new(), Vec::new());
+    while let Some(change) = received.recv().await {
+        match change {
+            Change::Seen(_, object) => all.push(object),
+            Change::Skipped(_, name, why) => unread.push(format!("{name}: {why}")),
+            Change::Unreadable(scope, why) if !why.message.is_empty() => {
+                unread.push(format!("{scope}: {}", why.message));
+            }
+            _ => {}
+        }
+    }
+    (all, unread)
+}
+
+/// Where objects of a kind are in a cluster.
+struct Place<'a> {
+    clients: &'a Clients,
+    kind: &'a Arc<Kind>,
+    namespace: Option<&'a str>,
+}
+
+impl Place<'_> {
+    /// Reads one object.
+    async fn get(&self, name: &str, secrets: Secrets) -> anyhow::Result<Object> {
+        let path = format!("{}/{}", self.path(), utf8_percent_encode(name, ESCAPED));
+        let text = match self.text(&path).await {
+            Ok(text) => text,
+            Err(kube::Error::Api(status)) if status.code == StatusCode::NOT_FOUND.as_u16() => {
+                anyhow::bail!(self.missing(name).await)
+            }
+            Err(error) => anyhow::bail!("reading {} {}: {}", self.kind.kind, self.named(name), describe(&error)),
+        };
+        let object = Received::read(&text).into_object(self.kind, secrets, 0);
+        object.map_err(|why| anyhow::anyhow!("{} {} cannot be read: {why}", self.kind.kind, self.named(name)))
+    }
+
+    /// Says that there is no such object, and which one may be meant.
+    async fn missing(&self, name: &str) -> String {
+        let listed = self.text(&format!("{}?limit={NAMES}", self.path())).await.unwrap_or_default();
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap_or_default();
+        let names =
+            listed["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str());
+        let near = nearest(name, names).map_or(String::new(), |near| format!("; did you mean {}?", self.named(near)));
+        format!("there is no {} {}{near}", self.kind.kind, self.named(name))
+    }
+
+    fn named(&self, name: &str) -> String {
+        self.namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+    }
+
+    fn path(&self) -> String {
+        let Kind { group, version, plural, .. } = &**self.kind;
+        let api = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        let namespace = self
+            .namespace
+            .map_or(String::new(), |namespace| format!("/namespaces/{}", utf8_percent_encode(namespace, ESCAPED)));
+        format!("{api}{namespace}/{plural}")
+    }
+
+    async fn text(&self, path: &str) -> kube::Result<String> {
+        let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        self.clients.plain.request_text(request).await
+    }
+}

@@ -1,0 +1,77 @@
+//! What a rule is asked about an object: the input that it gets, and the definitions that answer.
+
+use regorus::{Engine, Value};
+
+use super::{
+    gatekeeper::matches,
+    input::{Extent, JobValues, Operation, fields},
+    job::Job,
+};
+use crate::judge::{dialect::Dialect, rule::Definition, unit::Unit};
+
+/// Whether a rule is asked about an object.
+pub(crate) enum Asked<'j> {
+    /// It is.
+    With(Question<'j>),
+    /// Its Constraint does not match the object, or cannot be matched; with the reason.
+    No(String),
+}
+
+/// One rule and its input.
+pub(crate) struct Question<'j> {
+    unit: &'j Unit,
+    pub(crate) input: Value,
+    /// Keys in the input that lead to the object.
+    pub(crate) object: &'static [&'static str],
+    pub(crate) definitions: &'j [Definition],
+}
+
+impl Question<'_> {
+    /// Returns an engine with all modules, data and the input.
+    pub(crate) fn engine(&self) -> Engine {
+        let mut engine = self.unit.evaluator.engine();
+        engine.set_input(self.input.clone());
+        engine
+    }
+}
+
+/// Returns what a rule of a policy is asked about the object as it stands; `None` if there is no such rule.
+///
+/// # Errors
+/// When the object cannot be read.
+pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option<Asked<'j>>, String> {
+    let values = JobValues::read(job, Extent::All)?;
+    for unit in &job.policies.units {
+        for group in unit.groups.iter().filter(|_| unit.judges_everything()) {
+            let named = group.entrypoints.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule);
+            let Some(entrypoint) = named else { continue };
+            let (input, object): (_, &[&str]) = match group.dialect {
+                Dialect::Admission => (values.admission(Operation::Audit), &["request", "object"]),
+                Dialect::Conftest | Dialect::Gatekeeper => (values.object.clone(), &[]),
+            };
+            return Ok(Some(Asked::With(Question { unit, input, object, definitions: &entrypoint.definitions })));
+        }
+        let named = |known: &&_| {
+            let known: &&crate::judge::gatekeeper::constraint::Constraint = known;
+            *known.policy == *policy && *known.rule.name == *rule
+        };
+        let entrypoint = unit.groups.first().and_then(|group| group.entrypoints.first());
+        let (Some(constraint), Some(entrypoint)) = (unit.constraints().iter().find(named), entrypoint) else {
+            continue;
+        };
+        let review = values.review(Operation::Audit);
+        return Ok(Some(match matches(constraint, &review) {
+            Err(why) => Asked::No(format!("the Constraint cannot be matched: {why}")),
+            Ok(false) => Asked::No("spec.match of the Constraint does not match it".to_owned()),
+            Ok(true) if job.policies.config.exempts(&job.object.key, &values.object) => {
+                Asked::No("a Config of Gatekeeper exempts its namespace".to_owned())
+            }
+            Ok(true) => {
+                let input = fields([("review", review.document), ("parameters", constraint.parameters.clone())]);
+                let definitions = &entrypoint.definitions;
+                Asked::With(Question { unit, input, object: &["review", "object"], definitions })
+            }
+        }));
+    }
+    Ok(None)
+}

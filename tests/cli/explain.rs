@@ -1,0 +1,182 @@
+//! How a rule comes to its result for an object.
+
+use std::{path::Path, process::Command};
+
+use insta_cmd::assert_cmd_snapshot;
+
+use crate::{files, kaudit};
+
+const IMAGES: &str = r#"# METADATA
+# title: Images
+package images
+
+import data.lib.containers
+
+# METADATA
+# title: Tag latest
+# description: A tag that moves is no version.
+# related_resources: [https://example.com/latest]
+# custom: {id: IMG-01, severity: high}
+deny_latest contains msg if {
+	some container in containers.all
+	endswith(container.image, ":latest")
+	msg := sprintf("container %s runs %s", [container.name, container.image])
+}
+
+deny_privileged contains msg if {
+	input.kind == "Pod"
+	some container in input.spec.containers
+	container.securityContext.privileged
+	msg := sprintf("container %s is privileged", [container.name])
+}
+
+deny_owner contains "set the label owner" if {
+	not input.metadata.labels.owner
+}
+
+# One of two.
+deny_owner contains "set the annotation owner" if {
+	input.metadata.labels.owner == "nobody"
+	not input.metadata.annotations["example.com/owner"]
+}
+
+deny_root contains "runs as root" if {
+	every container in input.spec.containers {
+		container.securityContext.runAsUser == 0
+	}
+}
+"#;
+
+const LIBRARY: &str = "package lib.containers\n\nall contains container if some container in input.spec.containers\n";
+
+const PODS: &str = "apiVersion: v1
+kind: Pod
+metadata: {name: bad, namespace: shop, labels: {owner: nobody}}
+spec:
+  containers:
+  - {name: one, image: 'web:1', securityContext: {privileged: false, runAsUser: 0}}
+  - {name: two, image: 'web:latest', securityContext: {privileged: true, runAsUser: 7}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: good, namespace: shop}
+spec: {containers: [{name: one, image: 'web:1'}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+";
+
+const ADMISSION: &str = "package kubernetes.admission
+
+deny contains msg if {
+	input.request.kind.kind == \"Pod\"
+	count(input.request.object.spec.containers) > 1
+	msg := \"one container only\"
+}
+";
+
+const TEMPLATE: &str = "apiVersion: templates.gatekeeper.sh/v1
+kind: ConstraintTemplate
+metadata: {name: k8slabels}
+spec:
+  crd:
+    spec:
+      names: {kind: K8sLabels}
+      validation:
+        openAPIV3Schema: {type: object, properties: {labels: {type: array, items: {type: string}}}}
+  targets:
+    - target: admission.k8s.gatekeeper.sh
+      rego: |
+        package k8slabels
+
+        violation[{\"msg\": msg}] {
+          label := input.parameters.labels[_]
+          not input.review.object.metadata.labels[label]
+          msg := sprintf(\"label %v is missing\", [label])
+        }
+---
+apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: K8sLabels
+metadata: {name: pods-have-owners}
+spec:
+  match: {kinds: [{apiGroups: [''], kinds: [Pod]}]}
+  parameters: {labels: [owner]}
+";
+
+fn folder() -> tempfile::TempDir {
+    files::folder(&[
+        ("policies/images.rego", IMAGES),
+        ("policies/lib/containers.rego", LIBRARY),
+        ("policies/admission.rego", ADMISSION),
+        ("policies/template.yaml", TEMPLATE),
+        ("more/more.rego", "package more\n\ndeny contains \"x\" if input.kind == \"Pod\"\n"),
+        ("pods.yaml", PODS),
+    ])
+}
+
+fn explain(folder: &Path, what: &[&str]) -> Command {
+    kaudit(folder, &[&["explain", "-f", "pods.yaml"], what].concat())
+}
+
+#[test]
+fn each_line_has_its_values() {
+    let folder = folder();
+    let with = |name: &str, rule: &str| explain(folder.path(), &["Pod", name, rule]);
+    assert_cmd_snapshot!("fails", with("shop/bad", "images/deny_latest"));
+    assert_cmd_snapshot!("fails_in_a_field", with("shop/bad", "deny_privileged"));
+    assert_cmd_snapshot!("passes", with("shop/good", "deny_latest"));
+    assert_cmd_snapshot!("several_definitions", with("bad", "deny_owner"));
+    assert_cmd_snapshot!("missing_field", with("good", "deny_owner"));
+    assert_cmd_snapshot!("every", with("bad", "deny_root"));
+    assert_cmd_snapshot!("admission", with("bad", "kubernetes.admission/deny"));
+    assert_cmd_snapshot!("constraint", with("good", "K8sLabels/pods-have-owners"));
+    assert_cmd_snapshot!("constraint_of_others", explain(folder.path(), &["Namespace", "shop", "pods-have-owners"]));
+    assert_cmd_snapshot!("json", explain(folder.path(), &["Pod", "bad", "deny_privileged", "-o", "json"]));
+    assert_cmd_snapshot!(
+        "colour",
+        explain(folder.path(), &["Pod", "bad", "deny_privileged", "-p", "policies", "--color", "always"])
+    );
+    assert_cmd_snapshot!("builtin", explain(folder.path(), &["Pod", "bad", "deny_privileged", "-p", "builtin"]));
+}
+
+#[test]
+fn a_result_is_found_by_its_id() {
+    let folder = folder();
+    let audit = kaudit(folder.path(), &["check", "-f", "pods.yaml", "-o", "json"]).output().unwrap();
+    let audit: serde_json::Value = serde_json::from_slice(&audit.stdout).unwrap();
+    let results = audit["results"].as_array().unwrap();
+    assert!(results.len() > 4, "{audit}");
+    for result in results {
+        let id = result["id"].as_str().unwrap();
+        let output = explain(folder.path(), &[id, "-o", "json"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let explained: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let found = explained["results"].as_array().unwrap();
+        assert!(found.contains(result), "{result} is not in {explained}");
+        assert_eq!((&explained["policy"], &explained["rule"]), (&result["policy"], &result["rule"]));
+    }
+    assert_cmd_snapshot!("no_result", explain(folder.path(), &["0123456789abcdef"]));
+    assert_cmd_snapshot!("no_id", explain(folder.path(), &["deny_latest"]));
+}
+
+#[test]
+fn what_is_not_there_is_said_with_the_nearest() {
+    let folder = folder();
+    assert_cmd_snapshot!("no_rule", explain(folder.path(), &["Pod", "shop/bad", "deny_lates"]));
+    assert_cmd_snapshot!("no_rule_of_a_policy", explain(folder.path(), &["Pod", "shop/bad", "image/deny_latest"]));
+    assert_cmd_snapshot!(
+        "several_rules",
+        explain(folder.path(), &["Pod", "shop/bad", "deny", "-p", "policies", "-p", "more"])
+    );
+    assert_cmd_snapshot!("no_object", explain(folder.path(), &["Pod", "shop/bade", "deny_latest"]));
+    assert_cmd_snapshot!("no_object_there", explain(folder.path(), &["Pod", "billing/bad", "deny_latest"]));
+    assert_cmd_snapshot!("no_kind", explain(folder.path(), &["Pode", "shop/bad", "deny_latest"]));
+    assert_cmd_snapshot!("no_kind_at_all", explain(folder.path(), &["a b", "shop/bad", "deny_latest"]));
+    assert_cmd_snapshot!("two_words", explain(folder.path(), &["Pod", "shop/bad"]));
+    assert_cmd_snapshot!("nothing_to_explain", explain(folder.path(), &[]));
+    assert_cmd_snapshot!(
+        "files_and_context",
+        explain(folder.path(), &["Pod", "shop/bad", "deny_latest", "--context", "prod"])
+    );
+}
