@@ -78,7 +78,7 @@ pub(crate) struct Unit {
     /// Whether its rules look other objects up.
     looks_up: bool,
     /// How far the program is trusted.
-    cross_check: Arc<CrossCheck>,
+    pub(super) cross_check: Arc<CrossCheck>,
     /// Keys right below the inventory's documents that rules define.
     defined: BTreeSet<(String, String)>,
 }
@@ -144,7 +144,7 @@ impl Unit {
         input: &Value,
         differences: &mut Vec<Arc<str>>,
     ) -> Result<Answer, Failure> {
-        if let Some(rule) = group.compiled.get(index).copied().flatten().filter(|_| self.cross_check.is_trusted()) {
+        if let Some(rule) = self.compiled(group, index) {
             match self.evaluator.run_program(input, [rule].into_iter()) {
                 Ok(mut answers) if answers.len() == 1 && self.agrees(group, &[index], &answers, input, differences) => {
                     return Ok(answers.remove(0));
@@ -154,10 +154,58 @@ impl Unit {
                 _ => {}
             }
         }
+        self.by_regorus(group, index, input)
+    }
+
+    /// Evaluates several rules of a group together; `None` if one of them fails. Adds the policies whose programs and regorus
+    /// differed.
+    pub(crate) fn rules(
+        &self,
+        group: &Group,
+        query: &KindQuery,
+        input: &Value,
+        differences: &mut Vec<Arc<str>>,
+    ) -> Option<Vec<Answer>> {
+        let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
+        let (compiled, others): (Vec<usize>, Vec<usize>) =
+            query.rules.iter().partition(|index| self.compiled(group, **index).is_some());
+        if !compiled.is_empty() {
+            let rules = compiled.iter().filter_map(|index| group.compiled[*index]);
+            let own = self.evaluator.run_program(input, rules).ok()?;
+            if !self.agrees(group, &compiled, &own, input, differences) {
+                return None;
+            }
+            for (index, answer) in compiled.iter().zip(own) {
+                answers[*index] = answer;
+            }
+        }
+        let (distrusted, others): (Vec<usize>, Vec<usize>) =
+            others.into_iter().partition(|index| group.compiled[*index].is_some());
+        for index in distrusted {
+            answers[index] = self.by_regorus(group, index, input).ok()?;
+        }
+        if !others.is_empty() {
+            let all = self.evaluator.rule(input, &group.all(query.number)).ok()?;
+            let all = all.as_array().ok().filter(|all| all.len() == others.len())?;
+            for (index, value) in others.iter().zip(all.iter()) {
+                answers[*index] = value[0_usize].clone().into();
+            }
+        }
+        Some(answers)
+    }
+
+    fn by_regorus(&self, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
         self.evaluator.rule(input, &group.one(index)).map(Answer::from)
     }
 
-    /// Whether regorus has the same answers to some rules, if that is looked at this time.
+    /// Returns the program's rule for one that can be asked for, if it is trusted.
+    fn compiled(&self, group: &Group, index: usize) -> Option<RuleId> {
+        let rule = group.compiled.get(index).copied().flatten()?;
+        self.cross_check.trusts(|| group.policy(index)).then_some(rule)
+    }
+
+    /// Whether regorus has the same answers to some rules, if that is looked at this time. Policies for which it has not are left
+    /// to regorus from now on.
     fn agrees(
         &self,
         group: &Group,
@@ -169,49 +217,15 @@ impl Unit {
         if !self.cross_check.is_due() {
             return true;
         }
-        let differs = |(index, answer): &(&usize, &Answer)| {
+        let mut agree = true;
+        for (index, answer) in rules.iter().zip(answers) {
             // What regorus fails on is not told apart.
-            self.evaluator.rule(input, &group.one(**index)).is_ok_and(|value| value != answer.value)
-        };
-        let Some((index, _)) = rules.iter().zip(answers).find(differs) else { return true };
-        self.cross_check.distrust();
-        differences.extend(group.policy(*index));
-        false
-    }
-
-    /// Evaluates several rules of a group together; `None` if one of them fails. Adds the policy if its program and regorus
-    /// differed.
-    pub(crate) fn rules(
-        &self,
-        group: &Group,
-        query: &KindQuery,
-        input: &Value,
-        differences: &mut Vec<Arc<str>>,
-    ) -> Option<Vec<Answer>> {
-        let (compiled, others): (Vec<usize>, Vec<usize>) =
-            query.rules.iter().partition(|index| group.compiled.get(**index).copied().flatten().is_some());
-        let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
-        if !compiled.is_empty() {
-            if !self.cross_check.is_trusted() {
-                return None;
-            }
-            let rules = compiled.iter().filter_map(|index| group.compiled[*index]);
-            let own = self.evaluator.run_program(input, rules).ok()?;
-            if !self.agrees(group, &compiled, &own, input, differences) {
-                return None;
-            }
-            for (index, answer) in compiled.iter().zip(own) {
-                answers[*index] = answer;
+            if self.by_regorus(group, *index, input).is_ok_and(|own| own.value != answer.value) {
+                agree = false;
+                differences.extend(group.policy(*index).filter(|policy| self.cross_check.distrust(policy)));
             }
         }
-        if !others.is_empty() {
-            let all = self.evaluator.rule(input, &group.all(query.number)).ok()?;
-            let all = all.as_array().ok().filter(|all| all.len() == others.len())?;
-            for (index, value) in others.iter().zip(all.iter()) {
-                answers[*index] = value[0_usize].clone().into();
-            }
-        }
-        Some(answers)
+        agree
     }
 
     /// Whether its rules are asked about every object, and not about those that Constraints match.
