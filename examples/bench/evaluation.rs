@@ -224,7 +224,11 @@ pub(crate) fn write_library(library: &Path, into: &Path) -> Result<()> {
     }
     found.sort();
     for folder in found.iter().filter(|folder| folder.join("template.yaml").is_file()) {
-        let mut template: Value = serde_saphyr::from_str(&fs::read_to_string(folder.join("template.yaml"))?)?;
+        let Ok(mut template) = serde_saphyr::from_str::<Value>(&fs::read_to_string(folder.join("template.yaml"))?)
+        else {
+            note(&format!("{} is left out: only libyaml reads it", folder.display()));
+            continue;
+        };
         let target = &template["spec"]["targets"][0];
         let engines = target["code"].as_array().map_or(0, Vec::len);
         let alone = |rego: &Value| engines < 2 && !rego.to_string().contains("data.inventory");
