@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::sleep};
@@ -83,8 +83,7 @@ impl RecorderSettings {
     /// at once and not some seconds later. Waits until the server answers.
     async fn recorded(&self, reported: Recorded) -> Recorded {
         let written = events::load(&self.client, &self.namespaces, &self.audit()).await;
-        let kept = SignedDuration::try_from(self.event_ttl).unwrap_or(SignedDuration::MAX);
-        let kept_since = Timestamp::now().checked_sub(kept).unwrap_or(Timestamp::MIN);
+        let kept_since = Timestamp::now().checked_sub(self.event_ttl).unwrap_or(Timestamp::MIN);
         events::reconcile(reported, written, kept_since)
     }
 }
