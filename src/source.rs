@@ -4,6 +4,7 @@ pub mod change;
 pub mod discovery;
 pub mod inactive;
 pub mod informer;
+mod json;
 pub mod manifest;
 pub mod received;
 pub mod selection;

@@ -10,7 +10,7 @@ use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 use self::objects::Objects;
 use crate::{
     model::{
-        body::{Body, Packer},
+        body::{Body, Packer, Packing},
         object::{Controller, Location, MOST_OWNERS, Object, ObjectKey, State},
     },
     source::change::WatchScope,
@@ -113,11 +113,16 @@ impl Entry {
     fn object(self, key: ObjectKey) -> Object {
         let Self { uid, resource_version, body, location, controller, inactive, .. } = self;
         let location = location.map(|location| *location);
-        Object { key, uid, resource_version, body, location, controller, inactive }
+        Object { key, uid, resource_version, body, location, controller, inactive, projected: None }
     }
 }
 
 impl Cache {
+    /// Makes a cache that trains the dictionary of `packing` and compresses what is not yet.
+    pub fn new(packing: Packing) -> Self {
+        Self { packer: Packer::new(packing), ..Self::default() }
+    }
+
     /// Makes a cache that does not compress, for objects that are judged and dropped.
     pub fn unpacked() -> Self {
         Self { packer: Packer::off(), ..Self::default() }
@@ -163,7 +168,7 @@ impl Cache {
             known.listing = listing;
             return Effect::Same;
         }
-        let Object { key, uid, resource_version, body, location, controller, inactive } = object;
+        let Object { key, uid, resource_version, body, location, controller, inactive, .. } = object;
         let body = self.packer.pack(body);
         let location = location.map(Box::new);
         let controller = entries.shared(controller);
@@ -325,9 +330,8 @@ impl Cache {
 
     /// Trains the dictionary on the objects so far, and compresses them with it.
     fn train(&mut self) {
-        let plain =
-            || self.scopes.values().flat_map(|entries| entries.objects.values()).map(|entry| entry.body.bytes());
-        self.packer.train(plain());
+        let bodies = self.scopes.values().flat_map(|entries| entries.objects.values()).map(|entry| &entry.body);
+        self.packer.train(bodies.map(Body::bytes));
         for entry in self.scopes.values_mut().flat_map(|entries| entries.objects.values_mut()) {
             entry.body = self.packer.pack(entry.body.clone());
         }

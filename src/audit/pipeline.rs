@@ -49,6 +49,7 @@ use crate::{
     judge::set::PolicySet,
     metrics::Metrics,
     model::{
+        body::Packing,
         object::{Object, ObjectKey},
         shard::Shard,
     },
@@ -85,6 +86,8 @@ pub struct Outputs {
     pub overview: watch::Sender<Option<Arc<Overview>>>,
     /// The policies in force, as they were loaded.
     pub policies: watch::Sender<Arc<PolicySet>>,
+    /// Compresses objects for the pipeline's cache, which trains the dictionary.
+    pub packing: Packing,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -156,7 +159,7 @@ impl Pipeline {
         outputs.policies.send_replace(Arc::clone(&policies));
         Self {
             settings,
-            cache: if streams { Cache::unpacked() } else { Cache::default() },
+            cache: if streams { Cache::unpacked() } else { Cache::new(outputs.packing.clone()) },
             successors: HashMap::new(),
             gate: Gate::new(settings.sync_timeout),
             queue: Queue::default(),
@@ -346,6 +349,7 @@ impl Pipeline {
         self.gate.progressed(scope, now);
         let (key, uid, body, state) =
             (object.key.clone(), Arc::clone(&object.uid), object.body.clone(), object.state());
+        let projected = object.projected;
         let effect = self.cache.apply(scope, object);
         match &effect {
             Effect::Same => return,
@@ -376,7 +380,7 @@ impl Pipeline {
                 self.owner_arrived(&uid);
             }
             let same = !relabelled && previous.inactive() == self.cache.is_inactive(&key);
-            if same && self.is_invisible(&key, &previous, &body) {
+            if same && self.is_invisible(&key, &previous, &body, projected) {
                 self.ledger.holds_for(&key, state);
                 return self.outputs.metrics.change_skipped();
             }

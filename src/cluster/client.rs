@@ -1,6 +1,6 @@
 //! Clients of the API server: which cluster, as whom, and how long to wait for it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use hyper_util::client::proxy::matcher::Matcher;
@@ -56,6 +56,7 @@ impl Clients {
         config.reset_reader_on_write = true;
         // kube's own retry takes minutes, which is too long for discovery.
         config.default_retry = false;
+        config.disable_compression |= is_near(&config);
         if let Some(user) = &access.impersonate {
             config.auth_info.impersonate = Some(user.clone());
         }
@@ -80,6 +81,15 @@ impl Clients {
     pub fn namespace(&self) -> &str {
         self.plain.default_namespace()
     }
+}
+
+/// Whether the API server is so near that compressing its answers takes longer than sending them.
+fn is_near(config: &Config) -> bool {
+    let host = config.cluster_url.host().unwrap_or_default();
+    let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+        || host == "localhost"
+        || address.is_some_and(|address| address.is_loopback())
 }
 
 /// Says why there is no client. Go takes client certificates of X.509 version 1, which `openssl x509 -req` makes if it is

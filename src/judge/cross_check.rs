@@ -76,7 +76,16 @@ mod tests {
         let key = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
         let body = Body::plain(br#"{"kind": "Pod"}"#);
         let (uid, resource_version) = ("".into(), "".into());
-        let object = Object { key, uid, resource_version, body, location: None, controller: None, inactive: false };
+        let object = Object {
+            key,
+            uid,
+            resource_version,
+            body,
+            location: None,
+            controller: None,
+            inactive: false,
+            projected: None,
+        };
         let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(set) };
         let messages = |verdict: &Verdict| verdict.results.iter().map(|result| result.message.to_string()).collect();
         let said: Vec<Verdict> = (0..600).map(|_| evaluate(&job)).collect();

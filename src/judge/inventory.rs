@@ -226,6 +226,7 @@ mod tests {
             location: None,
             controller: None,
             inactive: false,
+            projected: None,
         };
         let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(policies) };
         let messages: Vec<_> = evaluate(&job).results.iter().map(|finding| finding.message.to_string()).collect();

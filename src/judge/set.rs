@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroU64,
     ops::BitOr,
     sync::Arc,
 };
@@ -17,7 +18,10 @@ use super::{
     unit::Unit,
 };
 use crate::{
-    model::{digest::Digest, object::Kind},
+    model::{
+        digest::Digest,
+        object::{Kind, Object, Projected},
+    },
     rego::{
         limits::Limits,
         problem::{LoadError, Problem},
@@ -117,6 +121,12 @@ impl PolicySet {
     /// and what ended in an error, a time limit for example, may end otherwise the next time.
     pub fn projection(&self, kind: &Kind) -> &Projection {
         &self.kinds.of(&kind.kind).projection
+    }
+
+    /// Hashes what the policies can read of an object; `None` where only judging can decide, as for [`Projection::hash`].
+    pub fn projected(&self, object: &Object) -> Option<Projected> {
+        let hash = self.projection(&object.key.kind).hash(&object.body.json().ok()?)?;
+        Some(Projected { policies: self.digest, hash: NonZeroU64::new(hash)? })
     }
 
     /// Returns what verdicts on the objects of a Namespace depend on of it, besides its name.

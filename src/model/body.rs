@@ -1,6 +1,12 @@
 //! The bytes of an object: plain JSON, or compressed with a dictionary of the objects before it.
 
-use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, fmt, io, sync::Arc};
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    collections::BTreeMap,
+    fmt, io,
+    sync::{Arc, OnceLock},
+};
 
 use serde::Deserialize;
 use tracing::debug;
@@ -84,7 +90,37 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Compresses bodies with a dictionary trained on the first of them.
+/// Compresses bodies as soon as there is a dictionary. Clones share it, so that whoever reads an object may compress it
+/// before the owner of the cache, who trains the dictionary, gets it.
+#[derive(Clone, Default)]
+pub struct Packing(Arc<OnceLock<Dictionary>>);
+
+struct Dictionary {
+    encoder: EncoderDictionary<'static>,
+    decoder: Arc<DecoderDictionary<'static>>,
+}
+
+impl Packing {
+    /// Compresses a body, if there is a dictionary and it gets smaller.
+    pub fn pack(&self, body: Body) -> Body {
+        thread_local! {
+            static CONTEXT: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
+        }
+        let Some(dictionary) = self.0.get().filter(|_| !body.is_packed()) else { return body };
+        let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(body.bytes.len()));
+        let compressed = CONTEXT.with_borrow_mut(|context| {
+            context.compress_using_cdict(&mut packed, &body.bytes, dictionary.encoder.as_cdict())
+        });
+        match compressed {
+            Ok(_) if packed.len() < body.bytes.len() => {
+                Body { bytes: packed.into(), dictionary: Some(Arc::clone(&dictionary.decoder)) }
+            }
+            _ => body,
+        }
+    }
+}
+
+/// Trains the dictionary on the first bodies.
 ///
 /// The objects of a cluster resemble each other far more than the parts of one object do: without a dictionary they take two
 /// and a half times the memory.
@@ -93,8 +129,7 @@ pub struct Packer {
     /// Bodies so far; nothing is compressed before there is a dictionary.
     seen: usize,
     trained: bool,
-    dictionary: Option<(EncoderDictionary<'static>, Arc<DecoderDictionary<'static>>)>,
-    context: Option<CCtx<'static>>,
+    packing: Packing,
 }
 
 /// Objects after which the dictionary is trained; fewer stay plain, as they take no memory worth saving.
@@ -107,6 +142,11 @@ const DICTIONARY_BYTES: usize = 64 * 1024;
 const LEVEL: i32 = 1;
 
 impl Packer {
+    /// Makes a packer that trains the dictionary for `packing`.
+    pub fn new(packing: Packing) -> Self {
+        Self { packing, ..Self::default() }
+    }
+
     /// Makes a packer that never trains, and so leaves everything plain.
     pub fn off() -> Self {
         Self { trained: true, ..Self::default() }
@@ -122,31 +162,21 @@ impl Packer {
         self.trained = true;
         let spread = bodies.step_by(TRAINING_OBJECTS / TRAINING_SAMPLES);
         let samples: Vec<&[u8]> = spread.map(|body| &body[..body.len().min(TRAINING_SAMPLE_BYTES)]).collect();
-        match zstd::dict::from_samples(&samples, DICTIONARY_BYTES).and_then(|dictionary| {
-            Ok((EncoderDictionary::try_copy(&dictionary, LEVEL)?, DecoderDictionary::try_copy(&dictionary)?))
-        }) {
-            Ok((encoder, decoder)) => {
-                self.context = Some(CCtx::create());
-                self.dictionary = Some((encoder, Arc::new(decoder)));
-            }
+        let trained = zstd::dict::from_samples(&samples, DICTIONARY_BYTES).and_then(|dictionary| {
+            let encoder = EncoderDictionary::try_copy(&dictionary, LEVEL)?;
+            Ok(Dictionary { encoder, decoder: Arc::new(DecoderDictionary::try_copy(&dictionary)?) })
+        });
+        match trained {
+            // It is trained once.
+            Ok(dictionary) => drop(self.packing.0.set(dictionary)),
             Err(error) => debug!(%error, "No dictionary for the cache; objects stay plain"),
         }
     }
 
-    /// Compresses a body, if there is a dictionary and it gets smaller.
+    /// Counts a body, and compresses it if its reader has not.
     pub fn pack(&mut self, body: Body) -> Body {
         self.seen += 1;
-        let (Some((encoder, decoder)), Some(context)) = (&self.dictionary, &mut self.context) else { return body };
-        if body.dictionary.is_some() {
-            return body;
-        }
-        let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(body.bytes.len()));
-        match context.compress_using_cdict(&mut packed, &body.bytes, encoder.as_cdict()) {
-            Ok(_) if packed.len() < body.bytes.len() => {
-                Body { bytes: packed.into(), dictionary: Some(decoder.clone()) }
-            }
-            _ => body,
-        }
+        self.packing.pack(body)
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::body::Body;
+use super::{body::Body, digest::Digest};
 
 /// One (group, version, plural) that is served with list and watch, or met in a manifest.
 ///
@@ -240,6 +240,15 @@ impl State {
     }
 }
 
+/// A hash of what a set of policies can read of an object: as long as it stays the same, so do its verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Projected {
+    /// The set.
+    pub policies: Digest,
+    /// The hash; it differs from process to process.
+    pub hash: NonZeroU64,
+}
+
 /// One object in one state.
 #[derive(Debug, Clone)]
 pub struct Object {
@@ -257,6 +266,8 @@ pub struct Object {
     pub controller: Option<Arc<Controller>>,
     /// Whether it is over and stays only as a record: see [`source::inactive`](crate::source::inactive).
     pub inactive: bool,
+    /// What its reader has found out for the pipeline.
+    pub projected: Option<Projected>,
 }
 
 impl Object {

@@ -47,6 +47,16 @@ pub struct WatchScope {
 }
 
 impl WatchScope {
+    /// Returns the path of its collection on the API server.
+    pub fn url_path(&self) -> String {
+        let root = if self.kind.group.is_empty() { "api" } else { "apis" };
+        let (version, plural) = (self.kind.api_version(), &self.kind.plural);
+        match &self.namespace {
+            Some(namespace) => format!("/{root}/{version}/namespaces/{namespace}/{plural}"),
+            None => format!("/{root}/{version}/{plural}"),
+        }
+    }
+
     /// Whether both are the same objects, perhaps in different API versions.
     pub fn is_version_of(&self, other: &Self) -> bool {
         self.namespace == other.namespace && self.kind.is_version_of(&other.kind)

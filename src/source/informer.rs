@@ -9,6 +9,7 @@
 
 mod failure;
 mod follower;
+mod reader;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +28,7 @@ use self::follower::{Note, Shared, announces_kinds, follow};
 use crate::{
     cluster::{client::Clients, error::describe},
     judge::set::PolicySet,
-    model::{coverage::State, object::Kind},
+    model::{body::Packing, coverage::State, object::Kind},
     source::{
         change::{Change, Discovered, Unreadable, WatchScope},
         discovery::{Discovery, Served},
@@ -46,6 +47,26 @@ const REDISCOVER_SOON: [Duration; 3] = [Duration::from_millis(250), Duration::fr
 const CONFIRM: Duration = Duration::from_secs(1);
 /// When a scope whose task has failed is read again.
 const RESTART: Duration = Duration::from_secs(5);
+
+/// How an informer reads.
+#[derive(Clone)]
+pub struct ReadOptions {
+    /// What is kept of the values in Secrets.
+    pub secrets: Secrets,
+    /// Whether to end after each kind's first list.
+    pub once: bool,
+    /// Compresses what was read.
+    pub packing: Packing,
+    /// The policies in force, to find out beside the pipeline whether they can see what changed.
+    pub policies: Option<watch::Receiver<Arc<PolicySet>>>,
+}
+
+impl ReadOptions {
+    /// Reads each kind once, and leaves the objects as they are.
+    pub fn once(secrets: Secrets) -> Self {
+        Self { secrets, once: true, packing: Packing::default(), policies: None }
+    }
+}
 
 /// Lists and watches what a selection has of a cluster.
 pub struct Informer {
@@ -73,22 +94,17 @@ struct Followed {
 }
 
 impl Informer {
-    /// Makes an informer that delivers into `changes`; with `once` it ends after each kind's first list.
-    pub fn new(
-        clients: Clients,
-        selection: Selection,
-        secrets: Secrets,
-        once: bool,
-        changes: mpsc::Sender<Change>,
-    ) -> Self {
+    /// Makes an informer that delivers into `changes`.
+    pub fn new(clients: Clients, selection: Selection, options: ReadOptions, changes: mpsc::Sender<Change>) -> Self {
         let (note, notes) = mpsc::unbounded_channel();
         let discovery = Discovery::new(clients.plain.clone());
-        let shared = Arc::new(Shared::new(clients, selection.shard, secrets, once, changes, note));
+        let policies = options.policies.clone().filter(|_| !selection.judged_by.is_empty());
+        let shared = Arc::new(Shared::new(clients, selection.shard, options, changes, note));
         Self {
             shared,
             notes,
             selection,
-            policies: None,
+            policies,
             discovery,
             wanted: BTreeSet::new(),
             scopes: BTreeMap::new(),
@@ -97,18 +113,11 @@ impl Informer {
         }
     }
 
-    /// Follows the policies in force, if the selection depends on them.
-    #[must_use]
-    pub fn following(mut self, policies: watch::Receiver<Arc<PolicySet>>) -> Self {
-        self.policies = (!self.selection.judged_by.is_empty()).then_some(policies);
-        self
-    }
-
     /// Reads until the receiver of the changes is gone, or with `once` until everything is read. `served` is a first
     /// pass of discovery, which the caller has made to find out whether the cluster answers.
     pub async fn run(mut self, served: Served) {
         self.follow_discovery(served).await;
-        if self.shared.once {
+        if self.shared.options.once {
             while let Some(ended) = self.tasks.join_next().await {
                 self.ended(ended).await;
             }
@@ -246,7 +255,7 @@ impl Informer {
         let message = format!("kaudit failed while reading it, which is a bug: {failed}");
         error!(feed = %scope, "{message}");
         self.shared.send(Change::Unreadable(scope.clone(), Unreadable { state: State::Failed, message })).await;
-        if !self.shared.once {
+        if !self.shared.options.once {
             self.start(scope, RESTART);
         }
     }

@@ -4,7 +4,6 @@ use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
 
 use clap::ValueEnum;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::{DynamicResourceScope, ObjectMeta, Resource};
 use memchr::memmem;
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -107,8 +106,7 @@ fn scanned_writers(managed_fields: &str) -> Option<Vec<Writer>> {
 /// watch. What is wrong is kept and comes out in [`Received::into_object`].
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// name, namespace, uid, resourceVersion and generateName only.
-    meta: ObjectMeta,
+    meta: Metadata,
     /// `apiVersion` as sent; items of a list carry none.
     pub api_version: Option<String>,
     /// `kind` as sent; items of a list carry none.
@@ -125,11 +123,20 @@ pub struct Received {
     problem: Option<String>,
 }
 
+#[derive(Debug, Clone, Default)]
+struct Metadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generate_name: Option<String>,
+}
+
 impl Received {
     /// Reads one JSON object.
     pub fn read(json: &str) -> Self {
         let mut received = Self {
-            meta: ObjectMeta::default(),
+            meta: Metadata::default(),
             api_version: None,
             kind: None,
             fields: Vec::new(),
@@ -158,7 +165,7 @@ impl Received {
         let part = |range: &Range<usize>| self.fields.get(range.clone()).unwrap_or_default();
         let inactive = is_inactive(kind, self.controller.as_deref(), part(&self.spec), part(&self.status));
         self.keep_writers(&api_version);
-        let ObjectMeta { name, namespace, uid, resource_version, generate_name, .. } = self.meta;
+        let Metadata { name, namespace, uid, resource_version, generate_name } = self.meta;
         let name = name.filter(|name| !name.is_empty()).or(generate_name).ok_or("metadata.name is missing")?;
         let mut json = Vec::with_capacity(self.fields.len() + 64);
         json.extend_from_slice(b"{\"apiVersion\":");
@@ -178,6 +185,7 @@ impl Received {
             location: None,
             controller: self.controller,
             inactive,
+            projected: None,
         })
     }
 
@@ -213,6 +221,11 @@ impl Received {
     /// `metadata.namespace`.
     pub fn namespace(&self) -> Option<&str> {
         self.meta.namespace.as_deref()
+    }
+
+    /// `metadata.resourceVersion`.
+    pub fn resource_version(&self) -> Option<&str> {
+        self.meta.resource_version.as_deref()
     }
 
     fn take_apart(&mut self, json: &str) -> serde_json::Result<()> {
@@ -339,35 +352,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
             }
         }
         deserializer.deserialize_map(FieldsVisitor)
-    }
-}
-
-impl Resource for Received {
-    type DynamicType = Arc<Kind>;
-    type Scope = DynamicResourceScope;
-
-    fn kind(kind: &Arc<Kind>) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.kind)
-    }
-
-    fn group(kind: &Arc<Kind>) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.group)
-    }
-
-    fn version(kind: &Arc<Kind>) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.version)
-    }
-
-    fn plural(kind: &Arc<Kind>) -> Cow<'_, str> {
-        Cow::Borrowed(&kind.plural)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
     }
 }
 

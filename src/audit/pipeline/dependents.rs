@@ -14,7 +14,7 @@ use crate::{
     judge::dependencies::Dependencies,
     model::{
         body::Body,
-        object::{Object, ObjectKey},
+        object::{Object, ObjectKey, Projected},
     },
     source::change::WatchScope,
 };
@@ -156,8 +156,14 @@ impl Pipeline {
         self.judge_settled(settled);
     }
 
-    /// Whether no policy can see what changed in an object since it was judged.
-    pub(super) fn is_invisible(&mut self, key: &ObjectKey, previous: &Previous, body: &Body) -> bool {
+    /// Whether no policy can see what changed in an object since it was judged; its reader may have `projected` it already.
+    pub(super) fn is_invisible(
+        &mut self,
+        key: &ObjectKey,
+        previous: &Previous,
+        body: &Body,
+        projected: Option<Projected>,
+    ) -> bool {
         // Objects that have not changed since the start may never have been judged, and a policy that failed may succeed the next time.
         if !self.settings.update_filter || self.unchanged.contains(key) || self.ledger.has_errors(key) {
             return false;
@@ -168,7 +174,8 @@ impl Pipeline {
         }
         let projection =
             |body: &Body| NonZeroU64::new(self.policies.set.projection(&key.kind).hash(&body.json().ok()?)?);
-        let now = projection(body);
+        let known = projected.filter(|projected| projected.policies == self.policies.set.digest);
+        let now = known.map(|projected| projected.hash).or_else(|| projection(body));
         let same = now.is_some() && previous.projection().or_else(|| projection(previous.body())) == now;
         self.cache.set_projection(key, now);
         same

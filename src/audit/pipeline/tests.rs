@@ -192,6 +192,7 @@ impl Live {
             policies: watch::channel(Arc::clone(&policies)).0,
             overview: watch::channel(None).0,
             metrics: Arc::clone(&metrics),
+            packing: Packing::default(),
         };
         let mut pipeline = Pipeline::new(policies, Exceptions::default(), settings, outputs);
         change(&mut pipeline);

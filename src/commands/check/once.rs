@@ -15,7 +15,7 @@ use crate::{
     commands::connect::connect,
     output::{self, progress},
     record::term::Terms,
-    source::informer::Informer,
+    source::informer::{Informer, ReadOptions},
 };
 
 /// Judges a cluster once; returns the exit code.
@@ -41,7 +41,8 @@ pub(super) async fn run(
     drop(terms);
     let selection = check.scope.selection(Some(&rules.policies));
     let mut helpers = JoinSet::new();
-    helpers.spawn(Informer::new(clients, selection, check.source.manifests.secrets, true, changes).run(served));
+    let options = ReadOptions { packing: wiring.packing(), ..ReadOptions::once(check.source.manifests.secrets) };
+    helpers.spawn(Informer::new(clients, selection, options, changes).run(served));
     helpers.spawn(progress::show(wiring.progress()));
     let policies = rules.policies.digest.to_string();
     let settings = wiring::settings(check, &rules.policies);

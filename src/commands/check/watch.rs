@@ -23,7 +23,7 @@ use crate::{
     output::Streams,
     record::term::Terms,
     serve::admin::{self, Admin, Pages, Status},
-    source::informer::Informer,
+    source::informer::{Informer, ReadOptions},
 };
 
 /// Judges a cluster until `stop`; returns the exit code.
@@ -50,8 +50,13 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
     helpers.spawn(exceptions::follow(check.exceptions.given.files.clone(), commands.clone()));
     helpers.spawn(policies::follow(check.policies.clone(), check.shard(), Arc::clone(&rules.policies), commands));
     let selection = check.scope.selection(Some(&rules.policies));
-    let informer = Informer::new(clients.clone(), selection, check.source.manifests.secrets, false, changes);
-    helpers.spawn(informer.following(wiring.policies()).run(served));
+    let options = ReadOptions {
+        secrets: check.source.manifests.secrets,
+        once: false,
+        packing: wiring.packing(),
+        policies: Some(wiring.policies()),
+    };
+    helpers.spawn(Informer::new(clients.clone(), selection, options, changes).run(served));
     // On a task of its own: what takes it long must not delay the renewal of the Lease.
     let judging = tokio::spawn(wiring.judge(wiring::settings(check, &rules.policies), false, rules));
     let stopping = async {

@@ -19,7 +19,7 @@ use crate::{
     },
     judge::set::PolicySet,
     metrics::Metrics,
-    model::shard::Shard,
+    model::{body::Packing, shard::Shard},
     source::change::Change,
 };
 
@@ -56,6 +56,7 @@ impl Wiring {
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,
             policies: watch::channel(Arc::clone(policies)).0,
+            packing: Packing::default(),
             metrics: Arc::default(),
         };
         (Self { inputs, outputs }, changes, commands)
@@ -63,6 +64,10 @@ impl Wiring {
 
     pub(super) fn metrics(&self) -> &Arc<Metrics> {
         &self.outputs.metrics
+    }
+
+    pub(in crate::commands) fn packing(&self) -> Packing {
+        self.outputs.packing.clone()
     }
 
     pub(super) fn overview(&self) -> watch::Receiver<Option<Arc<Overview>>> {

@@ -27,7 +27,11 @@ use crate::{
     },
     judge::{set::PolicySet, sources::PolicySource},
     output::progress,
-    source::{change::Change, informer::Informer, manifest},
+    source::{
+        change::Change,
+        informer::{Informer, ReadOptions},
+        manifest,
+    },
 };
 
 /// Loads both sets, has them judge what the options name, and compares the results.
@@ -106,7 +110,9 @@ async fn judge(
     if options.source.manifests.filename.is_empty() {
         let connecting = stop.run_until_cancelled(connect(&options.cluster, &options.scope));
         let (clients, served) = connecting.await.context(INTERRUPTED)??;
-        helpers.spawn(Informer::new(clients, selection, options.source.manifests.secrets, true, changes).run(served));
+        helpers.spawn(
+            Informer::new(clients, selection, ReadOptions::once(options.source.manifests.secrets), changes).run(served),
+        );
         helpers.spawn(progress::show(wired[1].0.progress()));
     } else {
         let secrets = options.source.manifests.secrets;

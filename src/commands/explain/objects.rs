@@ -28,7 +28,7 @@ use crate::{
     source::{
         change::Change,
         discovery::Served,
-        informer::Informer,
+        informer::{Informer, ReadOptions},
         manifest,
         received::{Received, Secrets},
         selection::{KindPattern, Selection},
@@ -76,7 +76,7 @@ impl Objects {
         if options.manifests.filename.is_empty() {
             let (clients, served) = connect(&options.cluster, &everything()).await?;
             client = Some(clients.plain.clone());
-            helpers.spawn(Informer::new(clients, selection, secrets, true, changes).run(served));
+            helpers.spawn(Informer::new(clients, selection, ReadOptions::once(secrets), changes).run(served));
         } else {
             let files = manifest::files(&options.manifests.filename)?;
             helpers.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
@@ -116,7 +116,9 @@ impl Objects {
             let served = Served { kinds: looked_up.collect(), stale: Vec::new() };
             let (changes, received) = mpsc::channel(CHANGES);
             let mut helpers = JoinSet::new();
-            helpers.spawn(Informer::new(clients.clone(), Selection::default(), secrets, true, changes).run(served));
+            helpers.spawn(
+                Informer::new(clients.clone(), Selection::default(), ReadOptions::once(secrets), changes).run(served),
+            );
             let (others, gaps) = collect(received).await;
             let known = |other: &Object| all.iter().any(|object| object.key == other.key);
             let others: Vec<Object> = others.into_iter().filter(|other| !known(other)).collect();

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use kube::runtime::watcher;
+use kube::core::Status;
 
-use crate::cluster::{backoff::Backoff, error::describe};
+use crate::{
+    cluster::{backoff::Backoff, error::describe},
+    source::json::Malformed,
+};
 
-/// A growing delay between attempts; kube's own begins again with each attempt to list.
+/// A growing delay between attempts.
 #[derive(Debug, Default)]
 pub(super) struct Delay {
     failures: u32,
@@ -33,37 +36,64 @@ pub(super) fn jittered(delay: Duration) -> Duration {
     delay.mul_f64(1.0 + fastrand::f64() / 2.0)
 }
 
-/// Returns the HTTP code of an error (0 if there is none) and its reason as a metric's label.
-pub(super) fn classify(error: &watcher::Error) -> (u16, &'static str) {
-    let code = match error {
-        watcher::Error::WatchError(status) => status.code,
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => match error {
-            kube::Error::Api(status) => status.code,
-            _ => 0,
-        },
-        watcher::Error::NoResourceVersion => 0,
-    };
-    let reason = match code {
-        410 => "expired",
-        401 | 403 => "forbidden",
-        404 => "not_found",
-        429 => "throttled",
-        500.. => "server_error",
-        _ => "connection",
-    };
-    (code, reason)
+/// Why a list or a watch failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// A list, at its start or in the middle.
+    #[error("{}", describe(.0))]
+    List(kube::Error),
+    /// The body of a list.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// The body of a list ended too early.
+    #[error("the answer ends in the middle")]
+    Truncated,
+    /// A watch did not begin.
+    #[error("watch: {}", describe(.0))]
+    WatchStart(kube::Error),
+    /// A watch ended in the middle.
+    #[error("watch broken: {}", describe(.0))]
+    WatchBroken(kube::Error),
+    /// A line of a watch is no event.
+    #[error("watch: the server sends what is no event: {0}")]
+    NoEvent(serde_json::Error),
+    /// The server ended a watch with these words.
+    #[error("watch: {} ({})", .0.message, .0.code)]
+    WatchRefused(Box<Status>),
+    /// The server ended a watch at once, and without a word.
+    #[error("watch: the server ended it as soon as it had begun")]
+    WatchShort,
+    /// Without a version nothing can be watched.
+    #[error("the server sends objects without resourceVersion")]
+    NoResourceVersion,
 }
 
-/// Says what failed.
-pub(super) fn describe_watch(error: &watcher::Error) -> String {
-    match error {
-        watcher::Error::InitialListFailed(error) => describe(error),
-        watcher::Error::WatchStartFailed(error) => format!("watch: {}", describe(error)),
-        watcher::Error::WatchFailed(error) => format!("watch broken: {}", describe(error)),
-        watcher::Error::WatchError(status) => format!("watch: {} ({})", status.message, status.code),
-        watcher::Error::NoResourceVersion => "the server sends objects without resourceVersion".to_owned(),
+impl Failure {
+    /// Returns the HTTP code; 0 if there is none.
+    pub(super) fn code(&self) -> u16 {
+        match self {
+            Self::List(kube::Error::Api(status))
+            | Self::WatchStart(kube::Error::Api(status))
+            | Self::WatchRefused(status) => status.code,
+            _ => 0,
+        }
+    }
+
+    /// Whether only a new list helps: watching from the same version would fail in the same way.
+    pub(super) fn needs_list(&self) -> bool {
+        self.code() == 410 || matches!(self, Self::NoEvent(_) | Self::NoResourceVersion)
+    }
+
+    /// Returns the reason as a metric's label.
+    pub(super) fn reason(&self) -> &'static str {
+        match self.code() {
+            410 => "expired",
+            401 | 403 => "forbidden",
+            404 => "not_found",
+            429 => "throttled",
+            500.. => "server_error",
+            _ => "connection",
+        }
     }
 }
 

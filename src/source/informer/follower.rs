@@ -1,49 +1,43 @@
-//! One watch scope: from the events of kube's watcher to changes.
+//! One watch scope: when to list, when to watch, and what it means when either fails.
 
-use std::{ops::RangeInclusive, pin::pin, sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use futures::{Stream, StreamExt};
-use kube::{
-    Api,
-    runtime::watcher::{self, Event, watcher},
-};
 use tokio::{
     sync::{Notify, Semaphore, mpsc},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tracing::debug;
 
-use super::failure::{Delay, classify, describe_watch, jittered};
+use super::{
+    ReadOptions,
+    failure::{Delay, Failure, jittered},
+    reader::{Reader, What},
+};
 use crate::{
-    cluster::{client::Clients, identity::CONTROLLER},
-    model::{coverage::State, object::Object, shard::Shard},
-    source::{
-        change::{Change, Unreadable, WatchScope},
-        received::{Received, Secrets},
-    },
+    cluster::client::Clients,
+    model::{coverage::State, shard::Shard},
+    source::change::{Change, Unreadable, WatchScope},
 };
 
-/// Initial lists under way at a time: more would only slow each other down in the API server.
+/// Pages of lists that are read at a time: more would only slow each other down in the API server.
 const LISTS_AT_A_TIME: usize = 8;
-/// Objects in a page of a list. A page is held as a whole, and larger ones are not faster.
-const PAGE: u32 = 200;
-/// The server ends a watch after so many seconds, and the next one shows whether a right was revoked. Each scope draws its
-/// own number, as client-go does, so that the watches of all kinds do not begin again in step.
-const WATCH_SECONDS: RangeInclusive<u32> = 90..=150;
+/// The server ends a watch after so many seconds, and the next one shows whether a right was revoked. Each watch draws its
+/// own number from client-go's range, so that those of all kinds do not begin again in step.
+const WATCH_SECONDS: RangeInclusive<u32> = 300..=600;
 /// A watch that has been silent for this long works: a failure would have shown within the connect timeout.
 const PROVEN: Duration = Duration::from_secs(15);
+/// A watch that ends sooner without an event has failed, as for client-go.
+const SHORT: Duration = Duration::from_secs(1);
 /// Failures in a row, other than clear refusals, after which a watch scope counts as failed.
 const FAILURES: u32 = 3;
 
 /// What all watch scopes of an informer share.
 pub(super) struct Shared {
     pub(super) clients: Clients,
-    secrets: Secrets,
+    pub(super) options: ReadOptions,
     pub(super) shard: Shard,
-    /// Whether to end after the first list, for `--once`.
-    pub(super) once: bool,
     pub(super) changes: mpsc::Sender<Change>,
-    lists: Semaphore,
+    pub(super) lists: Arc<Semaphore>,
     /// Wakes discovery.
     pub(super) rediscover: Notify,
     /// What followers have learned about their scopes.
@@ -63,13 +57,12 @@ impl Shared {
     pub(super) fn new(
         clients: Clients,
         shard: Shard,
-        secrets: Secrets,
-        once: bool,
+        options: ReadOptions,
         changes: mpsc::Sender<Change>,
         notes: mpsc::UnboundedSender<(WatchScope, Note)>,
     ) -> Self {
-        let (lists, rediscover) = (Semaphore::new(LISTS_AT_A_TIME), Notify::new());
-        Self { clients, secrets, shard, once, changes, lists, rediscover, notes }
+        let (lists, rediscover) = (Arc::new(Semaphore::new(LISTS_AT_A_TIME)), Notify::new());
+        Self { clients, options, shard, changes, lists, rediscover, notes }
     }
 
     pub(super) async fn send(&self, change: Change) {
@@ -83,41 +76,28 @@ impl Shared {
     }
 }
 
-/// How a stream ended.
-#[derive(Debug)]
-enum StreamEnd {
-    /// Everything wanted was read, or the receiver of the changes is gone.
-    Done,
-    /// To begin again with a new list after this long.
-    Again(Duration),
-}
-
 /// Lists and watches one scope, for ever or once.
 pub(super) async fn follow(shared: Arc<Shared>, scope: WatchScope) {
-    let client = shared.clients.reading.clone();
-    let api: Api<Received> = match &scope.namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &scope.kind),
-        None => Api::all_with(client, &scope.kind),
-    };
-    let mut follower = Follower::new(shared, scope);
-    let config = watcher::Config::default().timeout(fastrand::u32(WATCH_SECONDS)).page_size(PAGE);
-    loop {
-        match follower.stream(watcher(api.clone(), config.clone())).await {
-            StreamEnd::Done => return,
-            StreamEnd::Again(after) => sleep(jittered(after)).await,
+    let mut follower = Follower::new(Arc::clone(&shared), scope);
+    let following = async {
+        while let Some(after) = follower.list_and_watch().await {
+            sleep(jittered(after)).await;
         }
+    };
+    tokio::select! {
+        () = following => {}
+        () = shared.changes.closed() => {}
     }
 }
 
 struct Follower {
     shared: Arc<Shared>,
     scope: WatchScope,
+    reader: Arc<Reader>,
     /// Goes back to none only when a watch works: a list that succeeds before each watch that fails is a loop, too.
     delay: Delay,
     /// Failures since the last success.
     failures: u32,
-    /// A list is under way.
-    listing: bool,
     /// [`Change::Synced`] was sent last.
     synced: bool,
     /// Nothing has shown yet that the watch works.
@@ -126,68 +106,69 @@ struct Follower {
 
 impl Follower {
     fn new(shared: Arc<Shared>, scope: WatchScope) -> Self {
-        Self { shared, scope, delay: Delay::default(), failures: 0, listing: true, synced: false, unproven: true }
+        let reader = Arc::new(Reader::new(Arc::clone(&shared), scope.clone()));
+        Self { shared, scope, reader, delay: Delay::default(), failures: 0, synced: false, unproven: true }
     }
 
-    async fn stream(&mut self, stream: impl Stream<Item = watcher::Result<Event<Received>>>) -> StreamEnd {
-        let shared = self.shared.clone();
-        // Held for the list only. Not a reason to end: the semaphore is never closed.
-        let mut permit = shared.lists.acquire().await.ok();
-        let mut stream = pin!(stream);
-        self.listing = true;
+    /// Lists, and watches until that has to begin again. Returns after how long; `None` if everything wanted was read.
+    async fn list_and_watch(&mut self) -> Option<Duration> {
+        // What the list does not name is gone, which only its end shows.
+        self.synced = false;
+        let mut version = match self.reader.list().await {
+            Ok(version) => version,
+            Err(failure) => return self.failed(&failure).await,
+        };
+        self.unproven = true;
+        self.readable().await;
+        self.shared.note(&self.scope, Note::Listed);
+        if self.shared.options.once {
+            return None;
+        }
         loop {
-            let next = if self.unproven && !self.listing {
-                let Ok(next) = timeout(PROVEN, stream.next()).await else {
-                    self.proven().await;
-                    continue;
-                };
-                next
-            } else {
-                stream.next().await
-            };
-            if shared.changes.is_closed() {
-                return StreamEnd::Done;
+            let Err(failure) = self.watch(&mut version).await else { continue };
+            let after = self.failed(&failure).await?;
+            if failure.needs_list() {
+                return Some(after);
             }
-            match next {
-                None => return StreamEnd::Again(self.delay.next(0)),
-                Some(Ok(Event::Init)) => {
-                    // What the list does not name is gone, which only its end shows.
-                    (self.listing, self.synced) = (true, false);
-                    shared.send(Change::Listing(self.scope.clone())).await;
-                }
-                Some(Ok(Event::InitApply(received))) => self.seen(received).await,
-                Some(Ok(Event::InitDone)) => {
-                    drop(permit.take());
-                    (self.listing, self.unproven) = (false, true);
-                    self.readable().await;
-                    shared.note(&self.scope, Note::Listed);
-                    if shared.once {
-                        return StreamEnd::Done;
-                    }
-                }
-                Some(Ok(Event::Apply(received))) => {
-                    self.proven().await;
-                    self.seen(received).await;
-                    self.announce();
-                }
-                Some(Ok(Event::Delete(received))) => {
-                    self.proven().await;
-                    self.gone(received).await;
-                    self.announce();
-                }
-                Some(Err(error)) => {
-                    if let Some(end) = self.failed(&error).await {
-                        return end;
-                    }
-                }
-            }
+            self.unproven = true;
+            sleep(jittered(after)).await;
         }
     }
 
-    /// Notes a failure; returns how to go on, unless the stream itself tries again.
-    async fn failed(&mut self, error: &watcher::Error) -> Option<StreamEnd> {
-        let (code, reason) = classify(error);
-        let message = describe_watch(error);
+    /// Watches from a version on until the server ends it, and leaves the version of what came last.
+    async fn watch(&mut self, version: &mut String) -> Result<(), Failure> {
+        let mut watch = self.reader.watch(version, fastrand::u32(WATCH_SECONDS)).await?;
+        let began = Instant::now();
+        let mut came = false;
+        loop {
+            let event = if self.unproven {
+                let Ok(event) = timeout(PROVEN, watch.next()).await else {
+                    self.proven().await;
+                    continue;
+                };
+                event
+            } else {
+                watch.next().await
+            };
+            let Some(event) = event.transpose()? else {
+                return if came || began.elapsed() > SHORT { Ok(()) } else { Err(Failure::WatchShort) };
+            };
+            came = true;
+            let newer = event.object.resource_version().filter(|version| !version.is_empty());
+            newer.ok_or(Failure::NoResourceVersion)?.clone_into(version);
+            self.proven().await;
+            match event.what {
+                What::Applied => self.reader.changed(event.object).await,
+                What::Deleted => self.reader.gone(event.object).await,
+                What::Bookmark => continue,
+            }
+            self.announce();
+        }
+    }
+
+    /// Notes a failure. Returns how long to wait before the next attempt; `None` if there is to be none.
+    async fn failed(&mut self, failure: &Failure) -> Option<Duration> {
+        let (code, reason, message) = (failure.code(), failure.reason(), failure.to_string());
         debug!(feed = %self.scope, code, message, "Reading failed");
         self.failures += 1;
         let refused = matches!(code, 401 | 403 | 404 | 405);
@@ -197,22 +178,15 @@ impl Follower {
             let state = if matches!(code, 401 | 403) { State::Forbidden } else { State::Failed };
             self.synced = false;
             self.shared.send(Change::Unreadable(self.scope.clone(), Unreadable { state, message })).await;
-            if self.shared.once {
-                return Some(StreamEnd::Done);
+            if self.shared.options.once {
+                return None;
             }
         }
         self.shared.send(Change::Restarted(self.scope.clone(), reason)).await;
         if code == 404 {
             self.shared.note(&self.scope, Note::NotFound);
         }
-        let after = self.delay.next(code);
-        if self.listing || expired {
-            // kube would go on from the expired version, or list again without waiting for its turn.
-            return Some(StreamEnd::Again(after));
-        }
-        self.unproven = true;
-        sleep(jittered(after)).await;
-        None
+        Some(self.delay.next(code))
     }
 
     /// The watch works.
@@ -230,36 +204,6 @@ impl Follower {
         }
     }
 
-    /// Whether an object belongs to this shard; the others are dropped before they are parsed.
-    fn reads(&self, received: &Received) -> bool {
-        self.shared.shard.reads(&self.scope.kind, received.namespace())
-    }
-
-    async fn seen(&self, received: Received) {
-        if !self.reads(&received) {
-            return;
-        }
-        let name = received.name();
-        let change = match received.into_object(&self.scope.kind, self.shared.secrets, 0) {
-            Ok(object) if is_own_event(&object) => return,
-            Ok(object) => Change::Seen(self.scope.clone(), object),
-            Err(why) => Change::Skipped(self.scope.clone(), name, why),
-        };
-        self.shared.send(change).await;
-    }
-
-    async fn gone(&self, received: Received) {
-        if !self.reads(&received) {
-            return;
-        }
-        let key = received.key(&self.scope.kind);
-        if let Ok(object) = received.into_object(&self.scope.kind, self.shared.secrets, 0) {
-            self.shared.send(Change::Gone(self.scope.clone(), object)).await;
-        } else if let Some(key) = key {
-            self.shared.send(Change::GoneUnread(self.scope.clone(), key)).await;
-        }
-    }
-
     /// Has discovery repeated when a kind may have come or gone.
     fn announce(&self) {
         if announces_kinds(&self.scope) {
@@ -272,16 +216,6 @@ impl Follower {
 pub(super) fn announces_kinds(scope: &WatchScope) -> bool {
     scope.kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
         || scope.kind.is("apiregistration.k8s.io", "APIService")
-}
-
-/// Whether an object is an Event that kaudit wrote, which only `--include events` brings here.
-fn is_own_event(object: &Object) -> bool {
-    object.key.kind.kind == "Event"
-        && object.body.json().is_ok_and(|json| {
-            serde_json::from_slice::<serde_json::Value>(&json).is_ok_and(|event| {
-                ["reportingController", "reportingComponent"].iter().any(|field| event[field] == CONTROLLER)
-            })
-        })
 }
 
 #[cfg(test)]

@@ -28,7 +28,8 @@ fn clients() -> Clients {
 #[tokio::test(start_paused = true)]
 async fn a_kind_whose_reading_panics_is_named_and_read_again() {
     let (sender, mut changes) = mpsc::channel(100);
-    let informer = Informer::new(clients(), Selection::default(), Secrets::Redact, false, sender);
+    let options = ReadOptions { once: false, ..ReadOptions::once(Secrets::Redact) };
+    let informer = Informer::new(clients(), Selection::default(), options, sender);
     let kinds = vec![Kind::sample("", "pods", "Pod")];
     let running = tokio::spawn(informer.run(Served { kinds, stale: Vec::new() }));
     let mut said = Vec::new();

@@ -95,6 +95,7 @@ fn object(value: &Value) -> Object {
         location: None,
         controller: None,
         inactive: false,
+        projected: None,
     }
 }
 

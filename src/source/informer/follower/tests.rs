@@ -1,40 +1,106 @@
-use futures::stream;
-use kube::{Client, core::Status};
+use std::{collections::VecDeque, convert::Infallible, sync::Mutex};
+
+use axum::body::Body as Answer;
+use futures::{StreamExt as _, stream};
+use http::{Request, Response};
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
 
 use super::*;
-use crate::model::object::Kind;
+use crate::{model::object::Kind, source::received::Secrets};
 
-fn received(name: &str) -> Received {
-    Received::read(&format!(r#"{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"1"}}}}"#))
+/// What a server answers to one request.
+#[derive(Clone)]
+enum Said {
+    Refusal(u16),
+    Text(String),
+    /// Lines, and then the end.
+    Lines(Vec<Value>),
+    /// Lines, and then nothing for so long, and then the end.
+    LinesAndSilence(Vec<Value>, Duration),
 }
 
-fn status(code: u16) -> Status {
-    Status { code, message: format!("code {code}"), ..Status::default() }
+fn object(name: &str) -> Value {
+    json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}})
 }
 
-fn api_error(code: u16) -> kube::Error {
-    kube::Error::Api(status(code).boxed())
+fn list(names: &[&str], from: &str) -> Said {
+    let items: Vec<_> = names.iter().map(|name| object(name)).collect();
+    Said::Text(json!({"metadata": {"resourceVersion": "7", "continue": from}, "items": items}).to_string())
 }
 
-fn follower(once: bool) -> (Follower, mpsc::Receiver<Change>) {
+fn event(what: &str, object: impl Into<Value>) -> Value {
+    let object = object.into();
+    json!({"type": what, "object": object})
+}
+
+fn refusal(code: u16) -> Value {
+    json!({"kind": "Status", "code": code, "message": format!("code {code}"), "status": "Failure", "reason": ""})
+}
+
+fn expired() -> Said {
+    Said::Lines(vec![event("ERROR", refusal(410))])
+}
+
+fn response(said: Said) -> Response<Answer> {
+    let lines =
+        |lines: Vec<Value>| stream::iter(lines.into_iter().map(|line| Ok::<_, Infallible>(format!("{line}\n"))));
+    match said {
+        Said::Refusal(code) => Response::builder().status(code).body(Answer::from(refusal(code).to_string())).unwrap(),
+        Said::Text(text) => Response::new(Answer::from(text)),
+        Said::Lines(all) => Response::new(Answer::from_stream(lines(all))),
+        Said::LinesAndSilence(all, silence) => {
+            let rest = stream::once(sleep(silence)).filter_map(async |()| None);
+            Response::new(Answer::from_stream(lines(all).chain(rest)))
+        }
+    }
+}
+
+/// A follower of Pods, whose server gives these answers one after the other, and after them none; what it says, and what
+/// it asked for.
+fn follower(once: bool, answers: Vec<Said>) -> (Follower, mpsc::Receiver<Change>, Arc<Mutex<Vec<String>>>) {
     let (sender, receiver) = mpsc::channel(100);
-    let client = Client::new(
-        tower::service_fn(|_: http::Request<kube::client::Body>| async {
-            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is there"))
-        }),
-        "default",
-    );
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (answers, log) = (Arc::new(Mutex::new(VecDeque::from(answers))), Arc::clone(&asked));
+    let answer = move |request: Request<Body>| {
+        log.lock().unwrap().push(request.uri().to_string());
+        let next = answers.lock().unwrap().pop_front();
+        async move {
+            match next {
+                Some(said) => Ok::<_, Infallible>(response(said)),
+                None => std::future::pending().await,
+            }
+        }
+    };
+    let client = Client::new(tower::service_fn(answer), "default");
     let config = kube::Config::new("http://127.0.0.1".parse().unwrap());
     let clients = Clients { reading: client.clone(), plain: client, url: String::new(), config };
-    let shared = Shared::new(clients, Shard::WHOLE, Secrets::Redact, once, sender, mpsc::unbounded_channel().0);
+    let options = ReadOptions { once, ..ReadOptions::once(Secrets::Redact) };
+    let shared = Shared::new(clients, Shard::WHOLE, options, sender, mpsc::unbounded_channel().0);
     let scope = WatchScope { kind: Kind::sample("", "pods", "Pod"), namespace: None };
-    (Follower::new(Arc::new(shared), scope), receiver)
+    (Follower::new(Arc::new(shared), scope), receiver, asked)
 }
 
-/// Plays a stream to a follower; returns how it ended and what it said.
-async fn play(once: bool, events: Vec<watcher::Result<Event<Received>>>) -> (StreamEnd, Vec<String>) {
-    let (mut follower, mut receiver) = follower(once);
-    let end = follower.stream(stream::iter(events)).await;
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    Done,
+    Again(Duration),
+    /// It waits for what the server says next.
+    Waits,
+}
+
+async fn outcome(follower: &mut Follower) -> Outcome {
+    match timeout(Duration::from_hours(1), follower.list_and_watch()).await {
+        Ok(None) => Outcome::Done,
+        Ok(Some(after)) => Outcome::Again(after),
+        Err(_) => Outcome::Waits,
+    }
+}
+
+/// Has a follower read what a server answers; returns how that ended and what it said.
+async fn play(once: bool, answers: Vec<Said>) -> (Outcome, Vec<String>) {
+    let (mut follower, mut receiver, _) = follower(once, answers);
+    let outcome = outcome(&mut follower).await;
     drop(follower);
     let mut said = Vec::new();
     while let Some(change) = receiver.recv().await {
@@ -50,69 +116,105 @@ async fn play(once: bool, events: Vec<watcher::Result<Event<Received>>>) -> (Str
             other => format!("{other:?}"),
         });
     }
-    (end, said)
+    (outcome, said)
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_relist_is_compared_and_ends_synced() {
-    let events = vec![
-        Ok(Event::Init),
-        Ok(Event::InitApply(received("a"))),
-        Ok(Event::InitApply(received("b"))),
-        Ok(Event::InitDone),
-        Ok(Event::Apply(received("c"))),
-        Ok(Event::Init),
-        Ok(Event::InitApply(received("a"))),
-        Ok(Event::InitDone),
+async fn pages_are_read_to_the_last_and_the_watch_begins_where_the_list_was_made() {
+    let bookmark = event("BOOKMARK", json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "31"}}));
+    let answers = vec![
+        list(&["a", "b"], "from-c"),
+        list(&["c"], ""),
+        Said::Lines(vec![event("ADDED", object("d")), bookmark]),
+        Said::Lines(vec![event("DELETED", object("a"))]),
     ];
-    let (_, said) = play(false, events).await;
-    let wanted = ["listing", "seen a", "seen b", "synced", "seen c", "listing", "seen a", "synced"];
-    assert_eq!(said, wanted);
+    let (mut follower, mut receiver, asked) = follower(false, answers);
+    assert_eq!(outcome(&mut follower).await, Outcome::Waits);
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!(asked[..2], ["/api/v1/pods?&limit=500", "/api/v1/pods?&limit=500&continue=from-c"]);
+    let watched: Vec<_> = asked[2..].iter().filter_map(|url| url.rsplit_once("resourceVersion=")).collect();
+    let versions: Vec<_> = watched.iter().map(|(_, version)| *version).collect();
+    assert_eq!(versions, ["7", "31", "1"], "{asked:?}");
+    assert!(watched.iter().all(|(url, _)| url.contains("allowWatchBookmarks=true")), "{asked:?}");
+    let mut names = Vec::new();
+    while let Ok(change) = receiver.try_recv() {
+        if let Change::Seen(_, object) = change {
+            names.push(object.key.name.to_string());
+        }
+    }
+    names.sort();
+    assert_eq!(names, ["a", "b", "c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_fails_costs_the_list() {
+    for code in [410, 500] {
+        let (outcome, said) = play(false, vec![list(&["a"], "more"), Said::Refusal(code)]).await;
+        assert!(matches!(outcome, Outcome::Again(_)), "{outcome:?}");
+        assert!(!said.contains(&"synced".to_owned()), "{said:?}");
+    }
+    let whole = json!({"metadata": {"resourceVersion": "7"}, "items": [object("a"), object("b")]}).to_string();
+    for answer in ["<html></html>", "[]", &whole[..whole.len() - 1], &whole[..whole.len() / 2], "{}"] {
+        let (outcome, said) = play(false, vec![Said::Text(answer.to_owned())]).await;
+        assert!(matches!(outcome, Outcome::Again(_)), "{answer}: {outcome:?}");
+        assert!(!said.contains(&"synced".to_owned()), "{answer}: {said:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lists_after_which_no_watch_works_are_a_loop_and_come_later_and_later() {
-    let expired = || {
-        let gone = Err(watcher::Error::WatchError(status(410).boxed()));
-        stream::iter(vec![Ok(Event::Init), Ok(Event::InitDone), gone])
-    };
-    let (mut follower, receiver) = follower(false);
+    let mut answers: Vec<_> = (0..4).flat_map(|_| [list(&[], ""), expired()]).collect();
+    // A watch that is silent for a while works.
+    answers.push(list(&[], ""));
+    answers.push(Said::LinesAndSilence(vec![], PROVEN + Duration::from_secs(1)));
+    answers.push(expired());
+    let (mut follower, receiver, _) = follower(false, answers);
     let mut waited = Vec::new();
     for _ in 0..4 {
-        let StreamEnd::Again(after) = follower.stream(expired()).await else { panic!("it goes on") };
+        let Outcome::Again(after) = outcome(&mut follower).await else { panic!("it goes on") };
         waited.push(after.as_millis());
     }
     assert_eq!(waited, [0, 1_000, 2_000, 4_000]);
-    // A watch that is silent for a while works.
-    let silent = stream::iter(vec![Ok(Event::Init), Ok(Event::InitDone)]).chain(stream::once(async {
-        sleep(PROVEN + Duration::from_secs(1)).await;
-        Err(watcher::Error::WatchError(status(410).boxed()))
-    }));
-    let end = follower.stream(silent).await;
-    assert!(matches!(end, StreamEnd::Again(Duration::ZERO)), "{end:?}");
+    assert_eq!(outcome(&mut follower).await, Outcome::Again(Duration::ZERO));
     drop(receiver);
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_at_once_has_failed_and_one_that_ends_later_has_not() {
+    let long = || Said::LinesAndSilence(vec![], Duration::from_mins(5));
+    let (_, said) =
+        play(false, vec![list(&[], ""), long(), long(), Said::Lines(vec![event("ADDED", object("a"))])]).await;
+    assert_eq!(said, ["listing", "synced", "seen a"]);
+    let (_, said) = play(false, vec![list(&[], ""), Said::Lines(vec![])]).await;
+    assert_eq!(said, ["listing", "synced", "restarted connection"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_event_is_not_passed_over() {
+    for line in
+        [json!({"type": "NEW", "object": {}}), json!("ADDED"), event("ADDED", json!({"metadata": {"name": "x"}}))]
+    {
+        let (outcome, said) = play(false, vec![list(&[], ""), Said::Lines(vec![line.clone()])]).await;
+        assert!(matches!(outcome, Outcome::Again(_)), "{line}: {outcome:?}");
+        assert_eq!(said, ["listing", "synced", "restarted connection"], "{line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_could_not_be_read_and_is_gone_is_said() {
-    let odd = Received::read(r#"{"metadata":{"name":"odd","uid":[]}}"#);
-    let (_, said) = play(false, vec![Ok(Event::Init), Ok(Event::InitDone), Ok(Event::Delete(odd))]).await;
+    let odd = event("DELETED", json!({"metadata": {"name": "odd", "uid": [], "resourceVersion": "8"}}));
+    let (_, said) = play(false, vec![list(&[], ""), Said::LinesAndSilence(vec![odd], Duration::from_hours(2))]).await;
     assert_eq!(said, ["listing", "synced", "gone unread odd"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_in_trouble_is_told_and_so_is_its_recovery() {
-    let broken = || Err(watcher::Error::WatchStartFailed(api_error(500)));
-    let events = vec![
-        Ok(Event::Init),
-        Ok(Event::InitDone),
-        broken(),
-        broken(),
-        broken(),
-        Ok(Event::Delete(received("a"))),
-        Ok(Event::Apply(received("b"))),
-    ];
-    let (_, said) = play(false, events).await;
+    let broken = || Said::Refusal(500);
+    let works = Said::LinesAndSilence(
+        vec![event("DELETED", object("a")), event("ADDED", object("b"))],
+        Duration::from_hours(2),
+    );
+    let (_, said) = play(false, vec![list(&[], ""), broken(), broken(), broken(), works]).await;
     let restarted = "restarted server_error";
     let wanted =
         ["listing", "synced", restarted, restarted, "failed watch: code 500", restarted, "synced", "gone a", "seen b"];
@@ -121,18 +223,16 @@ async fn a_watch_in_trouble_is_told_and_so_is_its_recovery() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_is_said_at_once_and_tried_again_later() {
-    let events = || vec![Ok(Event::Init), Err(watcher::Error::InitialListFailed(api_error(403)))];
-    let (end, said) = play(false, events()).await;
-    assert!(matches!(end, StreamEnd::Again(after) if after >= Duration::from_secs(5)), "{end:?}");
+    let (outcome, said) = play(false, vec![Said::Refusal(403)]).await;
+    assert!(matches!(outcome, Outcome::Again(after) if after >= Duration::from_secs(5)), "{outcome:?}");
     assert_eq!(said, ["listing", "forbidden code 403", "restarted forbidden"]);
-    let (end, said) = play(true, events()).await;
-    assert!(matches!(end, StreamEnd::Done), "{end:?}");
+    let (outcome, said) = play(true, vec![Said::Refusal(403)]).await;
+    assert_eq!(outcome, Outcome::Done);
     assert_eq!(said, ["listing", "forbidden code 403"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_version_that_expired_before_the_watch_is_listed_anew() {
-    let events = vec![Ok(Event::Init), Ok(Event::InitDone), Err(watcher::Error::WatchStartFailed(api_error(410)))];
-    let (end, _) = play(false, events).await;
-    assert!(matches!(end, StreamEnd::Again(Duration::ZERO)), "{end:?}");
+    let (outcome, _) = play(false, vec![list(&[], ""), Said::Refusal(410)]).await;
+    assert_eq!(outcome, Outcome::Again(Duration::ZERO));
 }

@@ -1,0 +1,274 @@
+//! The requests of one watch scope: a list, page by page, and a watch, each object on its way as soon as it has arrived.
+
+use std::{borrow::Cow, io, panic::resume_unwind, pin::Pin, sync::Arc};
+
+use futures::{AsyncBufRead, AsyncBufReadExt, TryFutureExt as _};
+use http::{HeaderValue, header};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::{
+    api::{ListParams, WatchParams},
+    core::Request,
+};
+use serde::{Deserialize, de::Error as _};
+use serde_json::value::RawValue;
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc},
+    task::JoinSet,
+};
+
+use super::{failure::Failure, follower::Shared};
+use crate::{
+    cluster::identity::CONTROLLER,
+    model::object::{Object, Projected},
+    source::{
+        change::{Change, WatchScope},
+        json::ListReader,
+        received::Received,
+    },
+};
+
+/// Objects in a page of a list, as client-go asks for.
+const PAGE: u32 = 500;
+/// Pages of one list that are read side by side. The server writes JSON on one core for each request.
+const PAGES_AT_A_TIME: usize = 4;
+
+/// Reads one watch scope and passes on what it says of objects.
+pub(super) struct Reader {
+    shared: Arc<Shared>,
+    scope: WatchScope,
+    request: Request,
+}
+
+impl Reader {
+    pub(super) fn new(shared: Arc<Shared>, scope: WatchScope) -> Self {
+        let request = Request::new(scope.url_path());
+        Self { shared, scope, request }
+    }
+
+    /// Lists the scope. Returns the version from which to watch it.
+    ///
+    /// Each page is asked for as soon as the one before has said where it begins, which most servers do before the first
+    /// item: several are on their way while the first is still read.
+    pub(super) async fn list(self: &Arc<Self>) -> Result<String, Failure> {
+        let (heads, mut head) = mpsc::unbounded_channel::<ListMeta>();
+        let mut pages = JoinSet::new();
+        let mut version = String::new();
+        let mut next = Some(None);
+        loop {
+            if pages.len() < PAGES_AT_A_TIME
+                && let Some(from) = next.take()
+            {
+                // Never closed.
+                let permit = Arc::clone(&self.shared.lists).acquire_owned().await.ok();
+                if from.is_none() {
+                    self.shared.send(Change::Listing(self.scope.clone())).await;
+                }
+                pages.spawn(Arc::clone(self).page(from, heads.clone(), permit));
+            }
+            tokio::select! {
+                Some(metadata) = head.recv() => {
+                    if version.is_empty() {
+                        version = metadata.resource_version.unwrap_or_default();
+                    }
+                    next = metadata.continue_.filter(|from| !from.is_empty()).map(Some);
+                }
+                Some(page) = pages.join_next() => match page {
+                    Ok(page) => page?,
+                    Err(failed) if failed.is_panic() => resume_unwind(failed.into_panic()),
+                    // Only the end of the runtime cancels one.
+                    Err(_) => {}
+                },
+            }
+            if pages.is_empty() && next.is_none() && head.is_empty() {
+                break;
+            }
+        }
+        if version.is_empty() { Err(Failure::NoResourceVersion) } else { Ok(version) }
+    }
+
+    /// Reads one page; sends its metadata when it has come.
+    async fn page(
+        self: Arc<Self>,
+        from: Option<String>,
+        heads: mpsc::UnboundedSender<ListMeta>,
+        _permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<(), Failure> {
+        let parameters = ListParams { limit: Some(PAGE), continue_token: from, ..ListParams::default() };
+        let request =
+            self.request.list(&parameters).map_err(|error| Failure::List(kube::Error::BuildRequest(error)))?;
+        let client = &self.shared.clients.reading;
+        let mut body = Box::pin(client.request_stream(request).await.map_err(Failure::List)?);
+        let mut list = ListReader::default();
+        let mut heads = Some(heads);
+        loop {
+            let bytes = body.fill_buf().await.map_err(|error| Failure::List(kube::Error::ReadEvents(error)))?;
+            let count = bytes.len();
+            list.push(bytes);
+            body.consume_unpin(count);
+            while let Some(item) = list.next()? {
+                self.listed(Received::read(item)).await;
+            }
+            if (list.metadata().is_some() || list.is_complete())
+                && let Some(heads) = heads.take()
+            {
+                // Whoever does not listen any more has given up on the list.
+                let _unheard = heads.send(list.metadata().cloned().unwrap_or_default());
+            }
+            if count == 0 {
+                return if list.is_complete() { Ok(()) } else { Err(Failure::Truncated) };
+            }
+        }
+    }
+
+    /// Begins to watch from a version on, for so many seconds.
+    pub(super) async fn watch(&self, version: &str, seconds: u32) -> Result<Watch, Failure> {
+        let parameters = WatchParams::default().timeout(seconds);
+        let request = self.request.watch(&parameters, version);
+        let mut request = request.map_err(|error| Failure::WatchStart(kube::Error::BuildRequest(error)))?;
+        // Compressed, each event would be a member of its own, of which the decompression reads the first only.
+        request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let lines = self.shared.clients.reading.request_stream(request).map_err(Failure::WatchStart).await?;
+        Ok(Watch { lines: Box::pin(lines), line: Vec::new() })
+    }
+
+    /// Whether an object belongs to this shard; the others are dropped before they are parsed.
+    fn reads(&self, received: &Received) -> bool {
+        self.shared.shard.reads(&self.scope.kind, received.namespace())
+    }
+
+    /// Passes on an object of a list.
+    async fn listed(&self, received: Received) {
+        if let Some(change) = self.seen(received, |_| None) {
+            self.shared.send(change).await;
+        }
+    }
+
+    /// Passes on the new state of an object.
+    pub(super) async fn changed(&self, received: Received) {
+        let policies = self.shared.options.policies.as_ref().map(|policies| Arc::clone(&policies.borrow()));
+        if let Some(change) = self.seen(received, |object| policies?.projected(object)) {
+            self.shared.send(change).await;
+        }
+    }
+
+    /// Makes the object, with everything about it that takes long, so that the pipeline has little to do.
+    fn seen(&self, received: Received, projected: impl FnOnce(&Object) -> Option<Projected>) -> Option<Change> {
+        if !self.reads(&received) {
+            return None;
+        }
+        let name = received.name();
+        match received.into_object(&self.scope.kind, self.shared.options.secrets, 0) {
+            Ok(object) if is_own_event(&object) => None,
+            Ok(mut object) => {
+                object.projected = projected(&object);
+                object.body = self.shared.options.packing.pack(object.body);
+                Some(Change::Seen(self.scope.clone(), object))
+            }
+            Err(why) => Some(Change::Skipped(self.scope.clone(), name, why)),
+        }
+    }
+
+    /// Passes on that an object was deleted.
+    pub(super) async fn gone(&self, received: Received) {
+        if !self.reads(&received) {
+            return;
+        }
+        let key = received.key(&self.scope.kind);
+        if let Ok(object) = received.into_object(&self.scope.kind, self.shared.options.secrets, 0) {
+            self.shared.send(Change::Gone(self.scope.clone(), object)).await;
+        } else if let Some(key) = key {
+            self.shared.send(Change::GoneUnread(self.scope.clone(), key)).await;
+        }
+    }
+}
+
+/// What a watch tells of an object.
+pub(super) struct Event {
+    pub(super) what: What,
+    /// Its state; the last one of a deleted object, and nothing but a version of a bookmark.
+    pub(super) object: Received,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// It was created or changed.
+    Applied,
+    Deleted,
+    /// Nothing has happened up to this version.
+    Bookmark,
+}
+
+impl Event {
+    /// Reads a line of a watch.
+    fn read(line: &[u8]) -> Result<Self, Failure> {
+        #[derive(Deserialize)]
+        struct Line<'a> {
+            #[serde(borrow)]
+            r#type: Cow<'a, str>,
+            #[serde(borrow)]
+            object: &'a RawValue,
+        }
+        let Line { r#type, object } = serde_json::from_slice(line).map_err(Failure::NoEvent)?;
+        let what = match &*r#type {
+            "ADDED" | "MODIFIED" => What::Applied,
+            "DELETED" => What::Deleted,
+            "BOOKMARK" => What::Bookmark,
+            "ERROR" => {
+                let status = serde_json::from_str(object.get()).map_err(Failure::NoEvent)?;
+                return Err(Failure::WatchRefused(status));
+            }
+            other => return Err(Failure::NoEvent(serde_json::Error::custom(format!("unknown type {other:?}")))),
+        };
+        Ok(Self { what, object: Received::read(object.get()) })
+    }
+}
+
+/// A watch that has begun.
+pub(super) struct Watch {
+    lines: Pin<Box<dyn AsyncBufRead + Send>>,
+    /// What has come of the next line.
+    line: Vec<u8>,
+}
+
+impl Watch {
+    /// Waits for the next event; `None` when the server has ended the watch.
+    ///
+    /// # Cancel safety
+    /// What has come of an event is kept for the next call.
+    pub(super) async fn next(&mut self) -> Option<Result<Event, Failure>> {
+        match self.lines.read_until(b'\n', &mut self.line).await {
+            // A line that is cut off says nothing.
+            Ok(_) if !self.line.ends_with(b"\n") => None,
+            Ok(_) => {
+                let event = Event::read(&self.line);
+                self.line.clear();
+                Some(event)
+            }
+            Err(error) if is_end(&error) => None,
+            Err(error) => Some(Err(Failure::WatchBroken(kube::Error::ReadEvents(error)))),
+        }
+    }
+}
+
+/// Whether the connection was closed where a chunk could have come: what a server that shuts down does to its watches.
+fn is_end(error: &io::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let eof = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
+        if error.downcast_ref().is_some_and(eof) || error.to_string().contains("unexpected EOF during chunk") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Whether an object is an Event that kaudit wrote, which only `--include events` brings here.
+fn is_own_event(object: &Object) -> bool {
+    object.key.kind.kind == "Event"
+        && object.body.json().is_ok_and(|json| {
+            serde_json::from_slice::<serde_json::Value>(&json).is_ok_and(|event| {
+                ["reportingController", "reportingComponent"].iter().any(|field| event[field] == CONTROLLER)
+            })
+        })
+}

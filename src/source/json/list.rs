@@ -1,0 +1,184 @@
+//! The body of a list of the Kubernetes API, item by item.
+
+use std::{mem, ops::Range};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use serde::de::DeserializeOwned;
+
+use super::ValueEnd;
+
+/// Why a body is not that of a list.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is not a list: {0}")]
+pub(crate) struct Malformed(String);
+
+/// Takes a list apart as it arrives; holds no more of it than the item that is not complete yet.
+///
+/// Items and metadata are JSON, which their readers check. What separates them is not checked: it comes from a server.
+#[derive(Debug, Default)]
+pub(crate) struct ListReader {
+    /// What has arrived and is not read yet, behind what is.
+    text: Vec<u8>,
+    read: usize,
+    /// Where the end of the next value is looked for.
+    searched: usize,
+    end: ValueEnd,
+    next: Next,
+    metadata: Option<ListMeta>,
+}
+
+/// What comes next.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Next {
+    /// The whole list.
+    #[default]
+    List,
+    /// A field or the end of the list.
+    Key,
+    /// The value of a field.
+    Value(String),
+    /// An item or the end of the items.
+    Item,
+    /// Nothing.
+    Nothing,
+}
+
+impl ListReader {
+    /// Adds what arrived.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.text.drain(..self.read);
+        self.searched -= mem::take(&mut self.read);
+        self.text.extend_from_slice(bytes);
+    }
+
+    /// Returns the JSON of the next item; `None` until more has arrived, and at the end.
+    ///
+    /// # Errors
+    /// When it is not a list of the Kubernetes API.
+    pub(crate) fn next(&mut self) -> Result<Option<&str>, Malformed> {
+        while let Some(byte) = self.peek() {
+            match (&mut self.next, byte) {
+                (Next::List, b'{') | (Next::Item, b']') => self.pass(Next::Key),
+                (Next::Key, b'}') => self.pass(Next::Nothing),
+                (Next::Value(key), b'[') if key == "items" => self.pass(Next::Item),
+                (Next::Key, b'"') => {
+                    let Some(key) = self.value() else { break };
+                    self.next = Next::Value(self.json(key)?);
+                }
+                (Next::Value(key), _) => {
+                    let is_metadata = key == "metadata";
+                    let Some(value) = self.value() else { break };
+                    if is_metadata {
+                        self.metadata = Some(self.json(value)?);
+                    }
+                    self.next = Next::Key;
+                }
+                (Next::Item, _) => {
+                    let Some(item) = self.value() else { break };
+                    return std::str::from_utf8(&self.text[item]).map(Some).map_err(|error| malformed(&error));
+                }
+                (Next::List | Next::Key | Next::Nothing, _) => {
+                    return Err(Malformed(format!("unexpected {:?}", char::from(byte))));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the list's metadata once it has arrived: before the items, or behind those of custom resources.
+    pub(crate) fn metadata(&self) -> Option<&ListMeta> {
+        self.metadata.as_ref()
+    }
+
+    /// Whether the whole list was read.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.next == Next::Nothing
+    }
+
+    /// Returns the first byte of what comes next, behind what only separates.
+    fn peek(&mut self) -> Option<u8> {
+        let separates = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':');
+        if self.searched == self.read {
+            self.read += self.text[self.read..].iter().take_while(separates).count();
+            self.searched = self.read;
+        }
+        self.text.get(self.read).copied()
+    }
+
+    /// Goes on behind one byte.
+    fn pass(&mut self, next: Next) {
+        self.read += 1;
+        self.searched = self.read;
+        self.next = next;
+    }
+
+    /// Returns where the next value is, if all of it has arrived.
+    fn value(&mut self) -> Option<Range<usize>> {
+        let Some(end) = self.end.find(&self.text[self.searched..]) else {
+            self.searched = self.text.len();
+            return None;
+        };
+        let value = self.read..self.searched + end;
+        self.end = ValueEnd::default();
+        (self.read, self.searched) = (value.end, value.end);
+        Some(value)
+    }
+
+    fn json<T: DeserializeOwned>(&self, value: Range<usize>) -> Result<T, Malformed> {
+        serde_json::from_slice(&self.text[value]).map_err(|error| malformed(&error))
+    }
+}
+
+fn malformed(error: &dyn std::error::Error) -> Malformed {
+    Malformed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a list says that arrives in pieces of `size` bytes, and how much was held at most.
+    fn read(list: &str, size: usize) -> Result<(Vec<String>, Option<ListMeta>, usize), String> {
+        let mut reader = ListReader::default();
+        let (mut items, mut held) = (Vec::new(), 0);
+        for piece in list.as_bytes().chunks(size) {
+            reader.push(piece);
+            held = held.max(reader.text.len());
+            while let Some(item) = reader.next().map_err(|error| error.to_string())? {
+                items.push(item.to_owned());
+            }
+        }
+        if !reader.is_complete() {
+            return Err("incomplete".to_owned());
+        }
+        Ok((items, reader.metadata, held))
+    }
+
+    #[test]
+    fn items_come_one_by_one_however_the_list_is_cut_and_ordered() {
+        let items = [r#"{"a":"},{","b":[1,{}]}"#, "{}", r#"{"ä":"\"]"}"#, "7"];
+        let metadata = r#""metadata":{"resourceVersion":"12","continue":"x","remainingItemCount":3}"#;
+        let lists = [
+            format!(r#"{{"kind":"PodList","apiVersion":"v1",{metadata},"items":[{}]}}"#, items.join(",")),
+            format!("{{ \"items\": [\n{}\n ],\n {metadata}, \"x\": null }}\n", items.join(" ,\n")),
+        ];
+        for (list, size) in lists.iter().flat_map(|list| (1..=list.len()).map(move |size| (list, size))) {
+            let (read, metadata, held) = read(list, size).unwrap();
+            assert_eq!(read, items, "{list} in pieces of {size}");
+            let metadata = metadata.unwrap();
+            assert_eq!(metadata.resource_version.as_deref(), Some("12"));
+            assert_eq!((metadata.continue_.as_deref(), metadata.remaining_item_count), (Some("x"), Some(3)));
+            assert!(held < size + 80, "{held} bytes were held in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_may_be_null_and_what_is_none_is_refused() {
+        for list in [r#"{"items":null}"#, r#"{"items":[]}"#, "{}", r#"{"metadata":{},"items":[]}"#] {
+            assert_eq!(read(list, 3).unwrap().0, Vec::<String>::new(), "{list}");
+        }
+        for list in ["[]", "<html>", "{}{}", r#"{"metadata":7}"#, "{7:1}", r#"{"items":[{}"#, ""] {
+            assert!(read(list, 3).is_err(), "{list}");
+        }
+    }
+}
