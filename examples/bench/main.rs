@@ -35,6 +35,7 @@
     reason = "measured and counted values are small"
 )]
 
+mod apiserver;
 mod changes;
 mod download;
 mod evaluation;
@@ -96,6 +97,8 @@ struct Options {
 enum Mode {
     /// Compare with conftest, gator and OPA as a library; needs no cluster
     Peers(peers::Options),
+    /// Serve a simulated cluster of any size, until interrupted
+    Serve(apiserver::Options),
 }
 
 /// The allocator of kaudit, so that evaluation in this process is as fast as in its own.
@@ -122,6 +125,9 @@ fn main() -> Result<()> {
 }
 
 async fn bench(options: &Options) -> Result<()> {
+    if let Some(Mode::Serve(options)) = &options.mode {
+        return apiserver::run(options).await;
+    }
     let programs = if options.programs.is_empty() { vec![build()?] } else { options.programs.clone() };
     if let Some(Mode::Peers(options)) = &options.mode {
         print(&host(&programs[0])?)?;

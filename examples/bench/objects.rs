@@ -116,7 +116,7 @@ fn description(dice: &mut Dice) -> String {
     sentences.collect()
 }
 
-fn pod_spec(dice: &mut Dice, app: &str) -> Value {
+pub(crate) fn pod_spec(dice: &mut Dice, app: &str) -> Value {
     let mut volumes = vec![
         json!({"name": "config", "configMap": {"name": format!("{app}-config"), "defaultMode": 420}}),
         json!({"name": "credentials", "secret": {"secretName": format!("{app}-credentials"), "optional": true}}),
@@ -208,36 +208,37 @@ fn image(dice: &mut Dice, name: &str) -> String {
     format!("{repository}:{}.{}.{}", dice.number(5), dice.number(30), dice.number(10))
 }
 
-const DOMAINS: [&str; 16] = [
+pub(crate) const DOMAINS: [&str; 16] = [
     "checkout", "catalog", "search", "billing", "shipping", "pricing", "identity", "reviews", "basket", "returns",
     "loyalty", "media", "email", "ledger", "fraud", "stock",
 ];
-const ROLES: [&str; 10] = ["api", "worker", "web", "cron", "gateway", "db", "cache", "queue", "importer", "exporter"];
+pub(crate) const ROLES: [&str; 10] =
+    ["api", "worker", "web", "cron", "gateway", "db", "cache", "queue", "importer", "exporter"];
 const SIDECARS: [&str; 5] = ["proxy", "metrics", "logs", "sync", "auth"];
 const SETTINGS: [&str; 8] = ["URL", "TIMEOUT", "REGION", "TOPIC", "BUCKET", "ENDPOINT", "LIMIT", "MODE"];
 
 /// Reproducible random numbers (`SplitMix64`).
 #[derive(Clone)]
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self) -> u64 {
+    pub(crate) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
-    fn number(&mut self, below: u32) -> usize {
+    pub(crate) fn number(&mut self, below: u32) -> usize {
         (self.roll() % u64::from(below)) as usize
     }
 
     /// Returns true in this percentage of cases.
-    fn chance(&mut self, percent: usize) -> bool {
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.number(100) < percent
     }
 
-    fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+    pub(crate) fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
         words[(self.roll() % words.len() as u64) as usize]
     }
 }

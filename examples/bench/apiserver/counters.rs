@@ -1,0 +1,105 @@
+//! What clients have asked for, so that it can be shown how polite they are.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use serde_json::{Value, json};
+
+/// How many of something there are now, and the most that there were at a time.
+#[derive(Debug, Default)]
+struct Gauge {
+    now: AtomicI64,
+    most: AtomicI64,
+}
+
+impl Gauge {
+    fn enter(&self) {
+        self.most.fetch_max(self.now.fetch_add(1, Relaxed) + 1, Relaxed);
+    }
+
+    fn told(&self) -> Value {
+        json!({"now": self.now.load(Relaxed), "most": self.most.load(Relaxed)})
+    }
+}
+
+/// Counts requests.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// By verb and resource.
+    requests: Mutex<BTreeMap<String, u64>>,
+    in_flight: Gauge,
+    lists: Gauge,
+    watches: Gauge,
+    bytes: AtomicU64,
+}
+
+/// A request until its answer is sent.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    counters: Arc<Counters>,
+    verb: &'static str,
+}
+
+impl Counters {
+    /// Counts a request.
+    pub(crate) fn enter(self: &Arc<Self>, verb: &'static str, resource: &str) -> Flight {
+        *self
+            .requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(format!("{verb} {resource}"))
+            .or_default() += 1;
+        let flight = Flight { counters: Arc::clone(self), verb };
+        flight.gauges().for_each(Gauge::enter);
+        flight
+    }
+
+    /// Returns everything as JSON.
+    pub(crate) fn told(&self) -> Value {
+        json!({
+            "requests": *self.requests.lock().unwrap_or_else(PoisonError::into_inner),
+            "inFlight": self.in_flight.told(), "lists": self.lists.told(), "watches": self.watches.told(),
+            "bytes": self.bytes.load(Relaxed),
+        })
+    }
+
+    /// Begins to count anew.
+    pub(crate) fn reset(&self) {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.bytes.store(0, Relaxed);
+        for gauge in [&self.in_flight, &self.lists, &self.watches] {
+            gauge.most.store(gauge.now.load(Relaxed), Relaxed);
+        }
+    }
+}
+
+impl Flight {
+    /// Counts bytes of the answer.
+    pub(crate) fn sends(&self, bytes: usize) {
+        self.counters.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Returns what it counts for. As for priority and fairness, a watch is not in flight once it is open.
+    fn gauges(&self) -> impl Iterator<Item = &Gauge> {
+        let Counters { in_flight, lists, watches, .. } = &*self.counters;
+        let counted: &[&Gauge] = match self.verb {
+            "watch" => &[watches],
+            "list" => &[in_flight, lists],
+            _ => &[in_flight],
+        };
+        counted.to_vec().into_iter()
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.gauges().for_each(|gauge| {
+            gauge.now.fetch_sub(1, Relaxed);
+        });
+    }
+}
