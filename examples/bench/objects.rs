@@ -50,6 +50,15 @@ impl Kind {
     }
 }
 
+/// Returns the lists that hold all objects: whole ones for one connection, one for each namespace for several.
+pub(crate) fn lists(connections: usize) -> Vec<String> {
+    if connections == 1 {
+        return Kind::ALL.map(|kind| kind.path(None)).to_vec();
+    }
+    let namespaces = (0..NAMESPACES).map(namespace);
+    namespaces.flat_map(|name| Kind::ALL.map(|kind| kind.path(Some(&name)))).collect()
+}
+
 /// Returns the object with this number; there are two Pods for each Deployment.
 pub(crate) fn object(number: usize) -> (Kind, Value) {
     let mut dice = Dice(number as u64);

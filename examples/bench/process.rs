@@ -45,13 +45,13 @@ pub(crate) fn memory_kb(pid: u32, field: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn has_ended(pid: u32) -> bool {
+pub(crate) fn has_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
 }
 
 /// A child that is killed when this is dropped.
-struct Guarded(Child);
+pub(crate) struct Guarded(pub(crate) Child);
 
 impl Drop for Guarded {
     fn drop(&mut self) {
@@ -107,10 +107,10 @@ impl Kaudit {
     }
 
     /// Runs `check --once`; returns its resource usage and its result.
-    pub(crate) async fn once(&self, folder: &Path) -> Result<(Usage, Value)> {
+    pub(crate) async fn once(&self, folder: &Path, arguments: &[&str]) -> Result<(Usage, Value)> {
         let (result, log) = (folder.join("result.json"), folder.join("once.log"));
         let mut command = self.check(&["--once", "-o", &format!("json={}", result.display())]);
-        command.stdout(Stdio::null());
+        command.args(arguments).stdout(Stdio::null());
         let usage = measure(command, &log).await?;
         Ok((usage, serde_json::from_slice(&fs::read(&result)?)?))
     }
@@ -162,7 +162,7 @@ impl LongRun {
     }
 
     /// Requests a path of its HTTP server; `None` unless the answer is 200.
-    fn get(&self, path: &str) -> Option<String> {
+    pub(crate) fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
         write!(stream, "GET {path} HTTP/1.0\r\nHost: kaudit\r\n\r\n").ok()?;

@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
     },
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -36,6 +37,14 @@ pub(crate) struct Counters {
     lists: Gauge,
     watches: Gauge,
     bytes: AtomicU64,
+    renewals: Mutex<Renewals>,
+}
+
+/// When an object was updated last, and the longest time between two updates: of the Lease of a client that is stalled.
+#[derive(Debug, Default)]
+struct Renewals {
+    last: Option<Instant>,
+    longest_gap: Duration,
 }
 
 /// A request until its answer is sent.
@@ -54,9 +63,19 @@ impl Counters {
             .unwrap_or_else(PoisonError::into_inner)
             .entry(format!("{verb} {resource}"))
             .or_default() += 1;
+        if verb == "update" {
+            let (mut renewals, now) = (self.renewals(), Instant::now());
+            if let Some(last) = renewals.last.replace(now) {
+                renewals.longest_gap = renewals.longest_gap.max(now - last);
+            }
+        }
         let flight = Flight { counters: Arc::clone(self), verb };
         flight.gauges().for_each(Gauge::enter);
         flight
+    }
+
+    fn renewals(&self) -> MutexGuard<'_, Renewals> {
+        self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns everything as JSON.
@@ -64,7 +83,7 @@ impl Counters {
         json!({
             "requests": *self.requests.lock().unwrap_or_else(PoisonError::into_inner),
             "inFlight": self.in_flight.told(), "lists": self.lists.told(), "watches": self.watches.told(),
-            "bytes": self.bytes.load(Relaxed),
+            "bytes": self.bytes.load(Relaxed), "longestGapMs": self.renewals().longest_gap.as_millis() as u64,
         })
     }
 
@@ -72,6 +91,7 @@ impl Counters {
     pub(crate) fn reset(&self) {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.bytes.store(0, Relaxed);
+        self.renewals().longest_gap = Duration::ZERO;
         for gauge in [&self.in_flight, &self.lists, &self.watches] {
             gauge.most.store(gauge.now.load(Relaxed), Relaxed);
         }

@@ -197,39 +197,50 @@ fn defaulted(dice: &mut Dice) -> Value {
         spec[field] = value;
     }
     let mut ports = 20;
-    let containers = ["initContainers", "containers"].map(|field| spec[field].take());
-    let containers = containers.map(|mut containers| {
-        for container in containers.as_array_mut().into_iter().flatten() {
-            container["terminationMessagePath"] = "/dev/termination-log".into();
-            container["terminationMessagePolicy"] = "File".into();
-            container["imagePullPolicy"] = "IfNotPresent".into();
-            for field in ["readinessProbe", "livenessProbe"] {
-                if let Some(probe) = container.get_mut(field).and_then(Value::as_object_mut) {
-                    for (field, value) in [("timeoutSeconds", 1), ("successThreshold", 1), ("failureThreshold", 3)] {
-                        probe.insert(field.to_owned(), value.into());
-                    }
-                    probe["httpGet"]["scheme"] = "HTTP".into();
-                }
+    // Not everything has all that a Pod can have.
+    for (field, kept, percent) in [("initContainers", 0, 70), ("containers", 1, 40)] {
+        if let Some(containers) = spec[field].as_array_mut() {
+            if dice.chance(percent) {
+                containers.truncate(kept);
             }
-            for variable in container.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
-                // What it calls is its own, as in a real cluster.
-                if let Some((url, _)) = variable["value"].as_str().and_then(|value| value.rsplit_once(':')) {
-                    variable["value"] = format!("{url}:‹port {ports}›/").into();
-                    ports += 1;
-                }
-            }
+            containers.iter_mut().for_each(|container| complete_container(container, &mut ports));
         }
-        containers
-    });
-    let [init, mut containers] = containers;
-    let image = containers[0]["image"].as_str().unwrap_or_default().to_owned();
+    }
+    let image = spec["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
     if let Some((repository, tag)) = image.rsplit_once(':')
         && tag != "latest"
     {
-        containers[0]["image"] = format!("{repository}:‹tag›").into();
+        spec["containers"][0]["image"] = format!("{repository}:‹tag›").into();
     }
-    (spec["initContainers"], spec["containers"]) = (init, containers);
+    if let Some(fields) = spec.as_object_mut() {
+        fields.retain(|_, value| value.as_array().is_none_or(|items| !items.is_empty()));
+    }
     spec
+}
+
+/// Adds the defaults of a container; what it calls is its own, as in a real cluster, by ports that are counted on.
+fn complete_container(container: &mut Value, ports: &mut usize) {
+    container["terminationMessagePath"] = "/dev/termination-log".into();
+    container["terminationMessagePolicy"] = "File".into();
+    container["imagePullPolicy"] = "IfNotPresent".into();
+    for field in ["readinessProbe", "livenessProbe"] {
+        if let Some(probe) = container.get_mut(field).and_then(Value::as_object_mut) {
+            for (field, value) in [("timeoutSeconds", 1), ("successThreshold", 1), ("failureThreshold", 3)] {
+                probe.insert(field.to_owned(), value.into());
+            }
+            probe["httpGet"]["scheme"] = "HTTP".into();
+        }
+    }
+    let Some(variables) = container.get_mut("env").and_then(Value::as_array_mut) else { return };
+    let (most, mut number) = (variables.len() / 2, 0);
+    variables.retain_mut(|variable| {
+        number += 1;
+        if let Some((url, _)) = variable["value"].as_str().and_then(|value| value.rsplit_once(':')) {
+            variable["value"] = format!("{url}:‹port {ports}›/").into();
+            *ports += 1;
+        }
+        number <= most || variable["name"].as_str().is_some_and(|name| name.ends_with("_PASSWORD"))
+    });
 }
 
 /// Returns a Pod as it is once it runs.
@@ -254,7 +265,7 @@ fn scheduled(metadata: Value, mut spec: Value) -> Value {
     }
     let mut salt = 0;
     let mut statuses = |field: &str, state: &Value| -> Vec<Value> {
-        let containers = spec[field].as_array_mut().into_iter().flatten();
+        let containers = spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten();
         let status = containers.map(|container| {
             if let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) {
                 let path = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -280,13 +291,16 @@ fn scheduled(metadata: Value, mut spec: Value) -> Value {
         let since = if name.ends_with("Ready") { "‹status-time›" } else { "‹created›" };
         json!({"type": name, "status": "True", "lastProbeTime": null, "lastTransitionTime": since})
     });
-    let status = json!({
+    let mut status = json!({
         "phase": "Running", "qosClass": "Burstable", "startTime": "‹created›",
         "hostIP": "‹host-ip›", "hostIPs": [{"ip": "‹host-ip›"}], "podIP": "‹pod-ip›", "podIPs": [{"ip": "‹pod-ip›"}],
         "conditions": conditions,
-        "initContainerStatuses": statuses("initContainers", &ended),
         "containerStatuses": statuses("containers", &json!({"running": {"startedAt": "‹status-time›"}})),
     });
+    let of_init = statuses("initContainers", &ended);
+    if !of_init.is_empty() {
+        status["initContainerStatuses"] = of_init.into();
+    }
     json!({"metadata": metadata, "spec": spec, "status": status})
 }
 
