@@ -162,7 +162,7 @@ pub(crate) async fn serve(server: Arc<Server>, ready: impl FnOnce(SocketAddr) ->
     let app = Router::new().fallback(routes::answer).with_state(server.clone());
     let changes = changes::make(server.clone(), server.pace.subscribe());
     tokio::select! {
-        served = async { axum::serve(listener, app).await } => Ok(served?),
+        ended = async { axum::serve(listener, app).await } => Ok(ended?),
         () = changes => Ok(()),
     }
 }

@@ -236,7 +236,7 @@ async fn changes(options: &Options, server: &Simulated, running: &LongRun) -> Re
         let ([judged, skipped], cpu_before) = look()?;
         let began = running.began.elapsed();
         server.change(count, status_share).await?;
-        let wall = (settled(running).await? - began).as_secs_f64();
+        let wall = settled(running).await?.saturating_sub(began).as_secs_f64();
         let ([judged_then, skipped_then], cpu_then) = look()?;
         let (judged, skipped, used) = (judged_then - judged, skipped_then - skipped, cpu_then - cpu_before);
         let taken = judged + skipped;

@@ -75,7 +75,9 @@ fn change(history: &mut History, world: &World, status_share: u32) {
         slots = world.slots(Kind::Node, None);
     }
     let slot = slots.start + (mix(dice) % slots.len() as u64) as u32;
-    steps.iter().for_each(|step| history.push(slot, *step));
+    for step in steps {
+        history.push(slot, *step);
+    }
 }
 
 /// Changes the labels of all Namespaces.

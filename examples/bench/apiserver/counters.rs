@@ -70,7 +70,7 @@ impl Counters {
             }
         }
         let flight = Flight { counters: Arc::clone(self), verb };
-        flight.gauges().for_each(Gauge::enter);
+        flight.gauges().into_iter().for_each(Gauge::enter);
         flight
     }
 
@@ -105,21 +105,20 @@ impl Flight {
     }
 
     /// Returns what it counts for. As for priority and fairness, a watch is not in flight once it is open.
-    fn gauges(&self) -> impl Iterator<Item = &Gauge> {
+    fn gauges(&self) -> Vec<&Gauge> {
         let Counters { in_flight, lists, watches, .. } = &*self.counters;
-        let counted: &[&Gauge] = match self.verb {
-            "watch" => &[watches],
-            "list" => &[in_flight, lists],
-            _ => &[in_flight],
-        };
-        counted.to_vec().into_iter()
+        match self.verb {
+            "watch" => vec![watches],
+            "list" => vec![in_flight, lists],
+            _ => vec![in_flight],
+        }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.gauges().for_each(|gauge| {
+        for gauge in self.gauges() {
             gauge.now.fetch_sub(1, Relaxed);
-        });
+        }
     }
 }

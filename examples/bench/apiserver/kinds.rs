@@ -20,7 +20,7 @@ pub(crate) enum Source {
 
 /// A kind as discovery has it.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct Resource {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
     pub(crate) plural: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct Served {
 
 /// Everything that is served, by group.
 #[rustfmt::skip]
-pub(crate) const SERVED: &[Served] = &[
+pub(crate) const RESOURCES: &[Resource] = &[
     core("configmaps", "ConfigMap", "cm", Source::Made(Kind::ConfigMap)),
     core("endpoints", "Endpoints", "ep", Source::Empty),
     core("events", "Event", "ev", Source::Forgotten),
@@ -69,7 +69,7 @@ pub(crate) const SERVED: &[Served] = &[
     of("storage.k8s.io", "storageclasses", "StorageClass", "sc", Source::Empty).of_cluster(),
 ];
 
-const fn core(plural: &'static str, kind: &'static str, short: &'static str, source: Source) -> Served {
+const fn core(plural: &'static str, kind: &'static str, short: &'static str, source: Source) -> Resource {
     of("", plural, kind, short, source)
 }
 
@@ -79,11 +79,11 @@ const fn of(
     kind: &'static str,
     short: &'static str,
     source: Source,
-) -> Served {
-    Served { group, version: "v1", plural, kind, short, namespaced: true, source }
+) -> Resource {
+    Resource { group, version: "v1", plural, kind, short, namespaced: true, source }
 }
 
-impl Served {
+impl Resource {
     const fn of_cluster(self) -> Self {
         Self { namespaced: false, ..self }
     }
@@ -108,13 +108,16 @@ impl Served {
 }
 
 /// Returns what of a group and version is served under this name.
-pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Served> {
-    SERVED.iter().find(|served| served.group == group && served.version == version && served.plural == plural)
+pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    RESOURCES
+        .iter()
+        .find(|resource| resource.group == group && resource.version == version && resource.plural == plural)
 }
 
 /// Returns the groups beside the core.
 fn groups() -> Vec<&'static str> {
-    let mut groups: Vec<_> = SERVED.iter().map(|served| served.group).filter(|group| !group.is_empty()).collect();
+    let mut groups: Vec<_> =
+        RESOURCES.iter().map(|resource| resource.group).filter(|group| !group.is_empty()).collect();
     groups.dedup();
     groups
 }
@@ -122,12 +125,12 @@ fn groups() -> Vec<&'static str> {
 /// Returns a document of aggregated discovery: of the core, or of all groups.
 pub(crate) fn aggregated(core: bool) -> Value {
     let items = if core { vec![""] } else { groups() }.into_iter().map(|group| {
-        let resources = SERVED.iter().filter(|served| served.group == group).map(|served| {
+        let resources = RESOURCES.iter().filter(|resource| resource.group == group).map(|resource| {
             json!({
-                "resource": served.plural,
-                "responseKind": {"group": served.group, "version": served.version, "kind": served.kind},
-                "scope": if served.namespaced { "Namespaced" } else { "Cluster" },
-                "singularResource": served.kind.to_lowercase(), "verbs": served.verbs(), "shortNames": served.short_names(),
+                "resource": resource.plural,
+                "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+                "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+                "singularResource": resource.kind.to_lowercase(), "verbs": resource.verbs(), "shortNames": resource.short_names(),
             })
         });
         let version =
@@ -157,13 +160,13 @@ pub(crate) fn group(name: &str) -> Value {
 
 /// Returns the document of the kinds of a group and version; `None` if there are none.
 pub(crate) fn resources(group: &str, version: &str) -> Option<Value> {
-    let resources: Vec<_> = SERVED
+    let resources: Vec<_> = RESOURCES
         .iter()
-        .filter(|served| served.group == group && served.version == version)
-        .map(|served| {
+        .filter(|resource| resource.group == group && resource.version == version)
+        .map(|resource| {
             json!({
-                "name": served.plural, "singularName": served.kind.to_lowercase(), "namespaced": served.namespaced,
-                "kind": served.kind, "verbs": served.verbs(), "shortNames": served.short_names(),
+                "name": resource.plural, "singularName": resource.kind.to_lowercase(), "namespaced": resource.namespaced,
+                "kind": resource.kind, "verbs": resource.verbs(), "shortNames": resource.short_names(),
             })
         })
         .collect();

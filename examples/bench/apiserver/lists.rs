@@ -11,7 +11,7 @@ use super::{
     Server,
     answer::{self, Query},
     counters::Flight,
-    kinds::{Served, Source},
+    kinds::{Resource, Source},
     status::Refusal,
 };
 
@@ -30,12 +30,12 @@ struct Page {
 /// Answers a list.
 pub(crate) fn list(
     server: &Arc<Server>,
-    served: &'static Served,
+    resource: &'static Resource,
     namespace: Option<&str>,
     query: &Query,
     flight: Flight,
 ) -> Result<Response, Refusal> {
-    let slots = match served.source {
+    let slots = match resource.source {
         Source::Made(kind) => server.objects.world.slots(kind, namespace),
         _ => 0..0,
     };
@@ -48,11 +48,11 @@ pub(crate) fn list(
         metadata["continue"] = token(page.version, page.rest.start, page.began_ms).into();
         metadata["remainingItemCount"] = page.rest.len().into();
     }
-    let kind = format!("{}List", served.kind);
+    let kind = format!("{}List", resource.kind);
     let mut head =
-        format!(r#"{{"kind":"{kind}","apiVersion":"{}","metadata":{metadata},"items":["#, served.api_version());
-    if served.source == Source::Written {
-        head.push_str(&server.written.items(served.plural, namespace));
+        format!(r#"{{"kind":"{kind}","apiVersion":"{}","metadata":{metadata},"items":["#, resource.api_version());
+    if resource.source == Source::Written {
+        head.push_str(&server.written.items(resource.plural, namespace));
     }
     Ok(answer::streamed(blocks(server.clone(), head, page), flight, server.gzips(query)))
 }

@@ -97,7 +97,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Fills what names the owner: of a Pod its ReplicaSet, of a ReplicaSet its Deployment.
+    /// Fills what names the owner: a Pod's `ReplicaSet`, or the Deployment of that.
     fn fill_owner(&self, gap: Gap, out: &mut Vec<u8>) {
         let Some(app) = self.place.app else { return };
         let (set, template_hash) = self.world.current_set(app);
@@ -128,7 +128,7 @@ impl Subject<'_> {
         (mix(self.hash ^ 1) % u64::from(nodes.end - nodes.start)) as u32
     }
 
-    /// Returns how many Pods it wants: a ReplicaSet of an earlier revision none.
+    /// Returns how many Pods it wants: a `ReplicaSet` of an earlier revision none.
     fn replicas(&self) -> u32 {
         self.place.app.map_or(0, |app| {
             let current = self.place.kind != Kind::ReplicaSet || self.slot == self.world.current_set(app).0;

@@ -17,7 +17,7 @@ use super::{
     Server,
     answer::{Query, takes_json},
     changes::{self, Pace},
-    kinds::{self, Served, Source},
+    kinds::{self, Resource, Source},
     lists,
     status::{Refusal, json_response},
     watches,
@@ -55,7 +55,7 @@ async fn dispatch(server: &Arc<Server>, request: Request) -> Result<Response, Re
         [plural] => (None, plural, None),
         [plural, name, ..] => (None, plural, Some(name)),
     };
-    let served = kinds::find(group, version, plural).ok_or_else(|| Refusal::not_found(head.uri.path()))?;
+    let resource = kinds::find(group, version, plural).ok_or_else(|| Refusal::not_found(head.uri.path()))?;
     let is_watch = query.is_true("watch");
     let verb = match (head.method.as_str(), name) {
         ("GET", Some(_)) => "get",
@@ -66,20 +66,20 @@ async fn dispatch(server: &Arc<Server>, request: Request) -> Result<Response, Re
         ("PATCH", Some(_)) => "patch",
         _ => return Err(Refusal::not_allowed()),
     };
-    let flight = server.counters.enter(verb, served.plural);
+    let flight = server.counters.enter(verb, resource.plural);
     if !takes_json(&head.headers) {
         return Err(Refusal::not_acceptable());
     }
-    match (verb, served.source) {
-        ("watch", _) => watches::watch(server, served, namespace, &query, flight),
-        ("list", _) => lists::list(server, served, namespace, &query, flight),
-        ("get", Source::Made(kind)) => get(server, served, kind, namespace, name.unwrap_or_default())
+    match (verb, resource.source) {
+        ("watch", _) => watches::watch(server, resource, namespace, &query, flight),
+        ("list", _) => lists::list(server, resource, namespace, &query, flight),
+        ("get", Source::Made(kind)) => get(server, resource, kind, namespace, name.unwrap_or_default())
             .ok_or_else(|| Refusal::not_found(head.uri.path())),
         ("get", Source::Empty | Source::Forgotten) => Err(Refusal::not_found(head.uri.path())),
         (_, Source::Made(_) | Source::Empty) => Err(Refusal::not_allowed()),
         _ => {
             let body = to_bytes(body, BODY).await.map_err(|error| Refusal::bad_request(error.to_string()))?;
-            server.written.answer(served, &head.method, namespace, name, &body)
+            server.written.answer(resource, &head.method, namespace, name, &body)
         }
     }
 }
@@ -111,7 +111,7 @@ fn discovery(core: bool, headers: &HeaderMap) -> Response {
 /// Returns the object of a name, which is searched for: they are sorted by it.
 fn get(
     server: &Server,
-    served: &Served,
+    resource: &Resource,
     kind: super::world::Kind,
     namespace: Option<&str>,
     name: &str,
@@ -126,7 +126,7 @@ fn get(
             Ordering::Less => slots.start = middle + 1,
             Ordering::Greater => slots.end = middle,
             Ordering::Equal => {
-                let types = format!(r#"{{"kind":"{}","apiVersion":"{}""#, served.kind, served.api_version());
+                let types = format!(r#"{{"kind":"{}","apiVersion":"{}""#, resource.kind, resource.api_version());
                 let mut text = Vec::new();
                 objects.write_whole(middle, stamps, stamps.version(), &types, &mut text);
                 return Some(([(header::CONTENT_TYPE, "application/json")], text).into_response());

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::world::Kind;
 use crate::objects::{DOMAINS, Dice, ROLES, pod_spec};
 
-/// Returns a shape of a kind; the same number always gives the same, and Pods that go with the ReplicaSet and the Deployment.
+/// Returns a shape of a kind; the same number always gives the same, and Pods that go with the `ReplicaSet` and the Deployment.
 pub(crate) fn shape(kind: Kind, number: u64) -> Value {
     let mut dice = Dice(number);
     let mut object = match kind {
@@ -150,7 +150,7 @@ fn workload(kind: Kind, mut dice: Dice) -> Value {
             metadata["labels"] = with_hash(&labels);
             metadata["annotations"] = annotations;
             metadata["ownerReferences"] = owner("ReplicaSet");
-            return scheduled(metadata, spec);
+            return scheduled(&metadata, spec);
         }
         Kind::ReplicaSet => {
             metadata["labels"] = with_hash(&labels);
@@ -203,7 +203,9 @@ fn defaulted(dice: &mut Dice) -> Value {
             if dice.chance(percent) {
                 containers.truncate(kept);
             }
-            containers.iter_mut().for_each(|container| complete_container(container, &mut ports));
+            for container in containers {
+                complete_container(container, &mut ports);
+            }
         }
     }
     let image = spec["containers"][0]["image"].as_str().unwrap_or_default().to_owned();
@@ -244,7 +246,7 @@ fn complete_container(container: &mut Value, ports: &mut usize) {
 }
 
 /// Returns a Pod as it is once it runs.
-fn scheduled(metadata: Value, mut spec: Value) -> Value {
+fn scheduled(metadata: &Value, mut spec: Value) -> Value {
     spec["nodeName"] = "‹node›".into();
     spec["priority"] = 0.into();
     spec["preemptionPolicy"] = "PreemptLowerPriority".into();
@@ -319,13 +321,13 @@ fn service(dice: &mut Dice) -> Value {
 }
 
 fn config_map(dice: &mut Dice) -> Value {
-    let lines: String = (0..10 + dice.number(8))
+    let lines: Vec<_> = (60..70 + dice.number(8))
         .map(|line| {
             let (domain, role) = (dice.one_of(&DOMAINS), dice.one_of(&ROLES));
-            format!("{domain}-{line}:\n  url: http://{role}.{domain}.svc.cluster.local:‹port {}›/\n", 60 + line)
+            format!("{domain}-{line}:\n  url: http://{role}.{domain}.svc.cluster.local:‹port {line}›/\n")
         })
         .collect();
-    let data = json!({"application.yaml": lines, "version": "‹tag›", "token-audience": "‹shared 11 32›"});
+    let data = json!({"application.yaml": lines.concat(), "version": "‹tag›", "token-audience": "‹shared 11 32›"});
     json!({"metadata": metadata(dice, "‹name›"), "data": data})
 }
 

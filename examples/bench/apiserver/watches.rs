@@ -15,7 +15,7 @@ use super::{
     answer::{self, Query},
     counters::Flight,
     history::{Event, Step},
-    kinds::{Served, Source},
+    kinds::{Resource, Source},
     status::Refusal,
 };
 
@@ -41,7 +41,7 @@ struct Watch {
 /// Answers a watch.
 pub(crate) fn watch(
     server: &Arc<Server>,
-    served: &'static Served,
+    resource: &'static Resource,
     namespace: Option<&str>,
     query: &Query,
     flight: Flight,
@@ -51,7 +51,7 @@ pub(crate) fn watch(
             "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
         ));
     }
-    let slots = match served.source {
+    let slots = match resource.source {
         Source::Made(kind) => server.objects.world.slots(kind, namespace),
         _ => 0..0,
     };
@@ -65,7 +65,7 @@ pub(crate) fn watch(
     let version = *latest.borrow();
     let now = Instant::now();
     let watch = Watch {
-        types: format!(r#"{{"kind":"{}","apiVersion":"{}""#, served.kind, served.api_version()),
+        types: format!(r#"{{"kind":"{}","apiVersion":"{}""#, resource.kind, resource.api_version()),
         initial: if asked.is_none() { slots.clone() } else { 0..0 },
         slots,
         told: asked.unwrap_or(version),
@@ -88,9 +88,9 @@ impl Watch {
         let mut out = Vec::new();
         while !self.over {
             if self.initial.is_empty() {
-                self.happened(&mut out)
+                self.happened(&mut out);
             } else {
-                self.found(&mut out)
+                self.found(&mut out);
             }
             if !out.is_empty() {
                 return Some(out.into());

@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// Returns the ReplicaSet that an app's Pods belong to: its slot and the hash in its name, which is in theirs, too.
+    /// Returns the `ReplicaSet` that an app's Pods belong to: its slot and the hash in its name, which is in theirs, too.
     pub(crate) fn current_set(&self, app: &App) -> (u32, u64) {
         let sets = self.slots_of(app, Kind::ReplicaSet);
         let count = sets.end - sets.start;

@@ -12,7 +12,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{
-    kinds::{Served, Source},
+    kinds::{Resource, Source},
     status::{Refusal, json_response},
     world::mix,
 };
@@ -44,14 +44,14 @@ impl Written {
     /// Answers a request for one object that is read, or for what is written.
     pub(crate) fn answer(
         &self,
-        served: &Served,
+        resource: &Resource,
         method: &Method,
         namespace: Option<&str>,
         name: Option<&str>,
         body: &[u8],
     ) -> Result<Response, Refusal> {
         let mut store = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = |name: &str| format!("{}/{}/{name}", served.plural, namespace.unwrap_or_default());
+        let path = |name: &str| format!("{}/{}/{name}", resource.plural, namespace.unwrap_or_default());
         if *method == Method::GET {
             let path = path(name.unwrap_or_default());
             let found = store.objects.get(&path).ok_or_else(|| Refusal::not_found(&path))?;
@@ -62,7 +62,7 @@ impl Written {
         if !object.is_object() {
             return Err(Refusal::bad_request("no object"));
         }
-        if served.source == Source::Reviewed {
+        if resource.source == Source::Reviewed {
             object["status"] = json!({"allowed": true});
             return Ok(json_response(StatusCode::CREATED, &object, "application/json"));
         }
@@ -71,7 +71,7 @@ impl Written {
         let metadata = &mut object["metadata"];
         let said = metadata["resourceVersion"].as_str().unwrap_or_default().to_owned();
         let path = path(name.or(metadata["name"].as_str()).unwrap_or_default());
-        let kept = served.source == Source::Written;
+        let kept = resource.source == Source::Written;
         let before = store.objects.get(&path).filter(|_| kept);
         match (method.as_str(), before) {
             ("POST", None) => {

@@ -13,11 +13,11 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: &[String]) {
-        self.text += &format!("| {} |\n", cells.join(" | "));
+        self.text.extend(["| ", &cells.join(" | "), " |\n"]);
     }
 
     pub(crate) fn note(&mut self, text: &str) {
-        self.notes += &format!("\n{text}\n");
+        self.notes.extend(["\n", text, "\n"]);
     }
 
     pub(crate) fn markdown(self) -> String {
