@@ -45,7 +45,7 @@ const LISTS: [&str; 9] = [
 
 impl Running {
     async fn start(arguments: &[&str]) -> Self {
-        let small = ["serve", "--objects=1500", "--namespaces=40"];
+        let small = ["serve", "--objects=800", "--namespaces=30"];
         let Line { options } = Line::parse_from(small.iter().chain(arguments));
         let (ready, address) = oneshot::channel();
         let task = tokio::spawn(serve(Server::new(options).unwrap(), |address| {
@@ -198,7 +198,7 @@ async fn all_ways_to_list_agree() {
         one.as_object_mut().unwrap().retain(|field, _| field != "kind" && field != "apiVersion");
         assert_eq!(one, pages[pages.len() / 3]);
     }
-    assert_eq!(count, 1_500);
+    assert_eq!(count, 800);
     let page = server.get("/api/v1/pods?limit=10").await;
     let pods = server.get("/api/v1/pods").await;
     assert_eq!(page["metadata"]["remainingItemCount"], pods["items"].as_array().unwrap().len() - 10);
