@@ -47,7 +47,7 @@ pub(crate) struct Options {
 }
 
 /// How long a process is idle before its steady memory is read.
-const REST: Duration = Duration::from_secs(15);
+const REST: Duration = Duration::from_secs(30);
 /// How often kaudit is asked how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// What has not changed for so long is over.

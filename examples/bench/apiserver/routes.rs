@@ -42,7 +42,10 @@ async fn dispatch(server: &Arc<Server>, request: Request) -> Result<Response, Re
         ["simulated", what] => return simulated(server, &head.method, what, &query),
         ["version"] => return Ok(ok(&version())),
         ["healthz" | "livez" | "readyz"] => return Ok("ok".into_response()),
-        [root @ ("api" | "apis")] => return Ok(discovery(root == "api", &head.headers)),
+        [root @ ("api" | "apis")] => {
+            let _flight = server.counters.enter("get", root);
+            return Ok(discovery(root == "api", &head.headers));
+        }
         ["apis", group] => return Ok(ok(&kinds::group(group))),
         ["api", version, ref rest @ ..] => ("", version, rest),
         ["apis", group, version, ref rest @ ..] => (group, version, rest),

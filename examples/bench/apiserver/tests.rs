@@ -11,7 +11,7 @@ use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
 use super::{Options, Server, serve};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Parser)]
 struct Line {
