@@ -6,7 +6,11 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, channel},
+    },
     time::{Duration, Instant},
 };
 
@@ -18,6 +22,8 @@ use tokio::time::sleep;
 const TICK: Duration = Duration::from_millis(10);
 /// How often memory is read. The kernel keeps the peak, so only a peak after the last read is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long an answer of kaudit may take.
+const ANSWER: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// The resource usage of a process from its start to its end.
@@ -161,15 +167,30 @@ impl LongRun {
         self.child.0.id()
     }
 
-    /// Requests a path of its HTTP server; `None` unless the answer is 200.
-    pub(crate) fn get(&self, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(self.address).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: kaudit\r\n\r\n").ok()?;
-        let mut response = String::new();
-        stream.read_to_string(&mut response).ok()?;
-        let (head, body) = response.split_once("\r\n\r\n")?;
-        head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
+    fn get(&self, path: &str) -> Option<String> {
+        get(self.address, path)
+    }
+
+    /// Asks for its status again and again while `work` is done; returns how long the slowest answer took. Its pipeline
+    /// answers, which does nothing else meanwhile: for at least so long it was busy at a time.
+    pub(crate) async fn slowest_status<T>(&self, work: impl Future<Output = T>) -> Result<(T, Duration)> {
+        let (address, over) = (self.address, Arc::new(AtomicBool::new(false)));
+        let asked = tokio::task::spawn_blocking({
+            let over = over.clone();
+            move || {
+                let mut slowest = Duration::ZERO;
+                while !over.load(Ordering::Relaxed) {
+                    let began = Instant::now();
+                    get(address, "/status").context("kaudit does not tell its status")?;
+                    slowest = slowest.max(began.elapsed());
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                anyhow::Ok(slowest)
+            }
+        });
+        let done = work.await;
+        over.store(true, Ordering::Relaxed);
+        Ok((done, asked.await??))
     }
 
     /// Returns its metrics.
@@ -198,6 +219,17 @@ impl LongRun {
         }
         Ok(self.began.elapsed())
     }
+}
+
+/// Requests a path of an HTTP server; `None` unless the answer is 200.
+fn get(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(ANSWER)).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: kaudit\r\n\r\n").ok()?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    let (head, body) = response.split_once("\r\n\r\n")?;
+    head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
 }
 
 /// Metrics in the text format.

@@ -44,12 +44,21 @@ pub(crate) struct Options {
     /// Repeat the audit and take the fastest
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
+    /// Measure only parts with this in their name: audit, long run, changes, shards, relabel
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+impl Options {
+    fn wants(&self, part: &str) -> bool {
+        part.contains(&self.only)
+    }
 }
 
 /// How long a process is idle before its steady memory is read.
 const REST: Duration = Duration::from_secs(30);
-/// How often kaudit is asked how far it is.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often kaudit is asked how far it is: so seldom that the answers cost it nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// What has not changed for so long is over.
 const QUIET: Duration = Duration::from_secs(1);
 /// How long anything may take.
@@ -69,10 +78,17 @@ pub(crate) async fn run(options: &Options, program: &Path) -> Result<()> {
         kubeconfig: server.kubeconfig.clone(),
         policies: peers::policies("policies"),
     };
-    let whole = audit(options, &server, &kaudit, folder.path()).await?;
-    long_run(options, &server, &kaudit, folder.path(), whole).await?;
-    shards(options, &server, &kaudit, folder.path()).await?;
-    if options.relabel > 0 {
+    let mut whole = f64::NAN;
+    if options.wants("audit") {
+        whole = audit(options, &server, &kaudit, folder.path()).await?;
+    }
+    if options.wants("long run") || options.wants("changes") {
+        long_run(options, &server, &kaudit, folder.path(), whole).await?;
+    }
+    if options.wants("shards") {
+        shards(options, &server, &kaudit, folder.path()).await?;
+    }
+    if options.relabel > 0 && options.wants("relabel") {
         relabel(options, &server, &kaudit, folder.path()).await?;
     }
     Ok(())
@@ -194,7 +210,7 @@ async fn long_run(options: &Options, server: &Simulated, kaudit: &Kaudit, folder
         table.row(&[name.to_owned(), seen, goal.to_owned()]);
     }
     print(&table.markdown())?;
-    if options.changes > 0 {
+    if options.changes > 0 && options.wants("changes") {
         changes(options, server, &running).await?;
     }
     Ok(())
@@ -283,60 +299,59 @@ async fn shards(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: 
 async fn relabel(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &Path) -> Result<()> {
     let kaudit = Kaudit { policies: selecting(folder)?, ..kaudit.clone() };
     note("Measuring a run whose Constraint selects namespaces");
-    let running = kaudit.start(folder, &["--record=events", "--initial=skip", LEASE]).await?;
+    let running = kaudit.start(folder, &["--record=none", "--leader-elect", LEASE]).await?;
     running.open().await?;
     settled(&running).await?;
     let mut table = Table::new(
         &format!("{} Namespaces are relabelled, and a namespaceSelector is in use", options.namespaces),
-        &[
-            "",
-            "longest gap between renewals of the Lease ms",
-            "more than without stalls ms",
-            "judged",
-            "own CPU s",
-            "wall s",
-        ],
+        &["", "slowest answer of the pipeline ms", "longest time between renewals ms", "judged", "own CPU s", "wall s"],
     );
     for round in 0..=options.relabel {
         server.reset().await?;
         let judged = running.metrics().sum("kaudit_evaluations_total");
-        let (began, used) = (running.began.elapsed(), cpu(running.pid())?);
-        if round > 0 {
-            note(&format!("Relabelling, round {round} of {}", options.relabel));
-            server.relabel().await?;
-        } else {
-            sleep(REST).await;
-        }
-        let wall = settled(&running).await?.saturating_sub(began);
-        // The gap ends with the first renewal after it.
-        sleep(2 * RENEWED_EVERY).await;
-        let gap = server.counters().await?["longestGapMs"].as_f64().context("no gaps were counted")?;
+        let (began, used) = (Instant::now(), cpu(running.pid())?);
+        let ((wall, counters), slowest) = running
+            .slowest_status(async {
+                if round > 0 {
+                    note(&format!("Relabelling, round {round} of {}", options.relabel));
+                    server.relabel().await?;
+                } else {
+                    sleep(REST).await;
+                }
+                let wall = (running.began + settled(&running).await?).saturating_duration_since(began);
+                // What was late is seen at the next renewal.
+                sleep(2 * RENEWED_EVERY).await;
+                anyhow::Ok((wall, server.counters().await?))
+            })
+            .await
+            .and_then(|(done, slowest)| Ok((done?, slowest)))?;
         table.row(&[
             if round == 0 { "nothing happens".to_owned() } else { format!("round {round}") },
-            format!("{gap:.0}"),
-            format!("{:.0}", gap - RENEWED_EVERY.as_secs_f64() * 1e3),
+            format!("{:.0}", slowest.as_secs_f64() * 1e3),
+            counters["longestGapMs"].to_string(),
             format!("{:.0}", running.metrics().sum("kaudit_evaluations_total") - judged),
             format!("{:.2}", cpu(running.pid())?.saturating_sub(used).as_secs_f64()),
             format!("{:.2}", wall.as_secs_f64()),
         ]);
     }
-    table.note("Goal: no stall above 50 ms.");
+    table.note(&format!("The Lease is renewed every {} ms. Goal: no stall above 50 ms.", RENEWED_EVERY.as_millis()));
     print(&table.markdown())
 }
 
-/// Writes the policies with a Constraint of a benchmark's template that selects namespaces by a label.
+/// Writes a benchmark's template with a Constraint that selects namespaces by a label and that nothing violates: so the status
+/// is small, and what it takes to tell it is not what is measured.
 fn selecting(folder: &Path) -> Result<PathBuf> {
     let policies = folder.join("selecting");
     fs::create_dir(&policies)?;
-    for policy in fs::read_dir(peers::policies("policies"))? {
-        let policy = policy?;
-        fs::copy(policy.path(), policies.join(policy.file_name()))?;
+    let mut template = fs::read_to_string(peers::policies("templates").join("allowed_repos.yaml"))?;
+    for (text, other) in [
+        ("\n  match:\n", "\n  match:\n    namespaceSelector:\n      matchLabels: {example.com/tier: gold}\n"),
+        ("repos: [\"registry.example.com/\"]", "repos: [\"registry.example.com/\", \"docker.io/\"]"),
+    ] {
+        ensure!(template.contains(text), "the benchmark's Constraint has no {text:?}");
+        template = template.replace(text, other);
     }
-    let template = fs::read_to_string(peers::policies("templates").join("allowed_repos.yaml"))?;
-    let selecting = template
-        .replace("\n  match:\n", "\n  match:\n    namespaceSelector:\n      matchLabels: {example.com/tier: gold}\n");
-    ensure!(selecting != template, "the Constraint of the benchmark has no match");
-    fs::write(policies.join("allowed_repos.yaml"), selecting)?;
+    fs::write(policies.join("allowed_repos.yaml"), template)?;
     Ok(policies)
 }
 
