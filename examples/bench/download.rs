@@ -12,10 +12,7 @@ use http::Request;
 use kube::Client;
 use tokio::task::JoinSet;
 
-use crate::{
-    objects::{Kind, NAMESPACES, namespace},
-    process::cpu,
-};
+use crate::process::cpu;
 
 /// Objects per page, as in kaudit.
 const PAGE: usize = 500;
@@ -28,14 +25,8 @@ pub(crate) struct Download {
     pub(crate) bytes: u64,
 }
 
-/// Reads all lists over this many connections: whole lists over one, a list per namespace over several.
-pub(crate) async fn download(client: &Client, connections: usize) -> Result<Download> {
-    let lists: Vec<String> = if connections == 1 {
-        Kind::ALL.map(|kind| kind.path(None)).to_vec()
-    } else {
-        let namespaces = (0..NAMESPACES).map(namespace);
-        namespaces.flat_map(|name| Kind::ALL.map(|kind| kind.path(Some(&name)))).collect()
-    };
+/// Reads all these lists over this many connections, the last first.
+pub(crate) async fn download(client: &Client, lists: Vec<String>, connections: usize) -> Result<Download> {
     let lists = Arc::new(Mutex::new(lists));
     let bytes = Arc::new(AtomicU64::new(0));
     let (began, cpu_before) = (Instant::now(), cpu(std::process::id())?);

@@ -26,6 +26,12 @@
 //! compares `check -f` with conftest and gator, and evaluation alone with OPA as a Go library, on the same objects and
 //! policies; these tools are built with Go as for the tests.
 //!
+//! ```text
+//! cargo run --profile dist --example bench -- scale
+//! ```
+//!
+//! measures hundreds of thousands of objects, which a simulated API server serves (`bench serve`, by itself).
+//!
 //! The API server runs on the same machine, so all times include its work.
 
 #![expect(
@@ -35,12 +41,14 @@
     reason = "measured and counted values are small"
 )]
 
+mod apiserver;
 mod changes;
 mod download;
 mod evaluation;
 mod objects;
 mod peers;
 mod process;
+mod scale;
 
 use std::{
     ffi::OsStr,
@@ -96,6 +104,10 @@ struct Options {
 enum Mode {
     /// Compare with conftest, gator and OPA as a library; needs no cluster
     Peers(peers::Options),
+    /// Measure a simulated cluster that is larger than a real API server on this machine can hold
+    Scale(scale::Options),
+    /// Serve a simulated cluster of any size, until interrupted
+    Serve(apiserver::Options),
 }
 
 /// The allocator of kaudit, so that evaluation in this process is as fast as in its own.
@@ -122,10 +134,17 @@ fn main() -> Result<()> {
 }
 
 async fn bench(options: &Options) -> Result<()> {
+    if let Some(Mode::Serve(options)) = &options.mode {
+        return apiserver::run(options).await;
+    }
     let programs = if options.programs.is_empty() { vec![build()?] } else { options.programs.clone() };
     if let Some(Mode::Peers(options)) = &options.mode {
         print(&host(&programs[0])?)?;
         return peers::run(options, &programs[0]).await;
+    }
+    if let Some(Mode::Scale(options)) = &options.mode {
+        print(&host(&programs[0])?)?;
+        return scale::run(options, &programs[0]).await;
     }
     let folder = tempfile::tempdir()?;
     note("Starting the control plane");
@@ -268,12 +287,12 @@ async fn audit(
     let mut audits: Vec<_> =
         kaudits.iter().map(|kaudit| Row::named(format!("`{} check --once`", label(kaudit)))).collect();
     // The first read fills caches of the server.
-    let (mut bytes, mut found) = (download(client, 1).await?.bytes, Value::Null);
+    let (mut bytes, mut found) = (download(client, objects::lists(1), 1).await?.bytes, Value::Null);
     for round in 1..=options.repeat {
         note(&format!("Audit, round {round} of {}", options.repeat));
         for (row, count) in downloads.iter_mut().zip(connections) {
             let before = server_cpu()?;
-            let took = download(client, count).await?;
+            let took = download(client, objects::lists(count), count).await?;
             row.wall.push(took.wall.as_secs_f64());
             row.cpu.push(took.cpu.as_secs_f64());
             row.server.push(server_cpu()? - before);
@@ -281,7 +300,7 @@ async fn audit(
         }
         for (row, kaudit) in audits.iter_mut().zip(kaudits) {
             let before = server_cpu()?;
-            let (took, result) = kaudit.once(folder).await?;
+            let (took, result) = kaudit.once(folder, &[]).await?;
             row.wall.push(took.wall.as_secs_f64());
             row.cpu.push(took.cpu.as_secs_f64());
             row.server.push(server_cpu()? - before);

@@ -50,6 +50,15 @@ impl Kind {
     }
 }
 
+/// Returns the lists that hold all objects: whole ones for one connection, one for each namespace for several.
+pub(crate) fn lists(connections: usize) -> Vec<String> {
+    if connections == 1 {
+        return Kind::ALL.map(|kind| kind.path(None)).to_vec();
+    }
+    let namespaces = (0..NAMESPACES).map(namespace);
+    namespaces.flat_map(|name| Kind::ALL.map(|kind| kind.path(Some(&name)))).collect()
+}
+
 /// Returns the object with this number; there are two Pods for each Deployment.
 pub(crate) fn object(number: usize) -> (Kind, Value) {
     let mut dice = Dice(number as u64);
@@ -116,7 +125,7 @@ fn description(dice: &mut Dice) -> String {
     sentences.collect()
 }
 
-fn pod_spec(dice: &mut Dice, app: &str) -> Value {
+pub(crate) fn pod_spec(dice: &mut Dice, app: &str) -> Value {
     let mut volumes = vec![
         json!({"name": "config", "configMap": {"name": format!("{app}-config"), "defaultMode": 420}}),
         json!({"name": "credentials", "secret": {"secretName": format!("{app}-credentials"), "optional": true}}),
@@ -208,36 +217,37 @@ fn image(dice: &mut Dice, name: &str) -> String {
     format!("{repository}:{}.{}.{}", dice.number(5), dice.number(30), dice.number(10))
 }
 
-const DOMAINS: [&str; 16] = [
+pub(crate) const DOMAINS: [&str; 16] = [
     "checkout", "catalog", "search", "billing", "shipping", "pricing", "identity", "reviews", "basket", "returns",
     "loyalty", "media", "email", "ledger", "fraud", "stock",
 ];
-const ROLES: [&str; 10] = ["api", "worker", "web", "cron", "gateway", "db", "cache", "queue", "importer", "exporter"];
+pub(crate) const ROLES: [&str; 10] =
+    ["api", "worker", "web", "cron", "gateway", "db", "cache", "queue", "importer", "exporter"];
 const SIDECARS: [&str; 5] = ["proxy", "metrics", "logs", "sync", "auth"];
 const SETTINGS: [&str; 8] = ["URL", "TIMEOUT", "REGION", "TOPIC", "BUCKET", "ENDPOINT", "LIMIT", "MODE"];
 
 /// Reproducible random numbers (`SplitMix64`).
 #[derive(Clone)]
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self) -> u64 {
+    pub(crate) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
-    fn number(&mut self, below: u32) -> usize {
+    pub(crate) fn number(&mut self, below: u32) -> usize {
         (self.roll() % u64::from(below)) as usize
     }
 
     /// Returns true in this percentage of cases.
-    fn chance(&mut self, percent: usize) -> bool {
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.number(100) < percent
     }
 
-    fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+    pub(crate) fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
         words[(self.roll() % words.len() as u64) as usize]
     }
 }

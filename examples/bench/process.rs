@@ -6,7 +6,11 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, channel},
+    },
     time::{Duration, Instant},
 };
 
@@ -18,6 +22,8 @@ use tokio::time::sleep;
 const TICK: Duration = Duration::from_millis(10);
 /// How often memory is read. The kernel keeps the peak, so only a peak after the last read is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long an answer of kaudit may take.
+const ANSWER: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// The resource usage of a process from its start to its end.
@@ -45,13 +51,13 @@ pub(crate) fn memory_kb(pid: u32, field: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn has_ended(pid: u32) -> bool {
+pub(crate) fn has_ended(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_none_or(|(_, fields)| fields.trim_start().starts_with(['Z', 'X']))
 }
 
 /// A child that is killed when this is dropped.
-struct Guarded(Child);
+pub(crate) struct Guarded(pub(crate) Child);
 
 impl Drop for Guarded {
     fn drop(&mut self) {
@@ -107,10 +113,10 @@ impl Kaudit {
     }
 
     /// Runs `check --once`; returns its resource usage and its result.
-    pub(crate) async fn once(&self, folder: &Path) -> Result<(Usage, Value)> {
+    pub(crate) async fn once(&self, folder: &Path, arguments: &[&str]) -> Result<(Usage, Value)> {
         let (result, log) = (folder.join("result.json"), folder.join("once.log"));
         let mut command = self.check(&["--once", "-o", &format!("json={}", result.display())]);
-        command.stdout(Stdio::null());
+        command.args(arguments).stdout(Stdio::null());
         let usage = measure(command, &log).await?;
         Ok((usage, serde_json::from_slice(&fs::read(&result)?)?))
     }
@@ -161,15 +167,30 @@ impl LongRun {
         self.child.0.id()
     }
 
-    /// Requests a path of its HTTP server; `None` unless the answer is 200.
     fn get(&self, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(self.address).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: kaudit\r\n\r\n").ok()?;
-        let mut response = String::new();
-        stream.read_to_string(&mut response).ok()?;
-        let (head, body) = response.split_once("\r\n\r\n")?;
-        head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
+        get(self.address, path)
+    }
+
+    /// Asks for its status again and again while `work` is done; returns how long the slowest answer took. Its pipeline
+    /// answers, which does nothing else meanwhile: for at least so long it was busy at a time.
+    pub(crate) async fn slowest_status<T>(&self, work: impl Future<Output = T>) -> Result<(T, Duration)> {
+        let (address, over) = (self.address, Arc::new(AtomicBool::new(false)));
+        let asked = tokio::task::spawn_blocking({
+            let over = over.clone();
+            move || {
+                let mut slowest = Duration::ZERO;
+                while !over.load(Ordering::Relaxed) {
+                    let began = Instant::now();
+                    get(address, "/status").context("kaudit does not tell its status")?;
+                    slowest = slowest.max(began.elapsed());
+                    std::thread::sleep(LOOK_EVERY);
+                }
+                anyhow::Ok(slowest)
+            }
+        });
+        let done = work.await;
+        over.store(true, Ordering::Relaxed);
+        Ok((done, asked.await??))
     }
 
     /// Returns its metrics.
@@ -198,6 +219,17 @@ impl LongRun {
         }
         Ok(self.began.elapsed())
     }
+}
+
+/// Requests a path of an HTTP server; `None` unless the answer is 200.
+fn get(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(ANSWER)).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: kaudit\r\n\r\n").ok()?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    let (head, body) = response.split_once("\r\n\r\n")?;
+    head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
 }
 
 /// Metrics in the text format.

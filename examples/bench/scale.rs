@@ -1,0 +1,360 @@
+//! How kaudit copes with a cluster that no real API server on this machine could hold: a simulated one, which is a process of
+//! its own.
+
+mod report;
+mod simulated;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use tokio::time::sleep;
+
+use self::{
+    report::Table,
+    simulated::{Simulated, lists},
+};
+use crate::{
+    download::download,
+    note, peers, print,
+    process::{Kaudit, LongRun, cpu, memory_kb},
+};
+
+/// What is measured at scale
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Objects of all kinds
+    #[arg(long, default_value_t = 300_000)]
+    objects: u32,
+    /// Namespaces over which they are spread
+    #[arg(long, default_value_t = 2_000)]
+    namespaces: u32,
+    /// Numbers of shards to measure
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
+    shards: Vec<u32>,
+    /// Changes of objects that are judged as fast as possible, and four times as many of their status alone; 0 skips them
+    #[arg(long, default_value_t = 50_000)]
+    changes: u32,
+    /// How often Namespaces are relabelled; 0 skips it
+    #[arg(long, default_value_t = 3)]
+    relabel: u32,
+    /// Repeat the audit and take the fastest
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Measure only parts with this in their name: audit, long run, changes, shards, relabel
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+impl Options {
+    fn wants(&self, part: &str) -> bool {
+        part.contains(&self.only)
+    }
+}
+
+/// How long a process is idle before its steady memory is read.
+const REST: Duration = Duration::from_secs(30);
+/// How often kaudit is asked how far it is: so seldom that the answers cost it nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// What has not changed for so long is over.
+const QUIET: Duration = Duration::from_secs(1);
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// The shortest Lease: the gaps between its renewals show for how long nothing was done.
+const LEASE: &str = "--lease-duration=3s";
+/// How often such a Lease is renewed.
+const RENEWED_EVERY: Duration = Duration::from_millis(400);
+
+/// Measures everything and prints the tables.
+pub(crate) async fn run(options: &Options, program: &Path) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    note(&format!("Simulating {} objects", options.objects));
+    let server = Simulated::start(folder.path(), options.objects, options.namespaces).await?;
+    let kaudit = Kaudit {
+        program: program.to_owned(),
+        kubeconfig: server.kubeconfig.clone(),
+        policies: peers::policies("policies"),
+    };
+    let mut whole = f64::NAN;
+    if options.wants("audit") {
+        whole = audit(options, &server, &kaudit, folder.path()).await?;
+    }
+    if options.wants("long run") || options.wants("changes") {
+        long_run(options, &server, &kaudit, folder.path(), whole).await?;
+    }
+    if options.wants("shards") {
+        shards(options, &server, &kaudit, folder.path()).await?;
+    }
+    if options.relabel > 0 && options.wants("relabel") {
+        relabel(options, &server, &kaudit, folder.path()).await?;
+    }
+    Ok(())
+}
+
+/// Compares `check --once` with the plain download; returns the seconds of the fastest download.
+async fn audit(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &Path) -> Result<f64> {
+    let client = server.client().await?;
+    let mut table = Table::new(
+        &format!("{} objects in {} namespaces", options.objects, options.namespaces),
+        &[
+            "work",
+            "wall s",
+            "ratio",
+            "own CPU s",
+            "server CPU s",
+            "peak MB",
+            "most requests at a time",
+            "lists at a time",
+        ],
+    );
+    let (mut fastest, mut rows, mut bytes) = (f64::INFINITY, Vec::new(), 0);
+    for connections in [1, 2, 8] {
+        let lists = lists(&client, connections).await?;
+        let mut best: Option<(f64, f64, f64)> = None;
+        for round in 1..=options.repeat {
+            note(&format!("Download, {connections} at a time, round {round} of {}", options.repeat));
+            let before = server.cpu()?;
+            let took = download(&client, lists.clone(), connections).await?;
+            bytes = took.bytes;
+            let seconds = (took.wall.as_secs_f64(), took.cpu.as_secs_f64(), server.cpu()? - before);
+            best = Some(best.filter(|best| best.0 <= seconds.0).unwrap_or(seconds));
+        }
+        let (wall, own, servers) = best.context("no round")?;
+        fastest = fastest.min(wall);
+        rows.push((
+            format!("download only, {connections} at a time"),
+            wall,
+            own,
+            servers,
+            String::new(),
+            [String::new(), String::new()],
+        ));
+    }
+    let mut found = serde_json::Value::Null;
+    let mut best = None;
+    for round in 1..=options.repeat {
+        note(&format!("Audit, round {round} of {}", options.repeat));
+        server.reset().await?;
+        let before = server.cpu()?;
+        let (took, result) = kaudit.once(folder, &[]).await?;
+        ensure!(result["complete"] == true, "the audit is not complete: {}", result["coverage"]);
+        found = result["summary"].clone();
+        let counters = server.counters().await?;
+        let most = ["inFlight", "lists"].map(|gauge| counters[gauge]["most"].to_string());
+        let row = (
+            "`kaudit check --once`".to_owned(),
+            took.wall.as_secs_f64(),
+            took.cpu.as_secs_f64(),
+            server.cpu()? - before,
+            mb(took.peak_kb),
+            most,
+        );
+        best = Some(best.filter(|best: &(_, f64, _, _, _, _)| best.1 <= row.1).unwrap_or(row));
+    }
+    rows.extend(best);
+    for (name, wall, own, servers, peak, [in_flight, lists]) in rows {
+        table.row(&[
+            name,
+            format!("{wall:.2}"),
+            format!("{:.2}", wall / fastest),
+            format!("{own:.2}"),
+            format!("{servers:.2}"),
+            peak,
+            in_flight,
+            lists,
+        ]);
+    }
+    table.note(&format!(
+        "{:.0} MB of JSON. Found: {found}. The fastest of {} rounds.",
+        bytes as f64 / 1e6,
+        options.repeat
+    ));
+    table.note("Goals: at most twice the fastest download, 450 MB, 10 requests and 8 lists at a time.");
+    print(&table.markdown())?;
+    Ok(fastest)
+}
+
+/// Measures the start of the long run, its memory, its requests while nothing happens, and how fast it is.
+async fn long_run(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &Path, download: f64) -> Result<()> {
+    note("Measuring the long run");
+    server.reset().await?;
+    let running = kaudit.start(folder, &["--record=none"]).await?;
+    let (open, judged) = (running.open().await?.as_secs_f64(), settled(&running).await?.as_secs_f64());
+    let started = cpu(running.pid())?.as_secs_f64();
+    let counters = server.counters().await?;
+    let memory = |field| memory_kb(running.pid(), field).context("kaudit has ended");
+    server.reset().await?;
+    // No condition to wait for: this shows how much memory the process returns while idle.
+    sleep(REST).await;
+    let (peak, steady) = (memory("VmHWM")?, memory("VmRSS")?);
+    let quiet = server.counters().await?;
+    let asked = quiet["requests"].as_object().into_iter().flatten().filter(|(name, _)| !name.starts_with("watch"));
+    let asked: u64 = asked.filter_map(|(_, number)| number.as_u64()).sum();
+    let mut table = Table::new("The long run", &["", "seen", "goal"]);
+    for (name, seen, goal) in [
+        ("start until the gate opens", format!("{open:.1} s ({:.2} × the download)", open / download), "1.4 ×"),
+        ("start until everything is judged", format!("{judged:.1} s ({:.2} × the download)", judged / download), "2 ×"),
+        ("CPU until then", format!("{started:.1} s"), ""),
+        ("memory, peak", format!("{} MB", mb(peak)), "450 MB"),
+        ("memory, steady", format!("{} MB", mb(steady)), "400 MB"),
+        (
+            "most requests at a time, of these lists",
+            format!("{}, {}", counters["inFlight"]["most"], counters["lists"]["most"]),
+            "10, 8",
+        ),
+        ("requests a second while nothing happens", format!("{:.2}", asked as f64 / REST.as_secs_f64()), "1"),
+    ] {
+        table.row(&[name.to_owned(), seen, goal.to_owned()]);
+    }
+    print(&table.markdown())?;
+    if options.changes > 0 && options.wants("changes") {
+        changes(options, server, &running).await?;
+    }
+    Ok(())
+}
+
+/// Waits until everything that is known has been judged; returns the time since the start.
+async fn settled(running: &LongRun) -> Result<Duration> {
+    let mut seen = (0.0, running.began);
+    loop {
+        let metrics = running.metrics();
+        let judged = metrics.sum("kaudit_evaluations_total") + metrics.sum("kaudit_changes_skipped_total");
+        if judged > seen.0 {
+            seen = (judged, Instant::now());
+        }
+        if judged > 0.0 && metrics.sum("kaudit_queue_length") == 0.0 && seen.1.elapsed() > QUIET {
+            return Ok(seen.1 - running.began);
+        }
+        ensure!(running.began.elapsed() < PATIENCE, "kaudit never rests");
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Measures how fast changes are taken, if there are always more.
+async fn changes(options: &Options, server: &Simulated, running: &LongRun) -> Result<()> {
+    let mut table = Table::new(
+        "More changes than can be taken",
+        &["changes", "made", "wall s", "judged", "skipped", "own CPU s", "a second", "a second and core", "goal"],
+    );
+    for (name, status_share, count, goal) in [
+        ("status updates that no policy reads", 100, options.changes.saturating_mul(4), "20,000"),
+        ("images changed, Pods replaced", 0, options.changes, "8,000"),
+    ] {
+        note(&format!("{count} {name}"));
+        let look = || -> Result<_> {
+            let metrics = running.metrics();
+            let sums = ["kaudit_evaluations_total", "kaudit_changes_skipped_total"].map(|name| metrics.sum(name));
+            Ok((sums, cpu(running.pid())?.as_secs_f64()))
+        };
+        let ([judged, skipped], cpu_before) = look()?;
+        let began = running.began.elapsed();
+        server.change(count, status_share).await?;
+        let wall = settled(running).await?.saturating_sub(began).as_secs_f64();
+        let ([judged_then, skipped_then], cpu_then) = look()?;
+        let (judged, skipped, used) = (judged_then - judged, skipped_then - skipped, cpu_then - cpu_before);
+        let taken = judged + skipped;
+        table.row(&[
+            name.to_owned(),
+            count.to_string(),
+            format!("{wall:.2}"),
+            format!("{judged:.0}"),
+            format!("{skipped:.0}"),
+            format!("{used:.2}"),
+            format!("{:.0}", taken / wall),
+            format!("{:.0}", taken / used),
+            goal.to_owned(),
+        ]);
+    }
+    table.note("Of an object that changes again before it is judged, only the last state is.");
+    print(&table.markdown())
+}
+
+/// Measures how much less each of several shards needs.
+async fn shards(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &Path) -> Result<()> {
+    let mut table = Table::new(
+        "Shards, one after the other",
+        &["shards", "wall s of the slowest", "CPU s of each", "peak MB of each", "MB read by each"],
+    );
+    for count in &options.shards {
+        let (mut wall, mut used, mut peaks, mut read) = (0.0_f64, Vec::new(), Vec::new(), Vec::new());
+        for shard in 0..*count {
+            note(&format!("Shard {shard} of {count}"));
+            server.reset().await?;
+            let (took, result) = kaudit.once(folder, &["--shard", &format!("{shard}/{count}")]).await?;
+            ensure!(result["complete"] == true, "the audit is not complete: {}", result["coverage"]);
+            wall = wall.max(took.wall.as_secs_f64());
+            used.push(format!("{:.1}", took.cpu.as_secs_f64()));
+            peaks.push(mb(took.peak_kb));
+            read.push(format!("{:.0}", server.counters().await?["bytes"].as_f64().unwrap_or_default() / 1e6));
+        }
+        table.row(&[count.to_string(), format!("{wall:.2}"), used.join(", "), peaks.join(", "), read.join(", ")]);
+    }
+    print(&table.markdown())
+}
+
+/// Measures for how long nothing else is done when the labels of all Namespaces change, which a Constraint selects by.
+async fn relabel(options: &Options, server: &Simulated, kaudit: &Kaudit, folder: &Path) -> Result<()> {
+    let kaudit = Kaudit { policies: selecting(folder)?, ..kaudit.clone() };
+    note("Measuring a run whose Constraint selects namespaces");
+    let running = kaudit.start(folder, &["--record=none", "--leader-elect", LEASE]).await?;
+    running.open().await?;
+    settled(&running).await?;
+    let mut table = Table::new(
+        &format!("{} Namespaces are relabelled, and a namespaceSelector is in use", options.namespaces),
+        &["", "slowest answer of the pipeline ms", "longest time between renewals ms", "judged", "own CPU s", "wall s"],
+    );
+    for round in 0..=options.relabel {
+        server.reset().await?;
+        let judged = running.metrics().sum("kaudit_evaluations_total");
+        let (began, used) = (Instant::now(), cpu(running.pid())?);
+        let ((wall, counters), slowest) = running
+            .slowest_status(async {
+                if round > 0 {
+                    note(&format!("Relabelling, round {round} of {}", options.relabel));
+                    server.relabel().await?;
+                } else {
+                    sleep(REST).await;
+                }
+                let wall = (running.began + settled(&running).await?).saturating_duration_since(began);
+                // What was late is seen at the next renewal.
+                sleep(2 * RENEWED_EVERY).await;
+                anyhow::Ok((wall, server.counters().await?))
+            })
+            .await
+            .and_then(|(done, slowest)| Ok((done?, slowest)))?;
+        table.row(&[
+            if round == 0 { "nothing happens".to_owned() } else { format!("round {round}") },
+            format!("{:.0}", slowest.as_secs_f64() * 1e3),
+            counters["longestGapMs"].to_string(),
+            format!("{:.0}", running.metrics().sum("kaudit_evaluations_total") - judged),
+            format!("{:.2}", cpu(running.pid())?.saturating_sub(used).as_secs_f64()),
+            format!("{:.2}", wall.as_secs_f64()),
+        ]);
+    }
+    table.note(&format!("The Lease is renewed every {} ms. Goal: no stall above 50 ms.", RENEWED_EVERY.as_millis()));
+    print(&table.markdown())
+}
+
+/// Writes a benchmark's template with a Constraint that selects namespaces by a label and that nothing violates: so the status
+/// is small, and what it takes to tell it is not what is measured.
+fn selecting(folder: &Path) -> Result<PathBuf> {
+    let policies = folder.join("selecting");
+    fs::create_dir(&policies)?;
+    let mut template = fs::read_to_string(peers::policies("templates").join("allowed_repos.yaml"))?;
+    for (text, other) in [
+        ("\n  match:\n", "\n  match:\n    namespaceSelector:\n      matchLabels: {example.com/tier: gold}\n"),
+        ("repos: [\"registry.example.com/\"]", "repos: [\"registry.example.com/\", \"docker.io/\"]"),
+    ] {
+        ensure!(template.contains(text), "the benchmark's Constraint has no {text:?}");
+        template = template.replace(text, other);
+    }
+    fs::write(policies.join("allowed_repos.yaml"), template)?;
+    Ok(policies)
+}
+
+fn mb(kb: u64) -> String {
+    format!("{:.0}", kb as f64 / 1_024.0)
+}
