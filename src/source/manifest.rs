@@ -215,6 +215,32 @@ mod tests {
     }
 
     #[test]
+    fn json_values_are_cut_into_chunks_and_what_is_none_costs_only_itself() {
+        let pod = |number: usize, end: &str| {
+            let padding = "x".repeat(number % 97 * 10);
+            format!(
+                r#"{{"apiVersion":"v1","kind":"Pod",{end}"metadata":{{"name":"p{number}","labels":{{"a":"{padding}"}}}}}}"#
+            )
+        };
+        let mut lines: Vec<_> = (0..2_000).map(|number| pod(number, if number % 3 == 0 { "\n" } else { "" })).collect();
+        let broken = [900, 1_500];
+        for at in broken {
+            lines[at] = r#" {"kind":}"#.to_owned();
+        }
+        let text = lines.join("\n") + "\n";
+        assert!(text.len() > 900_000);
+        let (seen, skipped) = read_text(&text);
+        let line = |number: usize| 1 + lines[..number].iter().map(|line| 1 + line.matches('\n').count()).sum::<usize>();
+        let numbers = (0..2_000).filter(|number| !broken.contains(number));
+        let want: Vec<_> = numbers.map(|number| format!("{} Pod p{number} #0", line(number))).collect();
+        assert!(seen == want, "{:?}", seen.iter().zip(&want).find(|(seen, want)| seen != want));
+        assert_eq!(skipped, broken.map(|at| format!("f:{}:10 expected value", line(at))));
+        // As a second document.
+        let (seen, _) = read_text(&format!("# one\n---\n{text}"));
+        assert_eq!((seen.len(), &*seen[0]), (1_998, "3 Pod p0 #0"));
+    }
+
+    #[test]
     fn reads_streams_with_lines_and_goes_on_after_a_broken_document() {
         let (seen, skipped) = read_text(
             "# a comment\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: ns}\n---\na: [1\nb: 2\n---\n\n---\n# c\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: b\n--- # again\napiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: ns}\n---\nreplicas: 3\n",

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::{
     block::{self, Converted},
-    chunks::Chunk,
+    chunks::{Chunk, FIRST_VALUES},
     files::is_local,
     yaml::{self, Refusal},
 };
@@ -14,6 +14,7 @@ use crate::{
     cluster::identity::is_exception,
     model::object::{Kind, Location, Object},
     source::{
+        json::ValueEnd,
         received::{Received, Secrets, fields, without_value},
         selection::Selection,
     },
@@ -38,11 +39,11 @@ pub(super) struct ManifestParser<'a> {
 impl ManifestParser<'_> {
     /// Returns what a chunk holds, in its order.
     pub(super) fn chunk(&self, chunk: Chunk) -> Vec<ManifestItem> {
-        let Chunk { file, is_settings, line, text } = chunk;
+        let Chunk { file, is_settings, line, continues, text } = chunk;
         let mut documents =
             Documents { parser: self, file, is_settings, kinds: Vec::new(), found: Vec::new(), lists: 0 };
         match text {
-            Ok(text) => documents.read(&text, line),
+            Ok(text) => documents.read(&text, line, continues),
             Err(error) => documents.unreadable(documents.file.to_string(), &error.to_string()),
         }
         documents.found
@@ -68,8 +69,8 @@ struct Documents<'p> {
 const LISTS: usize = 16;
 
 impl Documents<'_> {
-    /// Reads the text of a chunk that begins at a line.
-    fn read(&mut self, text: &str, first_line: usize) {
+    /// Reads the text of a chunk that begins at a line, or `continues` a document of JSON values there.
+    fn read(&mut self, text: &str, first_line: usize, mut continues: bool) {
         // As Go reads lines: a line break is one byte, and the last line has one, too.
         let mut text = Cow::from(text);
         if text.contains('\r') {
@@ -81,8 +82,8 @@ impl Documents<'_> {
         for (line, document) in split(&text, first_line) {
             // A byte order mark is no content.
             let document = document.strip_prefix('\u{feff}').unwrap_or(document);
-            let (line, rest) = if document.trim_start().starts_with(['{', '[']) {
-                self.json(document, line)
+            let (line, rest) = if continues || document.trim_start().starts_with(['{', '[']) {
+                self.json(document, line, if std::mem::take(&mut continues) { FIRST_VALUES } else { 0 })
             } else {
                 (line, document)
             };
@@ -127,10 +128,10 @@ impl Documents<'_> {
         }
     }
 
-    /// Reads JSON, one value after the other. Returns what is left to be read as YAML, and the line of that: where there is no
-    /// JSON, or one value only before something else, kubectl goes over to YAML.
-    fn json<'t>(&mut self, text: &'t str, first_line: usize) -> (usize, &'t str) {
-        let mut stream = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+    /// Reads JSON, one value after the other, behind so many `values` of the same document. Returns what is left to be read
+    /// as YAML, and the line of that: where there is no JSON, or one value only before something else, kubectl goes over to
+    /// YAML. Behind more, what is no JSON costs only itself.
+    fn json<'t>(&mut self, text: &'t str, first_line: usize, mut values: usize) -> (usize, &'t str) {
         // Lines are asked for in their order, and counted once.
         let counted = Cell::new((0, first_line));
         let line_of = |part: &str| {
@@ -141,27 +142,30 @@ impl Documents<'_> {
             counted.set((to, line));
             line
         };
-        let (mut values, mut end) = (0, 0);
-        while let Some(document) = stream.next() {
-            match document {
-                Ok(document) => {
-                    (values, end) = (values + 1, stream.byte_offset());
-                    if document.get() != "null" {
-                        self.value(document.get(), &line_of, None);
-                    }
-                }
-                Err(_) if values < 2 => {
-                    let rest = &text[end..];
-                    return (line_of(rest), rest);
-                }
+        let mut rest = text;
+        loop {
+            let next = rest.trim_ascii_start();
+            if next.is_empty() {
+                return (first_line, "");
+            }
+            let (value, behind) = next.split_at(ValueEnd::default().find(next.as_bytes()).unwrap_or(next.len()));
+            match serde_json::from_str::<&RawValue>(value) {
+                Ok(value) if value.get() == "null" => {}
+                Ok(value) => self.value(value.get(), &line_of, None),
+                Err(_) if values < FIRST_VALUES => return (line_of(rest), rest),
                 Err(error) => {
-                    let row = first_line + error.line().max(1) - 1;
-                    self.unreadable(format!("{}:{row}:{}", self.file, error.column()), &error.to_string());
-                    break;
+                    let before = &text[..offset_in(value, text)];
+                    let in_line = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
+                    let column = error.column() + if error.line() == 1 { in_line } else { 0 };
+                    let row = line_of(value) + error.line().max(1) - 1;
+                    let why = error.to_string();
+                    let why = why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why);
+                    self.unreadable(format!("{}:{row}:{column}", self.file), why);
                 }
             }
+            values += 1;
+            rest = behind;
         }
-        (first_line, "")
     }
 
     /// Takes in an object, or what an array, a list or an admission review holds; `list` is what it is an item of.
