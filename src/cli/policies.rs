@@ -60,6 +60,27 @@ pub struct EvaluationArgs {
         hide = true
     )]
     pub evaluator: EvaluatorName,
+
+    /// Judge objects that look the same to the policies once, as the replicas of a Deployment; off is for diagnosis, verdicts
+    /// are the same
+    #[arg(
+        long,
+        env = "KAUDIT_SHARE_VERDICTS",
+        value_enum,
+        value_name = "WHETHER",
+        default_value_t = ShareVerdicts::On,
+        hide = true
+    )]
+    pub share_verdicts: ShareVerdicts,
+}
+
+/// Whether verdicts are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShareVerdicts {
+    /// Between objects that look the same
+    On,
+    /// Each object is judged
+    Off,
 }
 
 /// What evaluates rules.
@@ -76,7 +97,14 @@ impl EvaluationArgs {
     pub fn limits(&self) -> Limits {
         let (default, evaluation) = (Limits::default(), self.evaluation_timeout);
         let compiled = self.evaluator == EvaluatorName::Compiled;
-        Limits { evaluation, input: default.input.max(evaluation * 5), compiled, strict: self.strict, ..default }
+        Limits {
+            evaluation,
+            input: default.input.max(evaluation * 5),
+            compiled,
+            share_verdicts: self.share_verdicts == ShareVerdicts::On,
+            strict: self.strict,
+            ..default
+        }
     }
 }
 

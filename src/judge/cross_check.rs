@@ -42,12 +42,14 @@ mod tests {
             body::Body,
             object::{Kind, Object, ObjectKey},
         },
+        rego::limits::Limits,
     };
 
     fn load(module: &str) -> PolicySet {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("p.rego"), format!("package p\n\n{module}\n")).unwrap();
-        PolicySet::load(&[root.path().to_owned()]).unwrap()
+        let limits = Limits { share_verdicts: false, ..Limits::default() };
+        PolicySet::load_with(&[root.path().to_owned()], &limits).unwrap()
     }
 
     #[test]
@@ -58,7 +60,15 @@ mod tests {
         set.units[0].evaluator = evaluator.with_program_of(&wrong.units[0].evaluator);
         let key = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
         let body = Body::plain(br#"{"kind": "Pod"}"#);
-        let object = Object { key, uid: "".into(), resource_version: "".into(), body, location: None };
+        let object = Object {
+            key,
+            uid: "".into(),
+            resource_version: "".into(),
+            body,
+            location: None,
+            controller: None,
+            inactive: false,
+        };
         let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(set) };
         let said: Vec<(String, usize)> = (0..600)
             .map(|_| evaluate(&job))

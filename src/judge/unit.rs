@@ -68,6 +68,15 @@ impl Group {
     }
 }
 
+/// What is to be told of evaluations beside their answers.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// Policies whose program and regorus differed.
+    pub(crate) differences: Vec<Arc<str>>,
+    /// Whether regorus gave an answer.
+    pub(crate) by_regorus: bool,
+}
+
 /// Modules that are evaluated together.
 #[derive(Clone)]
 pub(crate) struct Unit {
@@ -135,18 +144,17 @@ impl Unit {
         Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, ..self.clone() })
     }
 
-    /// Evaluates one rule of a group, whose exceptions are counted on behind the entrypoints. Adds the policy if its program
-    /// and regorus differed.
+    /// Evaluates one rule of a group, whose exceptions are counted on behind the entrypoints.
     pub(crate) fn rule(
         &self,
         group: &Group,
         index: usize,
         input: &Value,
-        differences: &mut Vec<Arc<str>>,
+        notes: &mut Notes,
     ) -> Result<Answer, Failure> {
         if let Some(rule) = group.compiled.get(index).copied().flatten().filter(|_| self.cross_check.is_trusted()) {
             match self.evaluator.run_program(input, [rule].into_iter()) {
-                Ok(mut answers) if answers.len() == 1 && self.agrees(group, &[index], &answers, input, differences) => {
+                Ok(mut answers) if answers.len() == 1 && self.agrees(group, &[index], &answers, input, notes) => {
                     return Ok(answers.remove(0));
                 }
                 Err(failure @ (Failure::TimedOut | Failure::TooMuch | Failure::TooLarge)) => return Err(failure),
@@ -154,18 +162,12 @@ impl Unit {
                 _ => {}
             }
         }
+        notes.by_regorus = true;
         self.evaluator.rule(input, &group.one(index)).map(Answer::from)
     }
 
     /// Whether regorus has the same answers to some rules, if that is looked at this time.
-    fn agrees(
-        &self,
-        group: &Group,
-        rules: &[usize],
-        answers: &[Answer],
-        input: &Value,
-        differences: &mut Vec<Arc<str>>,
-    ) -> bool {
+    fn agrees(&self, group: &Group, rules: &[usize], answers: &[Answer], input: &Value, notes: &mut Notes) -> bool {
         if !self.cross_check.is_due() {
             return true;
         }
@@ -175,21 +177,22 @@ impl Unit {
         };
         let Some((index, _)) = rules.iter().zip(answers).find(differs) else { return true };
         self.cross_check.distrust();
-        differences.extend(group.policy(*index));
+        notes.differences.extend(group.policy(*index));
         false
     }
 
-    /// Evaluates several rules of a group together; `None` if one of them fails. Adds the policy if its program and regorus
-    /// differed.
+    /// Evaluates several rules of a query together; `None` if one of them fails, or if some of those that regorus evaluates
+    /// are left out.
     pub(crate) fn rules(
         &self,
         group: &Group,
         query: &KindQuery,
+        wanted: &[usize],
         input: &Value,
-        differences: &mut Vec<Arc<str>>,
+        notes: &mut Notes,
     ) -> Option<Vec<Answer>> {
-        let (compiled, others): (Vec<usize>, Vec<usize>) =
-            query.rules.iter().partition(|index| group.compiled.get(**index).copied().flatten().is_some());
+        let is_compiled = |index: &&usize| group.compiled.get(**index).copied().flatten().is_some();
+        let (compiled, others): (Vec<usize>, Vec<usize>) = wanted.iter().partition(is_compiled);
         let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
         if !compiled.is_empty() {
             if !self.cross_check.is_trusted() {
@@ -197,7 +200,7 @@ impl Unit {
             }
             let rules = compiled.iter().filter_map(|index| group.compiled[*index]);
             let own = self.evaluator.run_program(input, rules).ok()?;
-            if !self.agrees(group, &compiled, &own, input, differences) {
+            if !self.agrees(group, &compiled, &own, input, notes) {
                 return None;
             }
             for (index, answer) in compiled.iter().zip(own) {
@@ -205,6 +208,10 @@ impl Unit {
             }
         }
         if !others.is_empty() {
+            notes.by_regorus = true;
+            if others.len() < query.rules.iter().filter(|index| !is_compiled(index)).count() {
+                return None;
+            }
             let all = self.evaluator.rule(input, &group.all(query.number)).ok()?;
             let all = all.as_array().ok().filter(|all| all.len() == others.len())?;
             for (index, value) in others.iter().zip(all.iter()) {
@@ -212,6 +219,11 @@ impl Unit {
             }
         }
         Some(answers)
+    }
+
+    /// Whether its program has been right so far, where that was looked at.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.cross_check.is_trusted()
     }
 
     /// Whether its rules are asked about every object, and not about those that Constraints match.

@@ -53,7 +53,7 @@ impl<'a> Walker<'a> {
                 None => Possible::default(),
                 Some(items) => {
                     let sure = items.sure;
-                    Possible::set(self.whole(items), sure)
+                    Possible::set(self.member(items), sure)
                 }
             },
             Expr::Object { fields, .. } => self.object(fields.iter().map(|(_, key, value)| (key, value))),
@@ -64,7 +64,7 @@ impl<'a> Walker<'a> {
             Expr::SetCompr { term, query, .. } => {
                 let (_, members) = self.query(query, |walker| {
                     let member = walker.expr(term);
-                    walker.whole(member)
+                    walker.member(member)
                 });
                 Possible::set(members, true)
             }
@@ -385,6 +385,7 @@ impl<'a> Walker<'a> {
             Step::Index(_) => None,
         }));
         let (value, used) = self.data(&path[1..]);
+        let value = self.compared(value);
         // An import may name more than the rule.
         if used + 1 >= own {
             return (value, used + 1 - own);
@@ -439,14 +440,28 @@ impl<'a> Walker<'a> {
             self.frame.reads.insert(&place, true);
             return Possible::other();
         }
+        if self.names_object(&place) {
+            return Possible::name(place);
+        }
         Possible::place(place)
+    }
+
+    /// Whether a place holds the object's name or its namespace.
+    pub(super) fn names_object(&self, place: &[Segment]) -> bool {
+        let [Segment::Field(input), above @ .., Segment::Field(last)] = place else { return false };
+        let is = |names: &[&str]| is(above, names);
+        &**input == "input"
+            && matches!(&**last, "name" | "namespace")
+            && match self.dialect {
+                Dialect::Conftest => is(&["metadata"]),
+                Dialect::Admission => is(&["request"]) || is(&["request", "object", "metadata"]),
+                Dialect::Gatekeeper => is(&["review"]) || is(&["review", "object", "metadata"]),
+            }
     }
 
     /// Whether a place holds the name of the kind, and whether it always does.
     fn names_kind(&self, place: &[Segment]) -> Option<bool> {
-        let is = |names: &[&str]| {
-            place.len() == names.len() && place.iter().zip(names).all(|(key, name)| *key == Segment::from(*name))
-        };
+        let is = |names: &[&str]| is(place, names);
         let root = match self.dialect {
             Dialect::Conftest => return is(&["input", "kind"]).then_some(true),
             Dialect::Admission => "request",
@@ -472,6 +487,10 @@ impl<'a> Walker<'a> {
             }
         }
         if matches!(index, Expr::Array { .. } | Expr::Object { .. }) {
+            // What its variables are bound to is not followed.
+            if let Some(members) = &value.members {
+                self.whole((**members).clone());
+            }
             self.bind_unknown(index);
         }
         let key = self.expr(index);
@@ -520,8 +539,15 @@ impl<'a> Walker<'a> {
                 found.join((**members).clone());
             }
         }
-        found.other |= value.other;
+        // A text has no fields, but evaluators differ in what follows.
+        value.names.iter().for_each(|place| self.frame.reads.insert(place, true));
+        found.other |= value.other || !value.names.is_empty();
         found.sure = sure && value.fields.is_none() && value.items.is_none() && value.members.is_none() && !value.other;
         found
     }
+}
+
+/// Whether a place is made of these keys.
+fn is(place: &[Segment], keys: &[&str]) -> bool {
+    place.len() == keys.len() && place.iter().zip(keys).all(|(key, name)| *key == Segment::from(*name))
 }
