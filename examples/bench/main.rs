@@ -37,6 +37,7 @@
 
 mod changes;
 mod download;
+mod evaluation;
 mod objects;
 mod peers;
 mod process;

@@ -1,29 +1,19 @@
-//! Compares kaudit with conftest, gator, and OPA as a library, in turn on the same files and policies.
+//! Compares kaudit with conftest and gator, in turn on the same files and policies.
 
 use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::Arc,
-    time::Instant,
+    process::Command,
 };
 
-use anyhow::{Context, Result, ensure};
-use kaudit::{
-    judge::{
-        evaluate::{Job, evaluate},
-        set::PolicySet,
-    },
-    model::object::Kind,
-    source::received::{Received, Secrets},
-};
+use anyhow::{Result, ensure};
 use kaudit_controlplane::{Tool, tool};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     changes::quantile,
-    median, note, objects, print,
+    evaluation, median, note, objects, print,
     process::{Kaudit, Usage, measure},
 };
 
@@ -32,13 +22,16 @@ use crate::{
 pub(crate) struct Options {
     /// Pods and Deployments to evaluate
     #[arg(long, default_value_t = 2_000)]
-    objects: usize,
+    pub(crate) objects: usize,
     /// Measure all tools in turn this often and take the medians
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
-    /// Measure only work with this in its name, e.g. `JSON` or `library`
+    pub(crate) repeat: u32,
+    /// Measure only work with this in its name, e.g. `JSON` or `evaluation`
     #[arg(long, default_value = "")]
     only: String,
+    /// Measure the templates of this checkout of Gatekeeper's policy library, too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) library: Option<PathBuf>,
 }
 
 /// One line of the table: a program that evaluates files.
@@ -53,8 +46,14 @@ struct Contest {
 pub(crate) async fn run(options: &Options, program: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let files = Files::write(folder.path(), options.objects)?;
-    let mut contests: Vec<_> =
-        contests(program, &files)?.into_iter().filter(|one| one.work.contains(&options.only)).collect();
+    let library = options.library.as_ref().map(|_| folder.path().join(evaluation::LIBRARY));
+    if let (Some(checkout), Some(written)) = (&options.library, &library) {
+        evaluation::write_library(checkout, written)?;
+    }
+    let mut contests: Vec<_> = contests(program, &files, library.as_deref())?
+        .into_iter()
+        .filter(|one| one.work.contains(&options.only))
+        .collect();
     let (output, log) = (folder.path().join("output"), folder.path().join("log"));
     for round in 1..=options.repeat {
         note(&format!("Round {round} of {}", options.repeat));
@@ -66,13 +65,13 @@ pub(crate) async fn run(options: &Options, program: &Path) -> Result<()> {
         }
     }
     print(&processes(options, &mut contests)?)?;
-    if "library".contains(&options.only) {
-        print(&library(options, folder.path())?)?;
+    if "evaluation".contains(&options.only) {
+        print(&evaluation::compare(options, folder.path())?)?;
     }
     Ok(())
 }
 
-fn policies(name: &str) -> PathBuf {
+pub(crate) fn policies(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/bench").join(name)
 }
 
@@ -154,7 +153,7 @@ fn scalar_text(value: &Value) -> String {
     if plain { text.clone() } else { value.to_string() }
 }
 
-fn contests(program: &Path, files: &Files) -> Result<Vec<Contest>> {
+fn contests(program: &Path, files: &Files, library: Option<&Path>) -> Result<Vec<Contest>> {
     let (conftest, gator) = (tool(Tool::Conftest)?, tool(Tool::Gator)?);
     let (denies, templates) = (policies("policies"), policies("templates"));
     let against = |work, program, call| Contest { work, program, call, usages: Vec::new() };
@@ -170,22 +169,28 @@ fn contests(program: &Path, files: &Files) -> Result<Vec<Contest>> {
             command
         })
     };
-    let gator_test: Box<dyn Fn() -> Command> = {
-        let (templates, stream) = (templates.clone(), files.stream.clone());
+    let gator = |templates: &Path| -> Box<dyn Fn() -> Command> {
+        let (program, templates, stream) = (gator.clone(), templates.to_owned(), files.stream.clone());
         Box::new(move || {
-            let mut command = Command::new(&gator);
+            let mut command = Command::new(&program);
             command.args(["test", "-o", "json", "-f"]).arg(&templates).arg("-f").arg(&stream);
             command
         })
     };
-    Ok(vec![
+    let mut contests = vec![
         against("12 denies, YAML stream", "conftest test", conftest(&files.stream)),
         against("12 denies, YAML stream", "kaudit check -f", kaudit(&denies, &files.stream)),
         against("12 denies, JSON files", "conftest test", conftest(&files.singles)),
         against("12 denies, JSON files", "kaudit check -f", kaudit(&denies, &files.singles)),
-        against("20 templates, YAML stream", "gator test", gator_test),
+        against("20 templates, YAML stream", "gator test", gator(&templates)),
         against("20 templates, YAML stream", "kaudit check -f", kaudit(&templates, &files.stream)),
-    ])
+    ];
+    if let Some(templates) = library {
+        let work = "templates of the library, YAML stream";
+        contests.push(against(work, "gator test", gator(templates)));
+        contests.push(against(work, "kaudit check -f", kaudit(templates, &files.stream)));
+    }
+    Ok(contests)
 }
 
 fn processes(options: &Options, contests: &mut [Contest]) -> Result<String> {
@@ -215,121 +220,6 @@ fn processes(options: &Options, contests: &mut [Contest]) -> Result<String> {
         )?;
         peer = (wall, cpu);
     }
-    table += "\nGoals: 60 times conftest on the stream and 8 times on JSON files, 15 times less CPU than gator, at most 64 MB.";
+    table += "\nGoals: 30 times conftest on the stream and 10 times on JSON files, 15 times less CPU than gator, at most 64 MB.";
     Ok(table)
-}
-
-/// Compares evaluation alone, on one thread: OPA's prepared queries on inputs converted beforehand, and kaudit from the
-/// JSON of the object to its verdict.
-fn library(options: &Options, folder: &Path) -> Result<String> {
-    let prepared = tool(Tool::Prepared)?;
-    let mut table = "\n### Evaluation alone, one thread\n\nMicroseconds an object; OPA is given inputs that are converted already, \
-        kaudit reads the JSON.\n\n| policies | OPA as a library, prepared | kaudit | ratio | policies loaded by kaudit in |\n\
-        |---|---|---|---|---|\n"
-        .to_owned();
-    for (name, paths, jobs) in [
-        ("12 denies", policies("policies"), denies_jobs(options.objects)?),
-        ("20 templates", policies("templates"), templates_jobs(options.objects)?),
-    ] {
-        let file = folder.join("jobs.json");
-        fs::write(&file, serde_json::to_vec(&jobs)?)?;
-        let (mut opa, mut own, mut loads) = (Vec::new(), Vec::new(), Vec::new());
-        for round in 1..=options.repeat {
-            note(&format!("{name}, round {round} of {}", options.repeat));
-            let (times, results) = opa_round(&prepared, &file)?;
-            opa.push(times);
-            let began = Instant::now();
-            let set = Arc::new(PolicySet::load(std::slice::from_ref(&paths))?);
-            loads.push(began.elapsed().as_secs_f64() * 1e3);
-            let (time, found) = own_round(options.objects, &set)?;
-            own.push(time);
-            ensure!(found == results, "{name}: kaudit has {found} results, OPA {results}");
-        }
-        let each = |times: &mut Vec<f64>| median(times) * 1e6 / options.objects as f64;
-        let (opa, own) = (each(&mut opa), each(&mut own));
-        writeln!(table, "| {name} | {opa:.0} | {own:.0} | **{:.2}** | {:.0} ms |", opa / own, median(&mut loads))?;
-    }
-    Ok(table)
-}
-
-/// Runs two rounds; returns the seconds of the second and its number of results.
-fn opa_round(prepared: &Path, jobs: &Path) -> Result<(f64, usize)> {
-    let output = Command::new(prepared).env("GOMAXPROCS", "1").arg("2").arg(jobs).stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "prepared: {}", output.status);
-    let told: Value = serde_json::from_slice(&output.stdout)?;
-    let seconds = told["seconds"][1].as_f64().context("no seconds")?;
-    Ok((seconds, usize::try_from(told["results"].as_u64().context("no results")?)?))
-}
-
-fn own_round(count: usize, policies: &Arc<PolicySet>) -> Result<(f64, usize)> {
-    let jobs = (0..count).map(|number| job(number, policies)).collect::<Result<Vec<_>>>()?;
-    let judge = || jobs.iter().map(|job| evaluate(job).results.len()).sum::<usize>();
-    judge();
-    let began = Instant::now();
-    let found = judge();
-    Ok((began.elapsed().as_secs_f64(), found))
-}
-
-fn job(number: usize, policies: &Arc<PolicySet>) -> Result<Job> {
-    let (kind, object) = objects::object(number);
-    let kind = Arc::new(Kind {
-        group: kind.group().to_owned(),
-        version: "v1".to_owned(),
-        plural: kind.plural().to_owned(),
-        kind: format!("{kind:?}"),
-        singular: String::new(),
-        short_names: Vec::new(),
-        namespaced: true,
-    });
-    let object =
-        Received::read(&object.to_string()).into_object(&kind, Secrets::Redact, 0).map_err(anyhow::Error::msg)?;
-    Ok(Job { object, previous: None, deleted: false, namespace: None, policies: policies.clone() })
-}
-
-/// Returns the twelve denies as one unit.
-fn denies_jobs(count: usize) -> Result<Value> {
-    let (mut modules, mut queries) = (serde_json::Map::new(), Vec::new());
-    for file in fs::read_dir(policies("policies"))? {
-        let path = file?.path();
-        let text = fs::read_to_string(&path)?;
-        let package = text.lines().find_map(|line| line.strip_prefix("package ")).context("no package")?;
-        queries.push(format!("data.{package}.deny"));
-        modules.insert(path.display().to_string(), text.into());
-    }
-    let unit = json!({"version": "v1", "modules": modules, "query": format!("[{}]", queries.join(", "))});
-    let inputs: Vec<_> = (0..count).map(|number| json!({"units": [0], "value": objects::object(number).1})).collect();
-    Ok(json!({"units": [unit], "inputs": inputs}))
-}
-
-/// Returns each template as a unit, as in Gatekeeper, and reviews as its audit builds them.
-fn templates_jobs(count: usize) -> Result<Value> {
-    let (mut units, mut kinds) = (Vec::new(), Vec::new());
-    for file in fs::read_dir(policies("templates"))? {
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&fs::read_to_string(file?.path())?)?;
-        let [template, constraint] = documents.as_slice() else {
-            anyhow::bail!("a template and a Constraint were expected")
-        };
-        let target = &template["spec"]["targets"][0];
-        let mut modules = serde_json::Map::from_iter([("rego".to_owned(), target["rego"].clone())]);
-        let libraries = target["libs"].as_array().into_iter().flatten().enumerate();
-        modules.extend(libraries.map(|(number, library)| (format!("lib{number}"), library.clone())));
-        let package = template["metadata"]["name"].as_str().context("no name")?;
-        let parameters = constraint["spec"].get("parameters").cloned().unwrap_or_else(|| json!({}));
-        units.push(json!({
-            "version": "v0", "modules": modules, "query": format!("data.{package}.violation"), "parameters": parameters,
-        }));
-        kinds.push(constraint["spec"]["match"]["kinds"].to_string());
-    }
-    let inputs = (0..count).map(|number| {
-        let (kind, object) = objects::object(number);
-        let judged = (0..units.len()).filter(|unit| kinds[*unit].contains(&format!("\"{kind:?}\"")));
-        let review = json!({
-            "kind": {"group": kind.group(), "version": "v1", "kind": format!("{kind:?}")},
-            "name": object["metadata"]["name"], "namespace": object["metadata"]["namespace"], "operation": "",
-            "object": object,
-        });
-        json!({"units": judged.collect::<Vec<_>>(), "value": review})
-    });
-    let inputs: Vec<_> = inputs.collect();
-    Ok(json!({"units": units, "inputs": inputs}))
 }

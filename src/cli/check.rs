@@ -192,6 +192,17 @@ pub struct WritingArgs {
     )]
     pub events_per_second: u32,
 
+    /// What an earlier run reported less than this ago and has no Event is told of after a restart: not longer than the API
+    /// server keeps Events (its --event-ttl)
+    #[arg(
+        long,
+        env = "KAUDIT_EVENT_TTL",
+        value_name = "DURATION",
+        default_value = "5m",
+        value_parser = values::duration
+    )]
+    pub event_ttl: Duration,
+
     /// Write a report for each namespace, in parts where it has many results, or one for each resource
     #[arg(
         long,

@@ -61,15 +61,14 @@ pub struct EvaluationArgs {
     )]
     pub evaluator: EvaluatorName,
 
-    /// Judge objects that look the same to the policies once, as the replicas of a Deployment; off is for diagnosis, verdicts
-    /// are the same
+    /// Judge replicas and other objects that look the same only once; off is for diagnosis
     #[arg(
         long,
         env = "KAUDIT_SHARE_VERDICTS",
         value_enum,
-        value_name = "WHETHER",
-        default_value_t = ShareVerdicts::On,
-        hide = true
+        value_name = "on|off",
+        hide_possible_values = true,
+        default_value_t = ShareVerdicts::On
     )]
     pub share_verdicts: ShareVerdicts,
 }

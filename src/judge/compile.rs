@@ -186,7 +186,7 @@ impl Compiler<'_> {
                     let file = self.files.get(*module).map_or("", |source| &source.file.shown);
                     format!("{reason}, at {file}:{}:{}", at.line, at.column).into()
                 }
-                None => "regorus was asked for".into(),
+                None => "--evaluator regorus".into(),
             };
             let same = |rule: &&mut Rule| rule.name == entrypoint.rule.name;
             let policy = policies.iter_mut().find(|policy| policy.name == entrypoint.policy);

@@ -1,15 +1,23 @@
 //! Two evaluators, one meaning: now and then a rule that runs as a program is evaluated by regorus, too.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
 
 /// One evaluation in so many is done both ways.
 const EVERY: u32 = 256;
 
-/// Whether the program of a unit is trusted. Shared by all that judge by the unit.
+/// Which policies' programs are trusted. Shared by all that judge by the unit.
 #[derive(Debug, Default)]
 pub(crate) struct CrossCheck {
     evaluations: AtomicU32,
+    /// Whether there are any below; most of the time that is all that is asked.
     differed: AtomicBool,
+    distrusted: RwLock<BTreeSet<Arc<str>>>,
 }
 
 impl CrossCheck {
@@ -18,14 +26,20 @@ impl CrossCheck {
         self.evaluations.fetch_add(1, Ordering::Relaxed) % EVERY == EVERY - 1
     }
 
-    /// Whether no evaluation differed so far.
-    pub(crate) fn is_trusted(&self) -> bool {
-        !self.differed.load(Ordering::Relaxed)
+    /// Whether no evaluation of a policy differed so far.
+    pub(crate) fn trusts(&self, policy: impl FnOnce() -> Option<Arc<str>>) -> bool {
+        if !self.differed.load(Ordering::Acquire) {
+            return true;
+        }
+        let distrusted = self.distrusted.read().unwrap_or_else(PoisonError::into_inner);
+        policy().is_some_and(|policy| !distrusted.contains(&policy))
     }
 
-    /// From now on regorus evaluates all.
-    pub(crate) fn distrust(&self) {
-        self.differed.store(true, Ordering::Relaxed);
+    /// From now on regorus evaluates this policy; returns whether that is new.
+    pub(crate) fn distrust(&self, policy: &Arc<str>) -> bool {
+        let new = self.distrusted.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(policy));
+        self.differed.store(true, Ordering::Release);
+        new
     }
 }
 
@@ -41,13 +55,16 @@ mod tests {
         model::{
             body::Body,
             object::{Kind, Object, ObjectKey},
+            verdict::Verdict,
         },
         rego::limits::Limits,
     };
 
+    /// Loads this and a policy `same`.
     fn load(module: &str) -> PolicySet {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("p.rego"), format!("package p\n\n{module}\n")).unwrap();
+        std::fs::write(root.path().join("same.rego"), "package same\n\ndeny contains \"same\"\n").unwrap();
         let limits = Limits { share_verdicts: false, ..Limits::default() };
         PolicySet::load_with(&[root.path().to_owned()], &limits).unwrap()
     }
@@ -60,24 +77,21 @@ mod tests {
         set.units[0].evaluator = evaluator.with_program_of(&wrong.units[0].evaluator);
         let key = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
         let body = Body::plain(br#"{"kind": "Pod"}"#);
-        let object = Object {
-            key,
-            uid: "".into(),
-            resource_version: "".into(),
-            body,
-            location: None,
-            controller: None,
-            inactive: false,
-        };
+        let (uid, resource_version) = ("".into(), "".into());
+        let object = Object { key, uid, resource_version, body, location: None, controller: None, inactive: false };
         let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(set) };
-        let said: Vec<(String, usize)> = (0..600)
-            .map(|_| evaluate(&job))
-            .map(|verdict| (verdict.results[0].message.to_string(), verdict.differences.len()))
-            .collect();
-        let first = said.iter().position(|(message, _)| message == "right").unwrap();
+        let messages = |verdict: &Verdict| verdict.results.iter().map(|result| result.message.to_string()).collect();
+        let said: Vec<Verdict> = (0..600).map(|_| evaluate(&job)).collect();
+        let first = said.iter().position(|verdict| !verdict.differences.is_empty()).unwrap();
         assert_eq!(u32::try_from(first), Ok(super::EVERY - 1));
-        assert!(said[..first].iter().all(|(message, differences)| message == "wrong" && *differences == 0));
-        assert_eq!(said[first].1, 1);
-        assert!(said[first + 1..].iter().all(|(message, differences)| message == "right" && *differences == 0));
+        assert_eq!(said[first].differences, ["p".into()]);
+        for (number, verdict) in said.iter().enumerate() {
+            let says = if number < first { "wrong" } else { "right" };
+            let messages: Vec<String> = messages(verdict);
+            assert_eq!(messages, [says, "same"], "{number}");
+            assert!(number == first || verdict.differences.is_empty());
+        }
+        let trusts = |policy: &str| job.policies.units[0].cross_check.trusts(|| Some(policy.into()));
+        assert!(!trusts("p") && trusts("same"));
     }
 }

@@ -104,6 +104,10 @@ fn verdict(
 ) -> Verdict {
     differences.evaluators.append(&mut standing.notes.differences);
     differences.evaluators.append(&mut transitions.notes.differences);
+    if !differences.evaluators.is_empty() {
+        // What was kept is what the program said that is not trusted any more.
+        job.policies.sharing.stop();
+    }
     for policy in &differences.evaluators {
         tracing::error!(%policy, object = %job.object.key, "two evaluators differ; please report it with both");
     }

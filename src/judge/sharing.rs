@@ -2,9 +2,9 @@
 //!
 //! What a rule says of an object is a function of what it reads. Rules that read nothing in which replicas differ are
 //! *shareable*: their findings are kept under the fingerprint of what all of them read together, and are those of every
-//! object that has the same. The object's name and namespace are open in it, where rules only print them: findings are made of
-//! an object in which placeholders stand for them, and each object has its own names put in. All other rules are asked about
-//! each object; where they are too many, nothing is shared. (The name of the volume with a Pod's token could be open, too.)
+//! object that has the same. The object's name and namespace and the name of the volume with a Pod's token are open in it, where
+//! rules do no more than print and compare them: findings are made of an object in which placeholders stand for them, and each
+//! object has its own names put in. All other rules are asked about each object; where they are too many, nothing is shared.
 //!
 //! [`plan`] says at load what is shareable; here is what is kept.
 

@@ -87,7 +87,7 @@ pub(crate) struct Unit {
     /// Whether its rules look other objects up.
     looks_up: bool,
     /// How far the program is trusted.
-    cross_check: Arc<CrossCheck>,
+    pub(super) cross_check: Arc<CrossCheck>,
     /// Keys right below the inventory's documents that rules define.
     defined: BTreeSet<(String, String)>,
 }
@@ -152,7 +152,7 @@ impl Unit {
         input: &Value,
         notes: &mut Notes,
     ) -> Result<Answer, Failure> {
-        if let Some(rule) = group.compiled.get(index).copied().flatten().filter(|_| self.cross_check.is_trusted()) {
+        if let Some(rule) = self.compiled(group, index) {
             match self.evaluator.run_program(input, [rule].into_iter()) {
                 Ok(mut answers) if answers.len() == 1 && self.agrees(group, &[index], &answers, input, notes) => {
                     return Ok(answers.remove(0));
@@ -163,22 +163,7 @@ impl Unit {
             }
         }
         notes.by_regorus = true;
-        self.evaluator.rule(input, &group.one(index)).map(Answer::from)
-    }
-
-    /// Whether regorus has the same answers to some rules, if that is looked at this time.
-    fn agrees(&self, group: &Group, rules: &[usize], answers: &[Answer], input: &Value, notes: &mut Notes) -> bool {
-        if !self.cross_check.is_due() {
-            return true;
-        }
-        let differs = |(index, answer): &(&usize, &Answer)| {
-            // What regorus fails on is not told apart.
-            self.evaluator.rule(input, &group.one(**index)).is_ok_and(|value| value != answer.value)
-        };
-        let Some((index, _)) = rules.iter().zip(answers).find(differs) else { return true };
-        self.cross_check.distrust();
-        notes.differences.extend(group.policy(*index));
-        false
+        self.by_regorus(group, index, input)
     }
 
     /// Evaluates several rules of a query together; `None` if one of them fails, or if some of those that regorus evaluates
@@ -191,13 +176,10 @@ impl Unit {
         input: &Value,
         notes: &mut Notes,
     ) -> Option<Vec<Answer>> {
-        let is_compiled = |index: &&usize| group.compiled.get(**index).copied().flatten().is_some();
-        let (compiled, others): (Vec<usize>, Vec<usize>) = wanted.iter().partition(is_compiled);
         let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
+        let (compiled, others): (Vec<usize>, Vec<usize>) =
+            wanted.iter().partition(|index| self.compiled(group, **index).is_some());
         if !compiled.is_empty() {
-            if !self.cross_check.is_trusted() {
-                return None;
-            }
             let rules = compiled.iter().filter_map(|index| group.compiled[*index]);
             let own = self.evaluator.run_program(input, rules).ok()?;
             if !self.agrees(group, &compiled, &own, input, notes) {
@@ -207,9 +189,14 @@ impl Unit {
                 answers[*index] = answer;
             }
         }
+        notes.by_regorus |= !others.is_empty();
+        let (distrusted, others): (Vec<usize>, Vec<usize>) =
+            others.into_iter().partition(|index| group.compiled[*index].is_some());
+        for index in distrusted {
+            answers[index] = self.by_regorus(group, index, input).ok()?;
+        }
         if !others.is_empty() {
-            notes.by_regorus = true;
-            if others.len() < query.rules.iter().filter(|index| !is_compiled(index)).count() {
+            if others.len() < query.rules.iter().filter(|index| group.compiled[**index].is_none()).count() {
                 return None;
             }
             let all = self.evaluator.rule(input, &group.all(query.number)).ok()?;
@@ -221,9 +208,31 @@ impl Unit {
         Some(answers)
     }
 
-    /// Whether its program has been right so far, where that was looked at.
-    pub(crate) fn is_trusted(&self) -> bool {
-        self.cross_check.is_trusted()
+    fn by_regorus(&self, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
+        self.evaluator.rule(input, &group.one(index)).map(Answer::from)
+    }
+
+    /// Returns the program's rule for one that can be asked for, if it is trusted.
+    fn compiled(&self, group: &Group, index: usize) -> Option<RuleId> {
+        let rule = group.compiled.get(index).copied().flatten()?;
+        self.cross_check.trusts(|| group.policy(index)).then_some(rule)
+    }
+
+    /// Whether regorus has the same answers to some rules, if that is looked at this time. Policies for which it has not are left
+    /// to regorus from now on.
+    fn agrees(&self, group: &Group, rules: &[usize], answers: &[Answer], input: &Value, notes: &mut Notes) -> bool {
+        if !self.cross_check.is_due() {
+            return true;
+        }
+        let mut agree = true;
+        for (index, answer) in rules.iter().zip(answers) {
+            // What regorus fails on is not told apart.
+            if self.by_regorus(group, *index, input).is_ok_and(|own| own.value != answer.value) {
+                agree = false;
+                notes.differences.extend(group.policy(*index).filter(|policy| self.cross_check.distrust(policy)));
+            }
+        }
+        agree
     }
 
     /// Whether its rules are asked about every object, and not about those that Constraints match.

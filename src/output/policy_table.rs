@@ -100,7 +100,11 @@ fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
     let reads = (!policy.reads.is_empty()).then(|| ("reads", short_paths(&policy.reads)));
     let cost = "goes through all objects of a kind for each object that it judges".to_owned();
     let cost = policy.scans_inventory.then_some(("cost", cost));
-    [title, template, kinds, reads, cost].into_iter().flatten().collect()
+    let not_compiled = policy.rules.iter().filter_map(|rule| {
+        let why = rule.not_compiled.as_ref()?;
+        Some(("regorus", format!("evaluates {} because of {why}", rule.name)))
+    });
+    [title, template, kinds, reads, cost].into_iter().flatten().chain(not_compiled).collect()
 }
 
 /// Returns the kinds of a policy if they have room in a column.

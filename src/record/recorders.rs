@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::sleep};
@@ -34,6 +35,8 @@ pub struct RecorderSettings {
     pub events: events::EventFilter,
     /// Events a second about what was found at once, and the measure of the rates for changes.
     pub events_per_second: f64,
+    /// How long the API server keeps Events at least.
+    pub event_ttl: Duration,
     /// How reports are written; `None` writes none.
     pub reports: Option<reports::ReportSettings>,
     /// Whether the `Audit` object is written.
@@ -80,7 +83,8 @@ impl RecorderSettings {
     /// at once and not some seconds later. Waits until the server answers.
     async fn recorded(&self, reported: Recorded) -> Recorded {
         let written = events::load(&self.client, &self.namespaces, &self.audit()).await;
-        events::reconcile(reported, written)
+        let kept_since = Timestamp::now().checked_sub(self.event_ttl).unwrap_or(Timestamp::MIN);
+        events::reconcile(reported, written, kept_since)
     }
 }
 

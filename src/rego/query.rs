@@ -1,6 +1,9 @@
 //! Any query of any modules, as `opa eval` evaluates it: for the comparison with OPA's own cases.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use regorus::{
     Engine, Value,
@@ -56,7 +59,7 @@ pub enum QueryError {
 /// # Errors
 /// Returns the first problem of the modules, or why the evaluation failed.
 pub fn evaluate(query: &Query) -> Result<Vec<Value>, QueryError> {
-    let limits = Limits { strict: query.strict, ..Limits::default() };
+    let limits = limits(query);
     let failed = |error: anyhow::Error| QueryError::Failed(EngineError::new(&error).reason);
     // The query is rewritten as the only rule of a module would be.
     let module = format!("package {PACKAGE}\n\nholds if {{\n{}\n}}\n", query.text);
@@ -94,7 +97,7 @@ pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<
         None => return Err("there is no such rule".to_owned()),
     };
     let data = value::from_tree(query.data.clone()).map_err(|why| why.to_string())?;
-    let limits = Limits::default();
+    let limits = limits(query);
     let bounds = Bounds { time: limits.evaluation, stack: limits.stack, strict: query.strict };
     budget::renew();
     let answers = machine::evaluate(&program, &query.input, &data, bounds, [rule].into_iter());
@@ -107,6 +110,11 @@ pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<
         Err(Halt::Failed(why)) => Err(QueryError::Failed(why)),
         Err(Halt::TimedOut | Halt::TooMuch) => Err(QueryError::Failed("took too long or made too much".to_owned())),
     })
+}
+
+/// What is compared has the time that it takes, also on a busy machine.
+fn limits(query: &Query) -> Limits {
+    Limits { strict: query.strict, evaluation: Duration::from_mins(1), ..Limits::default() }
 }
 
 fn load(query: &Query, text: &str, limits: &Limits) -> Result<Engine, QueryError> {

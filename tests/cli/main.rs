@@ -20,11 +20,27 @@ mod policies;
 mod secrets;
 mod test;
 
-/// Returns `kaudit` in `folder`, with nothing of the environment that could change what it says.
+/// Returns `kaudit` in `folder`, with nothing of the environment that could change what it says. Other programs are found as
+/// the user finds them: what is inherited is not written into snapshots, as what is set is.
 fn kaudit(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kaudit"));
-    command.env_clear().current_dir(folder).args(arguments);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name != "PATH") {
+        command.env_remove(name);
+    }
+    command.current_dir(folder).args(arguments);
     command
+}
+
+#[test]
+fn snapshots_hold_nothing_of_the_machine_that_made_them() {
+    let snapshots = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/snapshots");
+    for file in fs::read_dir(snapshots).unwrap() {
+        let path = file.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let set = text.lines().take_while(|line| !line.starts_with("success:")).find(|line| line.contains("PATH: "));
+        assert!(set.is_none_or(|line| line.trim() == "PATH: nowhere"), "{}: {set:?}", path.display());
+        assert!(!text.contains(env!("CARGO_MANIFEST_DIR")), "{}", path.display());
+    }
 }
 
 #[test]

@@ -203,7 +203,9 @@ pub(crate) async fn told(client: &Client, namespaces: &[String]) -> Told {
         }
     }
     events.retain(|event| event.reporting_controller.as_deref() == Some("kaudit"));
-    events.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
+    // Where a reload comes with a change of the object, the old words end in the same moment in which the new ones begin.
+    let begins = |event: &Event| event.reason.as_deref() == Some("PolicyViolation");
+    events.sort_by_key(|event| (event.event_time.as_ref().map(|time| time.0), begins(event)));
     let mut told = Told::new();
     for event in events {
         let appeared = match event.reason.as_deref().unwrap() {

@@ -2,7 +2,11 @@
 //!
 //! The shipped policies, the examples and the cases of this folder are asked about objects that are altered at random.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use kaudit::{judge::set::PolicySet, rego::limits::Limits};
 use serde_json::{Value, json};
@@ -73,8 +77,16 @@ pub(crate) fn alter(value: &mut Value, random: &mut fastrand::Rng) {
     }
 }
 
+/// What becomes of objects on which regorus fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failures {
+    Compared,
+    /// regorus has mistakes of its own (`binding plan not found`, an index out of bounds), where OPA and programs have a value.
+    Skipped,
+}
+
 /// Compares all that is said of each object, as it is and altered. Returns how much was said.
-fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value]) -> usize {
+fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value], failures: Failures) -> usize {
     let mut said = 0;
     for (number, original) in objects.iter().enumerate() {
         for round in 0..ALTERATIONS {
@@ -93,7 +105,10 @@ fn compare(sets: &[Arc<PolicySet>; 2], objects: &[Value]) -> usize {
                 let lists = [&verdict.results, &verdict.transitions];
                 (lists.map(|list| list.iter().map(shown).collect::<Vec<_>>()), verdict.passed)
             });
-            assert_eq!(compiled, regorus, "{altered}");
+            let failed = regorus.0[0].iter().any(|line| line.starts_with("error"));
+            if !failed || failures == Failures::Compared {
+                assert_eq!(compiled, regorus, "{altered}");
+            }
             assert!(verdicts.iter().all(|verdict| verdict.differences.is_empty()), "{altered}");
             said += compiled.0[0].len();
         }
@@ -112,9 +127,42 @@ fn programs_say_what_regorus_says() {
         "examples/bench/templates",
         "tests/evaluator/conftest",
     ] {
-        let said = compare(&both(&[&root.join(folder)]), &objects);
+        let said = compare(&both(&[&root.join(folder)]), &objects, Failures::Compared);
         assert!(said > 50, "{folder}: only {said} results");
     }
+}
+
+#[test]
+fn programs_say_what_regorus_says_of_constraints() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/gator");
+    let policies = ["template.yaml", "constraints.yaml"].map(|file| folder.join(file));
+    let text = fs::read_to_string(folder.join("objects.yaml")).unwrap();
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    let said = compare(&both(&policies.each_ref().map(PathBuf::as_path)), &objects, Failures::Compared);
+    assert!(said > 50, "only {said} results");
+}
+
+/// Each folder of policies is a set of its own; what does not load is compared elsewhere.
+#[test]
+fn programs_say_what_regorus_says_by_policies_that_people_wrote() {
+    let Some(library) = std::env::var_os("KAUDIT_TEST_LIBRARY") else { return };
+    let objects = objects();
+    let mut folders = vec![PathBuf::from(library)];
+    let (mut sets, mut said) = (0, 0);
+    while let Some(folder) = folders.pop() {
+        let entries: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        folders.extend(entries.iter().filter(|path| path.is_dir()).cloned());
+        let judges = |path: &&PathBuf| {
+            path.extension().is_some_and(|extension| extension == "rego" || extension == "yaml") && path.is_file()
+        };
+        let files: Vec<&Path> = entries.iter().filter(judges).map(PathBuf::as_path).collect();
+        let loads = PolicySet::load(&files.iter().map(|path| path.to_path_buf()).collect::<Vec<_>>());
+        if !files.is_empty() && loads.is_ok() {
+            sets += 1;
+            said += compare(&both(&files), &objects, Failures::Skipped);
+        }
+    }
+    assert!(sets > 0 && said > 0, "nothing there judges");
 }
 
 #[test]
@@ -134,7 +182,7 @@ fn what_no_program_can_have_is_judged_beside_what_one_has() {
     let sets = both(&[policies.path()]);
     let deployment =
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {"replicas": 4}});
-    assert!(compare(&sets, std::slice::from_ref(&deployment)) > 100);
+    assert!(compare(&sets, std::slice::from_ref(&deployment), Failures::Compared) > 100);
     let rules = sets[0].policies.iter().flat_map(|policy| &policy.rules);
     let not_compiled: Vec<(&str, &str)> =
         rules.filter_map(|rule| Some((&*rule.name, rule.not_compiled.as_deref()?))).collect();

@@ -150,6 +150,95 @@ const ODD: &[(&str, &str)] = &[
     ),
 ];
 
+/// Modules that use the name of a token's volume in odd ways, and match elements of sets with patterns.
+const TOKENS: &[(&str, &str)] = &[
+    ("prints", "deny contains sprintf(\"%s\", [v.name]) if some v in input.spec.volumes"),
+    ("lists", "deny contains sprintf(\"%v\", [[v.name | some v in input.spec.volumes]])"),
+    ("lists_set", "deny contains sprintf(\"%v\", [{v.name | some v in input.spec.volumes}])"),
+    ("whole", "deny contains sprintf(\"%v\", [v]) if some v in input.spec.volumes"),
+    ("details", "deny contains {\"msg\": \"m\", \"details\": v} if some v in input.spec.volumes"),
+    ("key", "deny contains {\"msg\": \"m\", \"details\": {v.name: 1}} if some v in input.spec.volumes"),
+    ("starts", "deny contains v.name if { some v in input.spec.volumes; startswith(v.name, \"kube-\") }"),
+    ("suffix", "deny contains substring(v.name, 16, 2) if some v in input.spec.volumes"),
+    ("length", "deny contains sprintf(\"%d\", [count(v.name)]) if some v in input.spec.volumes"),
+    ("number", "deny contains sprintf(\"%d\", [count({v.name | some v in input.spec.volumes})])"),
+    (
+        "pairs",
+        "deny contains m.name if { some m in input.spec.containers[_].volumeMounts; input.spec.volumes[_].name == m.name }",
+    ),
+    ("less", "deny contains v.name if { some v in input.spec.volumes; v.name < \"kube-b\" }"),
+    ("sorts", "deny contains concat(\",\", sort([v.name | some v in input.spec.volumes]))"),
+    ("named", "deny contains \"known\" if input.spec.volumes[_].name == \"kube-api-access-aaaaa\""),
+    (
+        "built",
+        "deny contains \"known\" if input.spec.volumes[_].name == concat(\"-\", [\"kube-api\", \"access-aaaaa\"])",
+    ),
+    ("label", "deny contains \"known\" if input.spec.volumes[_].name == input.metadata.labels.volume"),
+    (
+        "pattern",
+        "deny contains msg if general[{\"msg\": msg, \"field\": \"containers\"}]\n\n\
+         general contains {\"msg\": msg, \"field\": field} if {\n  c := input.spec[field][_]\n  not c.image == \"b\"\n  msg := sprintf(\"%s of %s\", [c.name, input.metadata.name])\n}",
+    ),
+    (
+        "pattern_counted",
+        "deny contains sprintf(\"%d\", [count([m | general[{\"msg\": m}]])])\n\n\
+         general contains {\"msg\": sprintf(\"%s\", [n])} if some n in [input.metadata.name, \"web\", input.spec.volumes[_].name]",
+    ),
+    (
+        "pattern_collected",
+        "deny contains sprintf(\"%d\", [count({m | general[{\"msg\": m}]})])\n\n\
+         general contains {\"msg\": sprintf(\"%s%s\", n)} if some n in [[input.metadata.name, \"\"], [\"we\", \"b\"]]",
+    ),
+    (
+        "pattern_texts",
+        "deny contains sprintf(\"%d\", [count({m | general[{\"msg\": m, \"of\": \"x\"}]})])\n\n\
+         general contains {\"msg\": sprintf(\"%s\", [input.metadata.name]), \"of\": \"x\"}\n\n\
+         general contains {\"msg\": \"web\", \"of\": \"x\"}",
+    ),
+    (
+        "pattern_compared",
+        "deny contains \"web\" if { m := \"web\"; general[{\"msg\": m}] }\n\n\
+         general contains {\"msg\": sprintf(\"%s\", [input.metadata.name])}",
+    ),
+    (
+        "pattern_later",
+        "deny contains \"web\" if { general[{\"msg\": m}]; m == \"web\" }\n\n\
+         deny contains \"web\" if { general[{\"msg\": n}]; n = input.metadata.labels.app }\n\n\
+         general contains {\"msg\": sprintf(\"%s\", [input.metadata.name])}",
+    ),
+    (
+        "pattern_twice",
+        "deny contains m if { general[{\"msg\": m}]; other[{\"msg\": m}] }\n\n\
+         general contains {\"msg\": sprintf(\"%s\", [input.metadata.name])}\n\nother contains {\"msg\": \"web\"}",
+    ),
+    (
+        "pattern_nested",
+        "deny contains m if general[{\"at\": {\"msg\": m, \"of\": \"web\"}}]\n\n\
+         general contains {\"at\": {\"msg\": \"m\", \"of\": input.metadata.name}}",
+    ),
+    (
+        "pattern_key",
+        "deny contains \"m\" if { k := sprintf(\"%s\", [input.metadata.name]); general[{k: \"x\"}] }\n\n\
+         general contains {\"web\": \"x\"}",
+    ),
+    (
+        "pattern_element",
+        "deny contains x.msg if { x := general[{\"msg\": _, \"field\": \"a\"}] }\n\n\
+         deny contains \"web\" if general[{\"msg\": _, \"field\": \"a\"}].msg == \"web\"\n\n\
+         general contains {\"msg\": input.metadata.name, \"field\": \"a\"}",
+    ),
+    (
+        "pattern_conflict",
+        "deny contains said\n\nsaid := m if general[{\"msg\": m}]\n\n\
+         general contains {\"msg\": input.metadata.name}\n\ngeneral contains {\"msg\": \"web\"}",
+    ),
+    (
+        "pattern_object",
+        "deny contains concat(\",\", sort(object.keys({m: 1 | general[{\"msg\": m}]})))\n\n\
+         general contains {\"msg\": input.metadata.name}\n\ngeneral contains {\"msg\": \"web\"}",
+    ),
+];
+
 /// A template whose rule is this, with two Constraints.
 fn template(kind: &str, rule: &str, matching: &str) -> String {
     let name = kind.to_lowercase();
@@ -225,6 +314,18 @@ fn rename(value: &mut Value, random: &mut fastrand::Rng) {
         json!({"phase": (["Running", "Pending"][random.usize(..2)]), "podIP": random.u32(..).to_string()});
     if value["kind"] == "Pod" && value["spec"].is_object() {
         value["spec"]["nodeName"] = format!("node-{}", random.u8(..9)).into();
+        let tokens = ["aaaaa", "aaaaa", "bbbbb", "zz9zz", "00000", "AAAAA", "aaaaaa"];
+        rename_token(value, &format!("kube-api-access-{}", tokens[random.usize(..tokens.len())]));
+    }
+}
+
+/// Gives each volume of a token another name, wherever it is mounted.
+fn rename_token(value: &mut Value, name: &str) {
+    match value {
+        Value::String(text) if text.starts_with("kube-api-access-") => *text = name.to_owned(),
+        Value::Array(items) => items.iter_mut().for_each(|item| rename_token(item, name)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| rename_token(field, name)),
+        _ => {}
     }
 }
 
@@ -305,6 +406,32 @@ fn whatever_policies_do_with_a_name() {
     let all: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     // Most of these rules cannot share, so that they are judged together.
     compare(&both(folder(&all).path()).unwrap(), &objects, 200);
+}
+
+#[test]
+fn whatever_policies_do_with_the_volume_of_a_token() {
+    let mount = |name: &str| json!({"name": name, "mountPath": "/m"});
+    let token = "kube-api-access-aaaaa";
+    let pod = |volumes: &[&str]| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}},
+            "spec": {"volumes": volumes.iter().map(|name| json!({"name": name})).collect::<Vec<_>>(),
+                "containers": [{"name": "a", "image": "web", "volumeMounts": [mount("v"), mount(token)]}, {"name": "b", "image": "b"}]}})
+    };
+    let mut labelled = pod(&["v", token]);
+    labelled["metadata"]["labels"]["volume"] = token.into();
+    let objects =
+        [pod(&["v", token]), pod(&[token, "kube-api-access", "kube-b"]), pod(&[token, "kube-api-access-x"]), labelled];
+    let mut hits = 0;
+    for (name, rules) in TOKENS {
+        let text = format!("package odd.{name}_\n\n{rules}\n");
+        let one = folder(&[("p.rego", &text)]);
+        let sets = both(one.path()).unwrap_or_else(|| panic!("{name} is not loaded:\n{text}"));
+        let (shared, said) = compare(&sets, &objects, 150);
+        assert!(said > 0, "{name} says nothing");
+        eprintln!("{name}: {shared} hits");
+        hits += usize::from(shared > 0);
+    }
+    assert!((8..25).contains(&hits), "{hits} of {} share", TOKENS.len());
 }
 
 #[test]

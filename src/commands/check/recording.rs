@@ -18,6 +18,7 @@ pub(super) fn settings(check: &CheckArgs, clients: &Clients, metrics: &Arc<Metri
         namespaces: check.scope.namespace.clone(),
         events: if check.records(RecordTarget::Events) { check.recording.events } else { events::EventFilter::None },
         events_per_second: f64::from(check.writing.events_per_second),
+        event_ttl: check.writing.event_ttl,
         audit_name: shard.name(&check.recording.audit_name),
         instance: check.recording.audit_name.clone(),
         reports: check.records(RecordTarget::Reports).then(|| reports::ReportSettings {

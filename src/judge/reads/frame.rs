@@ -37,4 +37,6 @@ pub(super) struct Frame {
     pub(super) stale: Option<usize>,
     /// A variable without a value was read.
     pub(super) unbound: bool,
+    /// In an array comprehension, where it matters how many elements of a set there are.
+    pub(super) counts: bool,
 }

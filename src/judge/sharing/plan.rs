@@ -32,9 +32,6 @@ const OF_PODS: [&[&str]; 4] = [
     &["spec", "ephemeralContainers", "*", "volumeMounts", "*", "name"],
 ];
 
-/// Whether the name of the token's volume may be left open. Not yet: that policies of all sorts do not look into it is less
-/// well tested than that they do not look into the object's name.
-const OPENS_TOKENS: bool = false;
 /// How many rules have to be shareable for each that is not: to evaluate in two parts costs more than to evaluate at once.
 const SHAREABLE: usize = 2;
 
@@ -64,15 +61,6 @@ impl Plan {
     pub(crate) fn unit(&self, unit: usize) -> &Shareable {
         &self.units[unit]
     }
-
-    /// Whether all programs that it relies on are still trusted.
-    pub(crate) fn is_trusted(&self, units: &[Unit]) -> bool {
-        let relies = |shareable: &Shareable| {
-            let mut groups = shareable.groups.iter().flatten();
-            groups.any(|shares| *shares) || shareable.constraints.iter().any(|shares| *shares)
-        };
-        units.iter().zip(&self.units).all(|(unit, shareable)| unit.is_trusted() || !relies(shareable))
-    }
 }
 
 /// What is shared, by kind.
@@ -91,7 +79,7 @@ impl Plans {
         kinds: impl Iterator<Item = &'k Arc<str>>,
         names_tokens: bool,
     ) -> Self {
-        let plan = |kind: &str| plan(units, config, kind, OPENS_TOKENS && kind == "Pod" && !names_tokens);
+        let plan = |kind: &str| plan(units, config, kind, kind == "Pod" && !names_tokens);
         let kinds: BTreeSet<Arc<str>> = kinds.cloned().chain(["Pod", "Namespace"].map(Arc::from)).collect();
         let named = kinds.into_iter().map(|kind| (Arc::clone(&kind), plan(&kind))).collect();
         // No kind has this name.

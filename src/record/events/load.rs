@@ -74,16 +74,18 @@ pub async fn load(client: &Client, namespaces: &[String], audit: &str) -> Writte
 }
 
 /// Joins what is in reports with what is in Events. Marks as untold what the earlier run did not come to write an Event
-/// about: violations that are in the reports, and no older than the oldest Event, so that the server would still have theirs.
-/// Without any Event nothing is known to be missing, as all may have been deleted by now.
+/// about: violations that are in the reports, and whose Events the server would still have, because it keeps all of
+/// `kept_since`, or because they are no older than the oldest that is there. Beyond that nothing is known to be missing, as all
+/// may have been deleted by now.
 ///
 /// What is in Events and not in reports is kept: the report was to be written a moment later.
-pub fn reconcile(reported: Recorded, events: WrittenEvents) -> Recorded {
+pub fn reconcile(reported: Recorded, events: WrittenEvents, kept_since: Timestamp) -> Recorded {
     let WrittenEvents { recorded: events, oldest } = events;
     let known: HashSet<Id> = events.objects().flat_map(|object| &object.results).map(|result| result.id).collect();
     let mut recorded = reported;
     recorded.mark_untold(|result| {
-        let young = oldest.is_some_and(|oldest| oldest.duration_since(result.since) <= TOLERANCE);
+        let young =
+            result.since >= kept_since || oldest.is_some_and(|oldest| oldest.duration_since(result.since) <= TOLERANCE);
         young && result.finding.outcome.is_violation() && !known.contains(&result.id)
     });
     recorded.join(events);
@@ -299,6 +301,7 @@ mod tests {
             let results = recorded.objects().flat_map(|object| &object.results).filter(|result| result.untold);
             results.map(|result| result.finding.message.to_string()).collect()
         };
+        let reconcile = |reported, events| reconcile(reported, events, Timestamp::MAX);
         let recorded = reconcile(reported(), written(mine()));
         let objects: Vec<_> = recorded.objects().collect();
         assert_eq!((objects.len(), objects[0].results.len()), (1, 3), "one object with a, b and c");
@@ -312,5 +315,9 @@ mod tests {
         let recorded = reconcile(reported(), written([long_ago, others("2026-11-21T10:00:06Z")]));
         assert_eq!(untold(&recorded).len(), 2, "it keeps them for days");
         assert!(untold(&reconcile(Recorded::default(), written(mine()))).is_empty());
+        // Nor did it come to write any: that can be seen for as long as the server keeps them for sure.
+        let first: Timestamp = FIRST.parse().unwrap();
+        assert_eq!(untold(&super::reconcile(reported(), written([]), first)).len(), 2);
+        assert_eq!(untold(&super::reconcile(reported(), written([]), SECOND.parse().unwrap())).len(), 0);
     }
 }

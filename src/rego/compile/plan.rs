@@ -72,17 +72,19 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn entry(&mut self, path: &[Constant]) -> Planned<RuleId> {
         let node = self.tree.at(path).filter(|node| !node.rules.is_empty());
-        node.map_or_else(|| Err(not_taken((0, START), "there is no rule at this path alone")), |node| self.rule(node))
+        node.map_or_else(|| Err(not_taken((0, START), "rules at several paths")), |node| self.rule(node))
     }
 
     /// Plans the rule at a node, unless that is done.
     fn rule(&mut self, node: &Tree) -> Planned<RuleId> {
-        let Some(first) = node.rules.first().copied() else { return Err(not_taken((0, START), "there is no rule")) };
+        let Some(first) = node.rules.first().copied() else {
+            return Err(not_taken((0, START), "a rule that is not here"));
+        };
         if let Some(planned) = self.planned.get(&first) {
             return planned.clone();
         }
         let place = (self.rules[first].module, self.rules[first].at);
-        self.planned.insert(first, Err(not_taken(place, "the rule needs itself")));
+        self.planned.insert(first, Err(not_taken(place, "recursion")));
         let planned = self.new_rule(node, place).map(|rule| {
             self.program.rules.push(rule);
             RuleId(self.program.rules.len() - 1)

@@ -1,10 +1,19 @@
 //! What a run remembers of those before it: Events that are gone by now, and results in other words.
 
+use std::path::Path;
+
+use axum::{
+    http::{StatusCode, request::Parts},
+    response::IntoResponse as _,
+};
 use kaudit_controlplane::{ControlPlane, Options, require};
 use serde_json::Value;
 
 use super::{NAMES, OPENREPORTS, mark, plane, policy, reports_in, results, until_messages};
-use crate::support::{Running, establish, policies, wait_for};
+use crate::{
+    proxy::{Act, Proxy},
+    support::{Running, establish, policies, wait_for},
+};
 
 /// The Events in a namespace, as `reason name: note`, sorted.
 async fn events(plane: &ControlPlane, namespace: &str) -> Vec<String> {
@@ -27,8 +36,11 @@ async fn until_events(plane: &ControlPlane, namespace: &str, what: &str, wanted:
 /// Starts a kaudit that records Events and reports of one namespace.
 async fn start(plane: &ControlPlane, namespace: &str, directory: &tempfile::TempDir) -> Running {
     let path = directory.path().to_str().unwrap();
-    let arguments = ["--policies", path, "--record=events,reports", "-n", namespace];
-    let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+    start_by(&plane.kubeconfig(), &["--policies", path, "--record=events,reports", "-n", namespace]).await
+}
+
+async fn start_by(kubeconfig: &Path, arguments: &[&str]) -> Running {
+    let kaudit = Running::start(kubeconfig, arguments).await;
     kaudit.ready().await;
     kaudit
 }
@@ -44,7 +56,9 @@ async fn events_that_the_server_has_deleted_are_not_written_again() {
     let namespace = plane.temp_namespace("forgotten").await.unwrap();
     let directory = policies(&[("marked.rego", &policy(&namespace))]);
     mark(&plane, &namespace, "old", "yes").await;
-    let kaudit = start(&plane, &namespace, &directory).await;
+    let path = directory.path().to_str().unwrap();
+    let arguments = ["--policies", path, "--record=events,reports", "-n", &namespace, "--event-ttl=10s"];
+    let kaudit = start_by(&plane.kubeconfig(), &arguments).await;
     until_events(&plane, &namespace, "the first Event", |events| events.len() == 1).await;
     until_messages(&plane, &namespace, &["old marked yes"]).await;
     until_events(&plane, &namespace, "the Event to be deleted", <[String]>::is_empty).await;
@@ -55,7 +69,7 @@ async fn events_that_the_server_has_deleted_are_not_written_again() {
 
     // The next run sees one Event and two results, and has something to tell, by which is seen that it tells.
     mark(&plane, &namespace, "new", "yes").await;
-    let kaudit = start(&plane, &namespace, &directory).await;
+    let kaudit = start_by(&plane.kubeconfig(), &arguments).await;
     let told = |events: &[String]| events.iter().any(|event| event.contains(" new:"));
     until_events(&plane, &namespace, "the Event of what is new", told).await;
     wait_for("all to be told", || async { kaudit.metric("kaudit_events_pending").filter(|pending| *pending == 0) })
@@ -103,6 +117,32 @@ async fn what_an_earlier_run_did_not_tell_of_is_told_if_it_still_stands() {
     assert_eq!(kaudit.stop().await, Some(0));
     let told = ["older", "stands"].map(|name| format!("PolicyViolation {name}: marked/deny: marked yes"));
     assert_eq!(events(&plane, &namespace).await, told, "nobody was told that the other began");
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_reported_is_told_even_if_it_told_of_nothing() {
+    if !require() {
+        return;
+    }
+    let plane = plane().await;
+    let namespace = plane.temp_namespace("silent").await.unwrap();
+    let directory = policies(&[("marked.rego", &policy(&namespace))]);
+    mark(&plane, &namespace, "one", "yes").await;
+    let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    let rule = move |request: &Parts| match (request.method.as_str(), request.uri.path() == path) {
+        ("POST", true) => Act::Answer(StatusCode::SERVICE_UNAVAILABLE.into_response()),
+        _ => Act::Pass,
+    };
+    let proxy = Proxy::start(&plane, rule).await;
+    let arguments = ["--policies", directory.path().to_str().unwrap(), "--record=events,reports", "-n", &namespace];
+    let kaudit = start_by(proxy.kubeconfig(), &arguments).await;
+    until_messages(&plane, &namespace, &["one marked yes"]).await;
+    kaudit.kill();
+    assert!(events(&plane, &namespace).await.is_empty());
+
+    let kaudit = start(&plane, &namespace, &directory).await;
+    until_events(&plane, &namespace, "the Event", |events| events.len() == 1).await;
+    assert_eq!(kaudit.stop().await, Some(0));
 }
 
 #[tokio::test]

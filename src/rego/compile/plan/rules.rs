@@ -15,7 +15,7 @@ impl Planner<'_> {
     /// Plans all definitions at a node.
     pub(super) fn new_rule(&mut self, node: &Tree, place: (usize, Position)) -> Planned<Rule> {
         if !node.is_leaf() {
-            return Err(not_taken(place, "rules are defined at and below this path"));
+            return Err(not_taken(place, "rules both at and below one path"));
         }
         let all = self.rules;
         let definitions: Vec<&term::Rule> = node.rules.iter().map(|index| &all[*index]).collect();

@@ -22,7 +22,7 @@ impl Body<'_, '_> {
                 }
                 let name = self.planner.variables.name(*variable);
                 let name = name.map_or("a part of an expression", |name| name).to_owned();
-                Err(self.not_taken(format!("{name} has no value yet")))
+                Err(self.not_taken(format!("{name}, which has no value yet")))
             }
             Value::Ref(items) => self.reference(items),
             Value::Array(items) => {

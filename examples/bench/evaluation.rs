@@ -1,0 +1,300 @@
+//! Evaluation alone, on one thread: OPA as a library with prepared queries on inputs converted beforehand, and kaudit from the
+//! JSON of the object to its verdict, in turn on the same objects and policies.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, ensure};
+use kaudit::{
+    judge::{
+        evaluate::{Job, evaluate},
+        set::PolicySet,
+    },
+    model::object::Kind,
+    rego::limits::Limits,
+    source::received::{Received, Secrets},
+};
+use kaudit_controlplane::{Tool, tool};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    median, note, objects,
+    peers::{Options, policies},
+};
+
+/// Where the templates of a library are written, in the folder of a run.
+pub(crate) const LIBRARY: &str = "library";
+
+/// Policies, as both are given them.
+struct Set {
+    name: String,
+    path: PathBuf,
+    /// What OPA is asked: units with their modules and queries.
+    units: Vec<Value>,
+    /// The kinds that each unit is asked about; all if it says none.
+    kinds: Vec<Option<String>>,
+}
+
+/// What one set took.
+struct Row {
+    name: String,
+    opa: f64,
+    own: f64,
+    load: f64,
+}
+
+/// Compares all sets; returns the table.
+pub(crate) fn compare(options: &Options, folder: &Path) -> Result<String> {
+    let mut table = "\n### Evaluation alone, one thread\n\nMicroseconds an object; OPA is given inputs that are converted already, \
+        kaudit reads the JSON.\n\n| policies | OPA as a library, prepared | kaudit | ratio | policies loaded by kaudit in |\n\
+        |---|---|---|---|---|\n"
+        .to_owned();
+    let mut add = |row: &Row| {
+        let Row { name, opa, own, load } = row;
+        writeln!(table, "| {name} | {opa:.0} | {own:.1} | **{:.2}** | {load:.0} ms |", opa / own)
+    };
+    add(&measure(options, folder, &package("12 denies, a package each", "policies")?)?)?;
+    add(&measure(options, folder, &package("12 definitions of one deny", "package")?)?)?;
+    let own = templates(&policies("templates"))?;
+    add(&measure(options, folder, &together("templates", &policies("templates"), &own))?)?;
+    alone(options, folder, &own)?.iter().try_for_each(&mut add)?;
+    let mut paths = vec![("12 denies, a package each", policies("policies")), ("templates", policies("templates"))];
+    if options.library.is_some() {
+        let written = folder.join(LIBRARY);
+        let found = templates(&written)?;
+        paths.push(("templates of the library", written.clone()));
+        add(&measure(options, folder, &together("templates of the library", &written, &found))?)?;
+        alone(options, folder, &found)?.iter().try_for_each(&mut add)?;
+    }
+    paths.iter().try_for_each(|(name, path)| table.write_str(&replicas(options, name, path)?).map_err(Into::into))?;
+    Ok(table)
+}
+
+/// Compares judging all of the Pods of `ReplicaSets` with judging those once that look the same; returns a table.
+fn replicas(options: &Options, name: &str, path: &Path) -> Result<String> {
+    let (mut alone, mut shared) = (Vec::new(), Vec::new());
+    for round in 1..=options.repeat {
+        note(&format!("Pods of ReplicaSets, {name}, round {round} of {}", options.repeat));
+        let mut measure = |share, times: &mut Vec<f64>| {
+            let policies = load(path, share)?;
+            let jobs = jobs_of(options.objects, objects::replica, &policies)?;
+            let (time, found) = judged(&jobs);
+            times.push(time);
+            Ok::<_, anyhow::Error>(found)
+        };
+        let found = measure(false, &mut alone)?;
+        ensure!(measure(true, &mut shared)? == found, "{name}: shared results are others");
+    }
+    let [alone, shared] = [alone, shared].map(|mut times| median(&mut times) * 1e6 / options.objects as f64);
+    Ok(format!(
+        "\n| Pods of ReplicaSets | each alone | shared | ratio |\n|---|---|---|---|\n\
+         | {name} | {alone:.1} | {shared:.1} | **{:.2}** |\n",
+        alone / shared
+    ))
+}
+
+/// Measures templates one by one; returns the slowest beside OPA first.
+fn alone(options: &Options, folder: &Path, sets: &[Set]) -> Result<Vec<Row>> {
+    let mut rows = sets.iter().map(|set| measure(options, folder, set)).collect::<Result<Vec<_>>>()?;
+    rows.sort_by(|a, b| (a.opa / a.own).total_cmp(&(b.opa / b.own)));
+    Ok(rows)
+}
+
+fn measure(options: &Options, folder: &Path, set: &Set) -> Result<Row> {
+    let prepared = tool(Tool::Prepared)?;
+    let file = folder.join("jobs.json");
+    fs::write(&file, serde_json::to_vec(&jobs(set, options.objects))?)?;
+    let (mut opa, mut own, mut loads) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=options.repeat {
+        note(&format!("{}, round {round} of {}", set.name, options.repeat));
+        let (times, results) = opa_round(&prepared, &file)?;
+        opa.push(times);
+        let began = Instant::now();
+        let policies = load(&set.path, false)?;
+        loads.push(began.elapsed().as_secs_f64() * 1e3);
+        let (time, found) = own_round(options.objects, &policies)?;
+        own.push(time);
+        ensure!(found == results, "{}: kaudit has {found} results, OPA {results}", set.name);
+    }
+    let each = |times: &mut Vec<f64>| median(times) * 1e6 / options.objects as f64;
+    Ok(Row { name: set.name.clone(), opa: each(&mut opa), own: each(&mut own), load: median(&mut loads) })
+}
+
+/// Returns what OPA is asked about so many objects.
+fn jobs(set: &Set, count: usize) -> Value {
+    let inputs = (0..count).map(|number| {
+        let (kind, object) = objects::object(number);
+        let concerned =
+            |unit: &usize| set.kinds[*unit].as_ref().is_none_or(|kinds| kinds.contains(&format!("\"{kind:?}\"")));
+        let units: Vec<usize> = (0..set.units.len()).filter(concerned).collect();
+        // Reviews are those of Gatekeeper's audit.
+        let value = match set.units[0].get("parameters") {
+            None => object,
+            Some(_) => json!({
+                "kind": {"group": kind.group(), "version": "v1", "kind": format!("{kind:?}")},
+                "name": object["metadata"]["name"], "namespace": object["metadata"]["namespace"], "operation": "",
+                "object": object,
+            }),
+        };
+        json!({"units": units, "value": value})
+    });
+    json!({"units": set.units, "inputs": inputs.collect::<Vec<_>>()})
+}
+
+/// Runs two rounds; returns the seconds of the second and its number of results.
+fn opa_round(prepared: &Path, jobs: &Path) -> Result<(f64, usize)> {
+    let output = Command::new(prepared).env("GOMAXPROCS", "1").arg("2").arg(jobs).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "prepared: {}", output.status);
+    let told: Value = serde_json::from_slice(&output.stdout)?;
+    let seconds = told["seconds"][1].as_f64().context("no seconds")?;
+    Ok((seconds, usize::try_from(told["results"].as_u64().context("no results")?)?))
+}
+
+/// Loads policies, whose verdicts are shared between objects or not.
+fn load(path: &Path, share_verdicts: bool) -> Result<Arc<PolicySet>> {
+    let limits = Limits { share_verdicts, ..Limits::default() };
+    Ok(Arc::new(PolicySet::load_with(&[path.to_owned()], &limits)?))
+}
+
+fn own_round(count: usize, policies: &Arc<PolicySet>) -> Result<(f64, usize)> {
+    let jobs = jobs_of(count, objects::object, policies)?;
+    judged(&jobs);
+    Ok(judged(&jobs))
+}
+
+/// Returns the seconds that it takes to judge them, and the number of results.
+fn judged(jobs: &[Job]) -> (f64, usize) {
+    let began = Instant::now();
+    let found = jobs.iter().map(|job| evaluate(job).results.len()).sum();
+    (began.elapsed().as_secs_f64(), found)
+}
+
+fn jobs_of(
+    count: usize,
+    object: impl Fn(usize) -> (objects::Kind, Value),
+    policies: &Arc<PolicySet>,
+) -> Result<Vec<Job>> {
+    (0..count).map(|number| job(object(number), policies)).collect()
+}
+
+fn job((kind, object): (objects::Kind, Value), policies: &Arc<PolicySet>) -> Result<Job> {
+    let kind = Arc::new(Kind {
+        group: kind.group().to_owned(),
+        version: "v1".to_owned(),
+        plural: kind.plural().to_owned(),
+        kind: format!("{kind:?}"),
+        singular: String::new(),
+        short_names: Vec::new(),
+        namespaced: true,
+    });
+    let object =
+        Received::read(&object.to_string()).into_object(&kind, Secrets::Redact, 0).map_err(anyhow::Error::msg)?;
+    Ok(Job { object, previous: None, deleted: false, namespace: None, policies: policies.clone() })
+}
+
+/// Reads a folder of packages with denies as one unit.
+fn package(name: &str, folder: &str) -> Result<Set> {
+    let (mut modules, mut queries) = (Map::new(), Vec::new());
+    for file in fs::read_dir(policies(folder))? {
+        let path = file?.path();
+        let text = fs::read_to_string(&path)?;
+        let package = text.lines().find_map(|line| line.strip_prefix("package ")).context("no package")?;
+        queries.push(format!("data.{package}.deny"));
+        modules.insert(path.display().to_string(), text.into());
+    }
+    let unit = json!({"version": "v1", "modules": modules, "query": format!("[{}]", queries.join(", "))});
+    Ok(Set { name: name.to_owned(), path: policies(folder), units: vec![unit], kinds: vec![None] })
+}
+
+/// Reads files with a template and a Constraint each, each as a set of its own.
+fn templates(folder: &Path) -> Result<Vec<Set>> {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    files.sort();
+    files.iter().map(|file| template(file).with_context(|| file.display().to_string())).collect()
+}
+
+fn template(file: &Path) -> Result<Set> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&fs::read_to_string(file)?)?;
+    let [template, constraint] = documents.as_slice() else {
+        anyhow::bail!("a template and a Constraint were expected")
+    };
+    let target = &template["spec"]["targets"][0];
+    let rego = rego(target).context("no Rego")?;
+    let mut modules = Map::from_iter([("rego".to_owned(), rego["rego"].clone())]);
+    let libraries = rego["libs"].as_array().into_iter().flatten().enumerate();
+    modules.extend(libraries.map(|(number, library)| (format!("lib{number}"), library.clone())));
+    let text = rego["rego"].as_str().context("no Rego")?;
+    let package = text.lines().find_map(|line| line.strip_prefix("package ")).context("no package")?;
+    let parameters = constraint["spec"].get("parameters").cloned().unwrap_or_else(|| json!({}));
+    let unit = json!({
+        "version": "v0", "modules": modules, "query": format!("data.{}.violation", package.trim()),
+        "parameters": parameters,
+    });
+    let kinds = constraint["spec"]["match"].get("kinds").map(ToString::to_string);
+    let name = template["metadata"]["name"].as_str().context("no name")?.to_owned();
+    Ok(Set { name, path: file.to_owned(), units: vec![unit], kinds: vec![kinds] })
+}
+
+/// Returns where the Rego of a template stands.
+fn rego(target: &Value) -> Option<&Value> {
+    let engines = target["code"].as_array().into_iter().flatten();
+    let mut sources = engines.filter(|code| code["engine"] == "Rego").map(|code| &code["source"]);
+    target.get("rego").map(|_| target).or_else(|| sources.next())
+}
+
+fn together(name: &str, path: &Path, sets: &[Set]) -> Set {
+    Set {
+        name: format!("{} {name}", sets.len()),
+        path: path.to_owned(),
+        units: sets.iter().flat_map(|set| &set.units).cloned().collect(),
+        kinds: sets.iter().flat_map(|set| &set.kinds).cloned().collect(),
+    }
+}
+
+/// Writes each template of a checkout of the library that judges Pods by Rego alone, without looking other objects up, with its
+/// first sample Constraint, which matches by kind alone.
+pub(crate) fn write_library(library: &Path, into: &Path) -> Result<()> {
+    fs::create_dir(into)?;
+    let mut found: Vec<PathBuf> = Vec::new();
+    for group in fs::read_dir(library.join("library"))?.flatten().filter(|group| group.path().is_dir()) {
+        found.extend(fs::read_dir(group.path())?.flatten().map(|policy| policy.path()));
+    }
+    found.sort();
+    for folder in found.iter().filter(|folder| folder.join("template.yaml").is_file()) {
+        let Ok(mut template) = serde_saphyr::from_str::<Value>(&fs::read_to_string(folder.join("template.yaml"))?)
+        else {
+            note(&format!("{} is left out: only libyaml reads it", folder.display()));
+            continue;
+        };
+        let target = &template["spec"]["targets"][0];
+        let engines = target["code"].as_array().map_or(0, Vec::len);
+        let alone = |rego: &Value| engines < 2 && !rego.to_string().contains("data.inventory");
+        let Some(rego) = rego(target).cloned().filter(alone) else { continue };
+        template["spec"]["targets"][0] = json!({"target": target["target"], "rego": rego["rego"], "libs": rego.get("libs").cloned().unwrap_or_else(|| json!([]))});
+        let Some(sample) = first_sample(folder) else { continue };
+        let mut constraint: Value = serde_saphyr::from_str(&fs::read_to_string(sample)?)?;
+        let kinds = constraint["spec"]["match"]["kinds"].clone();
+        if !kinds.to_string().contains("\"Pod\"") {
+            continue;
+        }
+        constraint["spec"]["match"] = json!({"kinds": kinds});
+        let name = template["metadata"]["name"].as_str().context("no name")?;
+        let text = format!("{}\n---\n{}\n", serde_json::to_string(&template)?, serde_json::to_string(&constraint)?);
+        fs::write(into.join(format!("{name}.yaml")), text)?;
+    }
+    Ok(())
+}
+
+fn first_sample(folder: &Path) -> Option<PathBuf> {
+    let mut samples: Vec<PathBuf> =
+        fs::read_dir(folder.join("samples")).ok()?.flatten().map(|sample| sample.path()).collect();
+    samples.sort();
+    samples.into_iter().map(|sample| sample.join("constraint.yaml")).find(|file| file.is_file())
+}
