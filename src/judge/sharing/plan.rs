@@ -6,7 +6,6 @@ use std::{
 };
 
 use crate::judge::{
-    dependencies::Dependencies,
     dialect::Dialect,
     gatekeeper::Config,
     reads::{Likeness, Projection, Reads, Segment, Tree},
@@ -208,14 +207,15 @@ impl Planner<'_> {
         self.rest.merge(&reads.object(dialect));
     }
 
-    /// Whether objects of the kind are likely to look the same to a rule, and all that it depends on is the object.
+    /// Whether objects of the kind are likely to look the same to a rule, and all that it depends on is the object: its changes
+    /// are not shared, and where it stands, its operation is always the same.
     fn is_shareable(&self, reads: &Reads, dialect: Dialect) -> bool {
         let (object, looked_into) = (reads.unprinted(dialect), reads.looked_into(dialect));
         let place = |path: &&[&str]| -> Vec<Segment> {
             path.iter().map(|key| if *key == "*" { Segment::Any } else { Segment::from(*key) }).collect()
         };
         let named = if self.token { &looked_into } else { &object };
-        reads.dependencies(dialect) == Dependencies::default()
+        reads.dependencies(dialect).is_object_alone()
             && !SCALARS.iter().any(|path| object.covers_scalar(&place(path)))
             && !(self.kind == "Pod" && OF_PODS.iter().any(|path| named.covers_scalar(&place(path))))
             && !PARTS.iter().any(|path| object.covers(&place(path)))
