@@ -397,7 +397,7 @@ fn whatever_policies_do_with_a_name() {
     for (name, text) in &files {
         let one = folder(&[(name, text)]);
         let sets = both(one.path()).unwrap_or_else(|| panic!("{name} is not loaded:\n{text}"));
-        let (shared, said) = compare(&sets, &objects, 100);
+        let (shared, said) = compare(&sets, &objects, 60);
         assert!(said > 0, "{name} says nothing");
         eprintln!("{name}: {shared} hits");
         hits += usize::from(shared > 0);
@@ -405,7 +405,7 @@ fn whatever_policies_do_with_a_name() {
     assert!((15..40).contains(&hits), "{hits} of {} share", files.len());
     let all: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     // Most of these rules cannot share, so that they are judged together.
-    compare(&both(folder(&all).path()).unwrap(), &objects, 200);
+    compare(&both(folder(&all).path()).unwrap(), &objects, 60);
 }
 
 #[test]
@@ -426,12 +426,12 @@ fn whatever_policies_do_with_the_volume_of_a_token() {
         let text = format!("package odd.{name}_\n\n{rules}\n");
         let one = folder(&[("p.rego", &text)]);
         let sets = both(one.path()).unwrap_or_else(|| panic!("{name} is not loaded:\n{text}"));
-        let (shared, said) = compare(&sets, &objects, 150);
+        let (shared, said) = compare(&sets, &objects, 60);
         assert!(said > 0, "{name} says nothing");
         eprintln!("{name}: {shared} hits");
         hits += usize::from(shared > 0);
     }
-    assert!((8..25).contains(&hits), "{hits} of {} share", TOKENS.len());
+    assert!((5..20).contains(&hits), "{hits} of {} share", TOKENS.len());
 }
 
 #[test]
