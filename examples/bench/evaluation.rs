@@ -72,7 +72,9 @@ pub(crate) fn compare(options: &Options, folder: &Path) -> Result<String> {
         add(&measure(options, folder, &together("templates of the library", &written, &found))?)?;
         alone(options, folder, &found)?.iter().try_for_each(&mut add)?;
     }
-    paths.iter().try_for_each(|(name, path)| table.write_str(&replicas(options, name, path)?).map_err(Into::into))?;
+    for (name, path) in paths {
+        table.push_str(&replicas(options, name, &path)?);
+    }
     Ok(table)
 }
 
@@ -81,7 +83,7 @@ fn replicas(options: &Options, name: &str, path: &Path) -> Result<String> {
     let (mut alone, mut shared) = (Vec::new(), Vec::new());
     for round in 1..=options.repeat {
         note(&format!("Pods of ReplicaSets, {name}, round {round} of {}", options.repeat));
-        let mut measure = |share, times: &mut Vec<f64>| {
+        let measure = |share, times: &mut Vec<f64>| {
             let policies = load(path, share)?;
             let jobs = jobs_of(options.objects, objects::replica, &policies)?;
             let (time, found) = judged(&jobs);

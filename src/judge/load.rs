@@ -122,7 +122,7 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     let digest = digest(&files);
     let files = files.into_iter().map(|file| file.shown).collect();
     let limits = *limits;
-    Ok(PolicySet { digest, files, policies, problems, limits, unjudged, config, units, constraints, kinds, sharing })
+    Ok(PolicySet { digest, files, policies, problems, limits, unjudged, config, units, kinds, constraints, sharing })
 }
 
 /// Removes the packages that are the source of a template: they only judge as a part of one.

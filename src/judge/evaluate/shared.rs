@@ -44,30 +44,30 @@ pub(super) fn judge(
     let json = job.object.body.json().ok()?;
     let Look { fingerprint, token } = plan.likeness.look(key, &json).filter(|_| !sharing.placeholders.are_in(&json))?;
     let names = Names { key, token: token.as_deref() };
-    let sharer = Sharer { job, constraints, spent, sharing, plan, names, json: &json };
+    let parts = Parts { job, constraints, spent, sharing, plan, names, json: &json };
     let mut results = Results::default();
     let shared = if let Some(said) = sharing.get(fingerprint) {
         let findings = said.of(&sharing.placeholders, names)?;
         if sharing.is_due() {
-            sharer.check(&findings, said.passed, differences)?;
+            parts.check(&findings, said.passed, differences)?;
         }
         results.share(findings, said.passed);
         Shared::Hit
     } else {
-        let said = Arc::new(sharer.ask(differences)?);
+        let said = Arc::new(parts.ask(differences)?);
         sharing.keep(fingerprint, Arc::clone(&said));
         results.share(said.of(&sharing.placeholders, names)?, said.passed);
         Shared::Miss
     };
     if let Some(rest) = &plan.rest {
         let values = JobValues::read_parts(job, &json, rest).ok()?;
-        sharer.part(Part::Rest(plan), &values, &mut results);
+        parts.part(Part::Rest(plan), &values, &mut results);
     }
     Some((results, shared))
 }
 
 /// One object, and what is needed to judge it in parts.
-struct Sharer<'a> {
+struct Parts<'a> {
     job: &'a Job,
     constraints: &'a [(usize, usize)],
     spent: CpuTimer,
@@ -77,7 +77,7 @@ struct Sharer<'a> {
     json: &'a [u8],
 }
 
-impl Sharer<'_> {
+impl Parts<'_> {
     fn part(&self, part: Part<'_>, values: &JobValues<'_>, results: &mut Results) {
         let judge = Judge { limits: &self.job.policies.limits, spent: self.spent, results };
         judge_all(judge, self.job, part, self.constraints, values, Operation::Audit);

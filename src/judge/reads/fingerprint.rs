@@ -76,7 +76,7 @@ impl Likeness {
         reader.end().ok()?;
         let fingerprint = HASHER.hash(&writer.out).as_u128();
         let named = writer.met == [1, 1, u8::from(namespace.is_some())];
-        named.then(|| Look { fingerprint, token: writer.token })
+        named.then_some(Look { fingerprint, token: writer.token })
     }
 }
 
@@ -188,9 +188,9 @@ impl Writer<'_> {
             _ => (false, !has_token_volume(text)),
         };
         if open {
-            self.tag(Tag::Name)
+            self.tag(Tag::Name);
         } else {
-            self.text(text)
+            self.text(text);
         }
         right
     }
@@ -215,9 +215,9 @@ impl Part<'_, '_, '_> {
     fn scalar<E: Error>(self, write: impl FnOnce(&mut Writer<'_>)) -> Result<(), E> {
         self.is_no_name()?;
         if self.is_read() {
-            write(self.writer)
+            write(self.writer);
         } else {
-            self.writer.tag(Tag::Scalar)
+            self.writer.tag(Tag::Scalar);
         }
         Ok(())
     }
@@ -300,7 +300,9 @@ impl<'de> Visitor<'de> for Part<'_, '_, '_> {
         while let Some(field) = map.next_key_seed(Field { tree, place, writer: &mut *writer })? {
             match field {
                 Some((tree, place)) => map.next_value_seed(Part { tree, place, writer: &mut *writer })?,
-                None => drop(map.next_value::<Skipped>()?),
+                None => {
+                    map.next_value::<Skipped>()?;
+                }
             }
         }
         writer.tag(Tag::End);

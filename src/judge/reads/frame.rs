@@ -25,6 +25,7 @@ pub(super) struct Variable {
 
 /// What is known while one definition is walked.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct Frame {
     pub(super) module: usize,
     pub(super) scopes: Vec<BTreeMap<String, Variable>>,

@@ -117,8 +117,10 @@ impl<'a> Walker<'a> {
     }
 }
 
+type Arguments = [Ref<Expr>];
+
 /// Returns the arguments before the last one, and the items of the last one; `None` unless these are listed.
-fn listed<const N: usize>(arguments: &[Ref<Expr>]) -> Option<(&[Ref<Expr>; N], &[Ref<Expr>])> {
+fn listed<const N: usize>(arguments: &Arguments) -> Option<(&[Ref<Expr>; N], &Arguments)> {
     let (last, first) = arguments.split_last()?;
     match last.as_ref() {
         Expr::Array { items, .. } => Some((first.try_into().ok()?, items)),

@@ -190,7 +190,9 @@ impl Planner<'_> {
             }
             let trees = if shares { vec![&mut self.likeness, &mut self.shared] } else { vec![&mut self.rest] };
             for tree in trees {
-                paths.iter().for_each(|path| tree.insert(&path.map(Segment::from), true));
+                for path in &paths {
+                    tree.insert(&path.map(Segment::from), true);
+                }
             }
             self.asks[usize::from(!shares)] += 1;
             shares
@@ -215,9 +217,9 @@ impl Planner<'_> {
             path.iter().map(|key| if *key == "*" { Segment::Any } else { Segment::from(*key) }).collect()
         };
         let named = if self.token { &looked_into } else { &object };
-        reads.dependencies(dialect).is_object_alone()
-            && !SCALARS.iter().any(|path| object.covers_scalar(&place(path)))
-            && !(self.kind == "Pod" && OF_PODS.iter().any(|path| named.covers_scalar(&place(path))))
-            && !PARTS.iter().any(|path| object.covers(&place(path)))
+        let differs = SCALARS.iter().any(|path| object.covers_scalar(&place(path)))
+            || PARTS.iter().any(|path| object.covers(&place(path)))
+            || self.kind == "Pod" && OF_PODS.iter().any(|path| named.covers_scalar(&place(path)));
+        !differs && reads.dependencies(dialect).is_object_alone()
     }
 }
