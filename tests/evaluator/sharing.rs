@@ -322,7 +322,7 @@ fn rename(value: &mut Value, random: &mut fastrand::Rng) {
 /// Gives each volume of a token another name, wherever it is mounted.
 fn rename_token(value: &mut Value, name: &str) {
     match value {
-        Value::String(text) if text.starts_with("kube-api-access-") => *text = name.to_owned(),
+        Value::String(text) if text.starts_with("kube-api-access-") => name.clone_into(text),
         Value::Array(items) => items.iter_mut().for_each(|item| rename_token(item, name)),
         Value::Object(fields) => fields.values_mut().for_each(|field| rename_token(field, name)),
         _ => {}
