@@ -25,6 +25,7 @@ pub mod policy;
 pub mod reads;
 pub mod rule;
 pub mod set;
+pub(crate) mod sharing;
 pub mod sources;
 pub(crate) mod tested;
 mod unit;

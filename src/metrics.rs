@@ -18,7 +18,7 @@ use prometheus_client::{
 use crate::model::{
     coverage::{Coverage, State},
     exception::ExceptionState,
-    verdict::{Outcome, Severity},
+    verdict::{Outcome, Severity, Shared},
 };
 
 /// The content type of [`Metrics::encode`].
@@ -78,6 +78,11 @@ struct DropLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SharedLabels {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReloadLabels {
     result: &'static str,
 }
@@ -131,6 +136,8 @@ metrics! {
     evaluation: Histogram, "Time to judge one object", EVALUATION_BUCKETS;
     policy_errors: Family<PolicyLabels, Counter>, "Evaluations of a policy that failed";
     evaluator_differences: Counter, "Evaluations that regorus answered otherwise than a compiled policy";
+    shared_verdicts: Family<SharedLabels, Counter>, "Objects that look like one that was judged before, or like none";
+    shared_verdict_differences: Counter, "Objects judged otherwise than one that looks the same";
     verdict_latency: Histogram, "Time from a change to its verdict", LATENCY_BUCKETS;
     event_latency: Histogram, "Time from a change to its Event", LATENCY_BUCKETS;
     recorder_writes: Family<RecorderLabels, Counter>, "Writes into the cluster";
@@ -231,6 +238,16 @@ impl Metrics {
     /// Counts an evaluation on which the two evaluators differed.
     pub fn evaluators_differed(&self) {
         self.evaluator_differences.inc();
+    }
+
+    /// Counts an object whose verdict can be shared, by whether it was.
+    pub fn verdict_shared(&self, shared: Shared) {
+        self.shared_verdicts.get_or_create(&SharedLabels { result: shared.word() }).inc();
+    }
+
+    /// Counts an object whose verdict is another one than that which was to be shared.
+    pub fn shared_verdict_differed(&self) {
+        self.shared_verdict_differences.inc();
     }
 
     /// Sets whether this replica records.
@@ -339,6 +356,8 @@ mod tests {
         metrics.inventory_updated(Duration::from_millis(5));
         metrics.policy_failed("image");
         metrics.evaluators_differed();
+        metrics.verdict_shared(Shared::Hit);
+        metrics.shared_verdict_differed();
         metrics.set_queue_length(2);
         metrics.verdict_after(Duration::from_millis(3));
         metrics.event_after(Duration::from_millis(7));

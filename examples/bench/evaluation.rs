@@ -17,6 +17,7 @@ use kaudit::{
         set::PolicySet,
     },
     model::object::Kind,
+    rego::limits::Limits,
     source::received::{Received, Secrets},
 };
 use kaudit_controlplane::{Tool, tool};
@@ -63,13 +64,41 @@ pub(crate) fn compare(options: &Options, folder: &Path) -> Result<String> {
     let own = templates(&policies("templates"))?;
     add(&measure(options, folder, &together("templates", &policies("templates"), &own))?)?;
     alone(options, folder, &own)?.iter().try_for_each(&mut add)?;
+    let mut paths = vec![("12 denies, a package each", policies("policies")), ("templates", policies("templates"))];
     if options.library.is_some() {
         let written = folder.join(LIBRARY);
         let found = templates(&written)?;
+        paths.push(("templates of the library", written.clone()));
         add(&measure(options, folder, &together("templates of the library", &written, &found))?)?;
         alone(options, folder, &found)?.iter().try_for_each(&mut add)?;
     }
+    for (name, path) in paths {
+        table.push_str(&replicas(options, name, &path)?);
+    }
     Ok(table)
+}
+
+/// Compares judging all of the Pods of `ReplicaSets` with judging those once that look the same; returns a table.
+fn replicas(options: &Options, name: &str, path: &Path) -> Result<String> {
+    let (mut alone, mut shared) = (Vec::new(), Vec::new());
+    for round in 1..=options.repeat {
+        note(&format!("Pods of ReplicaSets, {name}, round {round} of {}", options.repeat));
+        let measure = |share, times: &mut Vec<f64>| {
+            let policies = load(path, share)?;
+            let jobs = jobs_of(options.objects, objects::replica, &policies)?;
+            let (time, found) = judged(&jobs);
+            times.push(time);
+            Ok::<_, anyhow::Error>(found)
+        };
+        let found = measure(false, &mut alone)?;
+        ensure!(measure(true, &mut shared)? == found, "{name}: shared results are others");
+    }
+    let [alone, shared] = [alone, shared].map(|mut times| median(&mut times) * 1e6 / options.objects as f64);
+    Ok(format!(
+        "\n| Pods of ReplicaSets | each alone | shared | ratio |\n|---|---|---|---|\n\
+         | {name} | {alone:.1} | {shared:.1} | **{:.2}** |\n",
+        alone / shared
+    ))
 }
 
 /// Measures templates one by one; returns the slowest beside OPA first.
@@ -89,7 +118,7 @@ fn measure(options: &Options, folder: &Path, set: &Set) -> Result<Row> {
         let (times, results) = opa_round(&prepared, &file)?;
         opa.push(times);
         let began = Instant::now();
-        let policies = Arc::new(PolicySet::load(std::slice::from_ref(&set.path))?);
+        let policies = load(&set.path, false)?;
         loads.push(began.elapsed().as_secs_f64() * 1e3);
         let (time, found) = own_round(options.objects, &policies)?;
         own.push(time);
@@ -129,17 +158,34 @@ fn opa_round(prepared: &Path, jobs: &Path) -> Result<(f64, usize)> {
     Ok((seconds, usize::try_from(told["results"].as_u64().context("no results")?)?))
 }
 
-fn own_round(count: usize, policies: &Arc<PolicySet>) -> Result<(f64, usize)> {
-    let jobs = (0..count).map(|number| job(number, policies)).collect::<Result<Vec<_>>>()?;
-    let judge = || jobs.iter().map(|job| evaluate(job).results.len()).sum::<usize>();
-    judge();
-    let began = Instant::now();
-    let found = judge();
-    Ok((began.elapsed().as_secs_f64(), found))
+/// Loads policies, whose verdicts are shared between objects or not.
+fn load(path: &Path, share_verdicts: bool) -> Result<Arc<PolicySet>> {
+    let limits = Limits { share_verdicts, ..Limits::default() };
+    Ok(Arc::new(PolicySet::load_with(&[path.to_owned()], &limits)?))
 }
 
-fn job(number: usize, policies: &Arc<PolicySet>) -> Result<Job> {
-    let (kind, object) = objects::object(number);
+fn own_round(count: usize, policies: &Arc<PolicySet>) -> Result<(f64, usize)> {
+    let jobs = jobs_of(count, objects::object, policies)?;
+    judged(&jobs);
+    Ok(judged(&jobs))
+}
+
+/// Returns the seconds that it takes to judge them, and the number of results.
+fn judged(jobs: &[Job]) -> (f64, usize) {
+    let began = Instant::now();
+    let found = jobs.iter().map(|job| evaluate(job).results.len()).sum();
+    (began.elapsed().as_secs_f64(), found)
+}
+
+fn jobs_of(
+    count: usize,
+    object: impl Fn(usize) -> (objects::Kind, Value),
+    policies: &Arc<PolicySet>,
+) -> Result<Vec<Job>> {
+    (0..count).map(|number| job(object(number), policies)).collect()
+}
+
+fn job((kind, object): (objects::Kind, Value), policies: &Arc<PolicySet>) -> Result<Job> {
     let kind = Arc::new(Kind {
         group: kind.group().to_owned(),
         version: "v1".to_owned(),

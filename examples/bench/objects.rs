@@ -103,6 +103,46 @@ pub(crate) fn object(number: usize) -> (Kind, Value) {
     (Kind::Deployment, deployment)
 }
 
+/// How many Pods the `ReplicaSets` have, again and again.
+const REPLICAS: [usize; 10] = [1, 1, 2, 3, 3, 3, 5, 8, 18, 500];
+
+/// Returns a Pod of a `ReplicaSet`, as it runs; they come by `ReplicaSet`.
+pub(crate) fn replica(number: usize) -> (Kind, Value) {
+    let (cycle, mut rest) = (number / REPLICAS.iter().sum::<usize>(), number % REPLICAS.iter().sum::<usize>());
+    let mut set = 0;
+    while rest >= REPLICAS[set] {
+        rest -= REPLICAS[set];
+        set += 1;
+    }
+    // Each third object is no Pod.
+    let (kind, mut pod) = object(3 * (cycle * REPLICAS.len() + set));
+    let mut dice = Dice(!(number as u64));
+    let owner = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let metadata = &mut pod["metadata"];
+    metadata["name"] = format!("{owner}-{:05x}", dice.roll() % (1 << 20)).into();
+    metadata["generateName"] = format!("{owner}-").into();
+    metadata["uid"] = format!("{:016x}", dice.roll()).into();
+    metadata["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true}]);
+    let ip = format!("10.{}.{}.{}", dice.number(256), dice.number(256), dice.number(256));
+    pod["status"] = json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]});
+    let spec = &mut pod["spec"];
+    spec["nodeName"] = format!("node-{:03}", dice.number(200)).into();
+    // What the API server adds to a Pod with a token.
+    spec.as_object_mut().and_then(|spec| spec.remove("automountServiceAccountToken"));
+    let token = format!("kube-api-access-{:05x}", dice.roll() % (1 << 20));
+    if let Some(volumes) = spec["volumes"].as_array_mut() {
+        volumes.push(json!({"name": token, "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}));
+    }
+    let containers = spec["containers"].as_array_mut().into_iter().flatten();
+    for mounts in containers.filter_map(|container| container["volumeMounts"].as_array_mut()) {
+        mounts.push(
+            json!({"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true}),
+        );
+    }
+    (kind, pod)
+}
+
 fn annotations(dice: &mut Dice, app: &str) -> Value {
     json!({
         "meta.helm.sh/release-name": app,

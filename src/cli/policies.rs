@@ -60,6 +60,26 @@ pub struct EvaluationArgs {
         hide = true
     )]
     pub evaluator: EvaluatorName,
+
+    /// Judge replicas and other objects that look the same only once; off is for diagnosis
+    #[arg(
+        long,
+        env = "KAUDIT_SHARE_VERDICTS",
+        value_enum,
+        value_name = "on|off",
+        hide_possible_values = true,
+        default_value_t = ShareVerdicts::On
+    )]
+    pub share_verdicts: ShareVerdicts,
+}
+
+/// Whether verdicts are shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShareVerdicts {
+    /// Between objects that look the same
+    On,
+    /// Each object is judged
+    Off,
 }
 
 /// What evaluates rules.
@@ -76,7 +96,14 @@ impl EvaluationArgs {
     pub fn limits(&self) -> Limits {
         let (default, evaluation) = (Limits::default(), self.evaluation_timeout);
         let compiled = self.evaluator == EvaluatorName::Compiled;
-        Limits { evaluation, input: default.input.max(evaluation * 5), compiled, strict: self.strict, ..default }
+        Limits {
+            evaluation,
+            input: default.input.max(evaluation * 5),
+            compiled,
+            share_verdicts: self.share_verdicts == ShareVerdicts::On,
+            strict: self.strict,
+            ..default
+        }
     }
 }
 

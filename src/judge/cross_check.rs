@@ -57,6 +57,7 @@ mod tests {
             object::{Kind, Object, ObjectKey},
             verdict::Verdict,
         },
+        rego::limits::Limits,
     };
 
     /// Loads this and a policy `same`.
@@ -64,7 +65,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("p.rego"), format!("package p\n\n{module}\n")).unwrap();
         std::fs::write(root.path().join("same.rego"), "package same\n\ndeny contains \"same\"\n").unwrap();
-        PolicySet::load(&[root.path().to_owned()]).unwrap()
+        let limits = Limits { share_verdicts: false, ..Limits::default() };
+        PolicySet::load_with(&[root.path().to_owned()], &limits).unwrap()
     }
 
     #[test]

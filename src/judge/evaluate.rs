@@ -9,22 +9,25 @@ mod gatekeeper;
 mod input;
 mod job;
 mod judge;
+mod part;
 mod results;
+mod shared;
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 pub(crate) use self::asked::{Asked, Question, asked};
 pub use self::job::Job;
 use self::{
     input::{Extent, JobValues, Operation, Review},
     judge::Judge,
+    part::Part,
     results::Results,
 };
 use crate::{
     judge::{dialect::Dialect, set::PolicySet, unit::Unit},
     model::{
         object::Object,
-        verdict::{Finding, Outcome, Source, Verdict},
+        verdict::{Finding, Outcome, Shared, Source, Verdict},
     },
     rego::{cpu_time::CpuTimer, value},
 };
@@ -40,7 +43,7 @@ pub fn evaluate(job: &Job) -> Verdict {
 
 /// Returns the verdict on an object that could not be judged at all; it is an error that stands.
 pub fn failed(job: &Job, why: &str) -> Verdict {
-    verdict(job, Results::unfinished(unjudged(why)), Results::default(), Instant::now())
+    verdict(job, Results::unfinished(unjudged(why)), Results::default(), (None, Differences::default()), Instant::now())
 }
 
 /// Judges the whole object, not only what the policies can read of it.
@@ -53,6 +56,12 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
     let (began, spent) = (Instant::now(), CpuTimer::start());
     let set = &*job.policies;
     let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
+    let mut differences = Differences::default();
+    if extent == Extent::Read
+        && let Some((standing, shared)) = shared::judge(job, &constraints, spent, &mut differences)
+    {
+        return verdict(job, standing, Results::default(), (Some(shared), differences), began);
+    }
     let mut standing = Results::default();
     let mut transitions = Results::default();
     // An object that no policy is asked about is not even read.
@@ -61,8 +70,9 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
             Err(why) => standing.push(unjudged(&format!("the object cannot be read: {why}"))),
             Ok(values) => {
                 let ask = |operation, transitions_only, results: &mut Results| {
-                    let judge = Judge { limits: &set.limits, spent, transitions_only, results };
-                    judge_all(judge, job, &constraints, &values, operation);
+                    let judge = Judge { limits: &set.limits, spent, results };
+                    let part = if transitions_only { Part::Transitions } else { Part::All };
+                    judge_all(judge, job, part, &constraints, &values, operation);
                 };
                 // Of a deleted object nothing stands; these results only show which its deletion did not add.
                 ask(Operation::Audit, job.deleted, &mut standing);
@@ -72,20 +82,47 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
             }
         }
     }
-    verdict(job, standing, transitions, began)
+    verdict(job, standing, transitions, (None, differences), began)
+}
+
+/// Policies that said different things when they were asked in two ways.
+#[derive(Default)]
+struct Differences {
+    /// By their program and by regorus.
+    evaluators: Vec<Arc<str>>,
+    /// Of the object itself and of one that looks the same.
+    shared: Vec<Arc<str>>,
 }
 
 /// Puts a verdict together from the results on the object as it is, and those on its change.
-fn verdict(job: &Job, mut standing: Results, mut transitions: Results, began: Instant) -> Verdict {
-    let mut differences = std::mem::take(&mut standing.differences);
-    differences.append(&mut transitions.differences);
-    for policy in &differences {
+fn verdict(
+    job: &Job,
+    mut standing: Results,
+    mut transitions: Results,
+    (shared, mut differences): (Option<Shared>, Differences),
+    began: Instant,
+) -> Verdict {
+    differences.evaluators.append(&mut standing.notes.differences);
+    differences.evaluators.append(&mut transitions.notes.differences);
+    if !differences.evaluators.is_empty() {
+        // What was kept is what the program said that is not trusted any more.
+        job.policies.sharing.stop();
+    }
+    for policy in &differences.evaluators {
         tracing::error!(%policy, object = %job.object.key, "two evaluators differ; please report it with both");
+    }
+    for policy in &differences.shared {
+        tracing::error!(
+            %policy,
+            object = %job.object.key,
+            "a verdict that was shared is not the object's own; until the policies change, none is shared any more; \
+             please report it with both"
+        );
     }
     let unfinished = standing.unfinished || transitions.unfinished;
     let (mut results, mut passed) = standing.finish();
     let (mut transitions, _) = transitions.finish();
-    transitions.retain(|finding| !results.iter().any(|standing| results::same(standing, finding)));
+    transitions.retain(|finding| !results.iter().any(|standing| standing.is_same_result(finding)));
     if job.deleted {
         (results, passed) = (Vec::new(), 0);
     }
@@ -96,7 +133,9 @@ fn verdict(job: &Job, mut standing: Results, mut transitions: Results, began: In
         transitions,
         passed,
         unfinished,
-        differences,
+        differences: differences.evaluators,
+        shared,
+        shared_differences: differences.shared,
         policies: job.policies.digest,
         took: began.elapsed(),
     }
@@ -116,7 +155,7 @@ pub fn evaluate_review(
     let review = Review::given(&review, namespace.as_ref())?;
     let mut results = Results::default();
     let spent = CpuTimer::start();
-    let mut judge = Judge { limits: &policies.limits, spent, transitions_only: false, results: &mut results };
+    let mut judge = Judge { limits: &policies.limits, spent, results: &mut results };
     for unit in &policies.units {
         unit.constraints().iter().for_each(|constraint| judge.constraint(unit, constraint, &review, None));
     }
@@ -159,29 +198,34 @@ fn unjudged(why: &str) -> Finding {
     }
 }
 
-/// Asks all policies about an operation; `constraints` are those that can match the kind.
+/// Asks a part of the policies about an operation; `constraints` are those that can match the kind.
 fn judge_all(
     mut judge: Judge<'_>,
     job: &Job,
+    part: Part<'_>,
     constraints: &[(usize, usize)],
     values: &JobValues<'_>,
     operation: Operation,
 ) {
-    let (set, all) = (&*job.policies, !judge.transitions_only);
+    let set = &*job.policies;
     let kind = &job.object.key.kind.kind;
-    for unit in set.units.iter().filter(|unit| unit.judges_everything()) {
-        for group in &unit.groups {
+    for (index, unit) in set.units.iter().enumerate().filter(|(_, unit)| unit.judges_everything()) {
+        for (number, group) in unit.groups.iter().enumerate() {
+            let part = part.of_group(index, number);
+            if part.is_empty(group) {
+                continue;
+            }
             match group.dialect {
-                Dialect::Conftest if all => judge.group(unit, group, kind, &values.object),
-                Dialect::Admission if all || group.entrypoints.iter().any(|rule| rule.transition) => {
-                    judge.group(unit, group, kind, &values.admission(operation));
-                }
-                _ => {}
+                Dialect::Conftest => judge.group(unit, group, part, kind, &values.object),
+                Dialect::Admission => judge.group(unit, group, part, kind, &values.admission(operation)),
+                // These are asked by Constraints.
+                Dialect::Gatekeeper => {}
             }
         }
     }
-    let concerned = |(unit, _): &&(usize, usize)| {
-        all || set.units[*unit].template.as_ref().is_some_and(|template| template.depends.transition)
+    let concerned = |(unit, number): &&(usize, usize)| {
+        let template = set.units[*unit].template.as_ref();
+        part.has_constraint(*unit, *number, template.is_some_and(|template| template.depends.transition))
     };
     let mut constraints = constraints.iter().filter(concerned).peekable();
     if constraints.peek().is_some() && !set.config.exempts(&job.object.key, &values.object) {

@@ -75,6 +75,11 @@ impl KindIndex {
         KindDependencies { projection: Projection::new(object), dependencies }
     }
 
+    /// Returns the names of the kinds that the policies distinguish.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.named.keys()
+    }
+
     /// Returns what verdicts on objects of a kind depend on, also of kinds that no policy names.
     pub(crate) fn of(&self, kind: &str) -> &KindDependencies {
         self.named.get(kind).unwrap_or(&self.other)

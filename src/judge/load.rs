@@ -12,7 +12,9 @@ use super::{
     kinds::KindIndex,
     lint,
     policy::Policy,
+    reads::TOKEN_VOLUME,
     set::PolicySet,
+    sharing::{Sharing, plan::Plans},
     sources::PolicySource,
     unit::Unit,
 };
@@ -114,9 +116,13 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     }
     let constraints = Arc::new(ConstraintIndex::new(&units));
     let kinds = Arc::new(KindIndex::new(&units));
+    let names_tokens = files.iter().any(|file| file.text.contains(TOKEN_VOLUME));
+    let plans = limits.share_verdicts.then(|| Plans::new(&units, &config, kinds.names(), names_tokens));
+    let sharing = Arc::new(Sharing::new(plans.unwrap_or_default()));
     let digest = digest(&files);
     let files = files.into_iter().map(|file| file.shown).collect();
-    Ok(PolicySet { digest, files, policies, problems, limits: *limits, unjudged, config, units, constraints, kinds })
+    let limits = *limits;
+    Ok(PolicySet { digest, files, policies, problems, limits, unjudged, config, units, kinds, constraints, sharing })
 }
 
 /// Removes the packages that are the source of a template: they only judge as a part of one.

@@ -12,10 +12,12 @@ mod bindings;
 mod calls;
 mod documents;
 mod exprs;
+mod fingerprint;
 mod frame;
 mod inventory;
 mod matches;
 mod possible;
+mod printed;
 mod projection;
 mod queries;
 mod tree;
@@ -27,6 +29,7 @@ mod tests;
 
 pub(crate) use self::{
     documents::Reads,
+    fingerprint::{Likeness, Look, TOKEN_VOLUME, random},
     queries::{KindQuery, Queries},
     tree::{Segment, Tree},
     walk::Rules,

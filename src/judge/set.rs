@@ -15,6 +15,7 @@ use super::{
     kinds::KindIndex,
     policy::Policy,
     reads::{InventoryReads, Projection},
+    sharing::Sharing,
     unit::Unit,
 };
 use crate::{
@@ -48,6 +49,8 @@ pub struct PolicySet {
     pub(crate) units: Vec<Unit>,
     pub(crate) kinds: Arc<KindIndex>,
     pub(crate) constraints: Arc<ConstraintIndex>,
+    /// What was said of objects that others may look like.
+    pub(crate) sharing: Arc<Sharing>,
 }
 
 impl PolicySet {

@@ -68,6 +68,15 @@ impl Group {
     }
 }
 
+/// What is to be told of evaluations beside their answers.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    /// Policies whose program and regorus differed.
+    pub(crate) differences: Vec<Arc<str>>,
+    /// Whether regorus gave an answer.
+    pub(crate) by_regorus: bool,
+}
+
 /// Modules that are evaluated together.
 #[derive(Clone)]
 pub(crate) struct Unit {
@@ -135,18 +144,17 @@ impl Unit {
         Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, ..self.clone() })
     }
 
-    /// Evaluates one rule of a group, whose exceptions are counted on behind the entrypoints. Adds the policy if its program
-    /// and regorus differed.
+    /// Evaluates one rule of a group, whose exceptions are counted on behind the entrypoints.
     pub(crate) fn rule(
         &self,
         group: &Group,
         index: usize,
         input: &Value,
-        differences: &mut Vec<Arc<str>>,
+        notes: &mut Notes,
     ) -> Result<Answer, Failure> {
         if let Some(rule) = self.compiled(group, index) {
             match self.evaluator.run_program(input, [rule].into_iter()) {
-                Ok(mut answers) if answers.len() == 1 && self.agrees(group, &[index], &answers, input, differences) => {
+                Ok(mut answers) if answers.len() == 1 && self.agrees(group, &[index], &answers, input, notes) => {
                     return Ok(answers.remove(0));
                 }
                 Err(failure @ (Failure::TimedOut | Failure::TooMuch | Failure::TooLarge)) => return Err(failure),
@@ -154,37 +162,43 @@ impl Unit {
                 _ => {}
             }
         }
+        notes.by_regorus = true;
         self.by_regorus(group, index, input)
     }
 
-    /// Evaluates several rules of a group together; `None` if one of them fails. Adds the policies whose programs and regorus
-    /// differed.
+    /// Evaluates several rules of a query together; `None` if one of them fails, or if some of those that regorus evaluates
+    /// are left out.
     pub(crate) fn rules(
         &self,
         group: &Group,
         query: &KindQuery,
+        wanted: &[usize],
         input: &Value,
-        differences: &mut Vec<Arc<str>>,
+        notes: &mut Notes,
     ) -> Option<Vec<Answer>> {
         let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
         let (compiled, others): (Vec<usize>, Vec<usize>) =
-            query.rules.iter().partition(|index| self.compiled(group, **index).is_some());
+            wanted.iter().partition(|index| self.compiled(group, **index).is_some());
         if !compiled.is_empty() {
             let rules = compiled.iter().filter_map(|index| group.compiled[*index]);
             let own = self.evaluator.run_program(input, rules).ok()?;
-            if !self.agrees(group, &compiled, &own, input, differences) {
+            if !self.agrees(group, &compiled, &own, input, notes) {
                 return None;
             }
             for (index, answer) in compiled.iter().zip(own) {
                 answers[*index] = answer;
             }
         }
+        notes.by_regorus |= !others.is_empty();
         let (distrusted, others): (Vec<usize>, Vec<usize>) =
             others.into_iter().partition(|index| group.compiled[*index].is_some());
         for index in distrusted {
             answers[index] = self.by_regorus(group, index, input).ok()?;
         }
         if !others.is_empty() {
+            if others.len() < query.rules.iter().filter(|index| group.compiled[**index].is_none()).count() {
+                return None;
+            }
             let all = self.evaluator.rule(input, &group.all(query.number)).ok()?;
             let all = all.as_array().ok().filter(|all| all.len() == others.len())?;
             for (index, value) in others.iter().zip(all.iter()) {
@@ -206,14 +220,7 @@ impl Unit {
 
     /// Whether regorus has the same answers to some rules, if that is looked at this time. Policies for which it has not are left
     /// to regorus from now on.
-    fn agrees(
-        &self,
-        group: &Group,
-        rules: &[usize],
-        answers: &[Answer],
-        input: &Value,
-        differences: &mut Vec<Arc<str>>,
-    ) -> bool {
+    fn agrees(&self, group: &Group, rules: &[usize], answers: &[Answer], input: &Value, notes: &mut Notes) -> bool {
         if !self.cross_check.is_due() {
             return true;
         }
@@ -222,7 +229,7 @@ impl Unit {
             // What regorus fails on is not told apart.
             if self.by_regorus(group, *index, input).is_ok_and(|own| own.value != answer.value) {
                 agree = false;
-                differences.extend(group.policy(*index).filter(|policy| self.cross_check.distrust(policy)));
+                notes.differences.extend(group.policy(*index).filter(|policy| self.cross_check.distrust(policy)));
             }
         }
         agree

@@ -119,6 +119,12 @@ impl Finding {
         }
     }
 
+    /// Whether both are the same result, whatever their source and severity.
+    pub fn is_same_result(&self, other: &Self) -> bool {
+        let identity = |finding: &Self| (finding.outcome, Arc::clone(&finding.policy), Arc::clone(&finding.rule));
+        identity(self) == identity(other) && self.message == other.message && self.details == other.details
+    }
+
     /// Makes it what the policy says.
     pub fn restore(&mut self) {
         if let Some(Excused { otherwise, .. }) = self.excused.take() {
@@ -145,6 +151,25 @@ impl Finding {
     }
 }
 
+/// Whether an object looks like one that was judged before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shared {
+    /// It does.
+    Hit,
+    /// It does not.
+    Miss,
+}
+
+impl Shared {
+    /// Returns the word for it in metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+        }
+    }
+}
+
 /// All results of one object under one policy set. A pure function of the job.
 #[derive(Debug, Clone)]
 pub struct Verdict {
@@ -163,6 +188,10 @@ pub struct Verdict {
     pub unfinished: bool,
     /// Policies of which the two evaluators said different things; the results are those of regorus.
     pub differences: Vec<Arc<str>>,
+    /// Whether what was said of an object that looks the same counts for this one, too; `None` if nothing of it can be shared.
+    pub shared: Option<Shared>,
+    /// Policies that say something else of the object than of one that looks the same; the results are those of the object.
+    pub shared_differences: Vec<Arc<str>>,
     /// Digest of the policy set it was judged under.
     pub policies: Digest,
     /// Time that the evaluation took; for metrics only, never shown in results.

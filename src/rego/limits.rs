@@ -31,6 +31,8 @@ pub struct Limits {
     pub input: Duration,
     /// Whether rules run as programs where they can; else regorus evaluates all.
     pub compiled: bool,
+    /// Whether verdicts are shared between objects that look the same to the policies.
+    pub share_verdicts: bool,
     /// Whether a builtin that fails makes the rule an error, instead of being undefined.
     pub strict: bool,
     /// Largest policy or data file.
@@ -56,6 +58,7 @@ impl Default for Limits {
             evaluation: Duration::from_secs(1),
             input: Duration::from_secs(5),
             compiled: true,
+            share_verdicts: true,
             strict: false,
             file_bytes: 1 << 20,
             columns: NonZeroU32::new(20_000).unwrap_or(NonZeroU32::MAX),

@@ -183,6 +183,38 @@ fn markdown_is_cut_to_the_place_that_it_is_for() {
 }
 
 #[test]
+fn what_is_said_of_replicas_is_the_same_whether_it_is_shared_or_not() {
+    let container =
+        |image: &str| serde_json::json!([{"name": "web", "image": image, "securityContext": {"privileged": true}}]);
+    let pods = (0..900).map(|number| {
+        let (app, suffix) = (["web", "api", "db"][number % 3], format!("{number:05}"));
+        let pod = serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("{app}-{suffix}"), "namespace": (["shop", "pay"][number % 2]), "uid": suffix},
+            "spec": {"nodeName": suffix, "containers": container(&format!("{app}:latest")), "volumes": [
+                {"name": format!("kube-api-access-{suffix}"), "hostPath": {"path": "/"}},
+            ]},
+            "status": {"podIP": suffix},
+        });
+        format!("{pod}\n")
+    });
+    let own = "package own\n\ndeny_name contains sprintf(\"%s is in %s\", [input.metadata.name, input.metadata.namespace])\n\n\
+               warn_seven contains \"7\" if endswith(input.metadata.name, \"7\")\n";
+    let folder = folder(&[("pods.json", &pods.collect::<String>()), ("own.rego", own)]);
+    let run = |share: &str, format: &str| {
+        let arguments = ["-f", "pods.json", "-p", "builtin", "-p", "own.rego", "-o", format, "--share-verdicts", share];
+        let output = check(folder.path(), &arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    for format in ["json", "text"] {
+        let shared = run("on", format);
+        assert!(shared.len() > 100_000, "{} bytes", shared.len());
+        assert!(shared == run("off", format), "{format} is not the same");
+    }
+}
+
+#[test]
 fn standard_input_is_read() {
     let folder = folder(&[]);
     let mut piped = check(folder.path(), &["-f", "-"]);

@@ -26,7 +26,7 @@ fn both(paths: &[&Path]) -> [Arc<PolicySet>; 2] {
 }
 
 /// Returns the objects of the example manifests, and Pods with more of what policies look at.
-fn objects() -> Vec<Value> {
+pub(crate) fn objects() -> Vec<Value> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/manifests");
     let mut files: Vec<_> = fs::read_dir(examples).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -52,7 +52,7 @@ fn objects() -> Vec<Value> {
 }
 
 /// Takes a value away, adds one, or puts another in its place.
-fn alter(value: &mut Value, random: &mut fastrand::Rng) {
+pub(crate) fn alter(value: &mut Value, random: &mut fastrand::Rng) {
     let other =
         [json!(null), json!(true), json!(false), json!("x"), json!(0), json!(1.5), json!([]), json!({}), json!([{}])];
     let other = other[random.usize(..other.len())].clone();

@@ -12,6 +12,7 @@ mod gator;
 mod guards;
 mod opa;
 mod paths;
+mod sharing;
 
 use std::sync::Arc;
 

@@ -31,6 +31,8 @@ fn verdict(messages: &[&str]) -> Verdict {
         passed: 2,
         unfinished: false,
         differences: Vec::new(),
+        shared: None,
+        shared_differences: Vec::new(),
         policies: Digest::default(),
         took: std::time::Duration::ZERO,
     }

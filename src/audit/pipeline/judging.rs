@@ -129,6 +129,10 @@ impl Pipeline {
         let metrics = &self.outputs.metrics;
         metrics.evaluated(verdict.took);
         verdict.differences.iter().for_each(|_| metrics.evaluators_differed());
+        verdict.shared.into_iter().for_each(|shared| metrics.verdict_shared(shared));
+        if !verdict.shared_differences.is_empty() {
+            metrics.shared_verdict_differed();
+        }
         let findings = verdict.results.iter().chain(&verdict.transitions);
         for finding in findings.filter(|finding| finding.outcome == Outcome::Error) {
             metrics.policy_failed(&finding.policy);

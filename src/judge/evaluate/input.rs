@@ -1,12 +1,12 @@
 //! The object's JSON as the evaluator's value, and the input documents of each dialect around it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use regorus::Value;
 
 use super::job::Job;
 use crate::{
-    judge::gatekeeper::matching::Matchable,
+    judge::{gatekeeper::matching::Matchable, reads::Projection},
     model::object::{Object, ObjectKey},
     rego::value,
 };
@@ -57,6 +57,34 @@ impl<'a> JobValues<'a> {
             previous: previous.map(state).transpose()?,
             namespace: job.namespace.as_ref().map(read).transpose()?,
         })
+    }
+
+    /// Reads parts of the object as it is now, given its JSON, and its Namespace whole.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(super) fn read_parts(job: &'a Job, json: &[u8], parts: &Projection) -> Result<Self, String> {
+        Ok(Self {
+            key: &job.object.key,
+            uid: &job.object.uid,
+            object: parts.read(json).map_err(|why| why.to_string())?,
+            previous: None,
+            namespace: job.namespace.as_ref().map(read).transpose()?,
+        })
+    }
+
+    /// Returns the same with the name and the namespace of a key, where the object has them.
+    pub(super) fn renamed(mut self, key: &'a ObjectKey) -> Self {
+        self.key = key;
+        let metadata = self.object.as_object_mut().ok().and_then(|fields| fields.get_mut(&text("metadata")));
+        if let Some(Ok(metadata)) = metadata.map(Value::as_object_mut) {
+            for (field, name) in [("name", Some(&key.name)), ("namespace", key.namespace.as_ref())] {
+                if let (Some(own), Some(name)) = (metadata.get_mut(&text(field)), name) {
+                    *own = Value::String(Arc::clone(name));
+                }
+            }
+        }
+        self
     }
 
     /// Returns the change that is the reason for the job; `None` if it is judged for another one.

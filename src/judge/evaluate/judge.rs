@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use regorus::Value;
 
-use super::results::{self, Results, items};
+use super::{
+    part::PartOfGroup,
+    results::{self, Results, items},
+};
 use crate::{
     judge::{
         gatekeeper::template::column,
@@ -27,19 +30,17 @@ pub(super) struct Judge<'a> {
     pub(super) limits: &'a Limits,
     /// The time that was spent on the object so far.
     pub(super) spent: CpuTimer,
-    /// Whether only policies that read transitions are asked.
-    pub(super) transitions_only: bool,
     pub(super) results: &'a mut Results,
 }
 
 impl Judge<'_> {
     /// Evaluates the rules of a group that can give results for the kind: all by one query, or one by one if that fails or
     /// not all are asked.
-    pub(super) fn group(&mut self, unit: &Unit, group: &Group, kind: &str, input: &Value) {
+    pub(super) fn group(&mut self, unit: &Unit, group: &Group, part: PartOfGroup<'_>, kind: &str, input: &Value) {
         let Some(query) = group.queries.of(kind).filter(|query| !query.rules.is_empty()) else {
-            return group.entrypoints.iter().for_each(|_| self.results.pass());
+            return (0..group.entrypoints.len()).filter(|rule| part.judges(*rule)).for_each(|_| self.results.pass());
         };
-        let answers = self.answers(unit, group, query, input);
+        let answers = self.answers(unit, group, part, query, input);
         let (answers, exceptions) = answers.split_at(group.entrypoints.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {
@@ -47,7 +48,8 @@ impl Judge<'_> {
                 self.fail(unit, &exception.policy, &rule, &exception.source, failure);
             }
         }
-        for (entrypoint, answer) in group.entrypoints.iter().zip(answers) {
+        let judging = group.entrypoints.iter().zip(answers).enumerate().filter(|(rule, _)| part.judges(*rule));
+        for (_, (entrypoint, answer)) in judging {
             match answer {
                 Ok(answer) => self.entrypoint(unit, entrypoint, answer, exceptions, input),
                 Err(failure) => {
@@ -63,20 +65,17 @@ impl Judge<'_> {
         &mut self,
         unit: &Unit,
         group: &Group,
+        part: PartOfGroup<'_>,
         query: &KindQuery,
         input: &Value,
     ) -> Vec<Result<Answer, Failure>> {
-        let transitions_only = self.transitions_only;
-        let wanted =
-            |index: usize| !transitions_only || group.entrypoints.get(index).is_none_or(|rule| rule.transition);
-        if query.rules.iter().all(|index| wanted(*index))
-            && let Some(all) = unit.rules(group, query, input, &mut self.results.differences)
-        {
+        let wanted: Vec<usize> = query.rules.iter().copied().filter(|index| part.asks(group, *index)).collect();
+        if let Some(all) = unit.rules(group, query, &wanted, input, &mut self.results.notes) {
             return all.into_iter().map(Ok).collect();
         }
         let mut answers: Vec<_> = (0..group.len()).map(|_| Ok(Value::Undefined.into())).collect();
-        for index in query.rules.iter().filter(|index| wanted(**index)) {
-            answers[*index] = self.alone(unit, group, *index, input);
+        for index in wanted {
+            answers[index] = self.alone(unit, group, index, input);
         }
         answers
     }
@@ -86,7 +85,7 @@ impl Judge<'_> {
         if self.spent.elapsed() > self.limits.input {
             return Err(Failure::OutOfTime);
         }
-        unit.rule(group, index, input, &mut self.results.differences)
+        unit.rule(group, index, input, &mut self.results.notes)
     }
 
     /// Turns the value of one rule into findings.

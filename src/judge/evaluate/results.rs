@@ -9,8 +9,9 @@ use crate::{
     judge::{
         metadata::Metadata,
         rule::{Entrypoint, ResultShape},
+        unit::Notes,
     },
-    model::verdict::{Finding, Severity, Source},
+    model::verdict::{Finding, Outcome, Severity, Source},
 };
 
 /// The results of one object so far.
@@ -20,8 +21,8 @@ pub(super) struct Results {
     passed: u32,
     /// Whether something ran out of time.
     pub(super) unfinished: bool,
-    /// Policies whose program and regorus differed.
-    pub(super) differences: Vec<Arc<str>>,
+    /// What is to be told of the evaluations.
+    pub(super) notes: Notes,
 }
 
 impl Results {
@@ -38,6 +39,18 @@ impl Results {
         self.findings.extend(findings);
     }
 
+    /// Whether the same would be said at any time: nothing failed, and the programs answered all.
+    pub(super) fn can_be_kept(&self) -> bool {
+        let failed = self.findings.iter().any(|finding| finding.outcome == Outcome::Error);
+        !failed && !self.unfinished && !self.notes.by_regorus
+    }
+
+    /// Takes what was said of an object that looks the same.
+    pub(super) fn share(&mut self, findings: Vec<Finding>, passed: u32) {
+        self.findings.extend(findings);
+        self.passed += passed;
+    }
+
     pub(super) fn pass(&mut self) {
         self.passed += 1;
     }
@@ -48,12 +61,6 @@ impl Results {
         self.findings.dedup();
         (self.findings, self.passed)
     }
-}
-
-/// Whether two findings are the same result, whatever their source and severity.
-pub(super) fn same(a: &Finding, b: &Finding) -> bool {
-    let identity = |finding: &Finding| (finding.outcome, Arc::clone(&finding.policy), Arc::clone(&finding.rule));
-    identity(a) == identity(b) && a.message == b.message && a.details == b.details
 }
 
 fn order(a: &Finding, b: &Finding) -> Ordering {

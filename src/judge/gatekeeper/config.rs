@@ -22,6 +22,11 @@ impl Config {
         }
     }
 
+    /// Whether no namespace is exempt.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.exempt.is_empty()
+    }
+
     /// Whether Gatekeeper's audit leaves out objects of this object's namespace. As there, a glob that matches the empty
     /// name exempts cluster-scoped objects.
     pub(crate) fn exempts(&self, key: &ObjectKey, object: &Value) -> bool {

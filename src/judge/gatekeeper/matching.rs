@@ -233,6 +233,11 @@ impl Match {
         self.namespace_selector.is_some()
     }
 
+    /// Whether it chooses objects by their name.
+    pub(crate) fn reads_name(&self) -> bool {
+        self.name.is_some()
+    }
+
     /// Returns the paths of an object that it reads, besides apiVersion and kind.
     pub(crate) fn reads(&self) -> Vec<[&'static str; 2]> {
         let mut paths = Vec::new();

@@ -71,7 +71,8 @@ impl<'a> Walker<'a> {
             ("count", [collection]) => {
                 let value = self.expr(collection);
                 self.frame.risk |= !value.is_nothing();
-                self.present(&value);
+                // The length of a text.
+                value.places.iter().for_each(|place| self.frame.reads.insert(place, false));
                 self.elements(&value);
                 defined(&[&value])
             }
@@ -108,6 +109,9 @@ impl<'a> Walker<'a> {
                 defined(&[&value])
             }
             (rewrite::BOUNDED, [value]) => self.expr(value),
+            ("sprintf", _) => self.sprintf(arguments),
+            ("concat", _) => self.concat(arguments),
+            ("internal.template_string", _) => self.template_string(arguments),
             // Printing does not change a verdict.
             ("print", _) => {
                 for argument in arguments {
@@ -126,12 +130,14 @@ impl<'a> Walker<'a> {
             return Possible::default();
         }
         // An error in strict evaluation unless all are arrays.
-        let array = |value: &&Possible| value.items.is_some() && value.fields.is_none() && value.places.is_empty();
+        let array = |value: &&Possible| {
+            value.items.is_some() && value.fields.is_none() && value.places.is_empty() && value.names.is_empty()
+        };
         self.frame.risk |= !from.iter().all(|value| array(value) && !value.other && value.members.is_none());
         Possible::array(elements, false)
     }
 
-    fn any_builtin(&mut self, name: &str, arguments: &'a [Ref<Expr>]) -> Possible {
+    pub(super) fn any_builtin(&mut self, name: &str, arguments: &'a [Ref<Expr>]) -> Possible {
         self.frame.reads.clock |= name == "time.now_ns";
         // An additional argument is bound to the result.
         if builtins::find(name) == u8::try_from(arguments.len()).ok().and_then(|n| n.checked_sub(1)).map(Arity::Exactly)

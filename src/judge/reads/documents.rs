@@ -11,6 +11,11 @@ use crate::judge::{dependencies::Dependencies, dialect::Dialect};
 pub(crate) struct Reads {
     /// From `input` and `data` on; of `data` only what holds other objects.
     documents: Tree,
+    /// Of these, what is looked into. All else is only handed around, compared with its like in sets, and printed: a text
+    /// that is like no other can be replaced, in the object and in results alike.
+    looked_into: Tree,
+    /// Places of the object's name and namespace that are printed and nothing else: not even compared.
+    printed: Tree,
     /// Places below `data` whose elements are iterated over.
     loops: Tree,
     /// They call `time.now_ns`.
@@ -18,8 +23,20 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
+    /// Adds a place that is looked into.
     pub(super) fn insert(&mut self, place: &[Segment], whole: bool) {
         self.documents.insert(place, whole);
+        self.looked_into.insert(place, whole);
+    }
+
+    /// Adds a place whose texts are not looked into.
+    pub(super) fn see(&mut self, place: &[Segment], whole: bool) {
+        self.documents.insert(place, whole);
+    }
+
+    /// Adds the place of a name that is printed.
+    pub(super) fn print(&mut self, place: &[Segment], whole: bool) {
+        self.printed.insert(place, whole);
     }
 
     pub(super) fn loop_over(&mut self, place: &[Segment]) {
@@ -30,6 +47,8 @@ impl Reads {
 
     pub(crate) fn merge(&mut self, other: &Self) {
         self.documents.merge(&other.documents);
+        self.looked_into.merge(&other.looked_into);
+        self.printed.merge(&other.printed);
         self.loops.merge(&other.loops);
         self.clock |= other.clock;
     }
@@ -43,37 +62,25 @@ impl Reads {
 
     /// Returns what is read of the review that the object comes in; `None` if nothing is, or it comes without one.
     fn review(&self, dialect: Dialect) -> Option<Tree> {
-        let input = self.documents.field("input")?;
-        match dialect {
-            Dialect::Conftest => None,
-            Dialect::Admission => input.field("request"),
-            Dialect::Gatekeeper => input.field("review"),
-        }
+        review(&self.documents, dialect)
     }
 
     /// Returns what is read of the object.
     pub(crate) fn object(&self, dialect: Dialect) -> Tree {
-        if dialect == Dialect::Conftest {
-            return self.documents.field("input").unwrap_or_default();
-        }
-        let Some(review) = self.review(dialect) else { return Tree::default() };
-        let mut object = Tree::default();
-        for part in ["object", "oldObject"] {
-            object.merge(&review.field(part).unwrap_or_default());
-        }
-        // Copies of the object's fields in the review around it.
-        let beside = [
-            ("uid", ["metadata", "uid"]),
-            ("name", ["metadata", "name"]),
-            ("name", ["metadata", "generateName"]),
-            ("namespace", ["metadata", "namespace"]),
-        ];
-        for (field, place) in beside {
-            if review.field(field).is_some() {
-                object.insert(&place.map(Segment::from), true);
-            }
-        }
-        object
+        let mut all = self.documents.clone();
+        all.merge(&self.printed);
+        object(&all, dialect)
+    }
+
+    /// Returns what is read of the object, other than to print its names. Where that is the same, and the names are replaced
+    /// in the object and in results alike, results are the same.
+    pub(crate) fn unprinted(&self, dialect: Dialect) -> Tree {
+        object(&self.documents, dialect)
+    }
+
+    /// Returns what is looked into of the object.
+    pub(crate) fn looked_into(&self, dialect: Dialect) -> Tree {
+        object(&self.looked_into, dialect)
     }
 
     /// Returns what is read of the Namespace of the object.
@@ -103,4 +110,39 @@ impl Reads {
     pub(crate) fn scans_inventory(&self) -> bool {
         inventory::scans(&self.loops)
     }
+}
+
+/// Returns what is read of the review that an object comes in, given what is read of all documents.
+fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
+    let input = documents.field("input")?;
+    match dialect {
+        Dialect::Conftest => None,
+        Dialect::Admission => input.field("request"),
+        Dialect::Gatekeeper => input.field("review"),
+    }
+}
+
+/// Returns what is read of the object.
+fn object(documents: &Tree, dialect: Dialect) -> Tree {
+    if dialect == Dialect::Conftest {
+        return documents.field("input").unwrap_or_default();
+    }
+    let Some(review) = review(documents, dialect) else { return Tree::default() };
+    let mut object = Tree::default();
+    for part in ["object", "oldObject"] {
+        object.merge(&review.field(part).unwrap_or_default());
+    }
+    // Copies of the object's fields in the review around it.
+    let beside = [
+        ("uid", ["metadata", "uid"]),
+        ("name", ["metadata", "name"]),
+        ("name", ["metadata", "generateName"]),
+        ("namespace", ["metadata", "namespace"]),
+    ];
+    for (field, place) in beside {
+        if review.field(field).is_some() {
+            object.insert(&place.map(Segment::from), true);
+        }
+    }
+    object
 }

@@ -7,7 +7,7 @@ use std::{
 
 use regorus::{
     Value,
-    unstable::{AssignOp, BoolOp, Expr, Ref},
+    unstable::{AssignOp, BoolOp, Expr, Ref, Span},
 };
 
 use super::{
@@ -53,18 +53,20 @@ impl<'a> Walker<'a> {
                 None => Possible::default(),
                 Some(items) => {
                     let sure = items.sure;
-                    Possible::set(self.whole(items), sure)
+                    Possible::set(self.member(items), sure)
                 }
             },
             Expr::Object { fields, .. } => self.object(fields.iter().map(|(_, key, value)| (key, value))),
             Expr::ArrayCompr { term, query, .. } => {
+                let counts = std::mem::replace(&mut self.frame.counts, true);
                 let (_, items) = self.query(query, |walker| walker.expr(term));
+                self.frame.counts = counts;
                 Possible::array(items, true)
             }
             Expr::SetCompr { term, query, .. } => {
                 let (_, members) = self.query(query, |walker| {
                     let member = walker.expr(term);
-                    walker.whole(member)
+                    walker.member(member)
                 });
                 Possible::set(members, true)
             }
@@ -384,7 +386,15 @@ impl<'a> Walker<'a> {
             Step::Field(name) => Some((*name).to_owned()),
             Step::Index(_) => None,
         }));
-        let (value, used) = self.data(&path[1..]);
+        let (mut value, used) = self.data(&path[1..]);
+        // Elements that are matched with a pattern, one by one, may be equal to others by chance: what follows is, too.
+        let pattern = match steps.get((used + 1).wrapping_sub(own)) {
+            Some(Step::Index(index)) => !self.frame.counts && matches!(index, Expr::Object { .. }),
+            _ => false,
+        };
+        if !pattern {
+            value = self.compared(value);
+        }
         // An import may name more than the rule.
         if used + 1 >= own {
             return (value, used + 1 - own);
@@ -439,14 +449,28 @@ impl<'a> Walker<'a> {
             self.frame.reads.insert(&place, true);
             return Possible::other();
         }
+        if self.names_object(&place) {
+            return Possible::name(place);
+        }
         Possible::place(place)
+    }
+
+    /// Whether a place holds the object's name or its namespace.
+    pub(super) fn names_object(&self, place: &[Segment]) -> bool {
+        let [Segment::Field(input), above @ .., Segment::Field(last)] = place else { return false };
+        let is = |names: &[&str]| is(above, names);
+        &**input == "input"
+            && matches!(&**last, "name" | "namespace")
+            && match self.dialect {
+                Dialect::Conftest => is(&["metadata"]),
+                Dialect::Admission => is(&["request"]) || is(&["request", "object", "metadata"]),
+                Dialect::Gatekeeper => is(&["review"]) || is(&["review", "object", "metadata"]),
+            }
     }
 
     /// Whether a place holds the name of the kind, and whether it always does.
     fn names_kind(&self, place: &[Segment]) -> Option<bool> {
-        let is = |names: &[&str]| {
-            place.len() == names.len() && place.iter().zip(names).all(|(key, name)| *key == Segment::from(*name))
-        };
+        let is = |names: &[&str]| is(place, names);
         let root = match self.dialect {
             Dialect::Conftest => return is(&["input", "kind"]).then_some(true),
             Dialect::Admission => "request",
@@ -471,11 +495,40 @@ impl<'a> Walker<'a> {
                 return values;
             }
         }
+        if let (Expr::Object { fields, .. }, Some(members)) = (index, value.only_members())
+            && let Some(names) = constant_keys(fields)
+            && let Some(values) = members.only_fields()
+        {
+            return if self.pattern(&names, values) { members.clone() } else { Possible::default() };
+        }
         if matches!(index, Expr::Array { .. } | Expr::Object { .. }) {
+            // What its variables are bound to is not followed.
+            if let Some(members) = &value.members {
+                self.whole((**members).clone());
+            }
             self.bind_unknown(index);
         }
         let key = self.expr(index);
         self.step(value, key)
+    }
+
+    /// Matches the fields of a pattern with those that an element of a set may have; whether one may match.
+    fn pattern(&mut self, pattern: &[(&str, &'a Expr)], fields: &BTreeMap<Arc<str>, Possible>) -> bool {
+        let mut may_match = true;
+        for (name, part) in pattern {
+            let Some(field) = fields.get(*name) else { return false };
+            match part {
+                Expr::Var { span, .. } if span.text() == "_" => {}
+                Expr::Var { span, .. } if self.is_unbound(span.text()) => self.bind_used(span.text(), field.clone()),
+                part => {
+                    self.bind_unknown(part);
+                    let part = self.expr(part);
+                    let equal = self.compare(part, field.clone(), false);
+                    may_match &= certain(&equal) != Certainty::No;
+                }
+            }
+        }
+        may_match
     }
 
     /// Returns what a value may have at a key.
@@ -520,8 +573,26 @@ impl<'a> Walker<'a> {
                 found.join((**members).clone());
             }
         }
-        found.other |= value.other;
+        // A text has no fields, but evaluators differ in what follows.
+        value.names.iter().for_each(|place| self.frame.reads.insert(place, true));
+        found.other |= value.other || !value.names.is_empty();
         found.sure = sure && value.fields.is_none() && value.items.is_none() && value.members.is_none() && !value.other;
         found
     }
+}
+
+/// Returns the fields of a pattern, if all of its keys are written as texts.
+fn constant_keys<'a>(fields: &'a [(Span, Ref<Expr>, Ref<Expr>)]) -> Option<Vec<(&'a str, &'a Expr)>> {
+    let constant = |(_, key, value): &'a (Span, Ref<Expr>, Ref<Expr>)| match key.as_ref() {
+        Expr::String { value: Value::String(name), .. } | Expr::RawString { value: Value::String(name), .. } => {
+            Some((&**name, value.as_ref()))
+        }
+        _ => None,
+    };
+    fields.iter().map(constant).collect()
+}
+
+/// Whether a place is made of these keys.
+fn is(place: &[Segment], keys: &[&str]) -> bool {
+    place.len() == keys.len() && place.iter().zip(keys).all(|(key, name)| *key == Segment::from(*name))
 }

@@ -25,6 +25,7 @@ pub(super) struct Variable {
 
 /// What is known while one definition is walked.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct Frame {
     pub(super) module: usize,
     pub(super) scopes: Vec<BTreeMap<String, Variable>>,
@@ -37,4 +38,6 @@ pub(super) struct Frame {
     pub(super) stale: Option<usize>,
     /// A variable without a value was read.
     pub(super) unbound: bool,
+    /// In an array comprehension, where it matters how many elements of a set there are.
+    pub(super) counts: bool,
 }

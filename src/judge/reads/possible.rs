@@ -36,14 +36,16 @@ impl Scalar {
 
 /// Every value that an expression may have: one of any of the fields. If all are empty, it is undefined for sure.
 ///
-/// `places` are read lazily: as long as a value is only passed on, only its existence was read. All other fields hold
-/// nothing unread, except in their parts.
+/// `places` and `names` are read lazily: as long as a value is only passed on, only its existence was read. All other fields
+/// hold nothing unread, except in their parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Possible {
     /// One of these.
     pub(super) scalars: BTreeSet<Scalar>,
     /// The value at one of these places.
     pub(super) places: BTreeSet<Place>,
+    /// A text that is what one of these places holds, the object's name or namespace, or in which places were printed.
+    pub(super) names: BTreeSet<Place>,
     /// An object with some of these fields, and those of `items`.
     pub(super) fields: Option<BTreeMap<Arc<str>, Self>>,
     /// An array, or an object whose keys are not known, with such elements.
@@ -69,6 +71,16 @@ impl Possible {
         Self { places: BTreeSet::from([place]), ..Self::default() }
     }
 
+    /// The object's name or namespace, by where it is.
+    pub(super) fn name(place: Place) -> Self {
+        Self { names: BTreeSet::from([place]), ..Self::default() }
+    }
+
+    /// A text in which these places were printed.
+    pub(super) fn printed(names: BTreeSet<Place>) -> Self {
+        Self { names, other: true, ..Self::default() }
+    }
+
     pub(super) fn array(items: Self, sure: bool) -> Self {
         Self { items: Some(Box::new(items)), sure, ..Self::default() }
     }
@@ -91,7 +103,19 @@ impl Possible {
     /// Whether it can be nothing but one of its scalars.
     pub(super) fn is_scalar(&self) -> bool {
         let collection = self.fields.is_some() || self.items.is_some() || self.members.is_some();
-        self.places.is_empty() && !collection && !self.other
+        self.places.is_empty() && self.names.is_empty() && !collection && !self.other
+    }
+
+    /// Returns what the elements may be of what can only be a set.
+    pub(super) fn only_members(&self) -> Option<&Self> {
+        let members = self.members.as_deref()?;
+        (Self { members: None, sure: false, ..self.clone() } == Self::default()).then_some(members)
+    }
+
+    /// Returns what the fields may be of what can only be an object with known keys.
+    pub(super) fn only_fields(&self) -> Option<&BTreeMap<Arc<str>, Self>> {
+        let fields = self.fields.as_ref()?;
+        (Self { fields: None, sure: false, ..self.clone() } == Self::default()).then_some(fields)
     }
 
     /// Returns its only value, if there is one.
@@ -126,6 +150,7 @@ impl Possible {
         }
         self.scalars.extend(other.scalars);
         self.places.extend(other.places);
+        self.names.extend(other.names);
         if let Some(fields) = other.fields {
             let own = self.fields.get_or_insert_default();
             for (name, field) in fields {
@@ -149,7 +174,8 @@ impl Possible {
 
     /// Returns how many values it is made of, itself included; stops counting at `limit`.
     pub(super) fn size(&self, limit: usize) -> usize {
-        let mut size = 1 + self.scalars.len() + self.places.iter().map(|place| 1 + place.len() / 4).sum::<usize>();
+        let places = self.places.iter().chain(&self.names);
+        let mut size = 1 + self.scalars.len() + places.map(|place| 1 + place.len() / 4).sum::<usize>();
         let fields = self.fields.iter().flat_map(BTreeMap::values);
         for part in fields.chain(self.items.as_deref()).chain(self.members.as_deref()) {
             if size > limit {
@@ -161,28 +187,48 @@ impl Possible {
     }
 
     /// Returns every place in it, parts included.
-    pub(super) fn all_places<'a>(&'a self, out: &mut Vec<&'a Place>) {
-        out.extend(&self.places);
+    pub(super) fn all_places(&self) -> Vec<&Place> {
+        let mut places = self.all_names();
+        self.collect(&|part| &part.places, &mut places);
+        places
+    }
+
+    fn collect<'a>(&'a self, of: &impl Fn(&'a Self) -> &'a BTreeSet<Place>, out: &mut Vec<&'a Place>) {
+        out.extend(of(self));
         let fields = self.fields.iter().flat_map(BTreeMap::values);
         for part in fields.chain(self.items.as_deref()).chain(self.members.as_deref()) {
-            part.all_places(out);
+            part.collect(of, out);
         }
+    }
+
+    /// Returns every place whose text may be in one of its texts, parts included.
+    pub(super) fn all_names(&self) -> Vec<&Place> {
+        let mut places = Vec::new();
+        self.collect(&|part| &part.names, &mut places);
+        places
     }
 
     /// Returns it after all its places were read.
     pub(super) fn without_places(mut self) -> Self {
-        if !self.places.is_empty() {
-            self.places.clear();
-            self.other = true;
-        }
-        if let Some(fields) = &mut self.fields {
-            for field in fields.values_mut() {
-                *field = std::mem::take(field).without_places();
-            }
-        }
-        for part in [&mut self.items, &mut self.members].into_iter().flatten() {
-            **part = std::mem::take(&mut **part).without_places();
-        }
+        self.forget(true);
         self
+    }
+
+    /// Returns it after all its names were read, but not its other places.
+    pub(super) fn without_names(mut self) -> Self {
+        self.forget(false);
+        self
+    }
+
+    fn forget(&mut self, places: bool) {
+        self.other |= !self.names.is_empty() || places && !self.places.is_empty();
+        self.names.clear();
+        if places {
+            self.places.clear();
+        }
+        let fields = self.fields.iter_mut().flat_map(BTreeMap::values_mut);
+        for part in fields.chain(self.items.as_deref_mut()).chain(self.members.as_deref_mut()) {
+            part.forget(places);
+        }
     }
 }

@@ -130,7 +130,7 @@ fn query(
     let mut rules = Vec::new();
     let mut reads = Vec::new();
     for (index, (path, shape)) in shapes.enumerate() {
-        let summary = walker.entrypoint(path);
+        let summary = walker.entrypoint(path, shape.is_some());
         if summary.risk || may_have_results(&summary.value, shape) {
             rules.push(index);
             reads.push(summary.reads);
@@ -150,5 +150,5 @@ fn may_have_results(value: &Possible, shape: Option<ResultShape>) -> bool {
     let no_fields =
         value.fields.as_ref().is_none_or(|fields| fields.is_empty() && shape != Some(ResultShape::Complete));
     let silent = value.is_false() || (!value.other && value.scalars.is_empty() && empty(&value.items) && no_fields);
-    !(silent && empty(&value.members) && value.places.is_empty())
+    !(silent && empty(&value.members) && value.places.is_empty() && value.names.is_empty())
 }

@@ -100,6 +100,29 @@ impl Tree {
         })
     }
 
+    /// Whether something at a place or below it is read, or that it is there.
+    pub(crate) fn covers(&self, place: &[Segment]) -> bool {
+        self.any_at(place, &|_| true)
+    }
+
+    /// Whether the value at a place is read if it is a scalar.
+    pub(crate) fn covers_scalar(&self, place: &[Segment]) -> bool {
+        self.any_at(place, &|tree| tree.whole || tree.seen)
+    }
+
+    fn any_at(&self, place: &[Segment], is: &impl Fn(&Self) -> bool) -> bool {
+        match place.split_first() {
+            _ if self.whole => true,
+            None => is(self),
+            Some((Segment::Field(name), rest)) => {
+                self.fields.get(name).into_iter().chain(self.any.as_deref()).any(|child| child.any_at(rest, is))
+            }
+            Some((Segment::Any, rest)) => {
+                self.fields.values().chain(self.any.as_deref()).any(|child| child.any_at(rest, is))
+            }
+        }
+    }
+
     /// Whether everything is read.
     pub(crate) fn is_whole(&self) -> bool {
         self.whole

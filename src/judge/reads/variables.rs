@@ -98,21 +98,42 @@ impl Walker<'_> {
 
     // Reads
 
-    /// Counts as read whether a value exists, and the value if it is a scalar.
+    /// Counts as read whether a value exists, and the value if it is a scalar; of a text no more than that it is one.
     pub(super) fn present(&mut self, value: &Possible) {
-        for place in &value.places {
-            self.frame.reads.insert(place, false);
+        value.places.iter().chain(&value.names).for_each(|place| self.see(place, false));
+    }
+
+    /// Counts a place as read, but not looked into.
+    pub(super) fn see(&mut self, place: &Place, whole: bool) {
+        if self.names_object(place) {
+            self.frame.reads.print(place, whole);
+        } else {
+            self.frame.reads.see(place, whole);
         }
     }
 
     /// Counts all of a value as read; returns it without unread parts.
     pub(super) fn whole(&mut self, value: Possible) -> Possible {
-        let mut places: Vec<&Place> = Vec::new();
-        value.all_places(&mut places);
-        for place in places {
-            self.frame.reads.insert(place, true);
-        }
+        value.all_places().into_iter().for_each(|place| self.frame.reads.insert(place, true));
         value.without_places()
+    }
+
+    /// Counts all of a value as compared with its like: as an element of a set, whose texts are not looked into yet.
+    pub(super) fn alike(&mut self, value: &Possible) {
+        value.all_places().into_iter().for_each(|place| self.see(place, true));
+    }
+
+    /// Makes a value an element of a set. Names and texts may be equal to others by chance.
+    pub(super) fn member(&mut self, value: Possible) -> Possible {
+        self.alike(&value);
+        value.all_names().into_iter().for_each(|place| self.frame.reads.insert(place, true));
+        value.without_names()
+    }
+
+    /// Makes the value of a rule one that another rule looks at: see [`Self::member`].
+    pub(super) fn compared(&mut self, mut value: Possible) -> Possible {
+        value.members = value.members.map(|members| Box::new(self.member(*members)));
+        value
     }
 
     /// Counts as read which elements there are; returns what their keys and values may be.
@@ -129,7 +150,8 @@ impl Walker<'_> {
             !value.places.is_empty() || value.items.is_some() || value.other || !value.scalars.is_empty();
         keys.other = unknown_keys;
         // A scalar has no elements, but evaluators differ in what follows.
-        values.other = value.other || !value.scalars.is_empty();
+        values.other = value.other || !value.scalars.is_empty() || !value.names.is_empty();
+        value.names.iter().for_each(|place| self.frame.reads.insert(place, true));
         for place in &value.places {
             let element: Place = place.iter().cloned().chain([Segment::Any]).collect();
             self.frame.reads.loop_over(place);

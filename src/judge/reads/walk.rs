@@ -126,11 +126,16 @@ impl<'a> Walker<'a> {
         self.contexts.clear();
     }
 
-    /// Walks the rule at a path below `data`, and all rules below that path.
-    pub(super) fn entrypoint(&mut self, path: &Path) -> RuleSummary {
+    /// Walks the rule at a path below `data`, and all rules below that path; whether its value is taken as `results`.
+    pub(super) fn entrypoint(&mut self, path: &Path, results: bool) -> RuleSummary {
         self.frame = Frame { scopes: vec![BTreeMap::new()], ..Frame::default() };
         let value = self.data(path).0;
-        let value = self.whole(value);
+        let value = if results {
+            self.results(&value);
+            value.without_places()
+        } else {
+            self.whole(value)
+        };
         let frame = std::mem::take(&mut self.frame);
         RuleSummary { value, reads: frame.reads, risk: frame.risk, sensitive: frame.sensitive }
     }
@@ -208,11 +213,7 @@ impl<'a> Walker<'a> {
         let conflict = (complete > 1 || several) && !(value.is_scalar() && value.scalars.len() < 2);
         value.sure |= sure;
         if conflict || value.size(SIZE) > SIZE {
-            let mut places = Vec::new();
-            value.all_places(&mut places);
-            for place in places {
-                summary.reads.insert(place, true);
-            }
+            value.all_places().into_iter().for_each(|place| summary.reads.insert(place, true));
             value = value.without_places();
         }
         summary.value = if value.size(SIZE) > SIZE { Possible::other() } else { value };
@@ -313,7 +314,9 @@ impl<'a> Walker<'a> {
                 if element.is_nothing() {
                     return Possible::default();
                 }
-                Possible::set(self.whole(element), true)
+                self.alike(&element);
+                // Where another rule looks at the set, it is as [`Walker::compared`] says.
+                Possible::set(element, true)
             }
             RuleHead::Compr { refr, .. } | RuleHead::Set { refr, key: None, .. } if is_partial(refr) => {
                 self.keys(refr);

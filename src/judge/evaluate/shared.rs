@@ -1,0 +1,139 @@
+//! Judging by what was said of an object that looks the same: see [`sharing`](crate::judge::sharing).
+
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+
+use memchr::memmem;
+
+use super::{
+    Differences,
+    input::{JobValues, Operation},
+    job::Job,
+    judge::Judge,
+    judge_all,
+    part::Part,
+    results::Results,
+};
+use crate::{
+    judge::{
+        reads::Look,
+        sharing::{
+            Sharing,
+            placeholders::{Names, Placeholders},
+            plan::Plan,
+            said::Said,
+        },
+    },
+    model::{
+        object::ObjectKey,
+        verdict::{Finding, Shared},
+    },
+    rego::cpu_time::CpuTimer,
+};
+
+/// Judges an object by what the shareable rules said of one that looks the same, or say of it now and are to say of others,
+/// and by the other rules. `None` if nothing can be shared of it; what differed is told then, too.
+pub(super) fn judge(
+    job: &Job,
+    constraints: &[(usize, usize)],
+    spent: CpuTimer,
+    differences: &mut Differences,
+) -> Option<(Results, Shared)> {
+    let (set, key) = (&*job.policies, &job.object.key);
+    let sharing = &*set.sharing;
+    let plan = sharing.plan(&key.kind.kind).filter(|_| job.previous.is_none() && !job.deleted)?;
+    let json = job.object.body.json().ok()?;
+    let Look { fingerprint, token } = plan.likeness.look(key, &json).filter(|_| !sharing.placeholders.are_in(&json))?;
+    let names = Names { key, token: token.as_deref() };
+    let parts = Parts { job, constraints, spent, sharing, plan, names, json: &json };
+    let mut results = Results::default();
+    let shared = if let Some(said) = sharing.get(fingerprint) {
+        let findings = said.of(&sharing.placeholders, names)?;
+        if sharing.is_due() {
+            parts.check(&findings, said.passed, differences)?;
+        }
+        results.share(findings, said.passed);
+        Shared::Hit
+    } else {
+        let said = Arc::new(parts.ask(differences)?);
+        sharing.keep(fingerprint, Arc::clone(&said));
+        results.share(said.of(&sharing.placeholders, names)?, said.passed);
+        Shared::Miss
+    };
+    if let Some(rest) = &plan.rest {
+        let values = JobValues::read_parts(job, &json, rest).ok()?;
+        parts.part(Part::Rest(plan), &values, &mut results);
+    }
+    Some((results, shared))
+}
+
+/// One object, and what is needed to judge it in parts.
+struct Parts<'a> {
+    job: &'a Job,
+    constraints: &'a [(usize, usize)],
+    spent: CpuTimer,
+    sharing: &'a Sharing,
+    plan: &'a Plan,
+    names: Names<'a>,
+    json: &'a [u8],
+}
+
+impl Parts<'_> {
+    fn part(&self, part: Part<'_>, values: &JobValues<'_>, results: &mut Results) {
+        let judge = Judge { limits: &self.job.policies.limits, spent: self.spent, results };
+        judge_all(judge, self.job, part, self.constraints, values, Operation::Audit);
+    }
+
+    /// Asks the shareable rules; `None` if what they say is not to be kept.
+    fn ask(&self, differences: &mut Differences) -> Option<Said> {
+        let Names { key, token: own_token } = self.names;
+        let Placeholders { name, namespace, token, .. } = &self.sharing.placeholders;
+        let open = !self.plan.likeness.has_namespace();
+        let namespace = key.namespace.as_ref().map(|own| Arc::clone(if open { namespace } else { own }));
+        let stand_in = ObjectKey { name: Arc::clone(name), namespace, ..key.clone() };
+        let json = own_token.map_or(Cow::Borrowed(self.json), |own| replaced(self.json, own, token).into());
+        let values = JobValues::read_parts(self.job, &json, &self.plan.shared).ok()?.renamed(&stand_in);
+        let mut results = Results::default();
+        self.part(Part::Shared(self.plan), &values, &mut results);
+        differences.evaluators.append(&mut results.notes.differences);
+        results.can_be_kept().then(|| Said::new(results.finish()))
+    }
+
+    /// Judges a hit all the same. `None` if that says something else: then nothing is shared any more.
+    fn check(&self, findings: &[Finding], passed: u32, differences: &mut Differences) -> Option<()> {
+        let values = JobValues::read_parts(self.job, self.json, &self.plan.shared).ok()?;
+        let mut own = Results::default();
+        self.part(Part::Shared(self.plan), &values, &mut own);
+        differences.evaluators.append(&mut own.notes.differences);
+        if !own.can_be_kept() {
+            // What fails, or took too long, may not do so the next time.
+            return Some(());
+        }
+        let mut said = Results::default();
+        said.share(findings.to_vec(), passed);
+        let (own, said) = (own.finish(), said.finish());
+        if own == said {
+            return Some(());
+        }
+        self.sharing.stop();
+        let one_sided = |(these, those): (&[Finding], &[Finding])| {
+            let missing = these.iter().filter(|finding| !those.contains(finding));
+            missing.map(|finding| Arc::clone(&finding.policy)).collect::<BTreeSet<_>>()
+        };
+        let policies = &one_sided((&own.0, &said.0)) | &one_sided((&said.0, &own.0));
+        differences.shared.extend(policies);
+        None
+    }
+}
+
+/// Returns bytes with another text in place of each that is this one.
+fn replaced(bytes: &[u8], text: &str, by: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + 256);
+    let mut rest = 0;
+    for found in memmem::find_iter(bytes, text) {
+        out.extend_from_slice(&bytes[rest..found]);
+        out.extend_from_slice(by.as_bytes());
+        rest = found + text.len();
+    }
+    out.extend_from_slice(&bytes[rest..]);
+    out
+}

@@ -1,0 +1,175 @@
+//! Names that are only printed: the object's name and namespace on their way into a message, whatever they are.
+//!
+//! A text in which a name was printed is [`Possible`] by this name, and is followed like the name itself. What looks into it
+//! (compares, counts, gives it to a builtin) reads the name; what takes it as a result does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use regorus::unstable::{Expr, Ref};
+
+use super::{
+    bindings::is_multiple,
+    possible::{Place, Possible, Scalar},
+    walk::Walker,
+};
+
+impl<'a> Walker<'a> {
+    /// Takes the value of a rule as results: one, or the elements of a collection, or the values of an object.
+    pub(super) fn results(&mut self, value: &Possible) {
+        self.result(&Possible { members: None, ..value.clone() });
+        let parts = value.fields.iter().flat_map(BTreeMap::values);
+        for part in parts.chain(value.items.as_deref()).chain(value.members.as_deref()) {
+            self.result(part);
+        }
+    }
+
+    /// One result: a message, or an object with it. A `severity` is compared with the known ones.
+    fn result(&mut self, value: &Possible) {
+        self.said(value);
+        let severity = value.fields.as_ref().and_then(|fields| fields.get("severity"));
+        // With keys that are not known, it may be any value.
+        for read in severity.into_iter().chain(value.items.as_deref()) {
+            self.whole(read.clone());
+        }
+    }
+
+    /// What a result says, in its message or beside it: written as JSON, in which only sets have an order.
+    fn said(&mut self, value: &Possible) {
+        value.places.iter().chain(&value.names).for_each(|place| self.see(place, true));
+        if let Some(members) = &value.members {
+            self.whole((**members).clone());
+        }
+        let fields = value.fields.iter().flat_map(BTreeMap::values);
+        fields.chain(value.items.as_deref()).for_each(|part| self.said(part));
+    }
+
+    /// `sprintf` with a format that is known and arguments that are listed.
+    pub(super) fn sprintf(&mut self, arguments: &'a [Ref<Expr>]) -> Possible {
+        let Some(([format], items)) = listed(arguments) else { return self.any_builtin("sprintf", arguments) };
+        let format = self.expr(format);
+        let verbs = format.only().and_then(Scalar::as_text).and_then(|format| plain_verbs(format));
+        let verbs = verbs.filter(|verbs| verbs.len() == items.len()).unwrap_or_else(|| vec![false; items.len()]);
+        let mut nothing = format.is_nothing();
+        self.whole(format);
+        let mut names = BTreeSet::new();
+        for (item, plain) in items.iter().zip(verbs) {
+            let value = self.expr(item);
+            nothing |= value.is_nothing();
+            self.take_in(value, plain, &mut names);
+        }
+        self.text(nothing, names)
+    }
+
+    /// `concat` of texts that are listed.
+    pub(super) fn concat(&mut self, arguments: &'a [Ref<Expr>]) -> Possible {
+        let Some(([delimiter], items)) = listed(arguments) else { return self.any_builtin("concat", arguments) };
+        let delimiter = self.expr(delimiter);
+        let mut nothing = delimiter.is_nothing();
+        self.whole(delimiter);
+        let mut names = BTreeSet::new();
+        for item in items {
+            let value = self.expr(item);
+            nothing |= value.is_nothing();
+            self.take_in(value, true, &mut names);
+        }
+        self.text(nothing, names)
+    }
+
+    /// A template string, as it is written for the evaluator: a list of texts and of sets of at most one value.
+    pub(super) fn template_string(&mut self, arguments: &'a [Ref<Expr>]) -> Possible {
+        let Some(([], items)) = listed(arguments) else {
+            return self.any_builtin("internal.template_string", arguments);
+        };
+        let mut names = BTreeSet::new();
+        let mut nothing = false;
+        for item in items {
+            let (value, plain) = match item.as_ref() {
+                Expr::SetCompr { term, query, .. } => {
+                    // Two values that differ are an error.
+                    let plain = !is_multiple(Some(query), &[], &[term]);
+                    (self.query(query, |walker| walker.expr(term)).1, plain)
+                }
+                _ => (self.expr(item), false),
+            };
+            nothing |= value.is_nothing() && !matches!(item.as_ref(), Expr::SetCompr { .. });
+            self.take_in(value, plain, &mut names);
+        }
+        self.text(nothing, names)
+    }
+
+    /// Reads an argument; if it is written as it is, nobody looks into it yet.
+    fn take_in(&mut self, value: Possible, plain: bool, names: &mut BTreeSet<Place>) {
+        if plain {
+            self.alike(&value);
+            names.extend(value.all_places().into_iter().cloned());
+        } else {
+            self.whole(value);
+        }
+    }
+
+    fn text(&mut self, nothing: bool, names: BTreeSet<Place>) -> Possible {
+        if nothing {
+            return Possible::default();
+        }
+        // An error in strict evaluation.
+        self.frame.risk = true;
+        Possible::printed(names)
+    }
+}
+
+type Arguments = [Ref<Expr>];
+
+/// Returns the arguments before the last one, and the items of the last one; `None` unless these are listed.
+fn listed<const N: usize>(arguments: &Arguments) -> Option<(&[Ref<Expr>; N], &Arguments)> {
+    let (last, first) = arguments.split_last()?;
+    match last.as_ref() {
+        Expr::Array { items, .. } => Some((first.try_into().ok()?, items)),
+        _ => None,
+    }
+}
+
+/// Returns for each argument of a format whether it is written as it is: by a `%s` or `%v` without flags, width and precision.
+/// `None` if that is not plain to see.
+fn plain_verbs(format: &str) -> Option<Vec<bool>> {
+    let mut verbs = Vec::new();
+    let mut rest = format.chars();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            continue;
+        }
+        let mut plain = true;
+        let mut verb = rest.next()?;
+        while matches!(verb, '#' | '0'..='9' | '+' | '-' | ' ' | '.') {
+            plain = false;
+            verb = rest.next()?;
+        }
+        match verb {
+            '%' => {}
+            '*' | '[' => return None,
+            verb => verbs.push(plain && matches!(verb, 's' | 'v')),
+        }
+    }
+    Some(verbs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain_verbs;
+
+    #[test]
+    fn a_verb_is_plain_or_not() {
+        let (yes, no) = (true, false);
+        for (format, want) in [
+            ("", Some(vec![])),
+            ("%s is %v: 100%%", Some(vec![yes, yes])),
+            ("%d %q %x %T", Some(vec![no, no, no, no])),
+            ("%5s %-5s %.3s %+v %#v % s", Some(vec![no; 6])),
+            ("%5% %s", Some(vec![yes])),
+            ("%[1]s", None),
+            ("%*s", None),
+            ("%", None),
+        ] {
+            assert_eq!(plain_verbs(format), want, "{format}");
+        }
+    }
+}

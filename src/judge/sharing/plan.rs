@@ -1,0 +1,225 @@
+//! Which rules are shareable, kind by kind.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::judge::{
+    dialect::Dialect,
+    gatekeeper::Config,
+    reads::{Likeness, Projection, Reads, Segment, Tree},
+    unit::{Group, Unit},
+};
+
+/// What differs between replicas, though it may be no more than a scalar.
+const SCALARS: [&[&str]; 6] = [
+    &["metadata", "name"],
+    &["metadata", "uid"],
+    &["metadata", "resourceVersion"],
+    &["metadata", "creationTimestamp"],
+    &["metadata", "selfLink"],
+    &["spec", "nodeName"],
+];
+/// What differs between replicas, and has parts.
+const PARTS: [&[&str]; 2] = [&["metadata", "managedFields"], &["status"]];
+/// In each Pod, the volume of its token has a name of its own, which may be seen, but not looked into.
+const OF_PODS: [&[&str]; 4] = [
+    &["spec", "volumes", "*", "name"],
+    &["spec", "containers", "*", "volumeMounts", "*", "name"],
+    &["spec", "initContainers", "*", "volumeMounts", "*", "name"],
+    &["spec", "ephemeralContainers", "*", "volumeMounts", "*", "name"],
+];
+
+/// How many rules have to be shareable for each that is not: to evaluate in two parts costs more than to evaluate at once.
+const SHAREABLE: usize = 2;
+
+/// What is shared between objects of one kind.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// What the shareable rules read together.
+    pub(crate) likeness: Likeness,
+    /// The same as a value to judge, with the names.
+    pub(crate) shared: Projection,
+    /// What the other rules read; `None` if there are none.
+    pub(crate) rest: Option<Projection>,
+    units: Vec<Shareable>,
+}
+
+/// The shareable rules of one unit.
+#[derive(Debug, Default)]
+pub(crate) struct Shareable {
+    /// By group, and there as they are counted, exceptions included; what is not asked is shareable, too.
+    pub(crate) groups: Vec<Vec<bool>>,
+    /// By number of the Constraint.
+    pub(crate) constraints: Vec<bool>,
+}
+
+impl Plan {
+    /// Returns the shareable rules of a unit, by its index.
+    pub(crate) fn unit(&self, unit: usize) -> &Shareable {
+        &self.units[unit]
+    }
+}
+
+/// What is shared, by kind.
+#[derive(Debug, Default)]
+pub(crate) struct Plans {
+    named: BTreeMap<Arc<str>, Option<Plan>>,
+    other: Option<Plan>,
+}
+
+impl Plans {
+    /// Finds what is shareable, for each of the kinds that the policies name; `names_tokens` if the volume of a token may be
+    /// named in the policies.
+    pub(crate) fn new<'k>(
+        units: &[Unit],
+        config: &Config,
+        kinds: impl Iterator<Item = &'k Arc<str>>,
+        names_tokens: bool,
+    ) -> Self {
+        let plan = |kind: &str| plan(units, config, kind, kind == "Pod" && !names_tokens);
+        let kinds: BTreeSet<Arc<str>> = kinds.cloned().chain(["Pod", "Namespace"].map(Arc::from)).collect();
+        let named = kinds.into_iter().map(|kind| (Arc::clone(&kind), plan(&kind))).collect();
+        // No kind has this name.
+        Self { named, other: plan("") }
+    }
+
+    /// Returns what is shared between objects of a kind.
+    pub(crate) fn of(&self, kind: &str) -> Option<&Plan> {
+        self.named.get(kind).unwrap_or(&self.other).as_ref()
+    }
+}
+
+/// Returns what is shared between objects of a kind; `None` if that would not pay.
+fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Plan> {
+    let mut planner = Planner {
+        kind,
+        token,
+        likeness: Tree::default(),
+        shared: Tree::default(),
+        rest: Tree::default(),
+        asks: [0; 2],
+    };
+    let units: Vec<Shareable> = units
+        .iter()
+        .map(|unit| {
+            if unit.judges_everything() {
+                let groups = unit.groups.iter().map(|group| planner.group(group)).collect();
+                Shareable { groups, ..Shareable::default() }
+            } else {
+                Shareable { constraints: planner.constraints(unit, config), ..Shareable::default() }
+            }
+        })
+        .collect();
+    let Planner { likeness, shared: shared_parts, rest, asks: [shares, rests], .. } = planner;
+    let rest_parts = (rests > 0).then(|| Projection::new(rest));
+    let pays = shares > 0 && shares >= SHAREABLE * rests;
+    pays.then(|| Plan {
+        likeness: Likeness::new(likeness, token),
+        shared: Projection::new(shared_parts),
+        rest: rest_parts,
+        units,
+    })
+}
+
+/// Collects what is read of objects of a kind.
+struct Planner<'k> {
+    kind: &'k str,
+    /// Whether the name of the token's volume is left open.
+    token: bool,
+    likeness: Tree,
+    shared: Tree,
+    rest: Tree,
+    /// How many shareable rules are asked, and how many others.
+    asks: [usize; 2],
+}
+
+impl Planner<'_> {
+    /// Returns which rules of a group are shareable.
+    fn group(&mut self, group: &Group) -> Vec<bool> {
+        let mut shares = vec![true; group.len()];
+        let Some(query) = group.queries.of(self.kind) else { return shares };
+        for (rule, reads) in query.rules.iter().zip(&query.reads) {
+            shares[*rule] = group.compiled[*rule].is_some() && self.is_shareable(reads, group.dialect);
+        }
+        for (rule, entrypoint) in group.entrypoints.iter().enumerate() {
+            if let Some((exception, _)) = entrypoint.exception {
+                shares[rule] &= shares[group.entrypoints.len() + exception];
+            }
+        }
+        let rests = shares.iter().any(|shares| !shares);
+        for (rule, reads) in query.rules.iter().zip(&query.reads) {
+            self.asks[usize::from(!shares[*rule])] += 1;
+            if shares[*rule] {
+                self.share(reads, group.dialect);
+            }
+            // Exceptions are asked with all that they may be about.
+            if !shares[*rule] || rests && *rule >= group.entrypoints.len() {
+                self.leave(reads, group.dialect);
+            }
+        }
+        shares
+    }
+
+    /// Returns which Constraints of a template are shareable.
+    fn constraints(&mut self, unit: &Unit, config: &Config) -> Vec<bool> {
+        let Some(group) = unit.groups.first() else { return Vec::new() };
+        let query = group.queries.of(self.kind);
+        let reads = query.into_iter().flat_map(|query| query.rules.iter().zip(&query.reads));
+        let reads: Vec<(&usize, &Reads)> = reads.collect();
+        let all = reads
+            .iter()
+            .all(|(rule, reads)| group.compiled[**rule].is_some() && self.is_shareable(reads, Dialect::Gatekeeper));
+        let constraints = unit.constraints().iter().map(|constraint| {
+            let matching = &constraint.matching;
+            if matching.kind_names().is_some_and(|names| !names.contains(&self.kind)) {
+                return true;
+            }
+            let mut paths = matching.reads();
+            // A Namespace is in itself; of all others these are not about the name.
+            if !matching.reads_name() && self.kind != "Namespace" {
+                paths.retain(|path| *path != ["metadata", "name"]);
+            }
+            if !config.is_empty() {
+                paths.push(["metadata", if self.kind == "Namespace" { "name" } else { "namespace" }]);
+            }
+            let shares = all && !matching.needs_namespace() && !paths.contains(&["metadata", "name"]);
+            for (_, reads) in &reads {
+                if shares { self.share(reads, Dialect::Gatekeeper) } else { self.leave(reads, Dialect::Gatekeeper) }
+            }
+            let trees = if shares { vec![&mut self.likeness, &mut self.shared] } else { vec![&mut self.rest] };
+            for tree in trees {
+                for path in &paths {
+                    tree.insert(&path.map(Segment::from), true);
+                }
+            }
+            self.asks[usize::from(!shares)] += 1;
+            shares
+        });
+        constraints.collect()
+    }
+
+    fn share(&mut self, reads: &Reads, dialect: Dialect) {
+        self.likeness.merge(&reads.unprinted(dialect));
+        self.shared.merge(&reads.object(dialect));
+    }
+
+    fn leave(&mut self, reads: &Reads, dialect: Dialect) {
+        self.rest.merge(&reads.object(dialect));
+    }
+
+    /// Whether objects of the kind are likely to look the same to a rule, and all that it depends on is the object: its changes
+    /// are not shared, and where it stands, its operation is always the same.
+    fn is_shareable(&self, reads: &Reads, dialect: Dialect) -> bool {
+        let (object, looked_into) = (reads.unprinted(dialect), reads.looked_into(dialect));
+        let place = |path: &&[&str]| -> Vec<Segment> {
+            path.iter().map(|key| if *key == "*" { Segment::Any } else { Segment::from(*key) }).collect()
+        };
+        let named = if self.token { &looked_into } else { &object };
+        let differs = SCALARS.iter().any(|path| object.covers_scalar(&place(path)))
+            || PARTS.iter().any(|path| object.covers(&place(path)))
+            || self.kind == "Pod" && OF_PODS.iter().any(|path| named.covers_scalar(&place(path)));
+        !differs && reads.dependencies(dialect).is_object_alone()
+    }
+}

@@ -1,0 +1,100 @@
+//! What is said of an object, to be said of others.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::placeholders::{Names, Placeholders};
+use crate::model::verdict::Finding;
+
+/// What the shareable rules say of an object, with placeholders for its names.
+#[derive(Debug)]
+pub(crate) struct Said {
+    findings: Vec<Finding>,
+    pub(crate) passed: u32,
+    bytes: u64,
+}
+
+impl Said {
+    /// Of findings, and how many rules passed.
+    pub(crate) fn new((findings, passed): (Vec<Finding>, u32)) -> Self {
+        let details = |finding: &Finding| finding.details.as_deref().map_or(0, |details| size(details.values()));
+        let bytes = findings.iter().map(|finding| size_of::<Finding>() + finding.message.len() + details(finding));
+        let bytes = (size_of::<Self>() + bytes.sum::<usize>()) as u64;
+        Self { findings, passed, bytes }
+    }
+
+    /// Returns the memory that it takes, as estimated.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns what is said of the object with these names; `None` if two findings are the same then, which come from different
+    /// definitions of their rule, and only the rule knows which of them counts.
+    pub(crate) fn of(&self, placeholders: &Placeholders, names: Names<'_>) -> Option<Vec<Finding>> {
+        let mut findings = self.findings.clone();
+        let mut printed = false;
+        for finding in &mut findings {
+            if let Some(message) = placeholders.replace(&finding.message, names) {
+                finding.message = message.into();
+                printed = true;
+            }
+            if let Some(details) = &mut finding.details
+                && details.values().any(|value| holds(value, placeholders))
+            {
+                Arc::make_mut(details).values_mut().for_each(|value| put_in(value, placeholders, names));
+                printed = true;
+            }
+        }
+        (!printed || are_distinct(&findings)).then_some(findings)
+    }
+}
+
+/// Returns the bytes of values and their parts.
+fn size<'v>(values: impl Iterator<Item = &'v Value>) -> usize {
+    let of = |value: &Value| match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => size(items.iter()),
+        Value::Object(fields) => {
+            size(fields.values()) + fields.keys().map(|key| key.len() + size_of::<String>()).sum::<usize>()
+        }
+        _ => 0,
+    };
+    values.map(|value| size_of::<Value>() + of(value)).sum()
+}
+
+/// Whether there are placeholders in a value.
+fn holds(value: &Value, placeholders: &Placeholders) -> bool {
+    match value {
+        Value::String(text) => placeholders.are_in(text.as_bytes()),
+        Value::Array(items) => items.iter().any(|item| holds(item, placeholders)),
+        Value::Object(fields) => fields.values().any(|field| holds(field, placeholders)),
+        _ => false,
+    }
+}
+
+/// Puts the names of an object into a value.
+fn put_in(value: &mut Value, placeholders: &Placeholders, names: Names<'_>) {
+    match value {
+        Value::String(text) => {
+            if let Some(own) = placeholders.replace(text, names) {
+                *text = own;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| put_in(item, placeholders, names)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| put_in(field, placeholders, names)),
+        _ => {}
+    }
+}
+
+/// Whether no two findings of a rule say the same.
+fn are_distinct(findings: &[Finding]) -> bool {
+    let mut sorted: Vec<&Finding> = findings.iter().collect();
+    let message =
+        |finding: &Finding| (Arc::clone(&finding.policy), Arc::clone(&finding.rule), Arc::clone(&finding.message));
+    sorted.sort_by_cached_key(|finding| message(finding));
+    let mut alike = sorted.chunk_by(|a, b| message(a) == message(b));
+    alike.all(|alike| {
+        alike.iter().enumerate().all(|(number, one)| !alike[..number].iter().any(|other| one.is_same_result(other)))
+    })
+}

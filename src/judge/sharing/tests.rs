@@ -1,0 +1,89 @@
+use std::sync::Arc;
+
+use crate::{
+    judge::{
+        evaluate::{Job, evaluate},
+        set::PolicySet,
+        sharing::said::Said,
+    },
+    model::{
+        body::Body,
+        object::{Kind, Object, ObjectKey},
+        verdict::{Finding, Shared, Verdict},
+    },
+};
+
+fn load(module: &str) -> Arc<PolicySet> {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("p.rego"), format!("package p\n\n{module}\n")).unwrap();
+    Arc::new(PolicySet::load(&[root.path().to_owned()]).unwrap())
+}
+
+fn judge(set: &Arc<PolicySet>, name: &str) -> Verdict {
+    let kind = Kind::sample("", "pods", "Pod");
+    let object = Object {
+        key: ObjectKey { kind, namespace: Some("n".into()), name: name.into(), copy: 0 },
+        uid: "".into(),
+        resource_version: "".into(),
+        body: Body::plain(
+            format!(r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "{name}", "namespace": "n"}}}}"#)
+                .as_bytes(),
+        ),
+        location: None,
+        controller: None,
+        inactive: false,
+    };
+    evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(set) })
+}
+
+fn messages(verdict: &Verdict) -> Vec<&str> {
+    verdict.results.iter().map(|finding| &*finding.message).collect()
+}
+
+#[test]
+fn a_verdict_that_is_wrong_for_another_object_is_told_and_none_is_shared_any_more() {
+    let set = load("deny contains sprintf(\"%s is bad\", [input.metadata.name])");
+    assert_eq!(judge(&set, "a").shared, Some(Shared::Miss));
+    // What another policy says of it, under its fingerprint.
+    let wrong = load("deny contains sprintf(\"%s is good\", [input.metadata.name])");
+    let plan = set.sharing.plan("Pod").unwrap();
+    let object = |name: &str| {
+        format!(r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "{name}", "namespace": "n"}}}}"#)
+    };
+    let key = |name: &str| ObjectKey {
+        kind: Kind::sample("", "pods", "Pod"),
+        namespace: Some("n".into()),
+        name: name.into(),
+        copy: 0,
+    };
+    let fingerprint = |name: &str| plan.likeness.look(&key(name), object(name).as_bytes()).unwrap().fingerprint;
+    assert_eq!(fingerprint("a"), fingerprint("b"));
+    let mut said = judge(&wrong, "a").results;
+    said[0].message = format!("{} is good", set.sharing.placeholders.name).into();
+    set.sharing.keep(fingerprint("a"), Arc::new(Said::new((said, 0))));
+    let verdicts: Vec<Verdict> = (0..600).map(|number| judge(&set, &format!("web-{number}"))).collect();
+    let first = verdicts.iter().position(|verdict| !verdict.shared_differences.is_empty()).unwrap();
+    assert_eq!(u32::try_from(first), Ok(super::EVERY - 1));
+    assert_eq!(verdicts[first].shared_differences, ["p".into()]);
+    for (number, verdict) in verdicts.iter().enumerate() {
+        let (what, shared) = if number < first { ("good", Some(Shared::Hit)) } else { ("bad", None) };
+        assert_eq!((messages(verdict), verdict.shared), (vec![&*format!("web-{number} is {what}")], shared));
+    }
+    assert!(set.sharing.plan("Pod").is_none());
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let set = load("deny contains sprintf(\"%s has %s\", [input.metadata.name, input.metadata.labels.text])");
+    let large = "x".repeat(1 << 10);
+    let said = |number: usize| Arc::new(Said::new((vec![Finding::sample(&format!("{number}{large}"))], 0)));
+    for number in 0..40_000 {
+        set.sharing.keep(number as u128, said(number));
+    }
+    let kept = (0..40_000).filter(|number| set.sharing.get(*number).is_some()).count();
+    let bytes = kept as u64 * said(0).bytes();
+    assert!((super::BYTES / 2..=super::BYTES).contains(&bytes), "{kept} kept, {bytes} bytes");
+    let huge = Finding::sample(&"x".repeat(100 << 10));
+    set.sharing.keep(99_999, Arc::new(Said::new((vec![huge], 0))));
+    assert!(set.sharing.get(99_999).is_none());
+}
