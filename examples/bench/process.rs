@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// How often memory is read. The kernel keeps the peak, so only a peak after the last read is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long an answer of kaudit may take.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_mins(10);
 
 /// The resource usage of a process from its start to its end.

@@ -60,7 +60,7 @@ const REST: Duration = Duration::from_secs(30);
 /// How often kaudit is asked how far it is: so seldom that the answers cost it nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// What has not changed for so long is over.
-const QUIET: Duration = Duration::from_secs(1);
+const QUIET: Duration = Duration::from_secs(3);
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// The shortest Lease: the gaps between its renewals show for how long nothing was done.
