@@ -165,6 +165,7 @@ fn object(spec: &Value, metadata: &Value) -> Object {
         location: None,
         controller: None,
         inactive: false,
+        projected: None,
     }
 }
 

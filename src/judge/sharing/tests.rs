@@ -32,6 +32,7 @@ fn judge(set: &Arc<PolicySet>, name: &str) -> Verdict {
         location: None,
         controller: None,
         inactive: false,
+        projected: None,
     };
     evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(set) })
 }
