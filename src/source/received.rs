@@ -1,6 +1,6 @@
 //! An object as a server or a file delivers it, taken apart in one pass over its bytes.
 
-use std::{borrow::Cow, fmt, ops::Range, sync::Arc};
+use std::{borrow::Cow, fmt, marker::PhantomData, ops::Range, sync::Arc};
 
 use clap::ValueEnum;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -102,8 +102,8 @@ fn scanned_writers(managed_fields: &str) -> Option<Vec<Writer>> {
 /// Of `managedFields`, a third of what a server sends, only the writers are kept that used another API version than that in
 /// which the object is read. Few objects have any, and policies about deprecated versions need no others.
 ///
-/// Deserializing never fails for anything that is JSON: one odd object must cost neither its page of a list nor the
-/// watch. What is wrong is kept and comes out in [`Received::into_object`].
+/// Reading never fails: one odd object must cost neither its page of a list nor the watch. What is wrong is kept and comes
+/// out in [`Received::into_object`].
 #[derive(Debug, Clone)]
 pub struct Received {
     meta: Metadata,
@@ -229,17 +229,22 @@ impl Received {
     }
 
     fn take_apart(&mut self, json: &str) -> serde_json::Result<()> {
-        let all = fields(json)?;
-        let metadata = all.iter().find(|(key, _)| key == "metadata").map(|(_, value)| fields(value.get()));
-        let metadata = metadata.transpose()?.unwrap_or_default();
-        // No room is taken for what is left out: a page of a list is held as a whole.
-        let managed = metadata.iter().find(|(key, _)| key == "managedFields").map_or(0, |(_, value)| value.get().len());
+        let Fields::<Field<'_>>(all) = serde_json::from_str(json)?;
+        // No room is taken for what is left out.
+        let managed =
+            all.iter().map(|(_, field)| field.managed_fields().map_or(0, |value| value.get().len())).sum::<usize>();
         self.fields.reserve_exact(json.len() - managed);
-        for (key, value) in all {
+        for (key, field) in all {
+            let value = match field {
+                Field::Metadata(Fields(metadata)) => {
+                    self.take_metadata(&metadata)?;
+                    continue;
+                }
+                Field::Other(value) => value,
+            };
             match &*key {
                 "apiVersion" => self.api_version = text(value)?,
                 "kind" => self.kind = text(value)?,
-                "metadata" => self.take_metadata(&metadata)?,
                 _ => write_field(&mut self.fields, b',', &key, value),
             }
             let end = self.fields.len();
@@ -313,28 +318,52 @@ fn write_field(out: &mut Vec<u8>, before: u8, key: &str, value: &RawValue) {
     out.extend_from_slice(value.get().as_bytes());
 }
 
-impl<'de> Deserialize<'de> for Received {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Borrowed: kube's lists and watch lines are read from a slice, so nothing is copied but what is kept.
-        Ok(Self::read(<&RawValue>::deserialize(deserializer)?.get()))
+/// Returns the fields of a JSON object in their order, values unread.
+pub(crate) fn fields(json: &str) -> serde_json::Result<Vec<(Cow<'_, str>, &RawValue)>> {
+    serde_json::from_str::<Fields<'_, _>>(json).map(|fields| fields.0)
+}
+
+/// The fields of a JSON object in their order.
+struct Fields<'a, V>(Vec<(Cow<'a, str>, V)>);
+
+/// The value of a field.
+trait FieldValue<'de>: Sized {
+    fn read<A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Self, A::Error>;
+}
+
+impl<'de> FieldValue<'de> for &'de RawValue {
+    fn read<A: MapAccess<'de>>(_: &str, map: &mut A) -> Result<Self, A::Error> {
+        map.next_value()
     }
 }
 
-/// Returns the fields of a JSON object in their order, values unread.
-pub(crate) fn fields(json: &str) -> serde_json::Result<Vec<(Cow<'_, str>, &RawValue)>> {
-    serde_json::from_str::<Fields<'_>>(json).map(|fields| fields.0)
+/// A field of a Kubernetes object. The metadata is taken apart in the same pass: with `managedFields` it is half of the bytes.
+enum Field<'a> {
+    Metadata(Fields<'a, &'a RawValue>),
+    Other(&'a RawValue),
 }
 
-struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+impl Field<'_> {
+    fn managed_fields(&self) -> Option<&RawValue> {
+        let Self::Metadata(metadata) = self else { return None };
+        metadata.0.iter().find(|(key, _)| key == "managedFields").map(|(_, value)| *value)
+    }
+}
 
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+impl<'de> FieldValue<'de> for Field<'de> {
+    fn read<A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Self, A::Error> {
+        if key == "metadata" { map.next_value().map(Self::Metadata) } else { map.next_value().map(Self::Other) }
+    }
+}
+
+impl<'de: 'a, 'a, V: FieldValue<'de>> Deserialize<'de> for Fields<'a, V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Key<'k>(#[serde(borrow)] Cow<'k, str>);
 
-        struct FieldsVisitor;
-        impl<'de> Visitor<'de> for FieldsVisitor {
-            type Value = Fields<'de>;
+        struct FieldsVisitor<V>(PhantomData<V>);
+        impl<'de, V: FieldValue<'de>> Visitor<'de> for FieldsVisitor<V> {
+            type Value = Fields<'de, V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -342,7 +371,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields = Vec::with_capacity(8);
-                while let Some((Key(key), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
+                while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
+                    let value = V::read(&key, &mut map)?;
                     if fields.iter().any(|(known, _)| *known == key) {
                         return Err(A::Error::custom(format!("key {key:?} stands twice")));
                     }
@@ -351,7 +381,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
                 Ok(Fields(fields))
             }
         }
-        deserializer.deserialize_map(FieldsVisitor)
+        deserializer.deserialize_map(FieldsVisitor(PhantomData))
     }
 }
 
@@ -475,14 +505,20 @@ mod tests {
 
     #[test]
     fn odd_objects_are_named_and_never_fail_a_list() {
-        let list: Vec<Received> = serde_json::from_str(
-            r#"[{"metadata":{"name":"ok"}},{"metadata":{"name":7}},3,{"metadata":{"name":"x"},"a":1,"a":2}]"#,
-        )
-        .unwrap();
-        let made: Vec<_> = list.into_iter().map(|one| one.into_object(&secret(), Secrets::Full, 0)).collect();
+        let odd = [
+            r#"{"metadata":{"name":"ok"}}"#,
+            r#"{"metadata":{"name":7}}"#,
+            "3",
+            r#"{"metadata":{"name":"x"},"a":1,"a":2}"#,
+            r#"{"metadata":[1]}"#,
+            r#"{"metadata":{"name":"x","name":"y"}}"#,
+        ];
+        let made = odd.map(|one| Received::read(one).into_object(&secret(), Secrets::Full, 0));
         assert!(made[0].is_ok());
         assert!(made[1].as_ref().unwrap_err().contains("expected a string"), "{:?}", made[1]);
         assert!(made[2].as_ref().unwrap_err().contains("expected an object"), "{:?}", made[2]);
         assert!(made[3].as_ref().unwrap_err().contains("stands twice"), "{:?}", made[3]);
+        assert!(made[4].as_ref().unwrap_err().contains("expected an object"), "{:?}", made[4]);
+        assert!(made[5].as_ref().unwrap_err().contains("stands twice"), "{:?}", made[5]);
     }
 }

@@ -50,8 +50,16 @@ impl Reader {
     /// Each page is asked for as soon as the one before has said where it begins, which most servers do before the first
     /// item: several are on their way while the first is still read.
     pub(super) async fn list(self: &Arc<Self>) -> Result<String, Failure> {
-        let (heads, mut head) = mpsc::unbounded_channel::<ListMeta>();
         let mut pages = JoinSet::new();
+        let version = self.pages(&mut pages).await;
+        // Nothing of a list that failed may come behind the next one.
+        pages.shutdown().await;
+        version
+    }
+
+    /// Reads all pages, each on a task of its own.
+    async fn pages(self: &Arc<Self>, pages: &mut JoinSet<Result<(), Failure>>) -> Result<String, Failure> {
+        let (heads, mut head) = mpsc::unbounded_channel::<ListMeta>();
         let mut version = String::new();
         let mut next = Some(None);
         loop {
