@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use self::work::{Agenda, Objects, Purpose, Work};
+use self::work::{Agenda, Objects, Purpose, TURN, Work};
 use super::{
     cache::{Cache, Effect},
     clock::Clock,
@@ -145,6 +145,8 @@ pub struct Pipeline {
     held: Option<Command>,
     /// What is left to do.
     work: Agenda,
+    /// How many objects are dealt with in one go; fewer in tests.
+    turn: usize,
     outputs: Outputs,
     /// Grows with each change that the overview or the result shows.
     revision: u64,
@@ -184,6 +186,7 @@ impl Pipeline {
             received: VecDeque::new(),
             held: None,
             work: Agenda::new(),
+            turn: TURN,
             outputs,
             revision: 0,
             published: None,

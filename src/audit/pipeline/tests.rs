@@ -206,6 +206,8 @@ impl Live {
             metrics: Arc::clone(&metrics),
         };
         let mut pipeline = Pipeline::new(policies, Exceptions::default(), settings, outputs);
+        // With so few objects nothing would be left to do after the first turn.
+        pipeline.turn = 2;
         change(&mut pipeline);
         let running = spawn(pipeline.run(inputs, false).boxed());
         Self { changes, commands, told: Arc::default(), metrics, running }

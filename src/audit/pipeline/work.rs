@@ -108,7 +108,7 @@ impl Pipeline {
 
     /// Deals with what came in, as far as it may take long.
     pub(super) fn proceed(&mut self, now: Instant) {
-        let mut left = TURN;
+        let mut left = self.turn;
         while left > 0 {
             if !self.work.is_empty() {
                 left = self.work(left, now);

@@ -17,7 +17,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::{super::work::TURN, *};
+use super::*;
 use crate::{model::body::Body, rego::cpu_time::CpuTimer};
 
 /// Namespaces that the objects are spread over.
@@ -207,7 +207,7 @@ async fn what_many_objects_cost() {
             policies(REQUIRED),
             SETTINGS,
             None,
-            |_| {},
+            |pipeline| pipeline.turn = TURN,
             |task| tokio::spawn(Timed { task: Box::pin(task), longest }),
         )
     };
