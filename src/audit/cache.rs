@@ -127,9 +127,9 @@ impl Cache {
         self.scopes.entry(scope).or_insert_with(|| Entries::new(kind));
     }
 
-    /// Drops a scope with what it holds.
-    pub fn drop_scope(&mut self, scope: &WatchScope) {
-        self.scopes.remove(scope);
+    /// Takes a scope out; returns the keys and uids of its objects, which are dropped one after the other.
+    pub fn take(&mut self, scope: &WatchScope) -> impl Iterator<Item = (ObjectKey, Arc<str>)> + Send + use<> {
+        self.scopes.remove(scope).into_iter().flat_map(|entries| entries.objects.into_keys())
     }
 
     /// Whether another scope holds the same objects in another API version.
@@ -153,7 +153,9 @@ impl Cache {
         }
         let listing = entries.listing;
         let gone = entries.objects.extract(|entry| entry.listing != listing);
-        gone.iter().for_each(|(_, entry)| entries.left(entry));
+        for (_, entry) in &gone {
+            entries.left(entry);
+        }
         gone.into_iter().map(|(key, entry)| (key, entry.uid.text())).collect()
     }
 
@@ -172,7 +174,9 @@ impl Cache {
         entries.entered(&entry);
         let uid = entry.uid.clone();
         let before = entries.objects.insert(key, entry);
-        before.iter().for_each(|before| entries.left(before));
+        if let Some(before) = &before {
+            entries.left(before);
+        }
         let effect = match before {
             None => Effect::New,
             Some(before) if before.uid == uid => Effect::Changed(Previous(before)),
@@ -416,7 +420,7 @@ mod tests {
     fn a_dropped_feed_takes_its_objects_and_ignores_late_changes() {
         let mut cache = cache();
         cache.apply(&scope(), pod("a", "1", 1));
-        cache.drop_scope(&scope());
+        assert_eq!(cache.take(&scope()).count(), 1);
         assert!(matches!(cache.apply(&scope(), pod("a", "1", 2)), Effect::Same));
         assert_eq!(cache.len(&scope()), 0);
     }

@@ -17,7 +17,7 @@ mod versions;
 mod work;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -316,8 +316,7 @@ impl Pipeline {
             }
             Change::Vanished(scope) => {
                 self.successors.remove(&scope);
-                let gone: Vec<_> = self.cache.keys(&scope).collect();
-                self.vanish(&scope, gone);
+                self.vanish(&scope, HashSet::new());
                 if !self.cache.has_version_of(&scope) {
                     self.outputs.metrics.remove_kind(&scope.kind.group, &scope.kind.plural);
                 }
@@ -416,7 +415,7 @@ impl Pipeline {
     fn synced(&mut self, scope: &WatchScope) {
         self.transitions.end_list(scope);
         let gone = self.cache.listed(scope);
-        self.forget_all(gone);
+        self.work.push_back(Work::Forget(Box::new(gone.into_iter())));
         let first = self.gate.synced(scope);
         if let Some(old) = self.successors.remove(scope) {
             self.take_over(scope, &old);
@@ -466,10 +465,6 @@ impl Pipeline {
         self.transitions.take_previous(key);
         self.retries.note(key, false);
         self.rejudge_dependents(key, None, now);
-    }
-
-    fn forget_all(&mut self, gone: Vec<(ObjectKey, Arc<str>)>) {
-        self.work.push_back(Work::Forget(gone.into_iter()));
     }
 
     /// Forgets everything about an object that is gone.

@@ -134,9 +134,9 @@ impl Objects {
             return Some(std::mem::replace(known, entry));
         }
         let hasher = &self.hasher;
-        let hash = |named: &Box<Named>| hasher.hash_one(&*named.name);
+        let hash = |named: &Named| hasher.hash_one(&*named.name);
         let named = Box::new(Named { name: key.name, copy: key.copy, entry });
-        self.namespaces.entry(key.namespace).or_default().insert_unique(hash(&named), named, hash);
+        self.namespaces.entry(key.namespace).or_default().insert_unique(hash(&named), named, |named| hash(named));
         self.len += 1;
         None
     }
@@ -179,6 +179,16 @@ impl Objects {
         found
             .into_iter()
             .flat_map(|(namespace, entries)| entries.iter().map(|named| named.key(&self.kind, namespace.as_ref())))
+    }
+
+    /// Returns the keys with the uids, and drops the entries one after the other.
+    pub(super) fn into_keys(self) -> impl Iterator<Item = (ObjectKey, Arc<str>)> + Send {
+        let Self { kind, namespaces, .. } = self;
+        namespaces.into_iter().flat_map(move |(namespace, entries)| {
+            let kind = Arc::clone(&kind);
+            let taken = move |named: Box<Named>| (named.key(&kind, namespace.as_ref()), named.entry.uid.text());
+            entries.into_iter().map(taken)
+        })
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Entry> {

@@ -18,8 +18,8 @@ pub(super) struct Clean {
 
 impl Clean {
     fn hash(&self, key: &ObjectKey) -> [u32; 2] {
-        let [a, b, c, d, e, f, g, h] = self.hasher.hash_one(key).to_ne_bytes();
-        [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
+        let hash = self.hasher.hash_one(key);
+        [0, 32].map(|shift| u32::try_from(hash >> shift & u64::from(u32::MAX)).unwrap_or_default())
     }
 
     pub(super) fn insert(&mut self, key: &ObjectKey, passed: u32) {

@@ -28,12 +28,11 @@ pub(super) const TURN: usize = 1_024;
 const CHANGE: usize = 4;
 
 /// Something that concerns many objects, as far as it is left to do.
-#[derive(Debug)]
 pub(super) enum Work {
     /// Look at objects that are there.
     Look(Purpose, Objects),
     /// Forget objects that are gone, with these uids.
-    Forget(vec::IntoIter<(ObjectKey, Arc<str>)>),
+    Forget(Box<dyn Iterator<Item = (ObjectKey, Arc<str>)> + Send>),
     /// Know objects by the keys that they have in the version of a scope.
     Rename(vec::IntoIter<ObjectKey>, WatchScope),
     /// Excuse anew what stands of objects.

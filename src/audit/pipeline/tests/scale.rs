@@ -8,7 +8,7 @@
 //! the machine does counts for nothing; only what happens on the other threads is left out with it.
 
 #[path = "../../../../examples/bench/objects.rs"]
-#[expect(dead_code, reason = "the benchmark needs more of it")]
+#[expect(dead_code, clippy::cast_possible_truncation, reason = "it is that of the benchmark, which needs more of it")]
 mod objects;
 
 use std::{
@@ -238,8 +238,8 @@ async fn what_many_objects_cost() {
         evaluated += evaluations;
         steps.end("the list is complete, all are judged", evaluated).await;
         if round == 0 {
-            let each = (resident() - before) as f64 / objects as f64;
-            println!("each object of {} bytes: {each:.0} bytes", body / objects);
+            let each = (resident() - before) / evaluations;
+            println!("each object of {} bytes: {each} bytes", body / objects);
             steps.live.send(Change::Vanished(pod_scope.clone())).await;
             steps.end("the kind is gone", evaluated).await;
         }
