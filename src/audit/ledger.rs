@@ -428,7 +428,7 @@ impl Ledger {
         if self.objects.capacity() > 4 * self.objects.len() + ROOM {
             self.objects.shrink_to(2 * self.objects.len());
         }
-        self.clean.shrink();
+        self.clean.shrink(ROOM);
     }
 
     /// Returns all objects that have results, in no order.

@@ -5,7 +5,7 @@
 //! can and count the rest.
 //!
 //! An object is judged when it changed ([`judging`]), or something that its verdict depends on did ([`dependents`]). What
-//! concerns many of them is done in parts ([`work`]).
+//! concerns many of them is done in parts ([`turns`]).
 
 mod dependents;
 mod excusing;
@@ -13,8 +13,8 @@ mod judging;
 mod owners;
 mod publishing;
 mod terms;
+mod turns;
 mod versions;
-mod work;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -27,7 +27,6 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use self::work::{Agenda, Objects, Purpose, TURN, Work};
 use super::{
     cache::{Cache, Effect},
     clock::Clock,
@@ -46,6 +45,7 @@ use super::{
     retries::Retries,
     transitions::Transitions,
     unchanged::Unchanged,
+    work::{Agenda, Objects, Purpose, TURN, Work},
 };
 use crate::{
     cluster::identity::is_exception,

@@ -35,9 +35,9 @@ impl Clean {
         self.passed.contains_key(&self.hash(key))
     }
 
-    /// Gives back the room of those that are gone.
-    pub(super) fn shrink(&mut self) {
-        if self.passed.capacity() > 4 * self.passed.len() + super::ROOM {
+    /// Gives back the room of those that are gone, but for a little.
+    pub(super) fn shrink(&mut self, room: usize) {
+        if self.passed.capacity() > 4 * self.passed.len() + room {
             self.passed.shrink_to(2 * self.passed.len());
         }
     }

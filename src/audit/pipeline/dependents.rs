@@ -3,15 +3,13 @@
 
 use std::{num::NonZeroU64, sync::Arc, time::Instant};
 
-use super::{
-    Pipeline,
-    work::{Objects, Purpose, Work},
-};
+use super::Pipeline;
 use crate::{
     audit::{
         cache::Previous,
         inventory::{ObjectState, Updated, Waiting},
         queue::Lane,
+        work::{Objects, Purpose, Work},
     },
     cluster::identity::is_exception,
     judge::dependencies::Dependencies,

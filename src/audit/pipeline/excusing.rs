@@ -2,8 +2,11 @@
 
 use jiff::Timestamp;
 
-use super::{Pipeline, work::Work};
-use crate::model::{body::Body, object::ObjectKey, verdict::Verdict};
+use super::Pipeline;
+use crate::{
+    audit::work::Work,
+    model::{body::Body, object::ObjectKey, verdict::Verdict},
+};
 
 impl Pipeline {
     /// Takes in the present state of an exception.

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tracing::{error, info};
 
-use super::{
-    InitialObjects, Pipeline,
-    work::{Objects, Purpose},
-};
+use super::{InitialObjects, Pipeline};
 use crate::{
     audit::{
         command::Reload,
         judges::Judged,
         ledger::dependents::Owners,
         queue::{Lane, Queued},
+        work::{Objects, Purpose},
     },
     judge::{evaluate::Job, set::PolicySet},
     model::{

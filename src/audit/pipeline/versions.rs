@@ -2,8 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{Pipeline, work::Work};
-use crate::{model::object::ObjectKey, source::change::WatchScope};
+use super::Pipeline;
+use crate::{audit::work::Work, model::object::ObjectKey, source::change::WatchScope};
 
 impl Pipeline {
     /// Lets a scope whose first list is complete take the place of one that had the same objects in another version. What
