@@ -26,3 +26,4 @@ pub mod result;
 pub(crate) mod retries;
 pub(crate) mod transitions;
 pub(crate) mod unchanged;
+pub(crate) mod work;

@@ -54,3 +54,8 @@ pub mod serve;
 pub mod cli;
 
 pub mod commands;
+
+/// That of the binary: what memory tests measure is the same.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

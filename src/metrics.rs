@@ -21,6 +21,9 @@ use crate::model::{
     verdict::{Outcome, Severity, Shared},
 };
 
+/// Of a metric that is not there before it is set.
+type NoLabels = [(&'static str, &'static str); 0];
+
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -130,6 +133,8 @@ metrics! {
     exceptions: Family<ExceptionLabels, Gauge>, "Exceptions by whether they apply";
     policies_refused: Gauge, "Policy files that were refused when the policies were loaded last";
     leader: Gauge, "Whether this replica records: it leads, or is the only one";
+    memory_bytes: Family<NoLabels, Gauge>, "Memory of the container, without what the kernel would drop first";
+    memory_limit_bytes: Family<NoLabels, Gauge>, "Memory that the container may have";
     queue_length: Gauge, "Objects that wait to be judged";
     events_pending: Gauge, "Events that wait to be written";
     evaluations: Counter, "Objects judged";
@@ -255,6 +260,13 @@ impl Metrics {
         self.leader.set(leads.into());
     }
 
+    /// Sets how much memory the container has and may have. Until then there are no such series.
+    pub fn set_memory(&self, used: u64, limit: u64) {
+        for (gauge, bytes) in [(&self.memory_bytes, used), (&self.memory_limit_bytes, limit)] {
+            gauge.get_or_create(&[]).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+    }
+
     /// Sets how many objects wait to be judged.
     pub fn set_queue_length(&self, number: usize) {
         self.queue_length.set(gauge_value(number));
@@ -358,6 +370,7 @@ mod tests {
         metrics.evaluators_differed();
         metrics.verdict_shared(Shared::Hit);
         metrics.shared_verdict_differed();
+        metrics.set_memory(200 << 20, 256 << 20);
         metrics.set_queue_length(2);
         metrics.verdict_after(Duration::from_millis(3));
         metrics.event_after(Duration::from_millis(7));

@@ -5,6 +5,7 @@
 
 mod failure;
 pub mod health;
+pub mod memory;
 
 pub mod events;
 pub mod reports;

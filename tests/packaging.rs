@@ -367,7 +367,7 @@ fn the_status_fits_the_schema() {
 fn the_conditions_are_those_that_are_promised() {
     let described = properties("")["conditions"]["description"].clone();
     let described = described.as_str().unwrap().trim_end_matches('.');
-    let conditions = ["Synced", "PoliciesLoaded", "Complete", "Recording", "ExceptionsValid"];
+    let conditions = ["Synced", "PoliciesLoaded", "Complete", "Recording", "ExceptionsValid", "MemoryPressure"];
     assert_eq!(described.split(", ").collect::<Vec<_>>(), conditions);
     let recorder = include_str!("../src/record/status/conditions.rs");
     for condition in conditions {

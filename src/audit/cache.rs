@@ -7,11 +7,11 @@ mod objects;
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
-use self::objects::Objects;
+use self::objects::{Entry, Objects};
 use crate::{
     model::{
         body::{Body, Packer, Packing},
-        object::{Controller, Location, MOST_OWNERS, Object, ObjectKey, State},
+        object::{Controller, Kind, Location, MOST_OWNERS, Object, ObjectKey, State},
     },
     source::change::WatchScope,
 };
@@ -56,7 +56,7 @@ impl Previous {
 
     /// Makes it an object again.
     pub fn into_object(self, key: ObjectKey) -> Object {
-        self.0.object(key)
+        self.0.into_object(key)
     }
 }
 
@@ -67,11 +67,13 @@ pub struct Cache {
     packer: Packer,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entries {
-    objects: Objects<Entry>,
+    objects: Objects,
     /// Counts lists; an entry that a complete list did not name is gone.
     listing: u32,
+    /// How many of the objects the present list has named.
+    listed: usize,
     /// Objects that were dropped and only counted.
     dropped: usize,
     /// How many of the objects are inactive.
@@ -80,20 +82,11 @@ struct Entries {
     controller: Option<Arc<Controller>>,
 }
 
-#[derive(Debug, Clone)]
-struct Entry {
-    uid: Arc<str>,
-    resource_version: Box<str>,
-    body: Body,
-    location: Option<Box<Location>>,
-    listing: u32,
-    /// Hash of what policies can read of it, if it was computed.
-    projection: Option<NonZeroU64>,
-    controller: Option<Arc<Controller>>,
-    inactive: bool,
-}
-
 impl Entries {
+    fn new(kind: Arc<Kind>) -> Self {
+        Self { objects: Objects::new(kind), listing: 0, listed: 0, dropped: 0, inactive: 0, controller: None }
+    }
+
     /// Returns the same controller as another object has, if it is the same.
     fn shared(&mut self, controller: Option<Arc<Controller>>) -> Option<Arc<Controller>> {
         let controller = controller?;
@@ -102,18 +95,23 @@ impl Entries {
         }
         self.controller.clone()
     }
-}
 
-impl Entry {
-    /// Whether `object` is in this state. Manifests have no resourceVersion to compare.
-    fn is(&self, object: &Object) -> bool {
-        self.uid == object.uid && self.resource_version == object.resource_version && !self.resource_version.is_empty()
+    /// Counts an entry that came in.
+    fn entered(&mut self, entry: &Entry) {
+        self.inactive += usize::from(entry.inactive);
+        self.listed += usize::from(entry.listing == self.listing);
     }
 
-    fn object(self, key: ObjectKey) -> Object {
-        let Self { uid, resource_version, body, location, controller, inactive, .. } = self;
-        let location = location.map(|location| *location);
-        Object { key, uid, resource_version, body, location, controller, inactive, projected: None }
+    /// No longer counts an entry that is out.
+    fn left(&mut self, entry: &Entry) {
+        self.inactive -= usize::from(entry.inactive);
+        self.listed -= usize::from(entry.listing == self.listing);
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Option<Entry> {
+        let entry = self.objects.remove(key)?;
+        self.left(&entry);
+        Some(entry)
     }
 }
 
@@ -130,12 +128,13 @@ impl Cache {
 
     /// Begins to hold a scope.
     pub fn add(&mut self, scope: WatchScope) {
-        self.scopes.entry(scope).or_default();
+        let kind = Arc::clone(&scope.kind);
+        self.scopes.entry(scope).or_insert_with(|| Entries::new(kind));
     }
 
-    /// Drops a scope with what it holds.
-    pub fn drop_scope(&mut self, scope: &WatchScope) {
-        self.scopes.remove(scope);
+    /// Takes a scope out; returns the keys and uids of its objects, which are dropped one after the other.
+    pub fn take(&mut self, scope: &WatchScope) -> impl Iterator<Item = (ObjectKey, Arc<str>)> + Send + use<> {
+        self.scopes.remove(scope).into_iter().flat_map(|entries| entries.objects.into_keys())
     }
 
     /// Whether another scope holds the same objects in another API version.
@@ -147,40 +146,46 @@ impl Cache {
     pub fn listing(&mut self, scope: &WatchScope) {
         if let Some(entries) = self.scopes.get_mut(scope) {
             entries.listing = entries.listing.wrapping_add(1);
+            entries.listed = 0;
         }
     }
 
     /// Ends a list: forgets what it did not name and returns the keys and uids of that.
     pub fn listed(&mut self, scope: &WatchScope) -> Vec<(ObjectKey, Arc<str>)> {
         let Some(entries) = self.scopes.get_mut(scope) else { return Vec::new() };
+        if entries.listed == entries.objects.len() {
+            return Vec::new();
+        }
         let listing = entries.listing;
         let gone = entries.objects.extract(|entry| entry.listing != listing);
-        entries.inactive -= gone.iter().filter(|(_, entry)| entry.inactive).count();
-        gone.into_iter().map(|(key, entry)| (key, entry.uid)).collect()
+        for (_, entry) in &gone {
+            entries.left(entry);
+        }
+        gone.into_iter().map(|(key, entry)| (key, entry.uid.text())).collect()
     }
 
     /// Puts the present state of an object in; returns what is new about it.
-    pub fn apply(&mut self, scope: &WatchScope, object: Object) -> Effect {
+    pub fn apply(&mut self, scope: &WatchScope, mut object: Object) -> Effect {
         // An unknown scope was dropped while this change was under way.
         let Some(entries) = self.scopes.get_mut(scope) else { return Effect::Same };
         let listing = entries.listing;
         if let Some(known) = entries.objects.get_mut(&object.key).filter(|known| known.is(&object)) {
-            known.listing = listing;
+            entries.listed += usize::from(std::mem::replace(&mut known.listing, listing) != listing);
             return Effect::Same;
         }
-        let Object { key, uid, resource_version, body, location, controller, inactive, .. } = object;
-        let body = self.packer.pack(body);
-        let location = location.map(Box::new);
-        let controller = entries.shared(controller);
-        let entry = Entry { uid, resource_version, body, location, listing, projection: None, controller, inactive };
-        let uid = Arc::clone(&entry.uid);
+        object.body = self.packer.pack(object.body);
+        object.controller = entries.shared(object.controller);
+        let (key, entry) = Entry::new(object, entries.objects.kind(), listing);
+        entries.entered(&entry);
+        let uid = entry.uid.clone();
         let before = entries.objects.insert(key, entry);
-        entries.inactive += usize::from(inactive);
-        entries.inactive -= usize::from(before.as_ref().is_some_and(|before| before.inactive));
+        if let Some(before) = &before {
+            entries.left(before);
+        }
         let effect = match before {
             None => Effect::New,
             Some(before) if before.uid == uid => Effect::Changed(Previous(before)),
-            Some(before) => Effect::Replaced(before.uid),
+            Some(before) => Effect::Replaced(before.uid.text()),
         };
         if self.packer.ready_to_train() {
             self.train();
@@ -191,22 +196,22 @@ impl Cache {
     /// Forgets an object. Returns whether it was known under this uid.
     pub fn remove(&mut self, scope: &WatchScope, key: &ObjectKey, uid: &str) -> bool {
         let Some(entries) = self.scopes.get_mut(scope) else { return false };
-        if entries.objects.get(key).is_none_or(|entry| *entry.uid != *uid) {
-            return false;
-        }
-        let gone = entries.objects.remove(key);
-        entries.inactive -= usize::from(gone.is_some_and(|gone| gone.inactive));
-        true
+        entries.objects.get(key).is_some_and(|entry| entry.uid == *uid) && entries.remove(key).is_some()
     }
 
     /// Returns the present state of an object.
     pub fn object(&self, key: &ObjectKey) -> Option<Object> {
-        self.entry(key).map(|entry| entry.clone().object(key.clone()))
+        self.entry(key).map(|entry| entry.clone().into_object(key.clone()))
     }
 
     /// Returns the uid of an object that is there.
-    pub fn uid(&self, key: &ObjectKey) -> Option<&Arc<str>> {
-        self.entry(key).map(|entry| &entry.uid)
+    pub fn uid(&self, key: &ObjectKey) -> Option<Arc<str>> {
+        self.entry(key).map(|entry| entry.uid.text())
+    }
+
+    /// Whether an object is there that has this uid.
+    pub fn has(&self, key: &ObjectKey, uid: &str) -> bool {
+        self.entry(key).is_some_and(|entry| entry.uid == *uid)
     }
 
     /// Returns what manages an object.
@@ -246,17 +251,17 @@ impl Cache {
                 copy: 0,
             })
         });
-        keys.into_iter().find(|owner| self.uid(owner) == Some(&controller.uid))
+        keys.into_iter().find(|owner| self.has(owner, &controller.uid))
     }
 
     /// Returns which state of an object is there.
     pub fn state(&self, key: &ObjectKey) -> Option<State> {
-        State::of(&self.entry(key)?.resource_version)
+        self.entry(key)?.resource_version.state()
     }
 
     /// Returns where an object was read, for manifests.
     pub fn location(&self, key: &ObjectKey) -> Option<&Location> {
-        self.entry(key)?.location.as_deref()
+        self.entry(key)?.location()
     }
 
     /// Drops the JSON of an object that will not be judged again, but for the labels, by which it may be excused.
@@ -271,7 +276,7 @@ impl Cache {
     pub fn drop_object(&mut self, key: &ObjectKey) {
         let entries = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope));
         if let Some(entries) = entries {
-            entries.dropped += usize::from(entries.objects.remove(key).is_some());
+            entries.dropped += usize::from(entries.remove(key).is_some());
         }
     }
 
@@ -283,25 +288,19 @@ impl Cache {
         }
     }
 
-    /// Drops all hashes, for policies that read other fields.
-    pub fn clear_projections(&mut self) {
-        for entry in self.scopes.values_mut().flat_map(|entries| entries.objects.values_mut()) {
-            entry.projection = None;
-        }
-    }
-
     /// Returns the keys of all objects of a scope, in no order.
-    pub fn keys(&self, scope: &WatchScope) -> impl Iterator<Item = &ObjectKey> {
+    pub fn keys(&self, scope: &WatchScope) -> impl Iterator<Item = ObjectKey> {
         self.scopes.get(scope).into_iter().flat_map(|entries| entries.objects.keys())
     }
 
-    /// Returns the keys of the objects of a scope that are in a namespace, in no order.
-    pub fn keys_in<'a>(
-        &'a self,
-        scope: &WatchScope,
-        namespace: &'a Arc<str>,
-    ) -> impl Iterator<Item = &'a ObjectKey> + use<'a> {
-        self.scopes.get(scope).into_iter().flat_map(|entries| entries.objects.keys_in(namespace))
+    /// Returns the namespaces of the objects of a scope, `None` for those that are in none; in no order.
+    pub fn namespaces(&self, scope: &WatchScope) -> impl Iterator<Item = Option<&Arc<str>>> {
+        self.scopes.get(scope).into_iter().flat_map(|entries| entries.objects.namespaces())
+    }
+
+    /// Returns the keys of the objects of a scope that are in a namespace, or in none, in no order.
+    pub fn keys_in(&self, scope: &WatchScope, namespace: Option<&Arc<str>>) -> impl Iterator<Item = ObjectKey> {
+        self.scopes.get(scope).into_iter().flat_map(move |entries| entries.objects.keys_in(namespace))
     }
 
     /// Returns how many objects a scope has.
@@ -417,7 +416,7 @@ mod tests {
         cache.apply(&scope(), b.clone());
         cache.drop_object(&a.key);
         cache.drop_object(&a.key);
-        assert_eq!((cache.len(&scope()), cache.keys(&scope()).collect::<Vec<_>>()), (2, vec![&b.key]));
+        assert_eq!((cache.len(&scope()), cache.keys(&scope()).collect::<Vec<_>>()), (2, vec![b.key.clone()]));
         assert!(cache.object(&a.key).is_none());
     }
 
@@ -425,7 +424,7 @@ mod tests {
     fn a_dropped_feed_takes_its_objects_and_ignores_late_changes() {
         let mut cache = cache();
         cache.apply(&scope(), pod("a", "1", 1));
-        cache.drop_scope(&scope());
+        assert_eq!(cache.take(&scope()).count(), 1);
         assert!(matches!(cache.apply(&scope(), pod("a", "1", 2)), Effect::Same));
         assert_eq!(cache.len(&scope()), 0);
     }

@@ -42,6 +42,9 @@ const REBUILD: Duration = Duration::from_secs(10);
 /// Updates take at most one part of the time in so many.
 const SHARE: u32 = 4;
 
+/// Objects for which there is room to wait at any time.
+const ROOM: usize = 1_024;
+
 /// The inventory, and the policies with it.
 #[derive(Debug)]
 pub(crate) struct InventorySync {
@@ -218,6 +221,12 @@ impl InventorySync {
             self.waiting_keys.remove(key);
         }
         settled
+    }
+
+    /// Gives back the room that those took that waited.
+    pub(crate) fn shrink(&mut self) {
+        self.waiting.shrink_to(ROOM);
+        self.waiting_keys.shrink_to(ROOM);
     }
 
     /// Marks an object that changed, was created or was deleted.

@@ -5,6 +5,7 @@
 //! nothing and begin nothing ([`rewording`]). What an owner violates in the same way is counted there and not told of its
 //! dependents ([`rollup`]).
 
+mod clean;
 pub mod dependents;
 mod rewording;
 mod rollup;
@@ -17,7 +18,10 @@ use std::{
 
 use jiff::Timestamp;
 
-use self::dependents::{Dependents, Owners};
+use self::{
+    clean::Clean,
+    dependents::{Dependents, Owners},
+};
 use crate::{
     audit::queue::Lane,
     judge::set::PolicySet,
@@ -161,7 +165,7 @@ pub struct Delta {
     pub lane: Lane,
 }
 
-/// The verdict that stands on one object.
+/// The verdict that stands on one object with results.
 #[derive(Debug)]
 pub struct Standing {
     /// Its uid.
@@ -181,14 +185,20 @@ pub struct Standing {
 /// Counts by policy, severity and outcome.
 pub type Counts = BTreeMap<(Arc<str>, Option<Severity>, Outcome), usize>;
 
+/// Objects for which there is room at any time.
+const ROOM: usize = 1_024;
+
 /// All judged objects.
 #[derive(Debug, Default)]
 pub struct Ledger {
+    /// Those with results.
     objects: HashMap<ObjectKey, Standing>,
+    /// Those without.
+    clean: Clean,
     counts: Counts,
     passed: usize,
     /// Objects without results that were dropped and only counted.
-    clean: usize,
+    dropped: usize,
     /// Results that are excused, by what excuses them.
     excused: HashMap<Arc<str>, usize>,
     /// Number of the present policy set.
@@ -248,12 +258,13 @@ impl Ledger {
         owners: &Owners,
     ) -> Option<Delta> {
         let judged = self.take(key);
-        if judged.is_some() || !recorded.is_empty() {
+        if !recorded.is_empty() {
             let standing =
                 Standing { uid: uid.clone(), owner: None, results: recorded, passed: 0, set: self.set, state: None };
             self.put(key.clone(), standing);
         }
-        self.settle(key.clone(), judged?, Vec::new(), owners, Lane::Snapshot)
+        let judged = Standing { uid: uid.clone(), ..judged? };
+        self.settle(key.clone(), judged, Vec::new(), owners, Lane::Snapshot)
     }
 
     /// Has what stands of an object excused anew, and attributed to its owners anew; returns what that changed.
@@ -319,7 +330,7 @@ impl Ledger {
 
     /// Counts an object without results that will not be judged again.
     pub fn record_clean(&mut self, passed: u32) {
-        self.clean += 1;
+        self.dropped += 1;
         self.passed += passed as usize;
     }
 
@@ -343,6 +354,8 @@ impl Ledger {
         if let Some(standing) = self.objects.remove(old) {
             self.dependents.rename(&standing.uid, &new);
             self.objects.insert(new, standing);
+        } else if let Some(passed) = self.clean.remove(old) {
+            self.clean.insert(&new, passed);
         }
     }
 
@@ -376,6 +389,9 @@ impl Ledger {
 
     fn put(&mut self, key: ObjectKey, standing: Standing) {
         self.passed += standing.passed as usize;
+        if standing.results.is_empty() {
+            return self.clean.insert(&key, standing.passed);
+        }
         for result in &standing.results {
             *self.counts.entry(count_key(&result.finding)).or_default() += 1;
             if let Some(excused) = &result.finding.excused {
@@ -386,8 +402,13 @@ impl Ledger {
         self.objects.insert(key, standing);
     }
 
+    /// Takes out what stands of an object. Of one without results neither uid nor state are known, on which nothing
+    /// depends.
     fn take(&mut self, key: &ObjectKey) -> Option<Standing> {
-        let standing = self.objects.remove(key)?;
+        let standing = self.objects.remove(key).or_else(|| {
+            let passed = self.clean.remove(key)?;
+            Some(Standing { uid: "".into(), owner: None, results: Vec::new(), passed, set: self.set, state: None })
+        })?;
         self.passed -= standing.passed as usize;
         for result in &standing.results {
             if let Some(count) = self.counts.get_mut(&count_key(&result.finding)) {
@@ -402,14 +423,22 @@ impl Ledger {
         Some(standing)
     }
 
-    /// Returns all judged objects, in no order.
+    /// Gives back the room of results that no longer stand.
+    pub fn shrink(&mut self) {
+        if self.objects.capacity() > 4 * self.objects.len() + ROOM {
+            self.objects.shrink_to(2 * self.objects.len());
+        }
+        self.clean.shrink(ROOM);
+    }
+
+    /// Returns all objects that have results, in no order.
     pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &Standing)> {
         self.objects.iter()
     }
 
     /// Whether an object was judged.
     pub fn knows(&self, key: &ObjectKey) -> bool {
-        self.objects.contains_key(key)
+        self.objects.contains_key(key) || self.clean.has(key)
     }
 
     /// Whether some policy failed on an object. It may succeed the next time, even if nothing that it reads changed.
@@ -420,7 +449,7 @@ impl Ledger {
 
     /// Returns how many objects were judged.
     pub fn judged(&self) -> usize {
-        self.objects.len() + self.clean
+        self.objects.len() + self.clean.len() + self.dropped
     }
 
     /// Returns the standing results by policy, severity and outcome. A count that fell to zero stays, for metrics.

@@ -55,6 +55,11 @@ impl OwnedObjects {
         self.awaited.remove(controller)
     }
 
+    /// Whether nothing is known to be managed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.owned.is_empty()
+    }
+
     /// Whether a controller manages anything that is known here.
     pub(crate) fn has(&self, controller: &str) -> bool {
         self.owned.contains_key(controller)

@@ -4,7 +4,8 @@
 //! whole result. It waits for nothing but its own inputs: judging happens on blocking threads, recorders take what they
 //! can and count the rest.
 //!
-//! An object is judged when it changed ([`judging`]), or something that its verdict depends on did ([`dependents`]).
+//! An object is judged when it changed ([`judging`]), or something that its verdict depends on did ([`dependents`]). What
+//! concerns many of them is done in parts ([`turns`]).
 
 mod dependents;
 mod excusing;
@@ -12,10 +13,11 @@ mod judging;
 mod owners;
 mod publishing;
 mod terms;
+mod turns;
 mod versions;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -43,6 +45,7 @@ use super::{
     retries::Retries,
     transitions::Transitions,
     unchanged::Unchanged,
+    work::{Agenda, Objects, Purpose, TURN, Work},
 };
 use crate::{
     cluster::identity::is_exception,
@@ -139,6 +142,14 @@ pub struct Pipeline {
     judges: Judges,
     retries: Retries,
     recording: Recording,
+    /// Changes that are not applied yet.
+    received: VecDeque<Change>,
+    /// A command that waits until everything is done that came before.
+    held: Option<Command>,
+    /// What is left to do.
+    work: Agenda,
+    /// How many objects are dealt with in one go; fewer in tests.
+    turn: usize,
     outputs: Outputs,
     /// Grows with each change that the overview or the result shows.
     revision: u64,
@@ -175,6 +186,10 @@ impl Pipeline {
             judges: Judges::default(),
             retries: Retries::default(),
             recording: Recording::new(Arc::clone(&outputs.metrics)),
+            received: VecDeque::new(),
+            held: None,
+            work: Agenda::new(),
+            turn: TURN,
             outputs,
             revision: 0,
             published: None,
@@ -193,41 +208,43 @@ impl Pipeline {
             self.execute(command);
         }
         loop {
-            let wake = self.look_after_dependents(Instant::now());
+            let now = Instant::now();
+            self.proceed(now);
+            let wake = self.look_after_dependents(now);
             self.dispatch();
+            let busy = self.is_busy();
             if (once || !changes_open) && self.gate.is_open() && self.is_idle() {
                 break;
             }
             tokio::select! {
-                Some(judged) = self.judges.next() => match judged {
+                Some(judged) = self.judges.next(), if !busy => match judged {
                     Ok(batch) => batch.into_iter().for_each(|judged| self.judged(judged)),
                     // Panics are caught for each object; what comes here is the runtime shutting down.
                     Err(failed) => error!(%failed, "A judge died"),
                 },
-                Some(updated) = self.inventory.updated() => self.inventory_updated(updated, Instant::now()),
-                Some(key) = self.retries.next() => self.judge_soon(key, Lane::Snapshot, Instant::now()),
-                count = inputs.changes.recv_many(&mut changes, CHANGES), if changes_open && self.has_room() => {
-                    let now = Instant::now();
-                    changes.drain(..).for_each(|change| self.apply(change, now));
-                    if self.try_open(now) {
-                        self.publish();
-                    }
+                Some(updated) = self.inventory.updated(), if !busy => self.inventory_updated(updated, Instant::now()),
+                Some(key) = self.retries.next(), if !busy => self.judge_soon(key, Lane::Snapshot, Instant::now()),
+                count = inputs.changes.recv_many(&mut changes, CHANGES), if changes_open && !busy && self.has_room() => {
+                    self.received.extend(changes.drain(..));
                     // The sources are done (files): only the judges are waited for.
                     changes_open = count > 0;
-                    if count == 0 && !self.gate.is_open() {
+                    if count == 0 && !self.gate.is_open() && !self.try_open(Instant::now()) {
                         error!("The sources ended before everything was read");
                         break;
                     }
                 }
-                command = inputs.commands.recv(), if commands_open => match command {
-                    Some(command) => self.execute(command),
+                command = inputs.commands.recv(), if commands_open && self.held.is_none() => match command {
+                    Some(command @ Command::Result(_)) => self.execute(command),
+                    Some(command) => self.held = Some(command),
                     None => commands_open = false,
                 },
                 () = until(wake), if wake.is_some() => {}
+                () = tokio::task::yield_now(), if busy => {}
                 _ = tick.tick() => self.tick(),
                 () = inputs.stop.cancelled() => break,
             }
         }
+        self.finish(Instant::now());
         self.tick();
         let mut result = self.result();
         result.sort();
@@ -243,7 +260,17 @@ impl Pipeline {
         for delta in self.ledger.recounted() {
             self.recording.record(Some(delta));
         }
+        if self.is_idle() {
+            self.shrink();
+        }
         self.publish();
+    }
+
+    /// Gives back what only many objects at a time need.
+    fn shrink(&mut self) {
+        self.queue.shrink();
+        self.inventory.shrink();
+        self.ledger.shrink();
     }
 
     fn execute(&mut self, command: Command) {
@@ -269,7 +296,7 @@ impl Pipeline {
 
     /// Whether nothing waits to be judged, or is on its way to make something wait.
     fn is_idle(&self) -> bool {
-        self.queue.is_idle() && self.transitions.deletions() == 0 && self.inventory.is_current()
+        !self.is_busy() && self.queue.is_idle() && self.transitions.deletions() == 0 && self.inventory.is_current()
     }
 
     /// Whether another change may come in.
@@ -292,8 +319,7 @@ impl Pipeline {
             }
             Change::Vanished(scope) => {
                 self.successors.remove(&scope);
-                let gone: Vec<_> = self.cache.keys(&scope).cloned().collect();
-                self.vanish(&scope, gone, now);
+                self.vanish(&scope, HashSet::new());
                 if !self.cache.has_version_of(&scope) {
                     self.outputs.metrics.remove_kind(&scope.kind.group, &scope.kind.plural);
                 }
@@ -317,7 +343,7 @@ impl Pipeline {
             }
             Change::GoneUnread(scope, key) => {
                 self.gate.readable(&scope, &key);
-                if let Some(uid) = self.cache.uid(&key).cloned()
+                if let Some(uid) = self.cache.uid(&key)
                     && self.cache.remove(&scope, &key, &uid)
                 {
                     self.forget(&key, &uid, now);
@@ -331,7 +357,7 @@ impl Pipeline {
                 self.outputs.metrics.object_unreadable(&scope.kind.group, &scope.kind.plural);
                 self.gate.skipped(&scope, name, why);
             }
-            Change::Synced(scope) => self.synced(&scope, now),
+            Change::Synced(scope) => self.synced(&scope),
             Change::Unreadable(scope, why) => {
                 // A source says so at each attempt; it is logged when it is new.
                 if self.gate.unreadable(&scope, why.clone()) && !why.message.is_empty() {
@@ -390,18 +416,17 @@ impl Pipeline {
         self.judge_soon(key, Lane::Change, now);
     }
 
-    fn synced(&mut self, scope: &WatchScope, now: Instant) {
+    fn synced(&mut self, scope: &WatchScope) {
         self.transitions.end_list(scope);
-        for (key, uid) in self.cache.listed(scope) {
-            self.forget(&key, &uid, now);
-        }
+        let gone = self.cache.listed(scope);
+        self.work.push_back(Work::Forget(Box::new(gone.into_iter())));
         let first = self.gate.synced(scope);
         if let Some(old) = self.successors.remove(scope) {
-            self.take_over(scope, &old, now);
+            self.take_over(scope, &old);
         }
         debug!(feed = %scope, objects = self.cache.len(scope), "Synced");
         if first && self.gate.is_open() {
-            self.admit(scope, now);
+            self.admit(scope);
         }
     }
 
@@ -414,7 +439,7 @@ impl Pipeline {
         let objects: usize = scopes.iter().map(|scope| self.cache.len(scope)).sum();
         info!(feeds = scopes.len(), objects, "Everything is synced; judging begins");
         for scope in &scopes {
-            self.admit(scope, now);
+            self.admit(scope);
         }
         self.recall_former_kinds();
         self.outputs.metrics.set_gate_open(true);
@@ -423,24 +448,17 @@ impl Pipeline {
     }
 
     /// Lets the objects of a scope be judged, which until now were only kept.
-    fn admit(&mut self, scope: &WatchScope, now: Instant) {
+    fn admit(&mut self, scope: &WatchScope) {
         if self.settings.initial == InitialObjects::Stream || is_exception(&scope.kind) {
             return;
         }
         self.recall(scope);
-        let keys: Vec<_> = self.cache.keys(scope).cloned().collect();
-        self.rejudge_dependents_of_all(scope, &keys, now);
-        if self.settings.initial == InitialObjects::Skip && self.unchanged.covers(scope) {
-            self.unchanged.extend(keys);
-        } else {
-            // A scope that took the place of another knows already which of its objects have not changed.
-            let keys: Vec<_> = keys.into_iter().filter(|key| !self.unchanged.contains(key)).collect();
-            for key in keys {
-                if let Some(uid) = self.cache.uid(&key).cloned() {
-                    self.owner_arrived(&uid);
-                }
-                self.judge_soon(key, Lane::Snapshot, now);
-            }
+        // A scope that took the place of another knows already which of its objects have not changed.
+        let skipped = self.settings.initial == InitialObjects::Skip && self.unchanged.covers(scope);
+        let purpose = if skipped { Purpose::Skip } else { Purpose::Admit };
+        self.look(purpose, Objects::of(&self.cache, [scope.clone()]));
+        if scope.kind.is("", "Namespace") {
+            self.judge_again(None, |depends| depends.namespace, Purpose::Judge);
         }
     }
 

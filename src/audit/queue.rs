@@ -20,6 +20,9 @@ pub enum Lane {
     Snapshot,
 }
 
+/// Keys for which there is room at any time.
+const ROOM: usize = 1_024;
+
 /// Keys of objects to judge, changes before snapshots.
 #[derive(Debug, Default)]
 pub struct Queue {
@@ -110,6 +113,16 @@ impl Queue {
         self.waiting.len()
     }
 
+    /// Gives back the room that many keys took, when nothing waits.
+    pub fn shrink(&mut self) {
+        for lane in [&mut self.change, &mut self.snapshot] {
+            lane.retain(|key| self.waiting.contains_key(key));
+            lane.shrink_to(ROOM);
+        }
+        self.waiting.shrink_to(ROOM);
+        self.judging.shrink_to(ROOM);
+    }
+
     /// Whether nothing waits and nothing is being judged.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.judging.is_empty()
@@ -160,6 +173,25 @@ mod tests {
         queue.push(key("changed"), Lane::Change, now);
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|key| key.name.to_string()).collect();
         assert_eq!(order, ["changed", "pod", "owner"]);
+    }
+
+    #[test]
+    fn what_many_keys_took_is_given_back() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        for number in 0..10 * ROOM {
+            queue.push(key(&number.to_string()), Lane::Snapshot, now);
+        }
+        queue.forget(&key("0"));
+        while let Some(key) = queue.pop() {
+            queue.done(&key);
+        }
+        queue.push(key("0"), Lane::Snapshot, now);
+        queue.push(key("a"), Lane::Change, now);
+        queue.shrink();
+        let room =
+            [queue.waiting.capacity(), queue.judging.capacity(), queue.change.capacity(), queue.snapshot.capacity()];
+        assert!(room.iter().all(|room| *room <= 2 * ROOM), "{room:?}");
+        assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(key("a")), Some(key("0")), None));
     }
 
     #[test]

@@ -23,9 +23,9 @@ impl Unchanged {
         self.scopes.contains(scope)
     }
 
-    /// Adds the objects of a first list.
-    pub(crate) fn extend(&mut self, keys: impl IntoIterator<Item = ObjectKey>) {
-        self.objects.extend(keys);
+    /// Adds an object of a first list.
+    pub(crate) fn insert(&mut self, key: ObjectKey) {
+        self.objects.insert(key);
     }
 
     /// Whether an object has not changed since the first list.

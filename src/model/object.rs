@@ -213,8 +213,8 @@ pub struct Location {
     pub line: usize,
 }
 
-/// Tells one state of an object from its others: a hash of its `resourceVersion`, as clients may only compare those for
-/// equality.
+/// Tells one state of an object from its others by its `resourceVersion`, as clients may only compare those for equality:
+/// the number that it is (etcd's revision), or a hash of any other text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State(NonZeroU64);
 
@@ -225,9 +225,16 @@ impl State {
         if resource_version.is_empty() {
             return None;
         }
-        let mut hasher = hash::DefaultHasher::new();
-        hasher.write(resource_version.as_bytes());
-        Some(Self(NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN)))
+        // Numbers are odd, hashes even: no number equals a hash.
+        let bits = plain_number(resource_version).map_or_else(
+            || {
+                let mut hasher = hash::DefaultHasher::new();
+                hasher.write(resource_version.as_bytes());
+                hasher.finish() << 1
+            },
+            |number| number << 1 | 1,
+        );
+        Some(Self(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MAX)))
     }
 
     /// A state, for tests.
@@ -249,6 +256,92 @@ pub struct Projected {
     pub hash: NonZeroU64,
 }
 
+/// Returns the number that a text is the usual notation of; `None` if it needs more than 63 bits.
+fn plain_number(text: &str) -> Option<u64> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    text.parse().ok().filter(|number| plain && *number <= u64::MAX >> 1)
+}
+
+/// A `metadata.resourceVersion`, as far as clients may look at it; that of manifests is empty.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ResourceVersion(Option<State>);
+
+impl ResourceVersion {
+    /// Returns which state of its object it names; `None` if it is empty.
+    pub fn state(self) -> Option<State> {
+        self.0
+    }
+}
+
+impl<T: AsRef<str>> From<T> for ResourceVersion {
+    fn from(text: T) -> Self {
+        Self(State::of(text.as_ref()))
+    }
+}
+
+/// A `metadata.uid` in few bytes: nearly all are UUIDs, of which the notation need not be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Uid {
+    /// One in the notation that API servers use: lower case, with hyphens.
+    Uuid([u8; 16]),
+    /// Any other text; empty for manifests without one.
+    Text(Arc<str>),
+}
+
+/// The places of the hyphens in a UUID.
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+impl Uid {
+    /// Returns the text.
+    pub fn text(&self) -> Arc<str> {
+        let bytes = match self {
+            Self::Uuid(bytes) => bytes,
+            Self::Text(text) => return Arc::clone(text),
+        };
+        let mut text = String::with_capacity(36);
+        for byte in bytes {
+            if HYPHENS.contains(&text.len()) {
+                text.push('-');
+            }
+            text.extend([byte >> 4, byte & 0xf].map(|digit| char::from_digit(digit.into(), 16).unwrap_or_default()));
+        }
+        text.into()
+    }
+}
+
+impl From<&Arc<str>> for Uid {
+    fn from(text: &Arc<str>) -> Self {
+        uuid(text).map_or_else(|| Self::Text(Arc::clone(text)), Self::Uuid)
+    }
+}
+
+impl PartialEq<str> for Uid {
+    fn eq(&self, text: &str) -> bool {
+        match self {
+            Self::Uuid(bytes) => uuid(text) == Some(*bytes),
+            Self::Text(known) => **known == *text,
+        }
+    }
+}
+
+/// Returns the bytes of a UUID in the notation of [`Uid::Uuid`].
+fn uuid(text: &str) -> Option<[u8; 16]> {
+    let hyphens = text.bytes().enumerate().filter(|(_, byte)| *byte == b'-').map(|(place, _)| place);
+    if text.len() != 36 || !hyphens.eq(HYPHENS) {
+        return None;
+    }
+    let mut digits = text.bytes().filter(|byte| *byte != b'-').map(|byte| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    });
+    let mut bytes = [0; 16];
+    for byte in &mut bytes {
+        *byte = digits.next()?? << 4 | digits.next()??;
+    }
+    Some(bytes)
+}
+
 /// One object in one state.
 #[derive(Debug, Clone)]
 pub struct Object {
@@ -257,7 +350,7 @@ pub struct Object {
     /// `metadata.uid`; empty for manifests without one.
     pub uid: Arc<str>,
     /// `metadata.resourceVersion`; empty for manifests.
-    pub resource_version: Box<str>,
+    pub resource_version: ResourceVersion,
     /// The JSON of the object with `apiVersion` and `kind`, without most of `managedFields`, Secret values taken out.
     pub body: Body,
     /// For manifests only.
@@ -273,6 +366,47 @@ pub struct Object {
 impl Object {
     /// Returns which state this is, as [`State::of`] does.
     pub fn state(&self) -> Option<State> {
-        State::of(&self.resource_version)
+        self.resource_version.state()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn states_are_equal_when_their_versions_are() {
+        let versions = ["1", "01", "10", "", "a", "9223372036854775807", "9223372036854775808", "+1", "1 ", "0", "00"];
+        for (place, version) in versions.iter().enumerate() {
+            for (other_place, other) in versions.iter().enumerate() {
+                assert_eq!(State::of(version) == State::of(other), place == other_place, "{version} and {other}");
+            }
+        }
+        assert_eq!(State::of(""), None);
+        assert_eq!(ResourceVersion::from("7".to_owned()).state(), State::of("7"));
+    }
+
+    #[test]
+    fn a_uid_takes_few_bytes() {
+        assert!(size_of::<Uid>() <= 24 && size_of::<ResourceVersion>() == 8);
+        let uuid: Arc<str> = "0b9f6a1c-7e1f-4a2b-9c3d-00ff10e2a9d4".into();
+        assert!(matches!(Uid::from(&uuid), Uid::Uuid(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_uid_is_the_text_that_it_was(
+            text in "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-fA-F-]{30,40}|\\PC*",
+            other in "[0-9a-fA-F-]{36}",
+        ) {
+            let (text, other): (Arc<str>, Arc<str>) = (text.into(), other.into());
+            let uid = Uid::from(&text);
+            prop_assert_eq!(uid.text(), Arc::clone(&text));
+            prop_assert!(uid == *text);
+            prop_assert_eq!(uid == *other, text == other);
+            prop_assert_eq!(uid == Uid::from(&other), text == other);
+        }
     }
 }

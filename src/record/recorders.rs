@@ -8,7 +8,7 @@ use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{events, health::Health, reports, status};
+use super::{events, health::Health, memory::Pressure, reports, status};
 use crate::{
     audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
     cluster::identity::API_VERSION,
@@ -41,6 +41,8 @@ pub struct RecorderSettings {
     pub reports: Option<reports::ReportSettings>,
     /// Whether the `Audit` object is written.
     pub status: bool,
+    /// Whether the memory is near its limit; `None` where there is none.
+    pub memory: watch::Receiver<Option<Pressure>>,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -134,6 +136,7 @@ impl Recorders {
                 client: client.clone(),
                 namespace: namespace.clone(),
                 name: audit_name.clone(),
+                memory: settings.memory.clone(),
                 metrics: metrics.clone(),
             };
             let (sender, health) = watch::channel(Health::default());

@@ -28,7 +28,7 @@ use crate::{
     },
     metrics::Metrics,
     model::coverage::State,
-    record::{failure::WriteFailure, health::Health},
+    record::{failure::WriteFailure, health::Health, memory::Pressure},
 };
 
 /// Counts are written at most this often; a condition that changes is written at once.
@@ -46,6 +46,8 @@ pub struct StatusSettings {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// Whether the memory is near its limit; `None` where there is none.
+    pub memory: watch::Receiver<Option<Pressure>>,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -56,18 +58,21 @@ pub async fn run(
     mut overview: watch::Receiver<Option<Arc<Overview>>>,
     mut health: watch::Receiver<Health>,
 ) {
+    let mut memory = settings.memory.clone();
     let mut recorder = StatusRecorder::new(settings);
-    let mut running = true;
+    let (mut running, mut watches_memory) = (true, true);
     while running {
         let pause = recorder.pause();
         tokio::select! {
             changed = overview.changed() => running = changed.is_ok(),
             changed = health.changed() => if changed.is_err() { sleep(AT_LEAST).await },
+            changed = memory.changed(), if watches_memory => watches_memory = changed.is_ok(),
             () = sleep(pause), if recorder.behind => {}
         }
         let now = overview.borrow_and_update().clone();
         let Some(now) = now else { continue };
-        let status = recorder.status(&now, &health.borrow_and_update());
+        let pressure = *memory.borrow_and_update();
+        let status = recorder.status(&now, &health.borrow_and_update(), pressure);
         recorder.behind = status != recorder.written;
         recorder.is_transition = status.get("conditions") != recorder.written.get("conditions");
         if recorder.behind && (recorder.is_due() || !running) {
@@ -130,8 +135,8 @@ impl StatusRecorder {
         until.map_or(AT_LEAST, |until| until.saturating_duration_since(Instant::now())).max(AT_LEAST)
     }
 
-    fn status(&mut self, overview: &Overview, health: &Health) -> Value {
-        let conditions = self.times.stamp(conditions(overview, health), Timestamp::now());
+    fn status(&mut self, overview: &Overview, health: &Health, memory: Option<Pressure>) -> Value {
+        let conditions = self.times.stamp(conditions(overview, health, memory), Timestamp::now());
         let covered: Vec<_> = covered(overview).collect();
         let summary = &overview.summary;
         json!({

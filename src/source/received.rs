@@ -419,7 +419,7 @@ mod tests {
             &*object.body.json().unwrap(),
             br#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7"},"x":1.50}"#
         );
-        assert_eq!((&*object.uid, &*object.resource_version), ("u", "7"));
+        assert_eq!((&*object.uid, object.resource_version), ("u", "7".into()));
         assert_eq!(object.key.to_string(), "Secret n/a");
     }
 

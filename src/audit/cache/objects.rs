@@ -1,76 +1,211 @@
 //! What is kept of the objects of one scope, by namespace: what happens to a Namespace concerns those in it, and nobody
 //! should have to look through all others for them.
+//!
+//! There may be hundreds of thousands, so each has one allocation of its own and what many have in common is shared: the kind
+//! and the namespace stand here once.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    num::NonZeroU64,
+    sync::Arc,
+};
 
-use crate::model::object::ObjectKey;
+use hashbrown::HashTable;
 
-/// The entries of a scope by key.
-#[derive(Debug)]
-pub(super) struct Objects<E> {
-    namespaces: HashMap<Option<Arc<str>>, HashMap<ObjectKey, E>>,
-    len: usize,
+use crate::model::{
+    body::Body,
+    object::{Controller, Kind, Location, Object, ObjectKey, ResourceVersion, Uid},
+};
+
+/// What is kept of one object.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) uid: Uid,
+    pub(super) resource_version: ResourceVersion,
+    pub(super) body: Body,
+    /// For objects that differ from the others in more than their state.
+    pub(super) origin: Option<Box<Origin>>,
+    /// Hash of what policies can read of it, if it was computed.
+    pub(super) projection: Option<NonZeroU64>,
+    pub(super) controller: Option<Arc<Controller>>,
+    /// The list that named it last.
+    pub(super) listing: u32,
+    pub(super) inactive: bool,
 }
 
-impl<E> Default for Objects<E> {
-    fn default() -> Self {
-        Self { namespaces: HashMap::new(), len: 0 }
+/// Where a manifest was read, and its kind in its own spelling.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    kind: Arc<Kind>,
+    location: Option<Location>,
+}
+
+impl Entry {
+    /// Takes an object of a scope apart.
+    pub(super) fn new(object: Object, kind: &Arc<Kind>, listing: u32) -> (ObjectKey, Self) {
+        let Object { key, uid, resource_version, body, location, controller, inactive, .. } = object;
+        let own_kind = !Arc::ptr_eq(&key.kind, kind) && key.kind.kind != kind.kind;
+        let origin =
+            (own_kind || location.is_some()).then(|| Box::new(Origin { kind: Arc::clone(&key.kind), location }));
+        let uid = Uid::from(&uid);
+        (key, Self { uid, resource_version, body, origin, projection: None, controller, listing, inactive })
+    }
+
+    /// Whether `object` is in this state. Manifests have no resourceVersion to compare.
+    pub(super) fn is(&self, object: &Object) -> bool {
+        let known = self.resource_version;
+        known == object.resource_version && known.state().is_some() && self.uid == *object.uid
+    }
+
+    /// Returns where it was read.
+    pub(super) fn location(&self) -> Option<&Location> {
+        self.origin.as_ref()?.location.as_ref()
+    }
+
+    /// Makes it an object again.
+    pub(super) fn into_object(self, key: ObjectKey) -> Object {
+        let Self { uid, resource_version, body, origin, controller, inactive, .. } = self;
+        let location = origin.and_then(|origin| origin.location);
+        Object { key, uid: uid.text(), resource_version, body, location, controller, inactive, projected: None }
     }
 }
 
-impl<E> Objects<E> {
+/// An entry with what is its own of the key.
+#[derive(Debug)]
+struct Named {
+    name: Arc<str>,
+    copy: u32,
+    entry: Entry,
+}
+
+impl Named {
+    fn is(&self, key: &ObjectKey) -> bool {
+        self.copy == key.copy && self.name == key.name
+    }
+
+    fn key(&self, kind: &Arc<Kind>, namespace: Option<&Arc<str>>) -> ObjectKey {
+        let kind = self.entry.origin.as_ref().map_or(kind, |origin| &origin.kind);
+        ObjectKey {
+            kind: Arc::clone(kind),
+            namespace: namespace.cloned(),
+            name: Arc::clone(&self.name),
+            copy: self.copy,
+        }
+    }
+}
+
+/// The entries of a scope by key.
+#[derive(Debug)]
+pub(super) struct Objects {
+    kind: Arc<Kind>,
+    namespaces: HashMap<Option<Arc<str>>, HashTable<Box<Named>>>,
+    hasher: RandomState,
+    len: usize,
+}
+
+impl Objects {
+    /// Makes an empty one for objects of a kind.
+    pub(super) fn new(kind: Arc<Kind>) -> Self {
+        Self { kind, namespaces: HashMap::new(), hasher: RandomState::new(), len: 0 }
+    }
+
+    pub(super) fn kind(&self) -> &Arc<Kind> {
+        &self.kind
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn get(&self, key: &ObjectKey) -> Option<&E> {
-        self.namespaces.get(&key.namespace)?.get(key)
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Entry> {
+        let hash = self.hasher.hash_one(&*key.name);
+        Some(&self.namespaces.get(&key.namespace)?.find(hash, |named| named.is(key))?.entry)
     }
 
-    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut E> {
-        self.namespaces.get_mut(&key.namespace)?.get_mut(key)
+    pub(super) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Entry> {
+        let hash = self.hasher.hash_one(&*key.name);
+        Some(&mut self.namespaces.get_mut(&key.namespace)?.find_mut(hash, |named| named.is(key))?.entry)
     }
 
     /// Puts an entry in; returns the one that it replaces.
-    pub(super) fn insert(&mut self, key: ObjectKey, entry: E) -> Option<E> {
-        let before = self.namespaces.entry(key.namespace.clone()).or_default().insert(key, entry);
-        self.len += usize::from(before.is_none());
-        before
+    pub(super) fn insert(&mut self, key: ObjectKey, entry: Entry) -> Option<Entry> {
+        if let Some(known) = self.get_mut(&key) {
+            return Some(std::mem::replace(known, entry));
+        }
+        let hasher = &self.hasher;
+        let hash = |named: &Named| hasher.hash_one(&*named.name);
+        let named = Box::new(Named { name: key.name, copy: key.copy, entry });
+        self.namespaces.entry(key.namespace).or_default().insert_unique(hash(&named), named, |named| hash(named));
+        self.len += 1;
+        None
     }
 
     /// Takes an entry out.
-    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<E> {
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Entry> {
+        let hash = self.hasher.hash_one(&*key.name);
         let entries = self.namespaces.get_mut(&key.namespace)?;
-        let known = entries.remove(key);
+        let (named, _) = entries.find_entry(hash, |named| named.is(key)).ok()?.remove();
         if entries.is_empty() {
             self.namespaces.remove(&key.namespace);
         }
-        self.len -= usize::from(known.is_some());
-        known
+        self.len -= 1;
+        Some(named.entry)
     }
 
     /// Takes out the entries for which `gone` is true.
-    pub(super) fn extract(&mut self, gone: impl Fn(&E) -> bool) -> Vec<(ObjectKey, E)> {
-        let entries = self.namespaces.values_mut();
-        let extracted: Vec<_> = entries.flat_map(|entries| entries.extract_if(|_, entry| gone(entry))).collect();
-        self.namespaces.retain(|_, entries| !entries.is_empty());
+    pub(super) fn extract(&mut self, gone: impl Fn(&Entry) -> bool) -> Vec<(ObjectKey, Entry)> {
+        let mut extracted = Vec::new();
+        self.namespaces.retain(|namespace, entries| {
+            let gone = entries.extract_if(|named| gone(&named.entry));
+            extracted.extend(gone.map(|named| (named.key(&self.kind, namespace.as_ref()), named.entry)));
+            !entries.is_empty()
+        });
         self.len -= extracted.len();
         extracted
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.namespaces.values().flat_map(HashMap::keys)
+    /// Returns the namespaces of the objects, `None` for those without one.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = Option<&Arc<str>>> {
+        self.namespaces.keys().map(Option::as_ref)
     }
 
-    pub(super) fn keys_in(&self, namespace: &Arc<str>) -> impl Iterator<Item = &ObjectKey> + use<'_, E> {
-        self.namespaces.get(&Some(Arc::clone(namespace))).into_iter().flat_map(HashMap::keys)
+    pub(super) fn keys(&self) -> impl Iterator<Item = ObjectKey> {
+        self.namespaces().flat_map(|namespace| self.keys_in(namespace))
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &E> {
-        self.namespaces.values().flat_map(HashMap::values)
+    pub(super) fn keys_in(&self, namespace: Option<&Arc<str>>) -> impl Iterator<Item = ObjectKey> + use<'_> {
+        let found = self.namespaces.get_key_value(&namespace.cloned());
+        found
+            .into_iter()
+            .flat_map(|(namespace, entries)| entries.iter().map(|named| named.key(&self.kind, namespace.as_ref())))
     }
 
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut E> {
-        self.namespaces.values_mut().flat_map(HashMap::values_mut)
+    /// Returns the keys with the uids, and drops the entries one after the other.
+    pub(super) fn into_keys(self) -> impl Iterator<Item = (ObjectKey, Arc<str>)> + Send {
+        let Self { kind, namespaces, .. } = self;
+        namespaces.into_iter().flat_map(move |(namespace, entries)| {
+            let kind = Arc::clone(&kind);
+            let taken = move |named: Box<Named>| (named.key(&kind, namespace.as_ref()), named.entry.uid.text());
+            entries.into_iter().map(taken)
+        })
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Entry> {
+        self.namespaces.values().flatten().map(|named| &named.entry)
+    }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.namespaces.values_mut().flatten().map(|named| &mut named.entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_small() {
+        assert!(size_of::<Named>() <= 112, "{} bytes", size_of::<Named>());
     }
 }

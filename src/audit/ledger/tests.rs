@@ -69,6 +69,42 @@ fn tells_each_violation_once_and_again_when_it_comes_back() {
 }
 
 #[test]
+fn clean_objects_are_counted_and_not_kept() {
+    let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
+    let record = |ledger: &mut Ledger, messages: &[&str]| {
+        ledger.record(verdict(messages), STATE, &Owners::default(), Lane::Change, now)
+    };
+    let key = verdict(&[]).key;
+    let numbers = |ledger: &Ledger| (ledger.objects().count(), ledger.judged(), ledger.passed(), ledger.knows(&key));
+    for _ in 0..2 {
+        assert!(record(&mut ledger, &[]).is_none());
+        assert_eq!(numbers(&ledger), (0, 1, 2, true));
+    }
+    assert_eq!(told(record(&mut ledger, &["x"])), (texts(&["x"]), vec![]));
+    assert_eq!(numbers(&ledger), (1, 1, 2, true));
+    assert_eq!(told(record(&mut ledger, &[])), (vec![], texts(&["x"])));
+    assert_eq!(numbers(&ledger), (0, 1, 2, true));
+    let other = ObjectKey { name: "b".into(), ..key.clone() };
+    ledger.rename(&key, other.clone());
+    assert_eq!(numbers(&ledger), (0, 1, 2, false));
+    assert!(ledger.knows(&other) && ledger.forget(&other).is_none());
+    assert_eq!(numbers(&ledger), (0, 0, 0, false));
+}
+
+#[test]
+fn what_was_recorded_of_an_object_that_is_clean_by_now_is_resolved() {
+    let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
+    let clean = verdict(&[]);
+    let (key, uid) = (clean.key.clone(), clean.uid.clone());
+    ledger.record(clean, STATE, &Owners::default(), Lane::Change, now);
+    let recorded = vec![Violation::new(SUBJECT, finding("x", Outcome::Fail), now)];
+    let delta = ledger.recall(&key, &uid, recorded, &Owners::default()).unwrap();
+    assert_eq!(delta.uid, uid);
+    assert_eq!(told(Some(delta)), (vec![], texts(&["x"])));
+    assert_eq!((ledger.objects().count(), ledger.judged(), ledger.passed()), (0, 1, 2));
+}
+
+#[test]
 fn keeps_the_time_of_first_sight() {
     let (mut ledger, first) = (Ledger::default(), Timestamp::UNIX_EPOCH);
     ledger.record(verdict(&["x"]), STATE, &Owners::default(), Lane::Change, first);

@@ -7,8 +7,9 @@ use super::Pipeline;
 use crate::{
     audit::{
         cache::Previous,
-        inventory::{Updated, Waiting},
+        inventory::{ObjectState, Updated, Waiting},
         queue::Lane,
+        work::{Objects, Purpose, Work},
     },
     cluster::identity::is_exception,
     judge::dependencies::Dependencies,
@@ -22,19 +23,17 @@ use crate::{
 impl Pipeline {
     /// Does what is due, and returns when to look again.
     pub(super) fn look_after_dependents(&mut self, now: Instant) -> Option<Instant> {
-        if !self.gate.is_open() {
+        if !self.gate.is_open() || self.is_busy() {
             return None;
         }
         if self.inventory.rebuild(now) {
-            for scope in self.judged_scopes() {
-                let keys: Vec<_> = self.cache.keys(&scope).cloned().collect();
-                for key in &keys {
-                    self.mark_for_inventory(key, now);
-                }
-            }
+            self.look(Purpose::Mark, Objects::of(&self.cache, self.judged_scopes()));
+            return None;
         }
         if self.inventory.due(now).is_some_and(|due| due <= now) {
-            self.update_inventory(now);
+            let marked = self.inventory.take_pending();
+            self.work.push_back(Work::Update(marked.into_iter(), Vec::new()));
+            return None;
         }
         let settled = self.inventory.settled(now);
         self.judge_settled(settled);
@@ -42,10 +41,10 @@ impl Pipeline {
             self.inventory.rounds.end(now);
         }
         if self.inventory.rounds.begin(now) {
-            self.judge_again(None, |_, depends| depends.inventory, now);
+            self.judge_again(None, |depends| depends.inventory, Purpose::Judge);
         }
         while let Some(slice) = self.clock.strike(now) {
-            self.judge_again(None, |key, depends| depends.clock && slice.holds(key), now);
+            self.judge_again(None, |depends| depends.clock, Purpose::JudgeSlice(slice));
         }
         self.inventory.wake(now).into_iter().chain(self.clock.next()).min()
     }
@@ -68,8 +67,8 @@ impl Pipeline {
     }
 
     fn judge_settled(&mut self, settled: Vec<Waiting>) {
-        for Waiting { key, queued, .. } in settled {
-            self.enqueue(key, queued.lane, queued.since);
+        if !settled.is_empty() {
+            self.work.push_back(Work::Judge(settled.into_iter()));
         }
     }
 
@@ -77,7 +76,7 @@ impl Pipeline {
     pub(super) fn rejudge_dependents(&mut self, key: &ObjectKey, states: Option<(&Body, &Body)>, now: Instant) {
         self.mark_for_inventory(key, now);
         if key.kind.is("", "Namespace") && !states.is_some_and(|(old, new)| self.is_same_namespace(old, new)) {
-            self.judge_again(Some(&key.name), |_, depends| depends.namespace, now);
+            self.judge_again(Some(&key.name), |depends| depends.namespace, Purpose::Judge);
         }
     }
 
@@ -88,45 +87,26 @@ impl Pipeline {
         old.is_some() && old == seen(new)
     }
 
-    /// The same for all objects of a scope.
-    pub(super) fn rejudge_dependents_of_all(&mut self, scope: &WatchScope, keys: &[ObjectKey], now: Instant) {
-        for key in keys {
-            self.mark_for_inventory(key, now);
-        }
-        if scope.kind.is("", "Namespace") {
-            self.judge_again(None, |_, depends| depends.namespace, now);
-        }
-    }
-
-    fn mark_for_inventory(&mut self, key: &ObjectKey, now: Instant) {
+    pub(super) fn mark_for_inventory(&mut self, key: &ObjectKey, now: Instant) {
         if self.policies.look_up(key) {
             self.inventory.mark(key, now);
         }
     }
 
-    /// Queues the objects that may be judged and are `wanted`, of one namespace or of all.
-    fn judge_again(
+    /// Queues objects that may be judged, of kinds whose verdicts depend on something, in one namespace or in all.
+    pub(super) fn judge_again(
         &mut self,
         namespace: Option<&Arc<str>>,
-        wanted: impl Fn(&ObjectKey, Dependencies) -> bool,
-        now: Instant,
+        on: impl Fn(Dependencies) -> bool,
+        purpose: Purpose,
     ) {
-        for scope in self.judged_scopes() {
-            let depends = self.policies.dependencies(&scope.kind);
-            if depends == Dependencies::default() {
-                continue;
-            }
-            let keys: Box<dyn Iterator<Item = &ObjectKey>> = match namespace {
-                Some(namespace) => Box::new(self.cache.keys_in(&scope, namespace)),
-                None => Box::new(self.cache.keys(&scope)),
-            };
-            // What waits for the inventory is judged anyway.
-            let (unchanged, inventory) = (&self.unchanged, &self.inventory);
-            let keys = keys.filter(|key| wanted(key, depends) && !unchanged.contains(key) && !inventory.waits(key));
-            for key in keys.cloned().collect::<Vec<_>>() {
-                self.enqueue(key, Lane::Snapshot, now);
-            }
-        }
+        let mut scopes = self.judged_scopes();
+        scopes.retain(|scope| on(self.policies.dependencies(&scope.kind)));
+        let objects = match namespace {
+            Some(namespace) => Objects::in_namespace(scopes, namespace),
+            None => Objects::of(&self.cache, scopes),
+        };
+        self.look(purpose, objects);
     }
 
     /// Returns the scopes whose objects may be judged; none before the gate is open.
@@ -135,15 +115,15 @@ impl Pipeline {
         judged.cloned().collect()
     }
 
+    /// Returns the state of an object that policies can look up now.
+    pub(super) fn state_to_look_up(&self, key: ObjectKey) -> ObjectState {
+        let scope = self.cache.scope(&key).filter(|scope| self.gate.lets_through(scope));
+        let object = scope.and_then(|_| self.cache.object(&key));
+        (key, object.map(|object| object.body))
+    }
+
     /// Begins to bring the inventory up to date.
-    fn update_inventory(&mut self, now: Instant) {
-        let pending = self.inventory.take_pending();
-        let mut states = Vec::with_capacity(pending.len());
-        for key in pending {
-            let scope = self.cache.scope(&key).filter(|scope| self.gate.lets_through(scope));
-            let object = scope.and_then(|_| self.cache.object(&key));
-            states.push((key, object.map(|object| object.body)));
-        }
+    pub(super) fn update_inventory(&mut self, mut states: Vec<ObjectState>, now: Instant) {
         // What is gone goes first: an object that is read in another version has the same place in `data.kubernetes`.
         states.sort_by_key(|(_, body)| body.is_some());
         self.inventory.update(&self.policies.set, states, !self.settings.update_filter, now);

@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 
 use super::Pipeline;
-use crate::model::{body::Body, object::ObjectKey, verdict::Verdict};
+use crate::{
+    audit::work::Work,
+    model::{body::Body, object::ObjectKey, verdict::Verdict},
+};
 
 impl Pipeline {
     /// Takes in the present state of an exception.
@@ -42,13 +45,15 @@ impl Pipeline {
         let now = Timestamp::now();
         self.revision += 1;
         self.exception_ends = self.exceptions.next_end(now);
-        let judged = self.ledger.objects().filter(|(key, standing)| !standing.results.is_empty() && wanted(key));
-        let keys: Vec<ObjectKey> = judged.map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            if let Some(uid) = self.cache.uid(&key).cloned() {
-                let delta = self.reconsidered(&key, None);
-                self.record_with_dependents(&key, &uid, delta);
-            }
+        let judged = self.ledger.objects().map(|(key, _)| key).filter(|key| wanted(key));
+        let keys: Vec<ObjectKey> = judged.cloned().collect();
+        self.work.push_back(Work::Excuse(keys.into_iter()));
+    }
+
+    pub(super) fn excuse_object(&mut self, key: &ObjectKey) {
+        if let Some(uid) = self.cache.uid(key) {
+            let delta = self.reconsidered(key, None);
+            self.record_with_dependents(key, &uid, delta);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From the queue to the judges and back, and what new policies change about it.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tracing::{error, info};
@@ -12,6 +12,7 @@ use crate::{
         judges::Judged,
         ledger::dependents::Owners,
         queue::{Lane, Queued},
+        work::{Objects, Purpose},
     },
     judge::{evaluate::Job, set::PolicySet},
     model::{
@@ -23,6 +24,9 @@ use crate::{
 impl Pipeline {
     /// Hands waiting objects to the judges.
     pub(super) fn dispatch(&mut self) {
+        if self.is_busy() {
+            return;
+        }
         let ready = self.inventory.policies();
         while self.judges.are_free() {
             let size = self.judges.batch(self.queue.waiting() + self.transitions.deletions());
@@ -71,7 +75,7 @@ impl Pipeline {
 
     /// Resolves what stands of an object that is not judged any more.
     fn leave_unjudged(&mut self, key: &ObjectKey) {
-        if let Some(uid) = self.cache.uid(key).cloned() {
+        if let Some(uid) = self.cache.uid(key) {
             self.retries.note(key, false);
             let delta = self.ledger.forget(key);
             self.record_with_dependents(key, &uid, delta);
@@ -94,9 +98,8 @@ impl Pipeline {
     pub(super) fn judged(&mut self, Judged { mut verdict, state, deleted }: Judged) {
         let queued = if deleted { None } else { self.queue.done(&verdict.key) };
         // The object may be gone, replaced, or queued again for newer policies.
-        let stands = !deleted
-            && self.cache.uid(&verdict.key) == Some(&verdict.uid)
-            && verdict.policies == self.policies.set.digest;
+        let stands =
+            !deleted && self.cache.has(&verdict.key, &verdict.uid) && verdict.policies == self.policies.set.digest;
         self.revision += 1;
         self.count(&verdict, queued.filter(|_| stands));
         if stands {
@@ -171,17 +174,7 @@ impl Pipeline {
 
     /// Queues every object, for policies that read and look up something else than those before.
     fn judge_everything(&mut self) {
-        self.cache.clear_projections();
         self.inventory.reset(&self.policies.set);
-        let now = Instant::now();
-        for scope in self.judged_scopes() {
-            let keys: Vec<_> = self.cache.keys(&scope).cloned().collect();
-            self.rejudge_dependents_of_all(&scope, &keys, now);
-            for key in keys {
-                if !self.unchanged.contains(&key) {
-                    self.enqueue(key, Lane::Snapshot, now);
-                }
-            }
-        }
+        self.look(Purpose::Renew, Objects::of(&self.cache, self.judged_scopes()));
     }
 }

@@ -24,7 +24,7 @@ impl Pipeline {
         let mut dependent = key.clone();
         for owner in self.cache.owners(key) {
             self.link(&dependent);
-            if let Some(uid) = self.cache.uid(&owner).cloned() {
+            if let Some(uid) = self.cache.uid(&owner) {
                 if Some(&owner) != decided && (self.queue.is_on_its_way(&owner) || self.inventory.waits(&owner)) {
                     self.owned.wait_for(&uid);
                     owners.awaited = Some(Arc::clone(&uid));
@@ -65,7 +65,7 @@ impl Pipeline {
         while let Some(dependent) = waiting.pop_front() {
             let delta = self.reconsidered(&dependent, Some(key));
             self.recording.record(delta);
-            let owned = self.cache.uid(&dependent).map(|uid| self.owned.of(uid)).unwrap_or_default();
+            let owned = self.cache.uid(&dependent).map(|uid| self.owned.of(&uid)).unwrap_or_default();
             waiting.extend(owned.into_iter().filter(|key| seen.insert(key.clone())));
         }
     }
@@ -93,9 +93,18 @@ impl Pipeline {
         }
     }
 
+    /// The same for an object that is there.
+    pub(super) fn object_arrived(&mut self, key: &ObjectKey) {
+        if !self.owned.is_empty()
+            && let Some(uid) = self.cache.uid(key)
+        {
+            self.owner_arrived(&uid);
+        }
+    }
+
     /// Returns a reference to the owner of an object that has this uid.
     pub(super) fn owner_reference(&self, key: &ObjectKey, uid: &Arc<str>) -> Option<Arc<ObjectRef>> {
-        let owner = self.cache.owners(key).into_iter().find(|owner| self.cache.uid(owner) == Some(uid))?;
+        let owner = self.cache.owners(key).into_iter().find(|owner| self.cache.has(owner, uid))?;
         Some(Arc::new(ObjectRef::new(&owner, uid)))
     }
 }

@@ -34,7 +34,7 @@ impl Pipeline {
 
     /// Compares everything that was recorded with what is known.
     fn compare_recorded(&mut self) {
-        let judged = self.ledger.objects().filter(|(_, standing)| !standing.results.is_empty());
+        let judged = self.ledger.objects();
         let mut unrecorded: BTreeMap<ObjectKey, Arc<str>> =
             judged.map(|(key, standing)| (key.clone(), Arc::clone(&standing.uid))).collect();
         for scope in self.judged_scopes() {
@@ -57,7 +57,7 @@ impl Pipeline {
         for recorded in self.recording.recorded.take(scope) {
             let key = recorded.key(&scope.kind);
             let RecordedObject { object: ObjectRef { uid, .. }, results } = recorded;
-            let delta = if self.cache.uid(&key) == Some(&uid) {
+            let delta = if self.cache.has(&key, &uid) {
                 let owners = self.owners(&key, None);
                 let delta = self.ledger.recall(&key, &uid, results, &owners);
                 keys.push(key);

@@ -4,10 +4,12 @@ mod exceptions;
 mod histories;
 mod owners;
 mod recording;
+mod scale;
 mod unsteady;
 
 use std::{collections::BTreeMap, sync::Mutex};
 
+use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -180,6 +182,16 @@ impl Live {
         record: Option<Box<dyn Record>>,
         change: impl FnOnce(&mut Pipeline),
     ) -> Self {
+        Self::spawned(policies, settings, record, change, |task| tokio::spawn(task))
+    }
+
+    fn spawned(
+        policies: Arc<PolicySet>,
+        settings: PipelineSettings,
+        record: Option<Box<dyn Record>>,
+        change: impl FnOnce(&mut Pipeline),
+        spawn: impl FnOnce(BoxFuture<'static, AuditResult>) -> JoinHandle<AuditResult>,
+    ) -> Self {
         let (changes, change_receiver) = mpsc::channel(1_024);
         let (commands, command_receiver) = mpsc::channel(2);
         if let Some(record) = record {
@@ -195,8 +207,10 @@ impl Live {
             packing: Packing::default(),
         };
         let mut pipeline = Pipeline::new(policies, Exceptions::default(), settings, outputs);
+        // With so few objects nothing would be left to do after the first turn.
+        pipeline.turn = 2;
         change(&mut pipeline);
-        let running = tokio::spawn(pipeline.run(inputs, false));
+        let running = spawn(pipeline.run(inputs, false).boxed());
         Self { changes, commands, told: Arc::default(), metrics, running }
     }
 

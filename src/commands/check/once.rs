@@ -1,7 +1,7 @@
 //! `check --once`: what a cluster holds now.
 
 use anyhow::Context as _;
-use tokio::task::JoinSet;
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -29,7 +29,7 @@ pub(super) async fn run(
     let (clients, served) = connecting.await.context(INTERRUPTED)??;
     let (wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
     let terms = Terms {
-        settings: recording::settings(check, &clients, wiring.metrics()),
+        settings: recording::settings(check, &clients, watch::channel(None).1, wiring.metrics()),
         overview: wiring.overview(),
         lines: None,
         pipeline: commands,

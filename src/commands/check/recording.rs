@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use crate::{
     cli::{check::CheckArgs, cluster::RecordTarget},
     cluster::client::Clients,
     metrics::Metrics,
-    record::{events, recorders, reports},
+    record::{events, memory::Pressure, recorders, reports},
 };
 
 /// Returns the settings of all recorders that are wanted.
-pub(super) fn settings(check: &CheckArgs, clients: &Clients, metrics: &Arc<Metrics>) -> recorders::RecorderSettings {
+pub(super) fn settings(
+    check: &CheckArgs,
+    clients: &Clients,
+    memory: watch::Receiver<Option<Pressure>>,
+    metrics: &Arc<Metrics>,
+) -> recorders::RecorderSettings {
     let shard = check.shard();
     recorders::RecorderSettings {
         client: clients.plain.clone(),
@@ -30,6 +37,7 @@ pub(super) fn settings(check: &CheckArgs, clients: &Clients, metrics: &Arc<Metri
             metrics: metrics.clone(),
         }),
         status: check.records(RecordTarget::Status),
+        memory,
         metrics: metrics.clone(),
     }
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use kube::Api;
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -21,7 +24,7 @@ use crate::{
     },
     commands::connect::connect,
     output::Streams,
-    record::term::Terms,
+    record::{memory, term::Terms},
     serve::admin::{self, Admin, Pages, Status},
     source::informer::{Informer, ReadOptions},
 };
@@ -32,13 +35,15 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
     let (wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
     let mut helpers = JoinSet::new();
     serve(check, &wiring, &commands, &stop, &mut helpers).await?;
+    let (memory, of_memory) = watch::channel(None);
+    helpers.spawn(memory::follow(Arc::clone(wiring.metrics()), memory));
     let (clients, served) = tokio::select! {
         connected = connect(&check.cluster, &check.scope) => connected?,
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
     let terms = Terms {
-        settings: recording::settings(check, &clients, wiring.metrics()),
+        settings: recording::settings(check, &clients, of_memory, wiring.metrics()),
         overview: wiring.overview(),
         lines: Some(Arc::new(lines::write(streams, wiring.metrics(), &mut helpers))),
         pipeline: commands.clone(),

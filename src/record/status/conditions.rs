@@ -12,7 +12,7 @@ use crate::{
         exception::ExceptionState,
         text::truncate,
     },
-    record::health::Health,
+    record::{health::Health, memory::Pressure},
     rego::problem,
 };
 
@@ -28,15 +28,16 @@ pub(super) struct Condition {
     message: String,
 }
 
-/// Returns all conditions, in the order in which they are written.
-pub(super) fn conditions(overview: &Overview, health: &Health) -> [Condition; 5] {
-    [
+/// Returns all conditions, in the order in which they are written. There is none about the memory where it has no limit.
+pub(super) fn conditions(overview: &Overview, health: &Health, memory: Option<Pressure>) -> Vec<Condition> {
+    let always = [
         synced(overview),
         policies_loaded(overview),
         complete(overview),
         recording(health),
         exceptions_valid(&overview.exceptions),
-    ]
+    ];
+    always.into_iter().chain(memory.map(memory_pressure)).collect()
 }
 
 fn synced(overview: &Overview) -> Condition {
@@ -111,6 +112,13 @@ fn exceptions_valid(exceptions: &[ExceptionSummary]) -> Condition {
     Condition { kind: "ExceptionsValid", status, reason, message: noted.join("; ") }
 }
 
+/// As the condition of a Node, it is true when something is wrong.
+fn memory_pressure(pressure: Pressure) -> Condition {
+    let reason = if pressure.is_high { "NearLimit" } else { "BelowLimit" };
+    let message = if pressure.is_high { pressure.message() } else { String::new() };
+    Condition { kind: "MemoryPressure", status: pressure.is_high, reason, message }
+}
+
 /// The kinds in scope.
 pub(super) fn covered(overview: &Overview) -> impl Iterator<Item = &Coverage> {
     overview.coverage.iter().filter(|kind| kind.state != State::Excluded)
@@ -122,7 +130,7 @@ pub(super) struct ConditionTimes(BTreeMap<&'static str, (bool, String)>);
 
 impl ConditionTimes {
     /// Returns the conditions as they are written; `now` is the time of those whose status changed.
-    pub(super) fn stamp(&mut self, conditions: [Condition; 5], now: Timestamp) -> Vec<Value> {
+    pub(super) fn stamp(&mut self, conditions: Vec<Condition>, now: Timestamp) -> Vec<Value> {
         let stamped = conditions.into_iter().map(|Condition { kind, status, reason, message }| {
             let now = || now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
             let transition = self.0.entry(kind).or_insert_with(|| (status, now()));

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     audit::result::Summary,
     judge::set::PolicySet,
+    record::memory::MemoryUse,
     rego::{limits::Limits, problem::LoadError},
 };
 
@@ -109,7 +110,7 @@ fn each_condition_in_each_state() {
     let mut shown = String::new();
     for (name, overview, health) in states {
         writeln!(shown, "## {name}").unwrap();
-        for Condition { kind, status, reason, message } in conditions(&overview, &health) {
+        for Condition { kind, status, reason, message } in conditions(&overview, &health, None) {
             writeln!(shown, "{}", format!("{kind}={status} {reason}: {message}").trim_end_matches(": ")).unwrap();
         }
     }
@@ -117,10 +118,22 @@ fn each_condition_in_each_state() {
 }
 
 #[test]
+fn the_memory_has_a_condition_where_it_has_a_limit() {
+    let shown = |is_high| {
+        let memory = MemoryUse { used: 240 << 20, limit: 256 << 20 };
+        let conditions = conditions(&well(), &Health::default(), Some(Pressure { is_high, memory }));
+        let Some(Condition { kind, status, reason, message }) = conditions.into_iter().nth(5) else { panic!() };
+        format!("{kind}={status} {reason}: {message}")
+    };
+    assert_eq!(shown(false), "MemoryPressure=false BelowLimit: ");
+    assert!(shown(true).starts_with("MemoryPressure=true NearLimit: 240 of 256 MiB"), "{}", shown(true));
+}
+
+#[test]
 fn the_time_is_that_of_the_last_change_of_the_status() {
     let (mut known, at) = (ConditionTimes::default(), |second| Timestamp::from_second(second).unwrap());
     let mut stamps = |overview: &Overview, trouble: &str, now: Timestamp| -> Vec<String> {
-        let stamped = known.stamp(conditions(overview, &health(trouble, "")), now);
+        let stamped = known.stamp(conditions(overview, &health(trouble, ""), None), now);
         stamped.iter().map(|condition| condition["lastTransitionTime"].as_str().unwrap().to_owned()).collect()
     };
     let (first, second) = ("1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z");
@@ -139,18 +152,19 @@ fn times_of_an_earlier_process_are_kept_where_the_status_is_the_same() {
     let (mut known, now) = (ConditionTimes::default(), Timestamp::from_second(1).unwrap());
     let before = json!([{"type": "Synced", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"},
         {"type": "Recording", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}]);
-    let mut stamped = Value::from(known.stamp(conditions(&well(), &Health::default()), now));
+    let mut stamped = Value::from(known.stamp(conditions(&well(), &Health::default(), None), now));
     known.adopt(&before, &mut stamped);
     let times = |conditions: &Value| [0, 3].map(|place| conditions[place]["lastTransitionTime"].clone());
     assert_eq!(times(&stamped), ["2020-01-01T00:00:00Z", "1970-01-01T00:00:01Z"]);
     let later = Timestamp::from_second(9).unwrap();
-    let stamped = Value::from(known.stamp(conditions(&well(), &Health::default()), later));
+    let stamped = Value::from(known.stamp(conditions(&well(), &Health::default(), None), later));
     assert_eq!(times(&stamped), ["2020-01-01T00:00:00Z", "1970-01-01T00:00:01Z"]);
 }
 
 #[test]
 fn long_messages_are_cut() {
     let overview = Overview { inventory_error: "ä".repeat(3_000), ..well() };
-    let stamped = ConditionTimes::default().stamp(conditions(&overview, &Health::default()), Timestamp::UNIX_EPOCH);
+    let stamped =
+        ConditionTimes::default().stamp(conditions(&overview, &Health::default(), None), Timestamp::UNIX_EPOCH);
     assert_eq!(stamped[1]["message"].as_str().unwrap().len(), MESSAGE_BYTES);
 }
