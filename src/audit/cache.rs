@@ -327,12 +327,14 @@ impl Cache {
         self.scopes.get(&self.scope(key)?)?.objects.get(key)
     }
 
-    /// Trains the dictionary on the objects so far, and compresses them with it.
+    /// Trains a dictionary on the objects so far, and compresses those that are not yet.
     fn train(&mut self) {
+        let count = self.scopes.values().map(|entries| entries.objects.len()).sum();
         let bodies = self.scopes.values().flat_map(|entries| entries.objects.values()).map(|entry| &entry.body);
-        self.packer.train(bodies.map(Body::bytes));
-        for entry in self.scopes.values_mut().flat_map(|entries| entries.objects.values_mut()) {
-            entry.body = self.packer.pack(entry.body.clone());
+        if self.packer.train(bodies, count) {
+            for entry in self.scopes.values_mut().flat_map(|entries| entries.objects.values_mut()) {
+                entry.body = self.packer.pack(entry.body.clone());
+            }
         }
     }
 }
@@ -357,7 +359,7 @@ mod tests {
     }
 
     fn cache() -> Cache {
-        let mut cache = Cache::default();
+        let mut cache = Cache::new(Packing::default());
         cache.add(scope());
         cache
     }

@@ -93,11 +93,33 @@ impl fmt::Debug for Body {
 /// Compresses bodies as soon as there is a dictionary. Clones share it, so that whoever reads an object may compress it
 /// before the owner of the cache, who trains the dictionary, gets it.
 #[derive(Clone, Default)]
-pub struct Packing(Arc<OnceLock<Dictionary>>);
+pub struct Packing(Arc<Dictionaries>);
+
+#[derive(Default)]
+struct Dictionaries {
+    /// Of the first bodies, which may all be of a few kinds or namespaces.
+    first: OnceLock<Dictionary>,
+    /// Of many more: what is compressed with it takes about half as much.
+    second: OnceLock<Dictionary>,
+}
 
 struct Dictionary {
     encoder: EncoderDictionary<'static>,
     decoder: Arc<DecoderDictionary<'static>>,
+}
+
+impl Dictionary {
+    fn train(samples: &[impl AsRef<[u8]>]) -> io::Result<Self> {
+        let dictionary = zstd::dict::from_samples(samples, DICTIONARY_BYTES)?;
+        let encoder = EncoderDictionary::try_copy(&dictionary, LEVEL)?;
+        Ok(Self { encoder, decoder: Arc::new(DecoderDictionary::try_copy(&dictionary)?) })
+    }
+}
+
+impl Dictionaries {
+    fn best(&self) -> Option<&Dictionary> {
+        self.second.get().or_else(|| self.first.get())
+    }
 }
 
 impl Packing {
@@ -106,7 +128,7 @@ impl Packing {
         thread_local! {
             static CONTEXT: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
         }
-        let Some(dictionary) = self.0.get().filter(|_| !body.is_packed()) else { return body };
+        let Some(dictionary) = self.0.best().filter(|_| !body.is_packed()) else { return body };
         let mut packed = Vec::with_capacity(zstd::zstd_safe::compress_bound(body.bytes.len()));
         let compressed = CONTEXT.with_borrow_mut(|context| {
             context.compress_using_cdict(&mut packed, &body.bytes, dictionary.encoder.as_cdict())
@@ -120,7 +142,7 @@ impl Packing {
     }
 }
 
-/// Trains the dictionary on the first bodies.
+/// Trains the dictionaries.
 ///
 /// The objects of a cluster resemble each other far more than the parts of one object do: without a dictionary they take two
 /// and a half times the memory.
@@ -128,49 +150,55 @@ impl Packing {
 pub struct Packer {
     /// Bodies so far; nothing is compressed before there is a dictionary.
     seen: usize,
-    trained: bool,
+    /// Numbers of bodies after which dictionaries are still to be trained.
+    stages: &'static [Stage],
     packing: Packing,
 }
 
-/// Objects after which the dictionary is trained; fewer stay plain, as they take no memory worth saving.
-const TRAINING_OBJECTS: usize = 1_000;
-/// The number of them that are samples: more make training slower, which everything waits for, and the dictionary no better.
-const TRAINING_SAMPLES: usize = 250;
+/// When a dictionary is trained, and on how many samples.
+struct Stage {
+    bodies: usize,
+    samples: usize,
+}
+
+/// Fewer than the first stay plain, as they take no memory worth saving. Everything waits for the first training, so it takes
+/// few samples; the second is done beside.
+const STAGES: [Stage; 2] = [Stage { bodies: 1_000, samples: 250 }, Stage { bodies: 10_000, samples: 1_000 }];
 /// One huge object (a CRD, a ConfigMap with a binary) must not fill the samples.
-const TRAINING_SAMPLE_BYTES: usize = 8 * 1024;
+const SAMPLE_BYTES: usize = 8 * 1024;
 const DICTIONARY_BYTES: usize = 64 * 1024;
-const LEVEL: i32 = 1;
+const LEVEL: i32 = 3;
 
 impl Packer {
-    /// Makes a packer that trains the dictionary for `packing`.
+    /// Makes a packer that trains the dictionaries of `packing`.
     pub fn new(packing: Packing) -> Self {
-        Self { packing, ..Self::default() }
+        Self { seen: 0, stages: &STAGES, packing }
     }
 
     /// Makes a packer that never trains, and so leaves everything plain.
     pub fn off() -> Self {
-        Self { trained: true, ..Self::default() }
+        Self::default()
     }
 
-    /// Whether there are enough bodies to train the dictionary.
+    /// Whether there are enough bodies to train a dictionary.
     pub fn ready_to_train(&self) -> bool {
-        !self.trained && self.seen >= TRAINING_OBJECTS
+        self.stages.first().is_some_and(|stage| self.seen >= stage.bodies)
     }
 
-    /// Trains the dictionary on plain bodies.
-    pub fn train<'a>(&mut self, bodies: impl Iterator<Item = &'a [u8]>) {
-        self.trained = true;
-        let spread = bodies.step_by(TRAINING_OBJECTS / TRAINING_SAMPLES);
-        let samples: Vec<&[u8]> = spread.map(|body| &body[..body.len().min(TRAINING_SAMPLE_BYTES)]).collect();
-        let trained = zstd::dict::from_samples(&samples, DICTIONARY_BYTES).and_then(|dictionary| {
-            let encoder = EncoderDictionary::try_copy(&dictionary, LEVEL)?;
-            Ok(Dictionary { encoder, decoder: Arc::new(DecoderDictionary::try_copy(&dictionary)?) })
-        });
-        match trained {
-            // It is trained once.
-            Ok(dictionary) => drop(self.packing.0.set(dictionary)),
-            Err(error) => debug!(%error, "No dictionary for the cache; objects stay plain"),
+    /// Trains a dictionary on these bodies, of which there are so many. Returns whether bodies so far are to be compressed
+    /// with it: it is the first.
+    pub fn train<'a>(&mut self, bodies: impl Iterator<Item = &'a Body>, count: usize) -> bool {
+        let Some((stage, later)) = self.stages.split_first() else { return false };
+        self.stages = later;
+        let sample = |body: &Body| body.json().map(|json| json[..json.len().min(SAMPLE_BYTES)].to_vec()).ok();
+        let samples: Vec<_> = bodies.step_by((count / stage.samples).max(1)).filter_map(sample).collect();
+        let dictionaries = Arc::clone(&self.packing.0);
+        if dictionaries.first.get().is_some() {
+            std::thread::spawn(move || put(&dictionaries.second, &samples));
+            return false;
         }
+        put(&dictionaries.first, &samples);
+        true
     }
 
     /// Counts a body, and compresses it if its reader has not.
@@ -180,8 +208,16 @@ impl Packer {
     }
 }
 
+fn put(place: &OnceLock<Dictionary>, samples: &[Vec<u8>]) {
+    match Dictionary::train(samples) {
+        // Each is trained once.
+        Ok(dictionary) => drop(place.set(dictionary)),
+        Err(error) => debug!(%error, "No dictionary for the cache"),
+    }
+}
+
 impl fmt::Debug for Packer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Packer({} seen, trained: {})", self.seen, self.trained)
+        write!(f, "Packer({} seen, {} stages to come)", self.seen, self.stages.len())
     }
 }

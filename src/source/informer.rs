@@ -10,6 +10,7 @@
 mod failure;
 mod follower;
 mod reader;
+mod shared;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +25,11 @@ use tokio::{
 };
 use tracing::{debug, error, info, warn};
 
-use self::follower::{Note, Shared, announces_kinds, follow};
+pub use self::shared::ReadOptions;
+use self::{
+    follower::{announces_kinds, follow},
+    shared::{Note, Shared},
+};
 use crate::{
     cluster::{client::Clients, error::describe},
     judge::set::PolicySet,
@@ -47,26 +52,6 @@ const REDISCOVER_SOON: [Duration; 3] = [Duration::from_millis(250), Duration::fr
 const CONFIRM: Duration = Duration::from_secs(1);
 /// When a scope whose task has failed is read again.
 const RESTART: Duration = Duration::from_secs(5);
-
-/// How an informer reads.
-#[derive(Clone)]
-pub struct ReadOptions {
-    /// What is kept of the values in Secrets.
-    pub secrets: Secrets,
-    /// Whether to end after each kind's first list.
-    pub once: bool,
-    /// Compresses what was read.
-    pub packing: Packing,
-    /// The policies in force, to find out beside the pipeline whether they can see what changed.
-    pub policies: Option<watch::Receiver<Arc<PolicySet>>>,
-}
-
-impl ReadOptions {
-    /// Reads each kind once, and leaves the objects as they are.
-    pub fn once(secrets: Secrets) -> Self {
-        Self { secrets, once: true, packing: Packing::default(), policies: None }
-    }
-}
 
 /// Lists and watches what a selection has of a cluster.
 pub struct Informer {

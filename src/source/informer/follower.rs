@@ -2,25 +2,19 @@
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use tokio::{
-    sync::{Notify, Semaphore, mpsc},
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::debug;
 
 use super::{
-    ReadOptions,
     failure::{Delay, Failure, jittered},
     reader::{Reader, What},
+    shared::{Note, Shared},
 };
 use crate::{
-    cluster::client::Clients,
-    model::{coverage::State, shard::Shard},
+    model::coverage::State,
     source::change::{Change, Unreadable, WatchScope},
 };
 
-/// Pages of lists that are read at a time: more would only slow each other down in the API server.
-const LISTS_AT_A_TIME: usize = 8;
 /// The server ends a watch after so many seconds, and the next one shows whether a right was revoked. Each watch draws its
 /// own number from client-go's range, so that those of all kinds do not begin again in step.
 const WATCH_SECONDS: RangeInclusive<u32> = 300..=600;
@@ -30,51 +24,6 @@ const PROVEN: Duration = Duration::from_secs(15);
 const SHORT: Duration = Duration::from_secs(1);
 /// Failures in a row, other than clear refusals, after which a watch scope counts as failed.
 const FAILURES: u32 = 3;
-
-/// What all watch scopes of an informer share.
-pub(super) struct Shared {
-    pub(super) clients: Clients,
-    pub(super) options: ReadOptions,
-    pub(super) shard: Shard,
-    pub(super) changes: mpsc::Sender<Change>,
-    pub(super) lists: Arc<Semaphore>,
-    /// Wakes discovery.
-    pub(super) rediscover: Notify,
-    /// What followers have learned about their scopes.
-    notes: mpsc::UnboundedSender<(WatchScope, Note)>,
-}
-
-/// What a follower has learned about its scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Note {
-    /// Its first list is complete.
-    Listed,
-    /// The server does not know it (404).
-    NotFound,
-}
-
-impl Shared {
-    pub(super) fn new(
-        clients: Clients,
-        shard: Shard,
-        options: ReadOptions,
-        changes: mpsc::Sender<Change>,
-        notes: mpsc::UnboundedSender<(WatchScope, Note)>,
-    ) -> Self {
-        let (lists, rediscover) = (Arc::new(Semaphore::new(LISTS_AT_A_TIME)), Notify::new());
-        Self { clients, options, shard, changes, lists, rediscover, notes }
-    }
-
-    pub(super) async fn send(&self, change: Change) {
-        // Nobody listens any more when the pipeline has ended; the stream notices by itself.
-        let _ended = self.changes.send(change).await;
-    }
-
-    fn note(&self, scope: &WatchScope, note: Note) {
-        // With `once` nobody listens, as nothing comes or goes.
-        let _unheard = self.notes.send((scope.clone(), note));
-    }
-}
 
 /// Lists and watches one scope, for ever or once.
 pub(super) async fn follow(shared: Arc<Shared>, scope: WatchScope) {

@@ -16,7 +16,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{failure::Failure, follower::Shared};
+use super::{failure::Failure, shared::Shared};
 use crate::{
     cluster::identity::CONTROLLER,
     model::object::{Object, Projected},

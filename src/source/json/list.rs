@@ -5,7 +5,7 @@ use std::{mem, ops::Range};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::de::DeserializeOwned;
 
-use super::ValueEnd;
+use super::value::ValueEnd;
 
 /// Why a body is not that of a list.
 #[derive(Debug, thiserror::Error)]

@@ -84,7 +84,7 @@ impl Pods {
             ObjectKey { kind: Arc::clone(&self.kind), namespace: Some(namespace.into()), name: name.into(), copy: 0 };
         let (uid, resource_version) = (uid.into(), version.into());
         let body = Body::plain(json.as_bytes());
-        Object { key, uid, resource_version, body, location: None, controller: None, inactive: false }
+        Object { key, uid, resource_version, body, location: None, controller: None, inactive: false, projected: None }
     }
 }
 
@@ -131,6 +131,7 @@ fn still(policies: Arc<PolicySet>) -> Pipeline {
         progress: watch::channel(Progress::default()).0,
         policies: watch::channel(Arc::clone(&policies)).0,
         overview: watch::channel(None).0,
+        packing: crate::model::body::Packing::default(),
         metrics: Arc::default(),
     };
     Pipeline::new(policies, Exceptions::default(), SETTINGS, outputs)

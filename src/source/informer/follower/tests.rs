@@ -6,8 +6,14 @@ use http::{Request, Response};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
+use tokio::sync::mpsc;
+
 use super::*;
-use crate::{model::object::Kind, source::received::Secrets};
+use crate::{
+    cluster::client::Clients,
+    model::{object::Kind, shard::Shard},
+    source::{informer::ReadOptions, received::Secrets},
+};
 
 /// What a server answers to one request.
 #[derive(Clone)]

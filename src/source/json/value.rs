@@ -1,0 +1,92 @@
+//! The end of a JSON value.
+
+/// Finds where one JSON value ends in text that arrives in pieces. Each byte is looked at once; whether the value is valid
+/// is for its reader to say.
+#[derive(Debug, Default)]
+pub(crate) struct ValueEnd {
+    depth: usize,
+    token: Token,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    /// Between tokens.
+    #[default]
+    None,
+    /// In a string.
+    String,
+    /// In a string, behind a backslash.
+    Escape,
+    /// In a number or a literal that is the whole value.
+    Scalar,
+}
+
+impl ValueEnd {
+    /// Looks at the next piece of the text; the first one begins with the value's first byte. Returns how much of the piece
+    /// belongs to the value, if it ends there: a number or a literal does where something else follows it.
+    pub(crate) fn find(&mut self, text: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while let Some(&byte) = text.get(at) {
+            match self.token {
+                Token::String => {
+                    // Most bytes are inside of strings.
+                    at += memchr::memchr2(b'"', b'\\', &text[at..])?;
+                    self.token = if text[at] == b'\\' { Token::Escape } else { Token::None };
+                    if self.token == Token::None && self.depth == 0 {
+                        return Some(at + 1);
+                    }
+                }
+                Token::Escape => self.token = Token::String,
+                Token::Scalar if matches!(byte, b',' | b']' | b'}' | b':' | b' ' | b'\t' | b'\r' | b'\n') => {
+                    return Some(at);
+                }
+                Token::Scalar => {}
+                Token::None => match byte {
+                    b'"' => self.token = Token::String,
+                    b'{' | b'[' => self.depth += 1,
+                    b'}' | b']' => {
+                        self.depth = self.depth.saturating_sub(1);
+                        if self.depth == 0 {
+                            return Some(at + 1);
+                        }
+                    }
+                    _ if self.depth == 0 => self.token = Token::Scalar,
+                    _ => {}
+                },
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finds the end of the value in pieces of `size` bytes.
+    fn end(text: &str, size: usize) -> Option<usize> {
+        let mut end = ValueEnd::default();
+        text.as_bytes().chunks(size).enumerate().find_map(|(n, piece)| Some(n * size + end.find(piece)?))
+    }
+
+    #[test]
+    fn a_value_ends_where_it_does_however_it_is_cut() {
+        let values = [
+            r#"{"a":"}","b":["\"]","\\"],"c":{}}"#,
+            r#""text \" with \\""#,
+            "[1,[2,{}],\"]\"]",
+            "{}",
+            "-1.5e3",
+            "null",
+            r#"{"ä":"\u00e4 🦀"}"#,
+        ];
+        for value in values {
+            for size in 1..=value.len() + 1 {
+                assert_eq!(end(&format!("{value},1"), size), Some(value.len()), "{value} in pieces of {size}");
+            }
+        }
+        assert_eq!(end("[1,", 1), None);
+        assert_eq!(end("17", 1), None, "more digits may come");
+    }
+}
