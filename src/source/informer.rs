@@ -33,11 +33,10 @@ use self::{
 use crate::{
     cluster::{client::Clients, error::describe},
     judge::set::PolicySet,
-    model::{body::Packing, coverage::State, object::Kind},
+    model::{coverage::State, object::Kind},
     source::{
         change::{Change, Discovered, Unreadable, WatchScope},
         discovery::{Discovery, Served},
-        received::Secrets,
         selection::Selection,
     },
 };

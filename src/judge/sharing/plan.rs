@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crate::judge::{
@@ -44,6 +47,7 @@ pub(crate) struct Plan {
     /// What the other rules read; `None` if there are none.
     pub(crate) rest: Option<Projection>,
     units: Vec<Shareable>,
+    given_up: AtomicBool,
 }
 
 /// The shareable rules of one unit.
@@ -56,6 +60,12 @@ pub(crate) struct Shareable {
 }
 
 impl Plan {
+    /// Shares nothing between objects of the kind any more: a rule does not come to an end, and each of them would wait for it
+    /// twice.
+    pub(crate) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
     /// Returns the shareable rules of a unit, by its index.
     pub(crate) fn unit(&self, unit: usize) -> &Shareable {
         &self.units[unit]
@@ -87,7 +97,8 @@ impl Plans {
 
     /// Returns what is shared between objects of a kind.
     pub(crate) fn of(&self, kind: &str) -> Option<&Plan> {
-        self.named.get(kind).unwrap_or(&self.other).as_ref()
+        let plan = self.named.get(kind).unwrap_or(&self.other).as_ref();
+        plan.filter(|plan| !plan.given_up.load(Ordering::Relaxed))
     }
 }
 
@@ -120,6 +131,7 @@ fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Plan
         shared: Projection::new(shared_parts),
         rest: rest_parts,
         units,
+        given_up: AtomicBool::new(false),
     })
 }
 

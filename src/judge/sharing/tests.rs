@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     judge::{
@@ -11,6 +11,7 @@ use crate::{
         object::{Kind, Object, ObjectKey},
         verdict::{Finding, Shared, Verdict},
     },
+    rego::limits::Limits,
 };
 
 fn load(module: &str) -> Arc<PolicySet> {
@@ -70,6 +71,20 @@ fn a_verdict_that_is_wrong_for_another_object_is_told_and_none_is_shared_any_mor
         let (what, shared) = if number < first { ("good", Some(Shared::Hit)) } else { ("bad", None) };
         assert_eq!((messages(verdict), verdict.shared), (vec![&*format!("web-{number} is {what}")], shared));
     }
+    assert!(set.sharing.plan("Pod").is_none());
+}
+
+#[test]
+fn a_rule_that_does_not_come_to_an_end_is_not_waited_for_twice() {
+    let root = tempfile::tempdir().unwrap();
+    let endless = "some a in numbers.range(1, 5000)\n\tsome b in numbers.range(1, 5000)\n\ta + b < 0";
+    std::fs::write(root.path().join("p.rego"), format!("package p\n\ndeny contains \"x\" if {{\n\t{endless}\n}}\n"))
+        .unwrap();
+    let limits = Limits { evaluation: Duration::from_millis(20), ..Limits::default() };
+    let set = Arc::new(PolicySet::load_with(&[root.path().to_owned()], &limits).unwrap());
+    assert!(set.sharing.plan("Pod").is_some());
+    let verdict = judge(&set, "a");
+    assert!(verdict.unfinished && verdict.shared.is_none(), "{verdict:?}");
     assert!(set.sharing.plan("Pod").is_none());
 }
 

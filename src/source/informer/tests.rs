@@ -6,6 +6,7 @@ use http::{Request, Response};
 use kube::{Client, client::Body};
 
 use super::*;
+use crate::source::received::Secrets;
 
 /// A cluster in which reading the first list of Pods panics, in whoever reads it.
 fn clients() -> Clients {
