@@ -3,6 +3,12 @@
 //! A namespace belongs to the shard that jump consistent hashing (Lamping and Veach 2014, as in kube-state-metrics) of
 //! its name says, so that going from N to N + 1 shards moves one namespace of N + 1, and only to the new shard. What is in
 //! no namespace belongs to shard 0.
+//!
+//! Each shard reads everything that it does not own as far as the namespace of each object. Servers since Kubernetes 1.36 can
+//! leave that out themselves (alpha): lists and watches take `shardSelector=shardRange(object.metadata.namespace,'0x…','0x…')`
+//! over FNV-1a 64 of the namespace, and `metadata.shardInfo` of a list says that the server has done so. To use it, a shard
+//! would have to be a range of that hash, which moves more namespaces when the number of shards changes, and a server that
+//! answers without `shardInfo` would have to be read as today.
 
 use std::fmt;
 
