@@ -28,8 +28,8 @@ pub(super) struct Sizes {
 
 impl Default for Sizes {
     fn default() -> Self {
-        // No API server takes an object as large as that, so that at least one whole item is seen.
-        Self { read: 128 * 1024, list: 4 * 1024 * 1024 }
+        // API servers take no object as large as that, so that at least one whole item is seen.
+        Self { read: 128 * 1024, list: 2 * 1024 * 1024 }
     }
 }
 

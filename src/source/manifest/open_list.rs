@@ -296,6 +296,11 @@ mod tests {
             ),
             (list.replace(": \"List\"", " \"List\""), 3, format!("f:8:12 expected `:`; {READ}")),
             (list.replace("],\n", "] 7,\n"), 3, format!("f:7:7 expected `,` or `}}`; {READ}")),
+            (
+                list.replace("\"metadata\": {}", "\"items\": []"),
+                3,
+                format!("f:10:1 key \"items\" stands twice; {READ}"),
+            ),
             (format!("{one}{{\"kind\":}},{rest}"), 3, "f:5:17 expected value".to_owned()),
         ] {
             for read in [1, 3, 7] {

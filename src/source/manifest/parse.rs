@@ -157,23 +157,30 @@ impl Documents<'_> {
             if next.is_empty() {
                 return (first_line, "");
             }
-            let (value, behind) = next.split_at(ValueEnd::default().find(next.as_bytes()).unwrap_or(next.len()));
-            match serde_json::from_str::<&RawValue>(value) {
+            let mut valid = serde_json::Deserializer::from_str(next).into_iter::<&RawValue>();
+            let (value, end) = match valid.next() {
+                Some(Ok(value)) => (Ok(value), valid.byte_offset()),
+                _ => {
+                    let end = ValueEnd::default().find(next.as_bytes()).unwrap_or(next.len());
+                    (serde_json::from_str(&next[..end]), end)
+                }
+            };
+            match value {
                 Ok(value) if value.get() == "null" && list.is_none() => {}
                 Ok(value) => self.value(value.get(), &line_of, list),
                 Err(_) if values < FIRST_VALUES => return (line_of(rest), rest),
                 Err(error) => {
-                    let before = &text[..offset_in(value, text)];
+                    let before = &text[..offset_in(next, text)];
                     let in_line = before.rfind('\n').map_or(at.column + before.len(), |at| before.len() - at - 1);
                     let column = error.column() + if error.line() == 1 { in_line } else { 0 };
-                    let row = line_of(value) + error.line().max(1) - 1;
+                    let row = line_of(next) + error.line().max(1) - 1;
                     let why = error.to_string();
                     let why = why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why);
                     self.unreadable(self.at_column(row, column), why);
                 }
             }
             values += 1;
-            rest = behind;
+            rest = &next[end..];
         }
     }
 
