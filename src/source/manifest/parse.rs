@@ -158,12 +158,11 @@ impl Documents<'_> {
                 return (first_line, "");
             }
             let mut valid = serde_json::Deserializer::from_str(next).into_iter::<&RawValue>();
-            let (value, end) = match valid.next() {
-                Some(Ok(value)) => (Ok(value), valid.byte_offset()),
-                _ => {
-                    let end = ValueEnd::default().find(next.as_bytes()).unwrap_or(next.len());
-                    (serde_json::from_str(&next[..end]), end)
-                }
+            let (value, end) = if let Some(Ok(value)) = valid.next() {
+                (Ok(value), valid.byte_offset())
+            } else {
+                let end = ValueEnd::default().find(next.as_bytes()).unwrap_or(next.len());
+                (serde_json::from_str(&next[..end]), end)
             };
             match value {
                 Ok(value) if value.get() == "null" && list.is_none() => {}
