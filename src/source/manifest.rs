@@ -6,6 +6,7 @@
 mod block;
 mod chunks;
 mod files;
+mod open_list;
 mod parse;
 mod pool;
 mod scalar;
@@ -21,7 +22,10 @@ use tokio::sync::mpsc;
 
 pub use self::files::{ManifestFile, files};
 pub(crate) use self::parse::kind_of;
-use self::parse::{ManifestItem, ManifestParser};
+use self::{
+    chunks::Sizes,
+    parse::{ManifestItem, ManifestParser},
+};
 use crate::{
     model::{
         coverage::{NO_OBJECTS, State},
@@ -39,9 +43,19 @@ use crate::{
 /// Files are read in chunks that are parsed in parallel and delivered in their order, so that the result is always the
 /// same and the memory does not grow with the files.
 pub fn read(files: &[ManifestFile], selection: &Selection, secrets: Secrets, changes: &mpsc::Sender<Change>) {
+    read_in_chunks(files, Sizes::default(), selection, secrets, changes);
+}
+
+fn read_in_chunks(
+    files: &[ManifestFile],
+    sizes: Sizes,
+    selection: &Selection,
+    secrets: Secrets,
+    changes: &mpsc::Sender<Change>,
+) {
     let parser = ManifestParser { selection, secrets };
     let mut delivery = Delivery { changes, scopes: HashSet::new(), names: Names::default(), settings: BTreeSet::new() };
-    let chunks = files.iter().flat_map(chunks::of);
+    let chunks = files.iter().flat_map(|file| chunks::of(file, sizes));
     pool::in_order(chunks, |chunk| parser.chunk(chunk), |items| delivery.items(items));
     delivery.end();
 }
@@ -140,19 +154,27 @@ mod tests {
     use super::*;
 
     fn read_text(text: &str) -> (Vec<String>, Vec<String>) {
+        read_text_in(Sizes::default(), text)
+    }
+
+    pub(super) fn read_text_in(sizes: Sizes, text: &str) -> (Vec<String>, Vec<String>) {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        read_files(&[file.path()])
+        read_files_in(sizes, &[file.path()])
+    }
+
+    fn read_files(files: &[&Path]) -> (Vec<String>, Vec<String>) {
+        read_files_in(Sizes::default(), files)
     }
 
     /// Reads files; where something stands is `f` and the line.
-    fn read_files(files: &[&Path]) -> (Vec<String>, Vec<String>) {
+    fn read_files_in(sizes: Sizes, files: &[&Path]) -> (Vec<String>, Vec<String>) {
         let file = |path: &&Path| ManifestFile { path: path.to_path_buf(), is_settings: false };
         let files: Vec<_> = files.iter().map(file).collect();
         let (sender, mut receiver) = mpsc::channel(10_000);
         // As deep a stack as where it is called.
         std::thread::scope(|scope| {
-            let read = || read(&files, &Selection::default(), Secrets::Redact, &sender);
+            let read = || read_in_chunks(&files, sizes, &Selection::default(), Secrets::Redact, &sender);
             std::thread::Builder::new().stack_size(pool::STACK_BYTES).spawn_scoped(scope, read).unwrap();
         });
         drop(sender);

@@ -41,6 +41,10 @@ impl ValueEnd {
                     return Some(at);
                 }
                 Token::Scalar => {}
+                Token::None if self.depth > 0 && is_within(byte) => {
+                    at += text[at..].iter().take_while(|byte| is_within(**byte)).count();
+                    continue;
+                }
                 Token::None => match byte {
                     b'"' => self.token = Token::String,
                     b'{' | b'[' => self.depth += 1,
@@ -50,14 +54,19 @@ impl ValueEnd {
                             return Some(at + 1);
                         }
                     }
-                    _ if self.depth == 0 => self.token = Token::Scalar,
-                    _ => {}
+                    _ => self.token = Token::Scalar,
                 },
             }
             at += 1;
         }
         None
     }
+}
+
+/// Whether a byte between strings of an object or an array neither begins nor ends anything: numbers, separators and blanks,
+/// of which there are long runs where JSON is indented.
+fn is_within(byte: u8) -> bool {
+    !matches!(byte, b'"' | b'{' | b'}' | b'[' | b']')
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Files in chunks: YAML streams are cut between documents and JSON between values, so that a file need not be in memory
-//! as a whole.
+//! Files in chunks: YAML streams are cut between documents, JSON between values, and a large JSON list between its items, so
+//! that a file need not be in memory as a whole.
 
 use std::{
     fs::File,
@@ -8,31 +8,75 @@ use std::{
     sync::Arc,
 };
 
-use super::files::{ManifestFile, is_stdin};
-use crate::source::json::ValueEnd;
+use serde_json::value::RawValue;
 
-/// How much is read at a time. A chunk is that large, or one document.
-const BYTES: usize = 128 * 1024;
+use super::{
+    files::{ManifestFile, is_stdin},
+    open_list::{OpenList, Step},
+};
+use crate::source::{json::ValueEnd, received::Received};
 
-/// Some documents of one file.
+/// How a file is cut.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// Bytes read at a time. A chunk is about that large, or one document.
+    pub(super) read: usize,
+    /// Bytes of a list that are held before it is cut. A smaller one is read as a whole, so that it can still be found to
+    /// be something else.
+    pub(super) list: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        // API servers take no object as large as that, so that at least one whole item is seen.
+        Self { read: 128 * 1024, list: 2 * 1024 * 1024 }
+    }
+}
+
+/// A part of one file.
 pub(super) struct Chunk {
     /// The file as the user named it.
     pub(super) file: Arc<str>,
     /// As in [`ManifestFile`].
     pub(super) is_settings: bool,
-    /// The line that the text begins at, from 1.
+    /// Where it begins in the file.
+    pub(super) at: Place,
+    /// What is there, or why the file cannot be read.
+    pub(super) content: io::Result<Content>,
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// From 1.
     pub(super) line: usize,
-    /// Whether it begins in the middle of a document of JSON values, behind the first two of them.
-    pub(super) continues: bool,
-    /// The text, or why there is none.
-    pub(super) text: io::Result<String>,
+    /// Bytes before it in its line.
+    pub(super) column: usize,
+}
+
+/// What a chunk holds.
+pub(super) enum Content {
+    /// Documents, whose text begins behind so many JSON values of the first one: at most [`FIRST_VALUES`].
+    Documents(String, usize),
+    /// Some items of a JSON list and what separates them, with what the list says before its items.
+    Items(String, Arc<Received>),
+    /// A list that was cut proves to be broken, and why.
+    Broken(String),
 }
 
 /// Returns the chunks of a file in their order.
-pub(super) fn of(file: &ManifestFile) -> impl Iterator<Item = Chunk> + use<> {
+pub(super) fn of(file: &ManifestFile, sizes: Sizes) -> impl Iterator<Item = Chunk> + use<> {
     let ManifestFile { path, is_settings } = file.clone();
-    let (file, input) = (path.to_string_lossy().into(), Input::Closed(path));
-    Chunks { file, is_settings, line: 1, rest: Vec::new(), values: Values::default(), input }
+    Chunks {
+        file: path.to_string_lossy().into(),
+        is_settings,
+        sizes,
+        at: Place { line: 1, column: 0 },
+        rest: Vec::new(),
+        unmarked: 0,
+        within: Within::Documents(Values::default()),
+        input: Input::Closed(path),
+    }
 }
 
 enum Input {
@@ -41,14 +85,27 @@ enum Input {
     End,
 }
 
+/// What the text that is read next is a part of.
+enum Within {
+    /// Documents; the JSON values at the beginning of the first one.
+    Documents(Values),
+    /// The items of a list, and how many values came before it in its document.
+    List(OpenList, usize),
+    /// The remainder of a document that is not read because of a broken list.
+    Broken,
+}
+
 struct Chunks {
     file: Arc<str>,
     is_settings: bool,
-    line: usize,
+    sizes: Sizes,
+    /// Where `rest` begins.
+    at: Place,
     /// What was read behind the last chunk.
     rest: Vec<u8>,
-    /// The JSON values at the beginning of what is read.
-    values: Values,
+    /// How much of it was looked through for marks between documents, and has none.
+    unmarked: usize,
+    within: Within,
     input: Input,
 }
 
@@ -56,46 +113,131 @@ impl Iterator for Chunks {
     type Item = Chunk;
 
     fn next(&mut self) -> Option<Chunk> {
-        if matches!(self.input, Input::End) {
+        if matches!(self.input, Input::End) && self.rest.is_empty() && !matches!(self.within, Within::List(..)) {
             return None;
         }
-        let continues = self.values.count >= FIRST_VALUES;
-        let text = self.text();
-        if text.is_err() {
-            self.input = Input::End;
-        }
-        let lines = text.as_ref().map_or(0, |text| memchr::memchr_iter(b'\n', text.as_bytes()).count());
-        let chunk = Chunk { file: self.file.clone(), is_settings: self.is_settings, line: self.line, continues, text };
-        self.line += lines;
-        Some(chunk)
+        let (at, content) = loop {
+            let found =
+                self.content().and_then(|found| if found.is_none() { self.read().map(|()| None) } else { Ok(found) });
+            match found {
+                Ok(None) => {}
+                Ok(Some((at, content))) => break (at, Ok(content)),
+                Err(error) => {
+                    (self.input, self.within) = (Input::End, Within::Broken);
+                    self.rest.clear();
+                    break (self.at, Err(error));
+                }
+            }
+        };
+        Some(Chunk { file: self.file.clone(), is_settings: self.is_settings, at, content })
     }
 }
 
 impl Chunks {
-    fn text(&mut self) -> io::Result<String> {
+    /// Reads on.
+    fn read(&mut self) -> io::Result<()> {
         if let Input::Closed(path) = &self.input {
             let input: Box<dyn Read + Send> =
                 if is_stdin(path) { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
             self.input = Input::Open(input);
         }
-        let mut bytes = std::mem::take(&mut self.rest);
-        while let Input::Open(input) = &mut self.input {
-            let before = bytes.len();
-            let more = input.by_ref().take(BYTES as u64).read_to_end(&mut bytes)?;
-            if more < BYTES {
+        if let Input::Open(input) = &mut self.input {
+            let more = input.by_ref().take(self.sizes.read as u64).read_to_end(&mut self.rest)?;
+            if more < self.sizes.read {
                 self.input = Input::End;
-            } else if let Some(cut) = cut(&bytes, before) {
-                self.values = Values::default();
-                self.rest = bytes.split_off(cut);
-                break;
-            } else if let Some(cut) = self.values.cut(&bytes) {
-                self.rest = bytes.split_off(cut);
-                break;
             }
         }
-        String::from_utf8(bytes)
-            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
+        Ok(())
     }
+
+    /// Returns the next chunk and where it begins; `None` where more has to be read.
+    fn content(&mut self) -> io::Result<Option<(Place, Content)>> {
+        match &self.within {
+            Within::Documents(_) => self.documents(),
+            Within::List(..) => self.items(),
+            Within::Broken => self.behind_broken(),
+        }
+    }
+
+    fn documents(&mut self) -> io::Result<Option<(Place, Content)>> {
+        let Within::Documents(values) = &mut self.within else { return Ok(None) };
+        let (at, before) = (self.at, values.before);
+        let mut list = None;
+        let end = if matches!(self.input, Input::End) {
+            Some(self.rest.len())
+        } else if let Some(mark) = marks(&self.rest, self.unmarked).next_back() {
+            *values = Values::default();
+            Some(mark + 1)
+        } else if let Some(end) = values.cut(&self.rest) {
+            Some(end)
+        } else if let Some(start) = values.large(&self.rest, self.sizes.list) {
+            list = OpenList::begin(&self.rest[start..]).map(|(list, head)| (list, head, values.count));
+            list.is_some().then_some(start)
+        } else {
+            None
+        };
+        self.unmarked = self.rest.len();
+        let Some(end) = end else { return Ok(None) };
+        let documents = Content::Documents(text(self.take(end))?, before);
+        if let Some((list, head, values)) = list {
+            self.take(head);
+            self.within = Within::List(list, values);
+        }
+        Ok(Some((at, documents)))
+    }
+
+    fn items(&mut self) -> io::Result<Option<(Place, Content)>> {
+        let Within::List(list, values) = &mut self.within else { return Ok(None) };
+        let (at, head, values) = (self.at, list.head.clone(), *values);
+        let mark = marks(&self.rest, self.unmarked).next();
+        self.unmarked = mark.unwrap_or(self.rest.len());
+        let (end, is_end) = (self.unmarked, mark.is_some() || matches!(self.input, Input::End));
+        let (end, why) = match list.step(&self.rest[..end]) {
+            Step::More if is_end => (end, "the list ends in the middle".to_owned()),
+            Step::More => return Ok(None),
+            Step::Items(end) => return Ok(Some((at, Content::Items(text(self.take(end))?, head)))),
+            Step::End(end) => {
+                self.take(end);
+                self.within = Within::Documents(Values::behind(values + 1));
+                return self.documents();
+            }
+            Step::Broken(at, why) => (at, why),
+        };
+        self.take(end);
+        self.within = Within::Broken;
+        let why = format!("{why}; its items before this place were read, what follows in this document was not");
+        Ok(Some((self.at, Content::Broken(why))))
+    }
+
+    /// Goes on with the next document.
+    fn behind_broken(&mut self) -> io::Result<Option<(Place, Content)>> {
+        let mark = marks(&self.rest, 0).next();
+        if let Some(mark) = mark {
+            self.take(mark + 1);
+            self.within = Within::Documents(Values::default());
+            return self.documents();
+        }
+        let is_end = matches!(self.input, Input::End);
+        // The last line may be the beginning of a mark.
+        let end = if is_end { None } else { memchr::memrchr(b'\n', &self.rest) };
+        self.take(end.unwrap_or(self.rest.len()));
+        Ok(is_end.then(|| (self.at, Content::Documents(String::new(), 0))))
+    }
+
+    /// Takes so much of what was read.
+    fn take(&mut self, count: usize) -> Vec<u8> {
+        let rest = self.rest.split_off(count);
+        let taken = std::mem::replace(&mut self.rest, rest);
+        self.unmarked = self.unmarked.saturating_sub(count);
+        self.at.line += memchr::memchr_iter(b'\n', &taken).count();
+        self.at.column = memchr::memrchr(b'\n', &taken).map_or(self.at.column + count, |at| count - at - 1);
+        taken
+    }
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
 }
 
 /// JSON values that are read before it is certain that a document is not YAML: kubectl reads what begins with one value as
@@ -107,33 +249,54 @@ pub(super) const FIRST_VALUES: usize = 2;
 struct Values {
     /// Complete ones so far, those of earlier chunks included.
     count: usize,
+    /// How many of them are in earlier chunks, at most [`FIRST_VALUES`].
+    before: usize,
+    /// Whether the beginning of the document is behind.
+    begun: bool,
     /// How far the text was looked at.
     searched: usize,
-    /// The end of the value that is open.
-    open: Option<ValueEnd>,
+    open: Option<OpenValue>,
     /// Something else came.
     over: bool,
 }
 
+/// A value whose end was not read yet.
+struct OpenValue {
+    start: usize,
+    end: ValueEnd,
+    /// Whether it was looked at because it is large.
+    looked_at: bool,
+}
+
 impl Values {
+    /// In a document that goes on behind so many values.
+    fn behind(count: usize) -> Self {
+        Self { count, before: count.min(FIRST_VALUES), begun: true, ..Self::default() }
+    }
+
     /// Returns where to cut: behind the last line that ends with a value, if it is not one of the first.
     fn cut(&mut self, bytes: &[u8]) -> Option<usize> {
-        if self.count == 0 && self.searched == 0 && self.open.is_none() {
-            self.searched = start(bytes);
+        if !self.begun {
+            self.searched = start(bytes)?;
+            self.begun = true;
         }
         let mut cut = None;
         while !self.over && self.searched < bytes.len() {
             if let Some(open) = &mut self.open {
-                let end = open.find(&bytes[self.searched..]);
+                let end = open.end.find(&bytes[self.searched..]);
                 self.searched = end.map_or(bytes.len(), |end| self.searched + end);
                 if end.is_some() {
+                    let value = &bytes[open.start..self.searched];
+                    self.over = self.count < FIRST_VALUES && serde_json::from_slice::<&RawValue>(value).is_err();
                     self.open = None;
                     self.count += 1;
                 }
                 continue;
             }
             match bytes[self.searched] {
-                b'{' | b'[' => self.open = Some(ValueEnd::default()),
+                b'{' | b'[' => {
+                    self.open = Some(OpenValue { start: self.searched, end: ValueEnd::default(), looked_at: false });
+                }
                 b'\n' if self.count >= FIRST_VALUES => {
                     self.searched += 1;
                     cut = Some(self.searched);
@@ -142,25 +305,45 @@ impl Values {
                 _ => self.over = true,
             }
         }
-        self.searched -= cut.unwrap_or_default();
+        if cut.is_some() {
+            self.before = FIRST_VALUES;
+        }
+        let behind = cut.unwrap_or_default();
+        self.searched -= behind;
+        if let Some(open) = &mut self.open {
+            open.start -= behind;
+        }
         cut
     }
-}
 
-/// Returns where the content of a document begins, behind a byte order mark and the line that separates it from the one
-/// before.
-fn start(bytes: &[u8]) -> usize {
-    if bytes.starts_with(b"---") {
-        return memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
+    /// Returns where the open value begins, once, when `size` bytes of it are there.
+    fn large(&mut self, bytes: &[u8], size: usize) -> Option<usize> {
+        let open = self.open.as_mut().filter(|open| !open.looked_at && bytes.len() - open.start >= size)?;
+        open.looked_at = true;
+        Some(open.start)
     }
-    if bytes.starts_with("\u{feff}".as_bytes()) { '\u{feff}'.len_utf8() } else { 0 }
 }
 
-/// Returns where to cut: before the last line that begins with `---`, in JSON too. What came before `searched` has none.
-fn cut(bytes: &[u8], searched: usize) -> Option<usize> {
+/// Returns where the content of a document begins, behind a byte order mark, or the mark that separates it from the one
+/// before; `None` if that has not arrived.
+fn start(bytes: &[u8]) -> Option<usize> {
+    const MARK: &[u8] = b"---";
+    const BYTE_ORDER: &[u8] = "\u{feff}".as_bytes();
+    if bytes.starts_with(MARK) {
+        let end = MARK.len() + memchr::memchr(b'\n', &bytes[MARK.len()..])?;
+        let behind = bytes[MARK.len()..end].trim_ascii();
+        // Content behind the mark belongs to the document.
+        return Some(if behind.is_empty() || behind.starts_with(b"#") { end } else { MARK.len() });
+    }
+    let is_partial = MARK.starts_with(bytes) || BYTE_ORDER.starts_with(bytes) && bytes != BYTE_ORDER;
+    (!is_partial).then(|| if bytes.starts_with(BYTE_ORDER) { BYTE_ORDER.len() } else { 0 })
+}
+
+/// Returns the line breaks before lines that begin with `---`, in JSON too. What came before `searched` has none.
+fn marks(bytes: &[u8], searched: usize) -> impl DoubleEndedIterator<Item = usize> {
     let from = searched.saturating_sub(b"\n--- ".len());
-    let marks = |at: &usize| {
+    let is_mark = move |at: &usize| {
         bytes[at + 1..].starts_with(b"---") && matches!(bytes.get(at + 4), Some(b' ' | b'\t' | b'\r' | b'\n'))
     };
-    memchr::memrchr_iter(b'\n', &bytes[from..]).map(|at| from + at).find(marks).map(|at| at + 1)
+    memchr::memchr_iter(b'\n', &bytes[from..]).map(move |at| from + at).filter(is_mark)
 }

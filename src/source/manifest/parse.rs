@@ -1,12 +1,12 @@
 //! From a chunk of a file to its objects: nothing here knows of other chunks.
 
-use std::{borrow::Cow, cell::Cell, sync::Arc};
+use std::{borrow::Cow, cell::Cell, mem, sync::Arc};
 
 use serde_json::value::RawValue;
 
 use super::{
     block::{self, Converted},
-    chunks::{Chunk, FIRST_VALUES},
+    chunks::{Chunk, Content, FIRST_VALUES, Place},
     files::is_local,
     yaml::{self, Refusal},
 };
@@ -39,11 +39,16 @@ pub(super) struct ManifestParser<'a> {
 impl ManifestParser<'_> {
     /// Returns what a chunk holds, in its order.
     pub(super) fn chunk(&self, chunk: Chunk) -> Vec<ManifestItem> {
-        let Chunk { file, is_settings, line, continues, text } = chunk;
+        let Chunk { file, is_settings, at, content } = chunk;
         let mut documents =
             Documents { parser: self, file, is_settings, kinds: Vec::new(), found: Vec::new(), lists: 0 };
-        match text {
-            Ok(text) => documents.read(&text, line, continues),
+        match content {
+            Ok(Content::Documents(text, values)) => documents.read(&text, at, values),
+            Ok(Content::Items(text, list)) => {
+                documents.lists = 1;
+                documents.json(&text, at, FIRST_VALUES, Some(&list));
+            }
+            Ok(Content::Broken(why)) => documents.unreadable(documents.at_column(at.line, at.column + 1), &why),
             Err(error) => documents.unreadable(documents.file.to_string(), &error.to_string()),
         }
         documents.found
@@ -69,8 +74,8 @@ struct Documents<'p> {
 const LISTS: usize = 16;
 
 impl Documents<'_> {
-    /// Reads the text of a chunk that begins at a line, or `continues` a document of JSON values there.
-    fn read(&mut self, text: &str, first_line: usize, mut continues: bool) {
+    /// Reads the text of a chunk that begins at a place, behind so many JSON `values` of its first document.
+    fn read(&mut self, text: &str, at: Place, mut values: usize) {
         // As Go reads lines: a line break is one byte, and the last line has one, too.
         let mut text = Cow::from(text);
         if text.contains('\r') {
@@ -79,11 +84,14 @@ impl Documents<'_> {
         if !text.ends_with('\n') {
             text.to_mut().push('\n');
         }
-        for (line, document) in split(&text, first_line) {
+        let mut column = at.column;
+        for (line, document) in split(&text, at.line) {
             // A byte order mark is no content.
             let document = document.strip_prefix('\u{feff}').unwrap_or(document);
-            let (line, rest) = if continues || document.trim_start().starts_with(['{', '[']) {
-                self.json(document, line, if std::mem::take(&mut continues) { FIRST_VALUES } else { 0 })
+            let at = Place { line, column: mem::take(&mut column) };
+            let values = mem::take(&mut values);
+            let (line, rest) = if values > 0 || document.trim_start().starts_with(['{', '[']) {
+                self.json(document, at, values, None)
             } else {
                 (line, document)
             };
@@ -123,15 +131,16 @@ impl Documents<'_> {
                 if document.contains("{{") {
                     why += "; a template has to be rendered: helm template CHART | kaudit check -f -";
                 }
-                self.unreadable(format!("{}:{}:{column}", self.file, line + row - 1), &why);
+                self.unreadable(self.at_column(line + row - 1, column), &why);
             }
         }
     }
 
     /// Reads JSON, one value after the other, behind so many `values` of the same document. Returns what is left to be read
     /// as YAML, and the line of that: where there is no JSON, or one value only before something else, kubectl goes over to
-    /// YAML. Behind more, what is no JSON costs only itself.
-    fn json<'t>(&mut self, text: &'t str, first_line: usize, mut values: usize) -> (usize, &'t str) {
+    /// YAML. Behind more, what is no JSON costs only itself. The values may be the items of a `list`, with commas.
+    fn json<'t>(&mut self, text: &'t str, at: Place, mut values: usize, list: Option<&Received>) -> (usize, &'t str) {
+        let first_line = at.line;
         // Lines are asked for in their order, and counted once.
         let counted = Cell::new((0, first_line));
         let line_of = |part: &str| {
@@ -144,27 +153,33 @@ impl Documents<'_> {
         };
         let mut rest = text;
         loop {
-            let next = rest.trim_ascii_start();
+            let next = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == ',' && list.is_some());
             if next.is_empty() {
                 return (first_line, "");
             }
-            let (value, behind) = next.split_at(ValueEnd::default().find(next.as_bytes()).unwrap_or(next.len()));
-            match serde_json::from_str::<&RawValue>(value) {
-                Ok(value) if value.get() == "null" => {}
-                Ok(value) => self.value(value.get(), &line_of, None),
+            let mut valid = serde_json::Deserializer::from_str(next).into_iter::<&RawValue>();
+            let (value, end) = if let Some(Ok(value)) = valid.next() {
+                (Ok(value), valid.byte_offset())
+            } else {
+                let end = ValueEnd::default().find(next.as_bytes()).unwrap_or(next.len());
+                (serde_json::from_str(&next[..end]), end)
+            };
+            match value {
+                Ok(value) if value.get() == "null" && list.is_none() => {}
+                Ok(value) => self.value(value.get(), &line_of, list),
                 Err(_) if values < FIRST_VALUES => return (line_of(rest), rest),
                 Err(error) => {
-                    let before = &text[..offset_in(value, text)];
-                    let in_line = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
+                    let before = &text[..offset_in(next, text)];
+                    let in_line = before.rfind('\n').map_or(at.column + before.len(), |at| before.len() - at - 1);
                     let column = error.column() + if error.line() == 1 { in_line } else { 0 };
-                    let row = line_of(value) + error.line().max(1) - 1;
+                    let row = line_of(next) + error.line().max(1) - 1;
                     let why = error.to_string();
                     let why = why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why);
-                    self.unreadable(format!("{}:{row}:{column}", self.file), why);
+                    self.unreadable(self.at_column(row, column), why);
                 }
             }
             values += 1;
-            rest = behind;
+            rest = &next[end..];
         }
     }
 
@@ -245,6 +260,10 @@ impl Documents<'_> {
 
     fn at(&self, line: usize) -> String {
         format!("{}:{line}", self.file)
+    }
+
+    fn at_column(&self, line: usize, column: usize) -> String {
+        format!("{}:{line}:{column}", self.file)
     }
 
     fn unreadable(&mut self, at: String, why: &str) {
