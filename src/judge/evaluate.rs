@@ -53,15 +53,17 @@ pub(crate) fn evaluate_whole(job: &Job) -> Verdict {
 }
 
 fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
-    let (began, spent) = (Instant::now(), CpuTimer::start());
+    let began = Instant::now();
     let set = &*job.policies;
     let constraints = set.constraints.candidates(&set.units, &job.object.key.kind);
     let mut differences = Differences::default();
     if extent == Extent::Read
-        && let Some((standing, shared)) = shared::judge(job, &constraints, spent, &mut differences)
+        && let Some((standing, shared)) = shared::judge(job, &constraints, CpuTimer::start(), &mut differences)
     {
         return verdict(job, standing, Results::default(), (Some(shared), differences), began);
     }
+    // What the attempt to share has taken is not taken from the policies.
+    let spent = CpuTimer::start();
     let mut standing = Results::default();
     let mut transitions = Results::default();
     // An object that no policy is asked about is not even read.
@@ -209,11 +211,16 @@ fn judge_all(
 ) {
     let set = &*job.policies;
     let kind = &job.object.key.kind.kind;
+    // What is not shared in the end need not be asked.
+    let in_vain = |results: &Results| matches!(part, Part::Shared(_)) && !results.can_be_kept();
     for (index, unit) in set.units.iter().enumerate().filter(|(_, unit)| unit.judges_everything()) {
         for (number, group) in unit.groups.iter().enumerate() {
             let part = part.of_group(index, number);
             if part.is_empty(group) {
                 continue;
+            }
+            if in_vain(judge.results) {
+                return;
             }
             match group.dialect {
                 Dialect::Conftest => judge.group(unit, group, part, kind, &values.object),
@@ -231,6 +238,9 @@ fn judge_all(
     if constraints.peek().is_some() && !set.config.exempts(&job.object.key, &values.object) {
         let review = values.review(operation);
         for (unit, constraint) in constraints {
+            if in_vain(judge.results) {
+                return;
+            }
             let unit = &set.units[*unit];
             judge.constraint(unit, &unit.constraints()[*constraint], &review, Some(kind));
         }

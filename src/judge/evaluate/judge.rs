@@ -74,6 +74,11 @@ impl Judge<'_> {
             return all.into_iter().map(Ok).collect();
         }
         let mut answers: Vec<_> = (0..group.len()).map(|_| Ok(Value::Undefined.into())).collect();
+        if let PartOfGroup::Shared(_) = part {
+            // Where one fails, nothing is shared: each is asked about the object itself.
+            self.results.incomplete = true;
+            return answers;
+        }
         for index in wanted {
             answers[index] = self.alone(unit, group, index, input);
         }

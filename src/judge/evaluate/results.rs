@@ -21,6 +21,8 @@ pub(super) struct Results {
     passed: u32,
     /// Whether something ran out of time.
     pub(super) unfinished: bool,
+    /// Whether rules were left unasked, as they cannot be asked together.
+    pub(super) incomplete: bool,
     /// What is to be told of the evaluations.
     pub(super) notes: Notes,
 }
@@ -42,7 +44,7 @@ impl Results {
     /// Whether the same would be said at any time: nothing failed, and the programs answered all.
     pub(super) fn can_be_kept(&self) -> bool {
         let failed = self.findings.iter().any(|finding| finding.outcome == Outcome::Error);
-        !failed && !self.unfinished && !self.notes.by_regorus
+        !failed && !self.unfinished && !self.incomplete && !self.notes.by_regorus
     }
 
     /// Takes what was said of an object that looks the same.

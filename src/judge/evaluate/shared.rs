@@ -95,7 +95,7 @@ impl Parts<'_> {
         let mut results = Results::default();
         self.part(Part::Shared(self.plan), &values, &mut results);
         differences.evaluators.append(&mut results.notes.differences);
-        if results.unfinished {
+        if self.spent.elapsed() >= self.job.policies.limits.evaluation {
             self.plan.give_up();
         }
         results.can_be_kept().then(|| Said::new(results.finish()))
