@@ -258,12 +258,14 @@ impl Watch {
     }
 }
 
-/// Whether the connection was closed where a chunk could have come: what a server that shuts down does to its watches.
+/// Whether the connection was closed where a chunk could have come, which is what a server that shuts down does to its watches;
+/// or silent for so long that it may be dead. A server need not send bookmarks: of a kind without objects there are none.
 fn is_end(error: &io::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        let eof = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
-        if error.downcast_ref().is_some_and(eof) || error.to_string().contains("unexpected EOF during chunk") {
+        let is_over =
+            |error: &io::Error| matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::TimedOut);
+        if error.downcast_ref().is_some_and(is_over) || error.to_string().contains("unexpected EOF during chunk") {
             return true;
         }
         cause = error.source();

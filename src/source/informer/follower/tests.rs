@@ -24,6 +24,8 @@ enum Said {
     Lines(Vec<Value>),
     /// Lines, and then nothing for so long, and then the end.
     LinesAndSilence(Vec<Value>, Duration),
+    /// Nothing for so long that the connection is given up.
+    TimeOut(Duration),
 }
 
 fn object(name: &str) -> Value {
@@ -55,6 +57,11 @@ fn response(said: Said) -> Response<Answer> {
         Said::Refusal(code) => Response::builder().status(code).body(Answer::from(refusal(code).to_string())).unwrap(),
         Said::Text(text) => Response::new(Answer::from(text)),
         Said::Lines(all) => Response::new(Answer::from_stream(lines(all))),
+        Said::TimeOut(after) => {
+            let end = stream::once(sleep(after))
+                .map(|()| Err::<String, _>(std::io::Error::from(std::io::ErrorKind::TimedOut)));
+            Response::new(Answer::from_stream(end))
+        }
         Said::LinesAndSilence(all, silence) => {
             let rest = stream::once(sleep(silence)).filter_map(async |()| None);
             Response::new(Answer::from_stream(lines(all).chain(rest)))
@@ -190,6 +197,10 @@ async fn a_watch_that_ends_at_once_has_failed_and_one_that_ends_later_has_not() 
     let long = || Said::LinesAndSilence(vec![], Duration::from_mins(5));
     let (_, said) =
         play(false, vec![list(&[], ""), long(), long(), Said::Lines(vec![event("ADDED", object("a"))])]).await;
+    assert_eq!(said, ["listing", "synced", "seen a"]);
+    let silent = || Said::TimeOut(Duration::from_secs(90));
+    let (_, said) =
+        play(false, vec![list(&[], ""), silent(), silent(), Said::Lines(vec![event("ADDED", object("a"))])]).await;
     assert_eq!(said, ["listing", "synced", "seen a"]);
     let (_, said) = play(false, vec![list(&[], ""), Said::Lines(vec![])]).await;
     assert_eq!(said, ["listing", "synced", "restarted connection"]);
