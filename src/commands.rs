@@ -56,7 +56,9 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
 fn judging(command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
     let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
     let outcome = runtime.block_on(Box::pin(command));
-    // An evaluation that is under way when a signal came is not waited for.
-    runtime.shutdown_background();
+    // An evaluation that is under way when a signal came is not waited for. Nor are the threads detached, as they would be
+    // by `shutdown_background`: glibc may still read one that has just ended (its bug 19951), and the exit code would be
+    // that of a crash. They end with the process.
+    std::mem::forget(runtime);
     outcome
 }

@@ -77,12 +77,10 @@ impl Recorded {
         self.kinds.values().flat_map(BTreeMap::values)
     }
 
-    /// Notes which results were not told of, of all that are here.
-    pub fn mark_untold(&mut self, is_untold: impl Fn(&Violation) -> bool) {
+    /// Has every result that is here looked at and changed.
+    pub fn revise(&mut self, revise: impl Fn(&mut Violation)) {
         let objects = self.kinds.values_mut().flat_map(BTreeMap::values_mut);
-        for result in objects.flat_map(|object| &mut object.results) {
-            result.untold = is_untold(result);
-        }
+        objects.flat_map(|object| &mut object.results).for_each(revise);
     }
 
     /// Adds what another recorder has recorded, as [`Self::add`] does.

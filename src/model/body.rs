@@ -194,7 +194,10 @@ impl Packer {
         let samples: Vec<_> = bodies.step_by((count / stage.samples).max(1)).filter_map(sample).collect();
         let dictionaries = Arc::clone(&self.packing.0);
         if dictionaries.first.get().is_some() {
-            std::thread::spawn(move || put(&dictionaries.second, &samples));
+            let training = std::thread::Builder::new().spawn(move || put(&dictionaries.second, &samples));
+            if let Err(error) = training {
+                debug!(%error, "No second dictionary for the cache");
+            }
             return false;
         }
         put(&dictionaries.first, &samples);

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     support::{Running, policies, wait_for},
-    truth::{ACROSS_RESTARTS, Telling, Truth, policy_arguments, told},
+    truth::{Telling, Truth, policy_arguments, told},
     writer::{POLICY, Writer, seed, size},
 };
 
@@ -98,7 +98,7 @@ async fn live_verdicts_converge_to_those_of_a_fresh_audit() {
     assert!(held_back.is_empty(), "{held_back:?}");
 
     // The same while kaudit is ended in good order and is killed.
-    truth.telling = ACROSS_RESTARTS;
+    truth.telling = Telling::ButFor(1);
     let restarts = async {
         assert_eq!(kaudit.stop().await, Some(0));
         let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;

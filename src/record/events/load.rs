@@ -1,11 +1,11 @@
 //! Reads from the Events of earlier runs which violations stand.
 //!
-//! One stands if there is an Event that it appeared and none that it was resolved since. The server deletes Events after a
-//! while (`--event-ttl` of the API server, an hour by default). How long that is cannot be asked, but the oldest that is
+//! The one that was written last tells: it stands if that says so. What appeared before and has no end of its own is over with
+//! what came later: the run was killed in between. The server deletes Events after a while (`--event-ttl` of the API server, an hour by default). How long that is cannot be asked, but the oldest that is
 //! there shows how far back all are: the server deletes them in the order in which they were made.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
@@ -40,8 +40,17 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 pub struct WrittenEvents {
     /// What stands according to them.
     recorded: Recorded,
+    /// Since when each violation stands that they tell of, or until its end stood.
+    told: HashMap<Id, (Told, Timestamp)>,
     /// When the oldest of them was made, of those of other kaudits, too; `None` if there is none.
     oldest: Option<Timestamp>,
+}
+
+/// The last that Events say of a violation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Appeared,
+    Resolved,
 }
 
 /// Returns what the Events of the kaudit with this `Audit` say, in `namespaces` or, if that is empty, everywhere. Retries
@@ -76,35 +85,50 @@ pub async fn load(client: &Client, namespaces: &[String], audit: &str) -> Writte
 /// Joins what is in reports with what is in Events. Marks as untold what the earlier run did not come to write an Event
 /// about: violations that are in the reports, and whose Events the server would still have, because it keeps all of
 /// `kept_since`, or because they are no older than the oldest that is there. Beyond that nothing is known to be missing, as all
-/// may have been deleted by now.
+/// may have been deleted by now. Where the Events tell of another time than the report, the report was not written any more,
+/// and the Events count.
 ///
 /// What is in Events and not in reports is kept: the report was to be written a moment later.
 pub fn reconcile(reported: Recorded, events: WrittenEvents, kept_since: Timestamp) -> Recorded {
-    let WrittenEvents { recorded: events, oldest } = events;
-    let known: HashSet<Id> = events.objects().flat_map(|object| &object.results).map(|result| result.id).collect();
+    let WrittenEvents { recorded: events, told, oldest } = events;
     let mut recorded = reported;
-    recorded.mark_untold(|result| {
+    recorded.revise(|result| {
         let young =
             result.since >= kept_since || oldest.is_some_and(|oldest| oldest.duration_since(result.since) <= TOLERANCE);
-        young && result.finding.outcome.is_violation() && !known.contains(&result.id)
+        result.untold = match told.get(&result.id) {
+            Some((Told::Appeared, since)) => {
+                result.since = *since;
+                false
+            }
+            Some((Told::Resolved, since)) => {
+                if result.since <= *since {
+                    // It would be told by the name of the Event that is there. If it stands, it has come back since.
+                    result.since = Timestamp::now();
+                }
+                result.finding.outcome.is_violation()
+            }
+            None => young && result.finding.outcome.is_violation(),
+        };
     });
     recorded.join(events);
     recorded
 }
 
-/// Each time that a violation appeared.
+/// The Events of each violation.
 #[derive(Default)]
 struct Appearances {
-    by_time: BTreeMap<(Id, Timestamp), Appearance>,
+    by_violation: BTreeMap<Id, Vec<Turn>>,
     oldest: Option<Timestamp>,
 }
 
-/// What the Events say of it; possibly only that it is over.
-#[derive(Default)]
-struct Appearance {
-    /// The object and the note.
+/// What an Event says of a violation.
+struct Turn {
+    /// Its place in the order of writing: its resource version, which the API defines as a number that grows with every write.
+    version: u64,
+    /// Since when the violation stands or stood.
+    since: Timestamp,
+    /// The object and the note of an appearance; `None` says that it is over.
     appeared: Option<(Box<ObjectReference>, String)>,
-    resolved: bool,
 }
 
 /// Reads all Events, page by page: the server cannot select the newest.
@@ -133,27 +157,36 @@ impl Appearances {
         if annotation(AUDIT) != Some(audit) {
             return;
         }
-        match (event.reason.as_deref(), event.regarding, event.note) {
-            (Some(RESOLVED), ..) => self.by_time.entry((id, since)).or_default().resolved = true,
-            (Some(APPEARED), Some(regarding), Some(note)) => {
-                self.by_time.entry((id, since)).or_default().appeared = Some((Box::new(regarding), note));
-            }
-            _ => {}
-        }
+        let appeared = match (event.reason.as_deref(), event.regarding, event.note) {
+            (Some(RESOLVED), ..) => None,
+            (Some(APPEARED), Some(regarding), Some(note)) => Some((Box::new(regarding), note)),
+            _ => return,
+        };
+        let version = event.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default();
+        self.by_violation.entry(id).or_default().push(Turn { version, since, appeared });
     }
 
     fn written(self) -> WrittenEvents {
-        // If two appearances of one violation are open, the newer counts.
-        let mut standing: BTreeMap<Id, (Timestamp, Box<ObjectReference>, String)> = BTreeMap::new();
-        for ((id, since), appearance) in self.by_time {
-            if let Some((regarding, note)) = appearance.appeared.filter(|_| !appearance.resolved)
-                && standing.get(&id).is_none_or(|(known, ..)| *known < since)
-            {
-                standing.insert(id, (since, regarding, note));
+        let mut told = HashMap::new();
+        let mut standing = BTreeMap::new();
+        for (id, mut turns) in self.by_violation {
+            turns.sort_unstable_by_key(|turn| (turn.version, turn.since, turn.appeared.is_none()));
+            let mut open = None;
+            for Turn { since, appeared, .. } in turns {
+                let is_end = appeared.is_none();
+                // The end of what had another beginning says nothing of this one.
+                if is_end && open.as_ref().is_some_and(|(began, _)| *began != since) {
+                    continue;
+                }
+                told.insert(id, (if is_end { Told::Resolved } else { Told::Appeared }, since));
+                open = appeared.map(|appeared| (since, appeared));
+            }
+            if let Some(open) = open {
+                standing.insert(id, open);
             }
         }
         let mut recorded = Recorded::default();
-        for (id, (since, regarding, note)) in standing {
+        for (id, (since, (regarding, note))) in standing {
             let ObjectReference { api_version, kind, namespace, name, uid, .. } = *regarding;
             let object = ObjectRef {
                 api_version: api_version.unwrap_or_default(),
@@ -166,7 +199,7 @@ impl Appearances {
             let results = vec![Violation { id, fingerprint: id, ..Violation::new((&object).into(), finding, since) }];
             recorded.add(RecordedObject { object, results });
         }
-        WrittenEvents { recorded, oldest: self.oldest }
+        WrittenEvents { recorded, told, oldest: self.oldest }
     }
 }
 
@@ -252,11 +285,49 @@ mod tests {
         results.sort_by_key(|result| result.since);
         assert_eq!(results[0], Violation::new(Subject::SAMPLE, a.clone(), FIRST.parse().unwrap()));
         assert_eq!(results[1].finding, b);
-        // In whatever order they come; and whatever the clock did between.
+        // In whatever order they come.
         assert!(objects([event(&a, RESOLVED, FIRST), event(&a, APPEARED, FIRST)]).is_empty());
-        let again = [event(&a, APPEARED, FIRST), event(&a, RESOLVED, SECOND), event(&a, APPEARED, SECOND)];
-        assert_eq!(objects(again)[0].results[0].since, FIRST.parse().unwrap());
         assert!(objects([event(&a, RESOLVED, FIRST)]).is_empty(), "the server has forgotten that it appeared");
+    }
+
+    #[test]
+    fn the_event_that_was_written_last_tells() {
+        let a = finding_of("a", Outcome::Fail);
+        let since = |turns: &[(&str, &str)]| {
+            let events = turns.iter().zip(9..).map(|((reason, since), version)| {
+                let mut event = event(&a, reason, since);
+                event.metadata.resource_version = Some(format!("{version}"));
+                event
+            });
+            // The server lists them by name.
+            let events: Vec<_> = events.collect();
+            let standing = objects(events.into_iter().rev());
+            standing.first().map(|object| object.results[0].since.to_string())
+        };
+        // Whatever the clock did between.
+        assert_eq!(since(&[(APPEARED, SECOND), (RESOLVED, SECOND), (APPEARED, FIRST)]).unwrap(), FIRST);
+        // A run was killed while the first was on its way, so that the next one did not know of it.
+        let twice = [(APPEARED, FIRST), (APPEARED, SECOND), (RESOLVED, SECOND)];
+        assert_eq!((since(&twice[..2]).unwrap(), since(&twice)), (SECOND.to_owned(), None));
+        assert_eq!(since(&[(APPEARED, FIRST), (APPEARED, SECOND), (RESOLVED, FIRST)]).unwrap(), SECOND);
+    }
+
+    #[test]
+    fn where_a_report_was_not_written_any_more_the_events_count() {
+        let a = finding_of("a", Outcome::Fail);
+        let reported = |since| written([event(&a, APPEARED, since)]).recorded;
+        let reconciled = |reported, events: Vec<Event>| {
+            let recorded = reconcile(reported, written(events), Timestamp::MIN);
+            let object = recorded.objects().next().unwrap();
+            (object.results[0].untold, object.results[0].since)
+        };
+        let (first, second): (Timestamp, Timestamp) = (FIRST.parse().unwrap(), SECOND.parse().unwrap());
+        assert_eq!(reconciled(reported(SECOND), vec![event(&a, APPEARED, FIRST)]), (false, first));
+        let over = || vec![event(&a, APPEARED, FIRST), event(&a, RESOLVED, FIRST)];
+        assert_eq!(reconciled(reported(SECOND), over()), (true, second));
+        // An Event of this name is there already.
+        let (untold, since) = reconciled(reported(FIRST), over());
+        assert!(untold && since > second, "{since}");
     }
 
     #[test]

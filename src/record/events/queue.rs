@@ -2,9 +2,11 @@
 //!
 //! Nothing that stands is dropped. The queue is bounded by what stands and by what was recorded to stand: a violation that
 //! is over before its Event was written gets none, and none for its end.
+//!
+//! Events about one violation are written one after the other: a run that is killed in between leaves the first of them.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Instant,
 };
@@ -97,14 +99,8 @@ struct QueuedEvent {
     event: PendingEvent,
     /// Not to be written before.
     due: Option<Instant>,
-}
-
-/// Identifies an Event that a later one replaces or makes superfluous.
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum ReplaceKey {
-    /// A violation that appeared, and when.
-    Appeared(Id, Timestamp),
-    Own(String),
+    /// An earlier Event about the same violation is not finished.
+    behind: bool,
 }
 
 /// Events to write, by priority and time.
@@ -113,8 +109,10 @@ pub(super) struct EventQueue {
     waiting: BTreeMap<Sequence, QueuedEvent>,
     ready: BTreeSet<(Priority, Sequence)>,
     delayed: BTreeSet<(Instant, Sequence)>,
-    /// The Events that can still be replaced.
-    replaceable: HashMap<ReplaceKey, Sequence>,
+    /// The Events about each violation that are not finished; the first waits or is being written, the others are behind it.
+    violations: HashMap<Id, VecDeque<Sequence>>,
+    /// The waiting Events about kaudit itself, by subject.
+    own: HashMap<String, Sequence>,
     transient: usize,
     last: Sequence,
 }
@@ -125,21 +123,41 @@ impl EventQueue {
         if event.content.is_transient() && self.transient == MOST_TRANSITIONS {
             return false;
         }
-        if let EventContent::Own(subject, _) = &event.content
-            && let Some(older) = self.replaceable.remove(&ReplaceKey::Own(subject.clone()))
-        {
-            self.remove(older);
-        }
         self.last += 1;
+        let behind = match &event.content {
+            EventContent::Violation(change) => {
+                let unfinished = self.violations.entry(change.violation.id).or_default();
+                unfinished.push_back(self.last);
+                unfinished.len() > 1
+            }
+            EventContent::Own(subject, _) => {
+                if let Some(older) = self.own.get(subject).copied() {
+                    self.remove(older);
+                }
+                false
+            }
+        };
         let due = Some(event.queued).filter(|due| *due > Instant::now());
-        self.put(self.last, event, due);
+        self.put(self.last, QueuedEvent { event, due, behind });
         true
     }
 
-    /// Removes the Event about the appearance of a violation that is over, if no attempt was made to write it.
+    /// Removes the Event about the appearance of a violation that is over, if no attempt was made to write it: after one it
+    /// may be at the server, so the end of the violation needs an Event, too.
     pub(super) fn supersede(&mut self, violation: &Violation) -> bool {
-        let sequence = self.replaceable.remove(&ReplaceKey::Appeared(violation.id, violation.since));
-        sequence.is_some_and(|sequence| self.remove(sequence).is_some())
+        let is_untried_appearance = |QueuedEvent { event, .. }: &QueuedEvent| {
+            !event.tried
+                && matches!(&event.content, EventContent::Violation(change)
+                    if change.lifecycle == Lifecycle::Appeared && change.violation.since == violation.since)
+        };
+        let Some(last) = self.violations.get(&violation.id).and_then(|unfinished| unfinished.back().copied()) else {
+            return false;
+        };
+        let superseded = self.waiting.get(&last).is_some_and(is_untried_appearance);
+        if superseded && let Some(event) = self.remove(last) {
+            self.finish(last, &event.content);
+        }
+        superseded
     }
 
     /// Returns when the Event that is to be written next may be, and its priority; `None` if none waits.
@@ -150,25 +168,41 @@ impl EventQueue {
         ready.or_else(|| delayed().map(|(due, waiting)| (due, waiting.event.priority)))
     }
 
-    /// Takes the Event that is to be written next.
+    /// Takes the Event that is to be written next, which is then put back or finished.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(Sequence, PendingEvent)> {
         self.wake(|due| due <= now);
         let (_, sequence) = self.ready.first().copied()?;
-        let event = self.remove(sequence)?;
-        if let Some(key) = replace_key(&event.content) {
-            self.replaceable.remove(&key);
-        }
-        Some((sequence, event))
+        Some((sequence, self.remove(sequence)?))
     }
 
     /// Puts an Event back, to wait until `due`.
     pub(super) fn put_back(&mut self, sequence: Sequence, event: PendingEvent, due: Instant) {
-        self.put(sequence, event, Some(due));
+        self.put(sequence, QueuedEvent { event, due: Some(due), behind: false });
+    }
+
+    /// Notes that an Event that was taken is written, or never will be.
+    pub(super) fn finish(&mut self, sequence: Sequence, content: &EventContent) {
+        let EventContent::Violation(change) = content else { return };
+        let id = change.violation.id;
+        let Some(unfinished) = self.violations.get_mut(&id) else { return };
+        unfinished.retain(|known| *known != sequence);
+        let next = unfinished.front().copied();
+        if next.is_none() {
+            self.violations.remove(&id);
+        }
+        if let Some(next) = next
+            && let Some(QueuedEvent { event, due, behind }) = self.waiting.get_mut(&next)
+            && std::mem::replace(behind, false)
+        {
+            let (due, priority) = (*due, event.priority);
+            self.line_up(next, due, priority);
+        }
     }
 
     /// Makes every delayed Event ready now.
     pub(super) fn expedite(&mut self) {
         self.wake(|_| true);
+        self.waiting.values_mut().for_each(|waiting| waiting.due = None);
     }
 
     fn wake(&mut self, is_due: impl Fn(Instant) -> bool) {
@@ -199,37 +233,35 @@ impl EventQueue {
         counts
     }
 
-    fn put(&mut self, sequence: Sequence, event: PendingEvent, due: Option<Instant>) {
-        // After an attempt the Event may be at the server, so the end of the violation needs one, too.
-        if let Some(key) = replace_key(&event.content).filter(|key| !event.tried || matches!(key, ReplaceKey::Own(_))) {
-            self.replaceable.insert(key, sequence);
+    fn put(&mut self, sequence: Sequence, queued: QueuedEvent) {
+        self.transient += usize::from(queued.event.content.is_transient());
+        if let EventContent::Own(subject, _) = &queued.event.content {
+            self.own.insert(subject.clone(), sequence);
         }
-        self.transient += usize::from(event.content.is_transient());
+        if !queued.behind {
+            self.line_up(sequence, queued.due, queued.event.priority);
+        }
+        self.waiting.insert(sequence, queued);
+    }
+
+    fn line_up(&mut self, sequence: Sequence, due: Option<Instant>, priority: Priority) {
         match due {
             Some(due) => self.delayed.insert((due, sequence)),
-            None => self.ready.insert((event.priority, sequence)),
+            None => self.ready.insert((priority, sequence)),
         };
-        self.waiting.insert(sequence, QueuedEvent { event, due });
     }
 
     fn remove(&mut self, sequence: Sequence) -> Option<PendingEvent> {
-        let QueuedEvent { event, due } = self.waiting.remove(&sequence)?;
+        let QueuedEvent { event, due, .. } = self.waiting.remove(&sequence)?;
         self.transient -= usize::from(event.content.is_transient());
+        if let EventContent::Own(subject, _) = &event.content {
+            self.own.remove(subject);
+        }
         match due {
             Some(due) => self.delayed.remove(&(due, sequence)),
             None => self.ready.remove(&(event.priority, sequence)),
         };
         Some(event)
-    }
-}
-
-fn replace_key(content: &EventContent) -> Option<ReplaceKey> {
-    match content {
-        EventContent::Violation(change) => {
-            let Violation { id, since, .. } = change.violation;
-            (change.lifecycle == Lifecycle::Appeared).then_some(ReplaceKey::Appeared(id, since))
-        }
-        EventContent::Own(subject, _) => Some(ReplaceKey::Own(subject.clone())),
     }
 }
 
@@ -274,11 +306,20 @@ mod tests {
     }
 
     fn drain(queue: &mut EventQueue, now: Instant) -> Vec<String> {
-        std::iter::from_fn(|| queue.pop(now)).map(|(_, event)| text(&event)).collect()
+        let mut next = || {
+            let (sequence, event) = queue.pop(now)?;
+            queue.finish(sequence, &event.content);
+            Some(text(&event))
+        };
+        std::iter::from_fn(&mut next).collect()
     }
 
     fn is_empty(queue: &EventQueue) -> bool {
-        queue.len() == 0 && queue.ready.is_empty() && queue.delayed.is_empty() && queue.replaceable.is_empty()
+        queue.len() == 0
+            && queue.ready.is_empty()
+            && queue.delayed.is_empty()
+            && queue.own.is_empty()
+            && queue.violations.is_empty()
     }
 
     #[test]
@@ -313,6 +354,38 @@ mod tests {
         queue.put_back(sequence, PendingEvent { tried: true, ..waits }, now);
         assert!(!queue.supersede(&violation("a", 1)));
         assert_eq!(drain(&mut queue, now), ["a"]);
+    }
+
+    #[test]
+    fn events_about_one_violation_are_written_one_after_the_other() {
+        let (mut queue, now) = (EventQueue::default(), Instant::now());
+        let later = now + Duration::from_secs(1);
+        queue.push(event("a", 1, Lifecycle::Resolved, Priority::Change));
+        let (first, resolved) = queue.pop(now).unwrap();
+        // It has come back, and another violation of the object has appeared, while that is on its way.
+        queue.push(event("a", 2, Lifecycle::Appeared, Priority::Change));
+        queue.push(event("b", 2, Lifecycle::Appeared, Priority::Backlog));
+        assert_eq!(drain(&mut queue, now), ["b"]);
+        queue.put_back(first, resolved, later);
+        assert_eq!((drain(&mut queue, now).len(), queue.next(now)), (0, Some((later, Priority::Change))));
+        let (first, resolved) = queue.pop(later).unwrap();
+        assert!(queue.pop(later).is_none());
+        queue.finish(first, &resolved.content);
+        assert_eq!(drain(&mut queue, later), ["a"]);
+        assert!(is_empty(&queue));
+        // What waits behind another is superseded as ever, and leaves those behind that one alone.
+        queue.push(event("a", 1, Lifecycle::Resolved, Priority::Change));
+        let (first, resolved) = queue.pop(now).unwrap();
+        queue.push(event("a", 2, Lifecycle::Appeared, Priority::Change));
+        assert!(queue.supersede(&violation("a", 2)) && queue.pop(now).is_none());
+        let mut delayed = event("a", 3, Lifecycle::Appeared, Priority::Change);
+        delayed.queued = later;
+        queue.push(delayed);
+        queue.finish(first, &resolved.content);
+        assert_eq!(queue.next(now), Some((later, Priority::Change)));
+        queue.expedite();
+        assert_eq!(drain(&mut queue, now), ["a"]);
+        assert!(is_empty(&queue));
     }
 
     #[test]

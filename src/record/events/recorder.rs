@@ -2,10 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::{
@@ -30,6 +32,9 @@ use crate::{cluster::identity::CONTROLLER, metrics::Metrics, record::health::Hea
 pub(super) const WRITES_AT_A_TIME: usize = 4;
 /// How often the Events that are held back are summed up, and how long one has to wait before it counts.
 const SUM_UP_EVERY: Duration = Duration::from_secs(30);
+
+/// What is said of an Event whose writing panics, and nothing more is done about.
+const PANICKED: &str = "kaudit failed while writing it, which is a bug";
 
 /// An attempt to write an Event, and what came of it.
 struct Attempt {
@@ -94,10 +99,7 @@ impl EventRecorder {
                         self.queue.expedite();
                     }
                 }
-                Some(written) = self.writes.join_next() => match written {
-                    Ok(attempt) => self.written(attempt, Instant::now()),
-                    Err(failed) => debug!(%failed, "A write panicked"),
-                },
+                Some(Ok(attempt)) = self.writes.join_next() => self.written(attempt, Instant::now()),
                 () = until(due), if due.is_some() => self.write_next(Instant::now()),
                 _ = sum_up.tick(), if !self.ending => self.sum_up(Instant::now()),
                 else => break,
@@ -171,7 +173,8 @@ impl EventRecorder {
             let (writer, event) = (self.writer.clone(), self.writer.event(&pending.content));
             self.writes.spawn(async move {
                 let began = Instant::now();
-                let result = writer.post(&event).await;
+                let posted = AssertUnwindSafe(writer.post(&event)).catch_unwind().await;
+                let result = posted.unwrap_or_else(|_| Err(PostError::Never("panic", PANICKED.to_owned())));
                 Attempt { sequence, pending, result, took: began.elapsed() }
             });
             return;
@@ -185,6 +188,7 @@ impl EventRecorder {
             EventContent::Violation(change) if self.ending || change.lifecycle == Lifecycle::Transient => {
                 *self.dropped.entry(change.object.namespace.clone()).or_default() += 1;
                 self.metrics.recorder_dropped("events", "object_rate", 1);
+                self.queue.finish(sequence, &pending.content);
             }
             _ => self.queue.put_back(sequence, pending, until),
         }
@@ -198,25 +202,6 @@ impl EventRecorder {
         }
         let namespace = pending.content.namespace().to_owned();
         match result {
-            Ok(()) => {
-                self.metrics.recorder_wrote("events");
-                if matches!(pending.content, EventContent::Violation(_)) {
-                    self.metrics.event_after(pending.queued.elapsed());
-                }
-                self.pauses.succeeded(&namespace);
-            }
-            Err(PostError::Normal(reason)) => {
-                debug!(namespace, reason, "Event not written");
-                if reason != "already_exists" {
-                    self.metrics.recorder_dropped("events", reason, 1);
-                }
-                self.pauses.succeeded(&namespace);
-            }
-            Err(PostError::Never(reason, why)) => {
-                warn!(namespace, "An Event cannot be written: {why}");
-                self.metrics.recorder_dropped("events", reason, 1);
-                self.pauses.succeeded(&namespace);
-            }
             Err(PostError::Namespace(at_least, why)) => {
                 self.pauses.namespace_failed(&namespace, at_least, why, now);
                 self.metrics.recorder_retries("events");
@@ -227,14 +212,40 @@ impl EventRecorder {
                 self.metrics.recorder_retries("events");
                 self.wait_on(sequence, pending, now);
             }
+            Ok(()) => {
+                self.metrics.recorder_wrote("events");
+                if matches!(pending.content, EventContent::Violation(_)) {
+                    self.metrics.event_after(pending.queued.elapsed());
+                }
+                self.finished(sequence, &pending.content);
+            }
+            Err(PostError::Normal(reason)) => {
+                debug!(namespace, reason, "Event not written");
+                if reason != "already_exists" {
+                    self.metrics.recorder_dropped("events", reason, 1);
+                }
+                self.finished(sequence, &pending.content);
+            }
+            Err(PostError::Never(reason, why)) => {
+                warn!(namespace, "An Event cannot be written: {why}");
+                self.metrics.recorder_dropped("events", reason, 1);
+                self.finished(sequence, &pending.content);
+            }
         }
         self.report_health();
+    }
+
+    /// Notes that the server has answered for good.
+    fn finished(&mut self, sequence: Sequence, content: &EventContent) {
+        self.pauses.succeeded(content.namespace());
+        self.queue.finish(sequence, content);
     }
 
     /// Puts an Event back until its namespace takes Events, unless there is no time left for that.
     fn wait_on(&mut self, sequence: Sequence, pending: PendingEvent, until: Instant) {
         if self.ending && self.pauses.is_hopeless(pending.content.namespace()) {
             self.metrics.recorder_dropped("events", "unavailable", 1);
+            self.queue.finish(sequence, &pending.content);
         } else {
             self.queue.put_back(sequence, pending, until);
         }

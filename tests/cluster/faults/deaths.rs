@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use kaudit_controlplane::{ControlPlane, Options, require};
 
 use super::Scene;
-use crate::{support::Running, truth::ACROSS_RESTARTS, writer::size};
+use crate::{support::Running, truth::Telling, writer::size};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kaudit_is_killed_at_random() {
@@ -13,11 +13,11 @@ async fn kaudit_is_killed_at_random() {
         return;
     }
     let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let deaths = size("KAUDIT_TEST_DEATHS", 6);
     let mut scene = Scene::reported(&plane, "deaths").await;
-    scene.truth.telling = ACROSS_RESTARTS;
+    scene.truth.telling = Telling::ButFor(deaths.try_into().unwrap());
     let mut random = scene.random.fork();
     let writing = scene.write();
-    let deaths = size("KAUDIT_TEST_DEATHS", 6);
     for death in 0..deaths {
         if death % 2 == 0 {
             // Before or after the gate, as it happens.
