@@ -3,6 +3,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context;
+use http::{HeaderValue, header::USER_AGENT};
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::{
     Client, Config,
@@ -57,6 +58,8 @@ impl Clients {
         // kube's own retry takes minutes, which is too long for discovery.
         config.default_retry = false;
         config.disable_compression |= is_near(&config);
+        // So that audit logs and metrics of the API server name it.
+        config.headers.push((USER_AGENT, HeaderValue::from_static(concat!("kaudit/", env!("CARGO_PKG_VERSION")))));
         if let Some(user) = &access.impersonate {
             config.auth_info.impersonate = Some(user.clone());
         }

@@ -33,6 +33,7 @@ mod reach;
 mod refused;
 mod relist;
 mod reports;
+mod requests;
 mod rights;
 mod secrets;
 mod shards;

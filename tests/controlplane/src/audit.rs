@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 
 use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::plane::ControlPlane;
@@ -51,6 +52,10 @@ pub struct AuditRecord {
     pub name: String,
     /// The HTTP status, or 0 when there was none.
     pub code: u16,
+    /// When the request arrived.
+    pub received: Timestamp,
+    /// When it was answered; of a watch, when the answer began.
+    pub answered: Timestamp,
 }
 
 /// A place in the audit log, to read on from.
@@ -111,7 +116,8 @@ fn parse(log: &[u8]) -> Result<Vec<AuditRecord>> {
             .with_context(|| format!("audit line {}", String::from_utf8_lossy(line)))?;
         let record = AuditRecord::from(event);
         if let Some(place) = places.get(&record.audit_id) {
-            records[*place] = record;
+            let AuditRecord { answered, .. } = records[*place];
+            records[*place] = AuditRecord { answered, ..record };
         } else {
             places.insert(record.audit_id.clone(), records.len());
             records.push(record);
@@ -139,6 +145,8 @@ struct Event {
     object_ref: ObjectRef,
     #[serde(default)]
     response_status: ResponseStatus,
+    request_received_timestamp: Timestamp,
+    stage_timestamp: Timestamp,
 }
 
 #[derive(Deserialize)]
@@ -178,6 +186,8 @@ impl From<Event> for AuditRecord {
             namespace: event.object_ref.namespace,
             name: event.object_ref.name,
             code: event.response_status.code,
+            received: event.request_received_timestamp,
+            answered: event.stage_timestamp,
         }
     }
 }
@@ -188,7 +198,8 @@ mod tests {
 
     fn line(id: &str, stage: &str) -> String {
         format!(
-            r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"{id}","stage":"{stage}","verb":"watch","requestURI":"/api/v1/pods","user":{{"username":"u"}}}}"#
+            r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","auditID":"{id}","stage":"{stage}","verb":"watch","requestURI":"/api/v1/pods","user":{{"username":"u"}},"requestReceivedTimestamp":"2026-11-23T05:37:55.100000Z","stageTimestamp":"2026-11-23T05:37:{}.000000Z"}}"#,
+            if stage == "ResponseComplete" { "59" } else { "56" }
         )
     }
 
@@ -199,6 +210,7 @@ mod tests {
         let records = parse(log.as_bytes()).expect("valid lines");
         assert_eq!(records.len(), 1);
         assert_eq!(records[0].stage, "ResponseComplete");
+        assert_eq!(records[0].answered.to_string(), "2026-11-23T05:37:56Z");
     }
 
     #[test]
