@@ -7,6 +7,7 @@ pub mod cache;
 pub(crate) mod clock;
 pub mod command;
 pub mod diff;
+pub(crate) mod ended;
 pub mod exceptions;
 pub mod fingerprint;
 pub mod gate;

@@ -4,11 +4,13 @@
 //! for [`write`](mod@write) to say, and what they mean for a pipeline for [`exit_code`].
 
 mod diff;
+mod draft;
 mod exit;
 mod format;
 mod forms;
 mod json;
 mod names;
+pub mod page;
 mod policy_list;
 pub(crate) mod policy_table;
 pub mod progress;
@@ -24,7 +26,6 @@ pub mod write;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::write::replace_file;
 pub use self::{
     diff::{diff_exit_code, write_diff},
     exit::{FailOn, exit_code},
@@ -35,3 +36,4 @@ pub use self::{
     stream::Streams,
     write::{print, write_all},
 };
+pub(crate) use self::{draft::drafts, write::replace_file};

@@ -3,3 +3,4 @@
 pub mod admin;
 mod connections;
 mod status;
+pub mod ui;

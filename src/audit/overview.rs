@@ -20,6 +20,13 @@ pub struct Progress {
     pub queue: usize,
 }
 
+impl Progress {
+    /// Whether everything that is known is judged.
+    pub fn is_settled(&self) -> bool {
+        self.open && self.queue == 0
+    }
+}
+
 /// Counts and coverage, for the `Audit` object; cheap compared to the whole result.
 #[derive(Debug, Clone)]
 pub struct Overview {

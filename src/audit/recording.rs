@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::{
     command::{Record, Term},
+    ended::EndedViolations,
     ledger::Delta,
     recorded::Recorded,
 };
@@ -17,6 +20,8 @@ pub(crate) struct Recording {
     recorder: Recorder,
     /// What was recorded before, as far as it was not compared with verdicts yet.
     pub(crate) recorded: Recorded,
+    /// What ended, whoever recorded that.
+    pub(crate) ended: EndedViolations,
     metrics: Arc<Metrics>,
 }
 
@@ -32,7 +37,7 @@ enum Recorder {
 impl Recording {
     /// Makes it without a term.
     pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { recorder: Recorder::None, recorded: Recorded::default(), metrics }
+        Self { recorder: Recorder::None, recorded: Recorded::default(), ended: EndedViolations::default(), metrics }
     }
 
     /// Turns to another state of the term; `owns` says which namespaces are this process's to record. Returns what was kept
@@ -63,6 +68,7 @@ impl Recording {
     /// Records what changed, if anything did.
     pub(crate) fn record(&mut self, delta: Option<Delta>) {
         let Some(delta) = delta else { return };
+        self.ended.add(&delta, Timestamp::now());
         match &mut self.recorder {
             Recorder::None => {}
             Recorder::Present(recorder) => recorder.record(&delta),

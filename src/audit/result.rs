@@ -61,6 +61,18 @@ pub struct AuditResult {
     pub baseline: Option<BaselineSummary>,
     /// Fail, warn, error and skip; sorted by resource, policy, rule, message.
     pub results: Vec<Entry>,
+    /// Violations that ended within a day and since this process began, the newest first, as far as they are kept.
+    #[serde(skip)]
+    pub ended: Vec<Ended>,
+}
+
+/// A violation that no longer stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    /// When it ended.
+    pub at: Timestamp,
+    /// The violation.
+    pub entry: Entry,
 }
 
 impl AuditResult {
@@ -309,6 +321,9 @@ pub struct Entry {
     /// Where the manifest stands; only with `-f`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<Location>,
+    /// When it was seen first, by this process or one that recorded it; `None` where only the present is known.
+    #[serde(skip)]
+    pub since: Option<Timestamp>,
 }
 
 impl Entry {
@@ -341,6 +356,7 @@ impl Entry {
             excuse: finding.excused.as_ref().map(|excused| Arc::clone(&excused.excuse)),
             source: finding.source.clone(),
             location: location.cloned(),
+            since: None,
         }
     }
 }

@@ -261,6 +261,15 @@ pub struct ServingArgs {
         value_parser = values::listen
     )]
     pub listen_status: Option<String>,
+
+    /// Serve a page for people at this address of loopback, such as 127.0.0.1:8081; in a Pod, kubectl port-forward leads there
+    #[arg(
+        long,
+        env = "KAUDIT_LISTEN_UI",
+        value_name = "ADDR",
+        value_parser = values::listen_on_loopback
+    )]
+    pub listen_ui: Option<String>,
 }
 
 /// What happens to the objects that are there at the start.

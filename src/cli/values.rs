@@ -96,6 +96,20 @@ pub(super) fn listen(text: &str) -> Result<String, String> {
     }
 }
 
+/// Parses an address of loopback to listen at: what is served there asks nobody who they are.
+pub(super) fn listen_on_loopback(text: &str) -> Result<String, String> {
+    let text = listen(text)?;
+    let host = text.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']).to_owned();
+    let is_loopback =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    if is_loopback {
+        Ok(text)
+    } else {
+        Err("the page asks nobody who they are, so it is for loopback only: 127.0.0.1:PORT, [::1]:PORT or localhost:PORT"
+            .into())
+    }
+}
+
 /// Parses the name of a namespace: an RFC 1123 label.
 pub(super) fn label(text: &str) -> Result<String, String> {
     if is_label(text) && text.len() <= 63 {

@@ -88,6 +88,7 @@ pub(super) fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -
         exceptions: Vec::new(),
         baseline: None,
         results,
+        ended: Vec::new(),
     }
 }
 

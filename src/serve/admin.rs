@@ -55,8 +55,8 @@ pub enum Pages {
 /// A server that listens and does not answer yet.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
+    pub(super) listener: TcpListener,
+    pub(super) address: SocketAddr,
 }
 
 /// Listens at `HOST:PORT`, or at `:PORT` of all addresses of both families.
@@ -258,6 +258,7 @@ mod tests {
                 exceptions: vec![],
                 baseline: None,
                 results: vec![],
+                ended: vec![],
             };
             let Some(Command::Result(ResultQuery { answer, .. })) = running.commands.recv().await else {
                 panic!("not asked")

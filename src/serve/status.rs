@@ -111,6 +111,7 @@ mod tests {
             exceptions: vec![],
             baseline: None,
             results: vec![],
+            ended: vec![],
         }
     }
 

@@ -103,6 +103,7 @@ fn result(text: &str) -> AuditResult {
         exceptions: vec![],
         baseline: None,
         results: vec![Entry::new(&finding, &Arc::new(resource), None, None)],
+        ended: vec![],
     }
 }
 

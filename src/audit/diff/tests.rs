@@ -39,6 +39,7 @@ fn audit(found: &[(&str, &str)]) -> AuditResult {
         exceptions: vec![],
         baseline: None,
         results: found.iter().map(entry).collect(),
+        ended: vec![],
     };
     audit.sort();
     audit

@@ -106,7 +106,7 @@ impl Pipeline {
                 let covered_by = known.covered_by.as_ref().and_then(|uid| self.owner_reference(key, uid));
                 let dependents = self.ledger.dependents(&standing.uid, &known.finding);
                 let entry = Entry::new(&known.finding, &resource, location, standing.owner.as_ref());
-                Entry { covered_by, dependents, ..entry }
+                Entry { covered_by, dependents, since: Some(known.since), ..entry }
             }));
         }
         let mut policies: Vec<_> = self.policies.set.policies.iter().map(PolicySummary::from).collect();
@@ -124,6 +124,7 @@ impl Pipeline {
             exceptions: self.exceptions.summaries(self.ledger.excused(), Timestamp::now()),
             baseline: None,
             results,
+            ended: self.recording.ended.iter().cloned().collect(),
         }
     }
 }

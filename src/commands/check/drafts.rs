@@ -1,21 +1,14 @@
 //! Drafts of exceptions for the violations that there are: `--write-exceptions`.
-//!
-//! What is left to write is the reason: a draft without one is refused.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use anyhow::Context as _;
-use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use jiff::Timestamp;
 
 use crate::{
     audit::result::{AuditResult, Entry},
-    cluster::identity::{API_VERSION, EXCEPTION_KIND},
-    output::replace_file,
+    output::{drafts, replace_file},
 };
-
-/// How long a draft is for.
-const TERM: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// Writes an exception for each rule and namespace with violations.
 ///
@@ -24,51 +17,9 @@ const TERM: SignedDuration = SignedDuration::from_hours(30 * 24);
 pub(super) fn write(path: &Path, result: &AuditResult) -> anyhow::Result<()> {
     // What is excused for an owner is for its dependents.
     let result = result.rolled_up();
-    let violations = result.results.iter().filter(|entry| entry.result.is_violation());
-    let mut groups: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
-    for entry in violations {
-        groups.entry((&entry.policy, &entry.rule, &entry.resource.namespace)).or_default().push(entry);
-    }
-    let last_day = (Timestamp::now() + TERM).strftime("%Y-%m-%d").to_string();
-    let mut documents = Vec::new();
-    for ((policy, rule, namespace), entries) in groups {
-        let named = |name: fn(&Entry) -> String| {
-            let mut names: Vec<String> = entries.iter().map(|entry| name(entry)).collect();
-            names.sort();
-            names.dedup();
-            names
-        };
-        let kinds = named(|entry| {
-            let group = entry.resource.group();
-            let kind = entry.resource.kind.to_lowercase();
-            format!("{kind}.{}", if group.is_empty() { "core" } else { group })
-        });
-        let mut metadata = json!({"name": object_name(&format!("{policy}-{rule}"))});
-        if let Some(namespace) = namespace {
-            metadata["namespace"] = (**namespace).into();
-        }
-        let document = json!({
-            "apiVersion": API_VERSION,
-            "kind": EXCEPTION_KIND,
-            "metadata": metadata,
-            "spec": {
-                "policies": [{"name": policy, "rules": [rule]}],
-                "match": {"kinds": kinds, "names": named(|entry| entry.resource.name.to_string())},
-                "reason": "",
-                "expiresAt": last_day,
-            },
-        });
-        documents.push(serde_saphyr::to_string(&document)?);
-    }
+    let violations: Vec<&Entry> = result.results.iter().filter(|entry| entry.result.is_violation()).collect();
     let head = "# Say in each reason why this may stay as it is, and remove what is to be mended.\n";
-    let text = format!("{head}{}", documents.join("---\n"));
+    let text = format!("{head}{}", drafts(&violations, Timestamp::now())?);
     replace_file(path, |out| out.write_all(text.as_bytes()))
         .with_context(|| format!("writing exceptions to {}", path.display()))
-}
-
-/// Returns a name that the API server takes: an RFC 1123 subdomain.
-fn object_name(text: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let name: String = text.chars().map(plain).take(253).collect();
-    name.trim_matches('-').to_owned()
 }

@@ -25,7 +25,10 @@ use crate::{
     commands::connect::connect,
     output::Streams,
     record::{memory, term::Terms},
-    serve::admin::{self, Admin, Pages, Status},
+    serve::{
+        admin::{self, Admin, Pages, Status},
+        ui,
+    },
     source::informer::{Informer, ReadOptions},
 };
 
@@ -94,6 +97,11 @@ async fn serve(
     for (address, pages) in addresses.chain(check.serving.listen_status.iter().map(|address| (address, Pages::Status)))
     {
         helpers.spawn(admin::bind(address).await?.serve(admin.clone(), pages, stop.clone()));
+    }
+    if let Some(address) = &check.serving.listen_ui {
+        let sources =
+            ui::Sources { pipeline: commands.clone(), progress: wiring.progress(), overview: wiring.overview() };
+        helpers.spawn(ui::serve(admin::bind(address).await?, sources, stop.clone()));
     }
     Ok(())
 }

@@ -1,0 +1,93 @@
+//! The violations that ended last: what is better than it was.
+//!
+//! In: every delta, whoever records. Out: what ended within [`KEPT`] and since this process began, as far as [`MOST`] reach.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    ledger::Delta,
+    result::{Ended, Entry},
+};
+use crate::model::object::ObjectRef;
+
+/// How many are kept.
+const MOST: usize = 1_000;
+/// For how long one is kept.
+pub(crate) const KEPT: SignedDuration = SignedDuration::from_hours(24);
+
+/// The violations that ended last, the newest first.
+#[derive(Debug, Default)]
+pub(crate) struct EndedViolations(VecDeque<Ended>);
+
+impl EndedViolations {
+    /// Adds what a delta says has ended.
+    pub(crate) fn add(&mut self, delta: &Delta, at: Timestamp) {
+        let overdue = |ended: &Ended| at.duration_since(ended.at) > KEPT;
+        while self.0.back().is_some_and(overdue) {
+            self.0.pop_back();
+        }
+        if delta.resolved.is_empty() {
+            return;
+        }
+        let resource = Arc::new(ObjectRef::new(&delta.object, &delta.uid));
+        for violation in &delta.resolved {
+            let entry = Entry::new(&violation.finding, &resource, None, delta.owner.as_ref());
+            self.0.push_front(Ended { at, entry: Entry { since: Some(violation.since), ..entry } });
+        }
+        self.0.truncate(MOST);
+    }
+
+    /// Returns them, the newest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Ended> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        audit::{
+            ledger::{Subject, Violation},
+            queue::Lane,
+        },
+        model::{
+            object::{Kind, ObjectKey},
+            verdict::Finding,
+        },
+    };
+
+    fn delta(messages: &[&str]) -> Delta {
+        let violation =
+            |message: &&str| Violation::new(Subject::SAMPLE, Finding::sample(message), Timestamp::UNIX_EPOCH);
+        Delta {
+            object: ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 },
+            uid: "u".into(),
+            owner: None,
+            appeared: Vec::new(),
+            resolved: messages.iter().map(violation).collect(),
+            transitions: Vec::new(),
+            results: Vec::new(),
+            lane: Lane::Change,
+        }
+    }
+
+    #[test]
+    fn the_newest_are_kept_for_a_day() {
+        let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
+        let mut ended = EndedViolations::default();
+        let messages = |ended: &EndedViolations| -> Vec<String> {
+            ended.iter().map(|ended| ended.entry.message.to_string()).collect()
+        };
+        ended.add(&delta(&["a"]), at(0));
+        ended.add(&delta(&["b", "c"]), at(10));
+        assert_eq!(messages(&ended), ["c", "b", "a"]);
+        assert_eq!(ended.iter().next().unwrap().entry.since, Some(Timestamp::UNIX_EPOCH));
+        ended.add(&delta(&[]), at(25));
+        assert_eq!(messages(&ended), ["c", "b"]);
+        ended.add(&delta(&["x"; MOST + 1]), at(26));
+        assert_eq!(ended.iter().count(), MOST);
+    }
+}

@@ -1,0 +1,91 @@
+//! What a view shows: the query of its URL.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{audit::result::Entry, model::verdict::Severity};
+
+/// The query of a URL of the page. Empty fields, which a form sends, count for none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Query {
+    /// Only what is in this namespace; `-` is what is in none.
+    pub namespace: Option<String>,
+    /// Only what this policy found.
+    pub policy: Option<String>,
+    /// Only results of this severity; `none` is those without.
+    pub severity: Option<String>,
+    /// Words that are all in the object's name, the rule or the message.
+    pub q: Option<String>,
+    /// The page of a long table, from 1.
+    pub page: Option<usize>,
+    /// One object, as `Kind.group/namespace/name`.
+    pub object: Option<String>,
+    /// `json` instead of HTML.
+    pub format: Option<String>,
+}
+
+/// The value of `namespace` for what is in none.
+pub(super) const NO_NAMESPACE: &str = "-";
+/// The value of `severity` for results without.
+pub(super) const NO_SEVERITY: &str = "none";
+
+impl Query {
+    /// Whether a result is asked for.
+    pub(super) fn matches(&self, entry: &Entry) -> bool {
+        let is = |wanted: &Option<String>, value: &str| given(wanted).is_none_or(|wanted| wanted == value);
+        is(&self.namespace, entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE))
+            && is(&self.policy, &entry.policy)
+            && is(&self.severity, severity(entry.severity))
+            && given(&self.q).is_none_or(|words| contains(entry, words))
+    }
+
+    /// Whether it leaves anything out.
+    pub(super) fn filters(&self) -> bool {
+        [&self.namespace, &self.policy, &self.severity, &self.q].into_iter().any(|field| given(field).is_some())
+    }
+
+    /// Returns the URL of the same view with something else in it.
+    pub(super) fn with(&self, change: impl FnOnce(&mut Self)) -> String {
+        let mut query = self.clone();
+        query.page = None;
+        change(&mut query);
+        query.url()
+    }
+
+    fn url(&self) -> String {
+        let page = self.page.filter(|page| *page > 1).map(|page| page.to_string());
+        let mut url = form_urlencoded::Serializer::new(String::new());
+        let fields = [
+            ("namespace", given(&self.namespace)),
+            ("policy", given(&self.policy)),
+            ("severity", given(&self.severity)),
+            ("q", given(&self.q)),
+            ("object", given(&self.object)),
+            ("page", page.as_deref()),
+        ];
+        for (name, value) in fields.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            url.append_pair(name, value);
+        }
+        format!("?{}", url.finish())
+    }
+}
+
+/// Returns a field that is not empty.
+pub(super) fn given(field: &Option<String>) -> Option<&str> {
+    field.as_deref().filter(|text| !text.is_empty())
+}
+
+/// Returns the word for a severity in a query.
+pub(super) fn severity(severity: Option<Severity>) -> &'static str {
+    severity.map_or(NO_SEVERITY, Severity::word)
+}
+
+/// Whether all words are in what is shown of a result.
+fn contains(entry: &Entry, words: &str) -> bool {
+    let Entry { policy, rule, message, resource, owner, .. } = entry;
+    let owner = owner.as_ref().map_or("", |owner| &*owner.name);
+    let namespace = resource.namespace.as_deref().unwrap_or_default();
+    let (kind, name) = (&resource.kind, &resource.name);
+    let text = format!("{kind} {namespace}/{name} {owner} {policy}/{rule} {message}").to_lowercase();
+    words.to_lowercase().split_whitespace().all(|word| text.contains(word))
+}

@@ -1,0 +1,302 @@
+//! The HTML of the views. maud escapes all text; control characters are shown before.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use maud::{DOCTYPE, Markup, html};
+
+use super::{
+    About, Page,
+    filter::{NO_NAMESPACE, NO_SEVERITY, Query, given, severity},
+    owners::{self, Owner},
+};
+use crate::{
+    audit::result::{self, Entry},
+    cluster::identity::OWN_GROUP,
+    model::verdict::{Outcome, Severity},
+    output::{
+        draft::drafts,
+        names::{message, object_name, rule_name},
+        rules::{Rules, page},
+        safe::{shown, shown_line},
+        style::{Paint, count},
+        summary::{headline, remarks, sentence, unjudged},
+    },
+};
+
+/// Owners in one table.
+const OWNERS: usize = 100;
+/// Violations in each list of changes.
+const CHANGES: usize = 20;
+
+/// Returns the first view: everything, or what a query leaves.
+pub(super) fn overview(page: &Page, query: &Query) -> Markup {
+    let owners = owners::grouped(page.entries(query));
+    document(
+        page,
+        &headline(&page.result),
+        &html! {
+            (trust(page))
+            (changes(page))
+            (severities(page, query))
+            (filter(page, query))
+            (table(&owners, query))
+        },
+    )
+}
+
+/// Returns the view of one object with what it owns.
+pub(super) fn object(page: &Page, owner: &Owner<'_>) -> Markup {
+    let rules = Rules::of(&page.result);
+    let name = shown_line(&owner.name);
+    let content = html! {
+        p { a href="?" { "All objects" } }
+        h2 { (name) }
+        @if owner.entries.is_empty() {
+            p { "No rule finds anything of this object, or it is not there." }
+        }
+        @for entry in &owner.entries {
+            article class=(entry.result.word()) {
+                h3 { (badge(entry)) " " (rule_name(entry)) }
+                p.message { (message(entry)) }
+                dl {
+                    @if owners::name(&entry.resource) != owner.name {
+                        dt { "Object" } dd { (object_name(&entry.resource, true)) }
+                    }
+                    @if let Some(since) = entry.since { dt { "Since" } dd { (time(since)) } }
+                    @if let Some(about) = rules.about(&entry.policy, &entry.rule) { (mend(about)) }
+                    dt { "Rule" } dd { code { (shown_line(&format!("{}:{}", entry.source.file, entry.source.line))) } }
+                }
+                @if let (true, Ok(draft)) = (entry.result.is_violation(), drafts(&[entry], page.about.at)) {
+                    details { summary { "Exception to copy" } pre tabindex="0" { (shown(&draft)) } }
+                }
+            }
+        }
+    };
+    document(page, &name, &content)
+}
+
+fn document(page: &Page, title: &str, content: &Markup) -> Markup {
+    let (class, state) = match page.about {
+        About { syncing: Some((read, all)), .. } => ("error", format!("not judging yet: {read} of {all} lists read")),
+        About { waiting: waiting @ 1.., .. } => ("error", format!("judging: {} to go", count(waiting, "object"))),
+        _ if !page.result.complete => ("error", "incomplete".to_owned()),
+        _ => ("pass", "complete".to_owned()),
+    };
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "kaudit: " (title) }
+                link rel="icon" href="data:,";
+                link rel="stylesheet" href="style.css";
+                script src="script.js" defer {}
+            }
+            body {
+                header {
+                    h1 { a href="?" { "kaudit" } }
+                    span class=(class) { (state) }
+                    span #live role="status" { "As of " (time(page.about.at)) }
+                }
+                main tabindex="-1" { (content) }
+            }
+        }
+    }
+}
+
+/// Says whether the results can be trusted: what is clean and what was not judged must not look the same.
+fn trust(page: &Page) -> Markup {
+    let result = &page.result;
+    let mut gaps = unjudged(result, Paint(false));
+    gaps.extend(page.about.problems.iter().map(|problem| shown_line(problem)));
+    let kinds = result.coverage.iter().filter(|kind| !kind.is_gap() && kind.objects > 0 && kind.group != OWN_GROUP);
+    html! {
+        section #trust aria-labelledby="trust-title" {
+            h2 #trust-title { "May I trust it?" }
+            p { (sentence(result, Paint(false))) "." }
+            @if gaps.is_empty() && page.about.waiting == 0 {
+                p { "Everything in scope is judged." }
+            } @else if !gaps.is_empty() {
+                p.error { "Not everything is judged:" }
+                ul.error { @for gap in &gaps { li { (gap) } } }
+            }
+            @for remark in remarks(result, Paint(false)) { p { (remark) } }
+            details {
+                summary { (result.policies.len()) (if result.policies.len() == 1 { " policy" } else { " policies" }) ", revision " code { (page.about.policies) } }
+                ul { @for policy in &result.policies {
+                    li { (shown_line(&policy.name)) ": " code { (shown_line(&policy.source)) } }
+                } }
+            }
+            details {
+                summary { (count(kinds.clone().count(), "kind")) " with objects" }
+                ul { @for kind in kinds { li { (kind.kind) @if !kind.group.is_empty() { "." (kind.group) } ": " (kind.objects) } } }
+            }
+        }
+    }
+}
+
+/// Says what is new and what has ended, and how far back that is known.
+fn changes(page: &Page) -> Markup {
+    let new = page.new_since();
+    let ended = &page.result.ended;
+    html! {
+        section #changes aria-labelledby="changes-title" {
+            h2 #changes-title { "Within a day" }
+            div.columns {
+                div {
+                    h3 { (new.len()) " new" }
+                    (listed(new.iter().map(|entry| (entry.since, *entry)), new.len()))
+                }
+                div {
+                    h3 { (ended.len()) " resolved" }
+                    (listed(ended.iter().map(|ended| (Some(ended.at), &ended.entry)), ended.len()))
+                    p.note { "Known since this kaudit began, " (time(page.about.began)) "." }
+                }
+            }
+        }
+    }
+}
+
+fn listed<'p>(entries: impl Iterator<Item = (Option<Timestamp>, &'p Entry)>, number: usize) -> Markup {
+    html! {
+        ul.plain {
+            @for (at, entry) in entries.take(CHANGES) {
+                li {
+                    (badge(entry)) " "
+                    a href=(link(&owners::name(owners::of(entry)))) { (object_name(&entry.resource, false)) } " "
+                    (rule_name(entry)) " "
+                    @if let Some(at) = at { (time(at)) }
+                }
+            }
+            @if number > CHANGES { li { "and " (number - CHANGES) " more" } }
+        }
+    }
+}
+
+fn severities(page: &Page, query: &Query) -> Markup {
+    let mut counts: BTreeMap<(bool, Option<Severity>), usize> = BTreeMap::new();
+    for entry in page.result.results.iter().filter(|entry| entry.result.is_violation()) {
+        *counts.entry((entry.severity.is_none(), entry.severity)).or_default() += 1;
+    }
+    html! {
+        section #severities aria-labelledby="severities-title" {
+            h2 #severities-title { "Severities" }
+            @if counts.is_empty() { p { "No violations." } }
+            ul.counts {
+                @for ((_, known), number) in &counts {
+                    @let word = severity(*known);
+                    li { a class=(word) href=(query.with(|query| query.severity = Some(word.to_owned()))) {
+                        b { (number) } " " (if word == NO_SEVERITY { "without severity" } else { word })
+                    } }
+                }
+            }
+        }
+    }
+}
+
+fn filter(page: &Page, query: &Query) -> Markup {
+    let mut namespaces: Vec<&str> =
+        page.result.results.iter().map(|entry| entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE)).collect();
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    let policies: Vec<&str> = page.result.policies.iter().map(|policy| policy.name.as_str()).collect();
+    html! {
+        form #filter method="get" role="search" {
+            label { "Search " input type="search" name="q" value=[given(&query.q)]; }
+            (choice("Namespace", "namespace", &namespaces, given(&query.namespace)))
+            (choice("Policy", "policy", &policies, given(&query.policy)))
+            @if let Some(severity) = given(&query.severity) { input type="hidden" name="severity" value=(severity); }
+            button { "Show" }
+            @if query.filters() { " " a href="?" { "Show all" } }
+        }
+    }
+}
+
+fn choice(label: &str, name: &str, values: &[&str], chosen: Option<&str>) -> Markup {
+    // What is chosen stays so, also when it has no results any more.
+    let lost = chosen.filter(|chosen| !values.contains(chosen));
+    html! {
+        label {
+            (label) " "
+            select name=(name) {
+                option value="" { "all" }
+                @for value in values.iter().copied().chain(lost) {
+                    option value=(value) selected[chosen == Some(value)] {
+                        (if value == NO_NAMESPACE { "(cluster-scoped)".to_owned() } else { shown_line(value) })
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn table(owners: &[Owner<'_>], query: &Query) -> Markup {
+    let pages = owners.len().div_ceil(OWNERS).max(1);
+    let number = query.page.unwrap_or(1).clamp(1, pages);
+    let shown = owners.iter().skip((number - 1) * OWNERS).take(OWNERS);
+    html! {
+        section #owners aria-labelledby="owners-title" {
+            h2 #owners-title {
+                (count(owners.len(), "object")) " with results"
+                @if query.filters() { " that are asked for" }
+            }
+            @if owners.is_empty() {
+                p { @if query.filters() { "Nothing that stands is asked for." } @else { "No rule finds anything." } }
+            } @else {
+                table {
+                    thead { tr { th scope="col" { "Worst" } th scope="col" { "Object" } th scope="col" { "Results" } th scope="col" { "The worst" } } }
+                    tbody { @for owner in shown { (row(owner)) } }
+                }
+            }
+            @if pages > 1 {
+                nav aria-label="Pages" {
+                    @if number > 1 { a rel="prev" href=(query.with(|query| query.page = Some(number - 1))) { "Previous" } }
+                    " Page " (number) " of " (pages) " "
+                    @if number < pages { a rel="next" href=(query.with(|query| query.page = Some(number + 1))) { "Next" } }
+                }
+            }
+        }
+    }
+}
+
+fn row(owner: &Owner<'_>) -> Markup {
+    let worst = owner.entries.first();
+    html! {
+        tr class=(owner.worst().map_or("", |(outcome, _)| outcome.word())) {
+            td { @if let Some(worst) = worst { (badge(worst)) } }
+            td {
+                a href=(link(&owner.name)) { (shown_line(&owner.name)) }
+            }
+            td.number { (owner.entries.len()) }
+            td { @if let Some(worst) = worst { (rule_name(worst)) ": " span.message { (message(worst)) } } }
+        }
+    }
+}
+
+/// Says how to mend what a rule finds, in the words of its policy.
+fn mend(about: &result::About) -> Markup {
+    let texts = [about.title.as_deref(), about.description.as_deref()];
+    html! {
+        @for text in texts.into_iter().flatten() { dt { "About the rule" } dd.message { (shown(text)) } }
+        @if let Some(url) = page(about) { dt { "More" } dd { a href=(url) rel="noreferrer" { (url) } } }
+    }
+}
+
+fn badge(entry: &Entry) -> Markup {
+    let word = match entry.result {
+        Outcome::Fail | Outcome::Warn => entry.severity.map_or(entry.result.word(), Severity::word),
+        other => other.word(),
+    };
+    html! { b.badge.(word) { (word) } }
+}
+
+fn time(at: Timestamp) -> Markup {
+    let second = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    html! { time datetime=(second) { (at.strftime("%Y-%m-%d %H:%M:%S")) " UTC" } }
+}
+
+fn link(object: &str) -> String {
+    Query::default().with(|query| query.object = Some(object.to_owned()))
+}
