@@ -19,7 +19,7 @@
 //!                 │ Delta, while this replica leads (cluster::lease)
 //!  record         ├──▶ Events · reports · the status of the Audit object
 //!  output         ├──▶ text · json · ndjson · the forms of pipelines, and the exit code
-//!  serve          └──▶ health · metrics · /status · /policies
+//!  serve          └──▶ health · metrics · /status · /policies · the page
 //! ```
 //!
 //! `check -f`, `check --once` and the long run differ only in their source and in what records; [`commands::check`] wires

@@ -54,6 +54,8 @@ impl Page {
     /// Prepares a result, which takes as long as sorting it.
     pub fn new(result: &AuditResult, about: About) -> Self {
         let mut result = result.rolled_up().into_owned();
+        // What is not judged yet must not be called clean.
+        result.complete &= about.syncing.is_none() && about.waiting == 0;
         result.results.sort_by(|a, b| (urgency(a), a.order()).cmp(&(urgency(b), b.order())));
         Self { result, about }
     }
@@ -69,7 +71,7 @@ impl Page {
     /// Returns the JSON of what the query asks for: the counts of everything, and the results that are left.
     ///
     /// # Errors
-    /// As serde_json's, which writing to memory does not have.
+    /// None in practice: it is written to memory.
     pub fn json(&self, query: &Query) -> io::Result<Vec<u8>> {
         #[derive(Serialize)]
         struct Left<'p> {
@@ -93,7 +95,7 @@ impl Page {
 
     /// Returns the one object that is asked for; it need not have results any more.
     fn object(&self, query: &Query) -> Option<Owner<'_>> {
-        let wanted = query.object.as_deref().filter(|wanted| !wanted.is_empty())?;
+        let wanted = query.object.as_deref()?;
         let entries = self.result.results.iter().filter(|entry| owners::name(owners::of(entry)) == wanted);
         Some(Owner::new(wanted.to_owned(), entries.collect()))
     }
@@ -107,3 +109,6 @@ impl Page {
         new
     }
 }
+
+#[cfg(test)]
+mod tests;

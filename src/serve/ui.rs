@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// How long the result is kept up to date after the last request.
-const INTEREST: Duration = Duration::from_secs(60);
+const INTEREST: Duration = Duration::from_mins(1);
 /// The least time between two results, and how many times as long as making one takes.
 const REST: (Duration, u32) = (Duration::from_millis(50), 4);
 /// How often the page is made while lists are read or objects wait.
@@ -199,7 +199,7 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
         tokio::select! {
             changed = sources.overview.changed() => if changed.is_err() { return },
             () = sleep(UNSETTLED), if !settled => {}
-            () = sleep_until(idle_at) => if !interest.borrow().as_ref().is_some_and(|at| at.elapsed() < INTEREST) {
+            () = sleep_until(idle_at) => if interest.borrow().is_none_or(|at| at.elapsed() >= INTEREST) {
                 known = None;
                 keep.send_replace(None);
             },
@@ -233,5 +233,165 @@ impl Sources {
             about.problems = error.into_iter().chain(inventory).collect();
         }
         about
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use http_body_util::BodyExt as _;
+    use tokio::{task::JoinHandle, time::advance};
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::{
+        audit::result::{AuditResult, Summary},
+        cluster::identity::API_VERSION,
+    };
+
+    fn result(objects: usize) -> AuditResult {
+        AuditResult {
+            api_version: API_VERSION,
+            kind: "AuditResult",
+            scope: None,
+            complete: true,
+            summary: Summary { objects, ..Summary::default() },
+            coverage: vec![],
+            policies: vec![],
+            refused: vec![],
+            not_judged: vec![],
+            exceptions: vec![],
+            baseline: None,
+            results: vec![],
+            ended: vec![],
+        }
+    }
+
+    /// A pipeline that has judged as many objects as it was asked.
+    struct Pipeline {
+        progress: watch::Sender<Progress>,
+        overview: watch::Sender<Option<Arc<Overview>>>,
+        asked: watch::Receiver<usize>,
+        _answering: JoinHandle<()>,
+    }
+
+    fn pipeline() -> (Pipeline, Sources) {
+        let (sender, mut commands) = mpsc::channel(1);
+        let progress = watch::Sender::new(Progress { open: true, ..Progress::default() });
+        let overview = watch::Sender::new(None);
+        let (count, asked) = watch::channel(0);
+        let answering = tokio::spawn(async move {
+            while let Some(Command::Result(ResultQuery { known, answer })) = commands.recv().await {
+                count.send_modify(|asked| *asked += 1);
+                let objects = *count.borrow();
+                let revision = objects as u64;
+                assert_ne!(known, Some(revision));
+                assert!(answer.send(Some(Snapshot { revision, result: result(objects) })).is_ok());
+            }
+        });
+        let sources = Sources { pipeline: sender, progress: progress.subscribe(), overview: overview.subscribe() };
+        (Pipeline { progress, overview, asked, _answering: answering }, sources)
+    }
+
+    /// A server of the page.
+    fn ui(sources: Sources) -> (Ui, JoinHandle<()>) {
+        let (keep, kept) = watch::channel(None);
+        let (asked, interest) = watch::channel(None);
+        (Ui { kept, asked }, tokio::spawn(follow(sources, interest, keep)))
+    }
+
+    async fn ask(ui: &Ui, host: &str, path: &str) -> (StatusCode, HeaderMap, String) {
+        let request = Request::builder().uri(path).header(header::HOST, host).body(Body::empty()).unwrap();
+        let (head, body) = router(ui.clone()).oneshot(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (head.status, head.headers, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn requests_cost_the_pipeline_nothing() {
+        let (pipeline, sources) = pipeline();
+        let (ui, _following) = ui(sources);
+        for _ in 0..20 {
+            let (status, headers, html) = ask(&ui, "localhost:8082", "/").await;
+            assert!(status == StatusCode::OK && html.contains("1 object of 0 kinds"), "{html}");
+            assert_eq!(headers[header::CONTENT_SECURITY_POLICY], POLICY);
+        }
+        assert_eq!(*pipeline.asked.borrow(), 1);
+        // A form sends all its fields.
+        for path in ["/style.css", "/script.js", "/?format=json&q=&namespace="] {
+            assert_eq!(ask(&ui, "127.0.0.1", path).await.0, StatusCode::OK, "{path}");
+        }
+        assert_eq!(ask(&ui, "127.0.0.1", "/status").await.0, StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn only_loopback_is_answered() {
+        let (_pipeline, sources) = pipeline();
+        let (ui, _following) = ui(sources);
+        for host in ["localhost", "localhost:8082", "127.0.0.1:1", "[::1]:8082", "[::1]"] {
+            assert_eq!(ask(&ui, host, "/").await.0, StatusCode::OK, "{host}");
+        }
+        for host in ["kaudit.example.com", "localhost.example.com:80", "127.0.0.1.example.com", "10.0.0.1:8082", ""] {
+            assert_eq!(ask(&ui, host, "/").await.0, StatusCode::MISDIRECTED_REQUEST, "{host}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_made_while_nobody_looks() {
+        let (mut pipeline, sources) = pipeline();
+        let (ui, following) = ui(sources);
+        pipeline.overview.send_replace(None);
+        advance(INTEREST).await;
+        assert_eq!(*pipeline.asked.borrow_and_update(), 0);
+        assert!(ui.latest().await.is_some());
+        // Each change of the result brings a new page.
+        for asked in 2..5 {
+            pipeline.overview.send_replace(None);
+            assert_eq!(*pipeline.asked.wait_for(|count| *count == asked).await.unwrap(), asked);
+        }
+        let mut kept = ui.kept.clone();
+        kept.wait_for(Option::is_none).await.unwrap();
+        pipeline.overview.send_replace(None);
+        advance(INTEREST).await;
+        assert_eq!(*pipeline.asked.borrow(), 4);
+        assert!(ui.latest().await.is_some(), "somebody looks again");
+        drop(pipeline);
+        drop(ui);
+        following.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_to_do_is_shown() {
+        let (mut pipeline, sources) = pipeline();
+        pipeline.progress.send_replace(Progress { open: true, queue: 3, ..Progress::default() });
+        let (ui, _following) = ui(sources);
+        assert!(ui.latest().await.unwrap().html(&Query::default()).contains("judging: 3 objects to go"));
+        pipeline.progress.send_replace(Progress { open: true, ..Progress::default() });
+        // Without a change of the result.
+        pipeline.asked.wait_for(|asked| *asked > 1).await.unwrap();
+        let mut kept = ui.kept.clone();
+        kept.wait_for(|kept| kept.as_ref().is_some_and(|(revision, _)| *revision > 1)).await.unwrap();
+        assert!(ui.latest().await.unwrap().html(&Query::default()).contains(">complete<"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_tell_of_newer_pages() {
+        let (pipeline, sources) = pipeline();
+        let (ui, _following) = ui(sources);
+        assert!(ui.latest().await.is_some());
+        let request = Request::builder().uri("/events").header(header::HOST, "localhost").header("last-event-id", "1");
+        let response = router(ui.clone()).oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let mut body = response.into_body();
+        pipeline.overview.send_replace(None);
+        let event = loop {
+            let text = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            // Comments keep the connection alive.
+            if !text.starts_with(b":") {
+                break String::from_utf8(text.to_vec()).unwrap();
+            }
+        };
+        assert_eq!(event, "event: changed\nid: 2\ndata: 2\nretry: 500\n\n");
+        // It ends before the connection does.
+        while body.frame().await.is_some() {}
     }
 }

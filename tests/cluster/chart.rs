@@ -383,12 +383,15 @@ async fn who_reaches_what() {
         return;
     }
     let settings = ["networkPolicy.from[0].namespaceSelector.matchLabels.team=watchers", "listen.address=[::]"];
-    for (settings, status) in [(&[][..], "--listen-status=127.0.0.1:8081"), (&settings, "--listen-status=[::1]:8081")] {
-        let rendered = render("kaudit", settings).await;
+    for (settings, loopback) in [(&[][..], "127.0.0.1"), (&settings, "[::1]")] {
+        assert!(!render("kaudit", settings).await.text.contains("--listen-ui"));
+        let rendered = render("kaudit", &[settings, &["ui.enabled=true"]].concat()).await;
         let one = |kind: &'static str| rendered.of_kinds(&[kind]).next().unwrap();
         let container = &one("Deployment")["spec"]["template"]["spec"]["containers"][0];
         // The status is on no port that a Service or another pod could reach.
-        assert!(container["args"].as_array().unwrap().contains(&status.into()), "{container}");
+        for argument in [format!("--listen-status={loopback}:8081"), format!("--listen-ui={loopback}:8082")] {
+            assert!(container["args"].as_array().unwrap().contains(&argument.into()), "{container}");
+        }
         assert_eq!(container["ports"], serde_json::json!([{"name": "http", "containerPort": 8080, "protocol": "TCP"}]));
         assert_eq!(one("Service")["spec"]["ports"][0]["targetPort"], "http");
         let policy = &one("NetworkPolicy")["spec"];

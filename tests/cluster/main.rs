@@ -27,6 +27,7 @@ mod kubectl;
 mod namespaced;
 mod odd;
 mod owners;
+mod page;
 mod pod_security;
 mod proxy;
 mod reach;

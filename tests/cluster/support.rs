@@ -86,6 +86,20 @@ pub(crate) async fn run(kubeconfig: &Path, arguments: &[&str]) -> Ended {
     }
 }
 
+/// What the log says before the address of the page for people.
+const PAGE: &str = "Serving the page";
+
+/// Gets a path of a server on loopback; `None` if it does not answer with 200.
+pub(crate) fn get(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    let (head, body) = response.split_once("\r\n\r\n")?;
+    head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
+}
+
 /// A long run under way. Ends with the test, however that ends.
 pub(crate) struct Running {
     child: Child,
@@ -119,22 +133,27 @@ impl Running {
         running.address = wait_for("kaudit to listen", || async {
             running.log().lines().find_map(|line| {
                 let line: Value = serde_json::from_str(line).ok()?;
-                line["address"].as_str()?.parse().ok()
+                line["address"].as_str().filter(|_| line["message"] != PAGE)?.parse().ok()
             })
         })
         .await;
         running
     }
 
+    /// The address of its page for people, where it serves one.
+    pub(crate) async fn page(&self) -> SocketAddr {
+        wait_for("kaudit to serve the page", || async {
+            self.log().lines().find_map(|line| {
+                let line: Value = serde_json::from_str(line).ok()?;
+                line["address"].as_str().filter(|_| line["message"] == PAGE)?.parse().ok()
+            })
+        })
+        .await
+    }
+
     /// Gets a path of its server; `None` if it does not answer with 200.
     pub(crate) fn get(&self, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect(self.address).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: kaudit\r\n\r\n").ok()?;
-        let mut response = String::new();
-        stream.read_to_string(&mut response).ok()?;
-        let (head, body) = response.split_once("\r\n\r\n")?;
-        head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
+        get(self.address, path)
     }
 
     /// Waits until the gate is open.

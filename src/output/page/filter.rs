@@ -1,26 +1,32 @@
 //! What a view shows: the query of its URL.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer};
 
 use crate::{audit::result::Entry, model::verdict::Severity};
 
-/// The query of a URL of the page. Empty fields, which a form sends, count for none.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The query of a URL of the page.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Query {
     /// Only what is in this namespace; `-` is what is in none.
+    #[serde(deserialize_with = "filled")]
     pub namespace: Option<String>,
     /// Only what this policy found.
+    #[serde(deserialize_with = "filled")]
     pub policy: Option<String>,
     /// Only results of this severity; `none` is those without.
+    #[serde(deserialize_with = "filled")]
     pub severity: Option<String>,
     /// Words that are all in the object's name, the rule or the message.
+    #[serde(deserialize_with = "filled")]
     pub q: Option<String>,
     /// The page of a long table, from 1.
     pub page: Option<usize>,
     /// One object, as `Kind.group/namespace/name`.
+    #[serde(deserialize_with = "filled")]
     pub object: Option<String>,
     /// `json` instead of HTML.
+    #[serde(deserialize_with = "filled")]
     pub format: Option<String>,
 }
 
@@ -32,16 +38,16 @@ pub(super) const NO_SEVERITY: &str = "none";
 impl Query {
     /// Whether a result is asked for.
     pub(super) fn matches(&self, entry: &Entry) -> bool {
-        let is = |wanted: &Option<String>, value: &str| given(wanted).is_none_or(|wanted| wanted == value);
+        let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
         is(&self.namespace, entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE))
             && is(&self.policy, &entry.policy)
             && is(&self.severity, severity(entry.severity))
-            && given(&self.q).is_none_or(|words| contains(entry, words))
+            && self.q.as_deref().is_none_or(|words| contains(entry, words))
     }
 
     /// Whether it leaves anything out.
     pub(super) fn filters(&self) -> bool {
-        [&self.namespace, &self.policy, &self.severity, &self.q].into_iter().any(|field| given(field).is_some())
+        [&self.namespace, &self.policy, &self.severity, &self.q].into_iter().any(Option::is_some)
     }
 
     /// Returns the URL of the same view with something else in it.
@@ -56,11 +62,11 @@ impl Query {
         let page = self.page.filter(|page| *page > 1).map(|page| page.to_string());
         let mut url = form_urlencoded::Serializer::new(String::new());
         let fields = [
-            ("namespace", given(&self.namespace)),
-            ("policy", given(&self.policy)),
-            ("severity", given(&self.severity)),
-            ("q", given(&self.q)),
-            ("object", given(&self.object)),
+            ("namespace", self.namespace.as_deref()),
+            ("policy", self.policy.as_deref()),
+            ("severity", self.severity.as_deref()),
+            ("q", self.q.as_deref()),
+            ("object", self.object.as_deref()),
             ("page", page.as_deref()),
         ];
         for (name, value) in fields.into_iter().filter_map(|(name, value)| Some((name, value?))) {
@@ -70,9 +76,9 @@ impl Query {
     }
 }
 
-/// Returns a field that is not empty.
-pub(super) fn given(field: &Option<String>) -> Option<&str> {
-    field.as_deref().filter(|text| !text.is_empty())
+/// Reads a field; a form sends those that nobody has filled in as empty.
+fn filled<'de, D: Deserializer<'de>>(field: D) -> Result<Option<String>, D::Error> {
+    Ok(Some(String::deserialize(field)?).filter(|text| !text.is_empty()))
 }
 
 /// Returns the word for a severity in a query.

@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::{
     About, Page,
-    filter::{NO_NAMESPACE, NO_SEVERITY, Query, given, severity},
+    filter::{NO_NAMESPACE, NO_SEVERITY, Query, severity},
     owners::{self, Owner},
 };
 use crate::{
@@ -116,10 +116,10 @@ fn trust(page: &Page) -> Markup {
         section #trust aria-labelledby="trust-title" {
             h2 #trust-title { "May I trust it?" }
             p { (sentence(result, Paint(false))) "." }
-            @if gaps.is_empty() && page.about.waiting == 0 {
+            @if gaps.is_empty() && result.complete {
                 p { "Everything in scope is judged." }
-            } @else if !gaps.is_empty() {
-                p.error { "Not everything is judged:" }
+            } @else {
+                p.error { "Not everything is judged." }
                 ul.error { @for gap in &gaps { li { (gap) } } }
             }
             @for remark in remarks(result, Paint(false)) { p { (remark) } }
@@ -204,10 +204,10 @@ fn filter(page: &Page, query: &Query) -> Markup {
     let policies: Vec<&str> = page.result.policies.iter().map(|policy| policy.name.as_str()).collect();
     html! {
         form #filter method="get" role="search" {
-            label { "Search " input type="search" name="q" value=[given(&query.q)]; }
-            (choice("Namespace", "namespace", &namespaces, given(&query.namespace)))
-            (choice("Policy", "policy", &policies, given(&query.policy)))
-            @if let Some(severity) = given(&query.severity) { input type="hidden" name="severity" value=(severity); }
+            label { "Search " input type="search" name="q" value=[query.q.as_deref()]; }
+            (choice("Namespace", "namespace", &namespaces, query.namespace.as_deref()))
+            (choice("Policy", "policy", &policies, query.policy.as_deref()))
+            @if let Some(severity) = query.severity.as_deref() { input type="hidden" name="severity" value=(severity); }
             button { "Show" }
             @if query.filters() { " " a href="?" { "Show all" } }
         }

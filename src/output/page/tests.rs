@@ -1,0 +1,129 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    audit::result::Ended,
+    model::verdict::{Outcome, Severity},
+    output::tests::{audit, cluster_with_gaps, entry, hostile, resource},
+};
+
+fn about() -> About {
+    About {
+        at: "2026-11-23T10:00:00Z".parse().unwrap(),
+        began: "2026-11-23T08:00:00Z".parse().unwrap(),
+        syncing: None,
+        waiting: 0,
+        policies: "1780961d".to_owned(),
+        problems: Vec::new(),
+    }
+}
+
+fn html(result: &AuditResult, query: &Query) -> String {
+    Page::new(result, about()).html(query)
+}
+
+/// Two Pods of a Deployment and a ConfigMap with this many entries each.
+fn owned() -> AuditResult {
+    let owner = Arc::new(resource("apps/v1", "Deployment", "shop", "web"));
+    let mut results: Vec<Entry> = ["web-1", "web-2"]
+        .map(|name| {
+            let found = entry(resource("v1", "Pod", "shop", name), "image", "deny_latest", Outcome::Fail, "no tag");
+            Entry { owner: Some(Arc::clone(&owner)), since: Some(about().at), ..found }
+        })
+        .into();
+    let settings = resource("v1", "ConfigMap", "blog", "settings");
+    let mut critical = entry(settings, "image", "warn_size", Outcome::Warn, "large & <b>bold</b>");
+    critical.severity = Some(Severity::Critical);
+    critical.since = Some(about().at.saturating_sub(NEW * 2).unwrap());
+    results.push(critical);
+    audit(results, Vec::new(), 1)
+}
+
+fn names(result: &AuditResult, query: &Query) -> Vec<String> {
+    let page = Page::new(result, about());
+    page.entries(query).map(|entry| entry.resource.name.to_string()).collect()
+}
+
+#[test]
+fn a_page_says_all() {
+    let mut result = owned();
+    let mended = entry(resource("v1", "Pod", "shop", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
+    result.ended = vec![Ended { at: about().at, entry: mended }];
+    insta::assert_snapshot!(html(&result, &Query::default()).replace("><", ">\n<"));
+}
+
+#[test]
+fn an_object_has_a_view_of_its_own() {
+    let view = |name: &str| html(&owned(), &Query { object: Some(name.to_owned()), ..Query::default() });
+    insta::assert_snapshot!(view("Deployment.apps/shop/web").replace("><", ">\n<"));
+    assert!(view("ConfigMap/blog/gone").contains("No rule finds anything of this object"));
+}
+
+#[test]
+fn filters_leave_what_is_asked_for() {
+    let query = |field: fn(&mut Query) -> &mut Option<String>, value: &str| {
+        let mut query = Query::default();
+        *field(&mut query) = Some(value.to_owned());
+        names(&owned(), &query)
+    };
+    assert_eq!(names(&owned(), &Query::default()), ["web-1", "web-2", "settings"]);
+    assert_eq!(query(|query| &mut query.namespace, "blog"), ["settings"]);
+    assert_eq!(query(|query| &mut query.namespace, "-"), [""; 0]);
+    assert_eq!(query(|query| &mut query.severity, "critical"), ["settings"]);
+    assert_eq!(query(|query| &mut query.severity, "none").len(), 2);
+    assert_eq!(query(|query| &mut query.policy, "other"), [""; 0]);
+    assert_eq!(query(|query| &mut query.q, "TAG web-2"), ["web-2"]);
+    assert_eq!(query(|query| &mut query.q, "deployment"), [""; 0]);
+}
+
+#[test]
+fn links_keep_the_filters() {
+    let query = Query { q: Some("a&b <c>".to_owned()), page: Some(3), ..Query::default() };
+    assert_eq!(query.with(|query| query.severity = Some("high".to_owned())), "?severity=high&q=a%26b+%3Cc%3E");
+    assert_eq!(query.with(|query| query.page = Some(2)), "?q=a%26b+%3Cc%3E&page=2");
+}
+
+#[test]
+fn long_tables_have_pages() {
+    let entries = (0..250).map(|number| {
+        let map = resource("v1", "ConfigMap", "shop", &format!("m{number:03}"));
+        entry(map, "image", "deny_latest", Outcome::Fail, "no tag")
+    });
+    let result = audit(entries.collect(), Vec::new(), 0);
+    let rows = |page| html(&result, &Query { page: Some(page), ..Query::default() }).matches("<tr class=").count();
+    assert_eq!([1, 2, 3, 4, usize::MAX, 0].map(rows), [100, 100, 50, 50, 50, 100]);
+}
+
+#[test]
+fn text_from_others_is_text() {
+    for query in [Query::default(), Query { q: Some("\"><script>alert(1)</script>".to_owned()), ..Query::default() }] {
+        let html = html(&hostile(), &query);
+        assert_eq!(html.matches("<script").count(), 1, "{html}");
+        assert!(!html.contains('\u{1b}') && !html.contains('\u{202e}'), "{html}");
+    }
+}
+
+#[test]
+fn clean_and_not_judged_do_not_look_the_same() {
+    let clean = audit(Vec::new(), Vec::new(), 3);
+    let text = html(&clean, &Query::default());
+    assert!(text.contains("Everything in scope is judged.") && text.contains(">complete<"), "{text}");
+    let gaps = html(&cluster_with_gaps(), &Query::default());
+    assert!(gaps.contains("Not everything is judged.") && gaps.contains(">incomplete<"), "{gaps}");
+    for about in [About { waiting: 7, ..about() }, About { syncing: Some((2, 9)), ..about() }] {
+        let text = Page::new(&clean, about).html(&Query::default());
+        assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains(">complete<"), "{text}");
+        assert!(text.contains("judging: 7 objects to go") || text.contains("2 of 9 lists read"), "{text}");
+    }
+}
+
+#[test]
+fn json_has_what_the_view_shows() {
+    let json = |query: &Query| -> serde_json::Value {
+        serde_json::from_slice(&Page::new(&owned(), about()).json(query).unwrap()).unwrap()
+    };
+    let all = json(&Query::default());
+    assert_eq!((all["results"].as_array().unwrap().len(), &all["summary"]["fail"]), (3, &2.into()));
+    let object = json(&Query { object: Some("ConfigMap/blog/settings".to_owned()), ..Query::default() });
+    assert_eq!(object["results"][0]["message"], "large & <b>bold</b>");
+}
