@@ -27,7 +27,7 @@ use crate::{
 /// Owners in one table.
 const OWNERS: usize = 100;
 /// Violations in each list of changes.
-const CHANGES: usize = 20;
+const CHANGES: usize = 8;
 
 /// Returns the first view: everything, or what a query leaves.
 pub(super) fn overview(page: &Page, query: &Query) -> Markup {
@@ -146,8 +146,9 @@ fn changes(page: &Page) -> Markup {
             h2 #changes-title { "Within a day" }
             div.columns {
                 div {
-                    h3 { (new.len()) " new" }
+                    h3 { (new.len()) " first seen" }
                     (listed(new.iter().map(|entry| (entry.since, *entry)), new.len()))
+                    p.note { "What stood before counts from when a kaudit saw it first." }
                 }
                 div {
                     h3 { (ended.len()) " resolved" }
