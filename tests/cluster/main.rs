@@ -12,6 +12,7 @@
 )]
 
 mod basics;
+mod browser;
 mod chart;
 mod convergence;
 mod coverage;

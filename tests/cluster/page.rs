@@ -8,9 +8,12 @@ use std::{
 };
 
 use kaudit_controlplane::{require, shared};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Running, denies_marked, get, marked, policies, wait_for};
+use crate::{
+    browser::{Browser, ENTER, TAB, require_browser},
+    support::{PATIENCE, Running, denies_marked, get, marked, policies, wait_for},
+};
 
 /// Opens the stream of events; returns the names of those that come.
 fn events(address: SocketAddr) -> mpsc::Receiver<String> {
@@ -71,5 +74,77 @@ async fn an_open_page_learns_what_changes() {
     let html = get(address, "/").unwrap();
     assert!(html.contains("1 resolved") && html.contains("ConfigMap") && html.contains("/first"), "{html}");
     assert!(stream.recv_timeout(Duration::ZERO).is_err(), "nothing else has changed");
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+/// What a policy says of one object, with what a browser would run.
+const HOSTILE: &str = "<img src=x onerror=document.title=1><script>document.title=2</script>";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_look_at_it_in_a_browser() {
+    if !require() || !require_browser() {
+        return;
+    }
+    let plane = shared().await;
+    let namespace = plane.temp_namespace("browser").await.unwrap();
+    let about = "# METADATA\n# title: Marked\n# description: Remove the mark.\n# custom:\n#   severity: high\n";
+    let policy = format!(
+        "{about}{}",
+        denies_marked(&namespace).trim_start().replace("marked %v", &format!("marked %v {HOSTILE}"))
+    );
+    let directory = policies(&[("marked.rego", &policy)]);
+    plane.apply(&marked("v1", "ConfigMap", &namespace, "first", &namespace)).await.unwrap();
+    let arguments =
+        ["-p", directory.path().to_str().unwrap(), "-n", &namespace, "--record=none", "--listen-ui=127.0.0.1:0"];
+    let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+    kaudit.ready().await;
+    let origin = format!("http://{}", kaudit.page().await);
+    let (with, without) = (Browser::open(1_200, true), Browser::open(400, false));
+
+    // What changes appears on the open page.
+    with.go(&format!("{origin}/"));
+    with.until("document.querySelectorAll('#owners tbody tr').length === 1");
+    with.evaluate("window.kept = true; document.querySelector('#trust details').open = true");
+    plane.apply(&marked("v1", "ConfigMap", &namespace, "second", &namespace)).await.unwrap();
+    with.until("document.querySelectorAll('#owners tbody tr').length === 2");
+    assert_eq!(
+        with.evaluate("return [window.kept, document.querySelector('#trust details').open]"),
+        json!([true, true])
+    );
+
+    // Without a mouse: the search, then the object.
+    with.evaluate("document.querySelector('input[type=search]').focus()");
+    with.press("SECOND");
+    with.press(ENTER);
+    with.until("location.search.includes('q=SECOND') && document.querySelectorAll('#owners tbody tr').length === 1");
+    for _ in 0..60 {
+        with.press(TAB);
+        if with.evaluate("return document.activeElement.closest('#owners tbody') !== null") == true {
+            break;
+        }
+    }
+    with.press(ENTER);
+    with.until("location.search.includes('object=')");
+    let text = with.text();
+    for words in ["high", HOSTILE, "Remove the mark.", "Since", "marked.rego:", "Exception to copy"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert_eq!(with.evaluate("return document.querySelectorAll('main img, main script').length"), 0);
+
+    // Without scripts and on a phone: the same views, and nothing that is wider than the screen.
+    without.go(&format!("{origin}/?q=first"));
+    assert!(without.text().contains("first") && !without.text().contains("/second\n"), "{}", without.text());
+    assert!(without.url().ends_with("?q=first"));
+    let widths = without.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
+    assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
+
+    for browser in [&with, &without] {
+        let console = browser.console();
+        assert!(console.is_empty(), "{console:#?}");
+        let (own, elsewhere): (Vec<String>, Vec<String>) =
+            browser.requests().into_iter().partition(|url| url.starts_with(&origin));
+        assert!(!own.is_empty());
+        assert!(elsewhere.is_empty(), "{elsewhere:#?}");
+    }
     assert_eq!(kaudit.stop().await, Some(0));
 }

@@ -1,0 +1,185 @@
+//! A real browser: headless Chromium, by W3C's `WebDriver` protocol.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::PATIENCE;
+
+/// The keys that the tests press, as `WebDriver` encodes them.
+pub(crate) const TAB: &str = "\u{e004}";
+pub(crate) const ENTER: &str = "\u{e007}";
+
+/// Whether there is a browser; without one, tests of it are skipped, and fail in CI.
+pub(crate) fn require_browser() -> bool {
+    let version = Command::new("chromedriver").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let there = version.is_ok_and(|status| status.success());
+    let why = "there is no Chromium with its chromedriver; .ci/browser installs them";
+    assert!(there || std::env::var_os("CI").is_none(), "{why}");
+    if !there {
+        eprintln!("SKIPPED: {why}");
+    }
+    there
+}
+
+/// A window of a browser with a profile of its own. It ends with the test, however that ends.
+pub(crate) struct Browser {
+    driver: Child,
+    port: u16,
+    session: String,
+    /// What the browser writes.
+    profile: TempDir,
+}
+
+impl Browser {
+    /// Opens a window of this width, in which scripts run or not.
+    pub(crate) fn open(width: u32, scripts: bool) -> Self {
+        let profile = tempfile::tempdir().unwrap();
+        let mut driver = Command::new("chromedriver")
+            .args(["--port=0", "--allowed-ips=127.0.0.1"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map_while(Result::ok);
+        // Whole before anything can panic: what was started is ended with it.
+        let mut browser = Self { driver, port: 0, session: String::new(), profile };
+        let mut said = Vec::new();
+        for line in lines {
+            if let Some((_, port)) = line.split_once("started successfully on port ") {
+                browser.port = port.trim_end_matches('.').parse().unwrap();
+                break;
+            }
+            said.push(line);
+        }
+        assert_ne!(browser.port, 0, "{said:#?}");
+        let directory = browser.profile.path().display();
+        let arguments = [
+            "--headless=new".to_owned(),
+            // Containers allow no namespaces of their own.
+            "--no-sandbox".to_owned(),
+            "--disable-dev-shm-usage".to_owned(),
+            "--disable-gpu".to_owned(),
+            "--disable-background-networking".to_owned(),
+            format!("--window-size={width},1200"),
+            format!("--user-data-dir={directory}"),
+        ];
+        let scripts = if scripts { 1 } else { 2 };
+        let capabilities = json!({
+            "goog:chromeOptions": {
+                "args": arguments,
+                "prefs": {"profile.managed_default_content_settings.javascript": scripts},
+            },
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        });
+        let session = browser.post("/session", &json!({"capabilities": {"alwaysMatch": capabilities}}));
+        session["sessionId"].as_str().unwrap().clone_into(&mut browser.session);
+        browser
+    }
+
+    /// Goes to a URL and waits until it is loaded.
+    pub(crate) fn go(&self, url: &str) {
+        self.command("url", &json!({"url": url}));
+    }
+
+    /// Returns the URL of what is shown.
+    pub(crate) fn url(&self) -> String {
+        self.evaluate("return location.href").as_str().unwrap().to_owned()
+    }
+
+    /// Returns what a script in the page returns; this works also where the page may run none.
+    pub(crate) fn evaluate(&self, script: &str) -> Value {
+        self.command("execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    /// Waits until an expression in the page is true.
+    pub(crate) fn until(&self, what: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.evaluate(&format!("return Boolean({what})")) != true {
+            assert!(Instant::now() < deadline, "waited in vain for {what} in {}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Returns the text of what is shown.
+    pub(crate) fn text(&self) -> String {
+        self.evaluate("return document.body.innerText").as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Presses a key, or types a text.
+    pub(crate) fn press(&self, keys: &str) {
+        let keys = keys.chars().flat_map(|key| ["keyDown", "keyUp"].map(|kind| json!({"type": kind, "value": key})));
+        let keys: Vec<Value> = keys.collect();
+        self.command("actions", &json!({"actions": [{"type": "key", "id": "keyboard", "actions": keys}]}));
+    }
+
+    /// Returns the messages of the console since this was asked last.
+    pub(crate) fn console(&self) -> Vec<String> {
+        let log = self.command("se/log", &json!({"type": "browser"}));
+        log.as_array().unwrap().iter().map(|entry| entry["message"].to_string()).collect()
+    }
+
+    /// Returns the URLs of the web that were asked for since this was asked last; a new window has some of its own beside.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        let log = self.command("se/log", &json!({"type": "performance"}));
+        let sent = |entry: &Value| {
+            let message: Value = serde_json::from_str(entry["message"].as_str()?).ok()?;
+            let is_request = message["message"]["method"] == "Network.requestWillBeSent";
+            let url = message["message"]["params"]["request"]["url"].as_str()?.to_owned();
+            (is_request && url.starts_with("http")).then_some(url)
+        };
+        log.as_array().unwrap().iter().filter_map(sent).collect()
+    }
+
+    fn command(&self, name: &str, body: &Value) -> Value {
+        self.post(&format!("/session/{}/{name}", self.session), body)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let answer = self.request("POST", path, &body.to_string()).unwrap();
+        assert!(answer["value"]["error"].is_null(), "{path}: {answer}");
+        answer["value"].clone()
+    }
+
+    fn request(&self, method: &str, path: &str, body: &str) -> Option<Value> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        let length = body.len();
+        let head = "Host: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json";
+        write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
+        // chromedriver may leave the connection open.
+        let mut reader = BufReader::new(stream);
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            if line.trim().is_empty() {
+                break;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().ok()?;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        serde_json::from_slice(&body).ok()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !self.session.is_empty() {
+            // Ends the browser, which is a child of the driver.
+            drop(self.request("DELETE", &format!("/session/{}", self.session), ""));
+        }
+        drop(self.driver.kill());
+        drop(self.driver.wait());
+    }
+}
