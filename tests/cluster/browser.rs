@@ -16,11 +16,14 @@ use crate::support::PATIENCE;
 pub(crate) const TAB: &str = "\u{e004}";
 pub(crate) const ENTER: &str = "\u{e007}";
 
-/// Whether there is a browser; without one, tests of it are skipped, and fail in CI.
+/// What judges accessibility, as `.ci/browser` installs it.
+const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tools/axe/node_modules/axe-core/axe.min.js");
+
+/// Whether there is a browser, and axe-core; without them, tests of the page are skipped, and fail in CI.
 pub(crate) fn require_browser() -> bool {
     let version = Command::new("chromedriver").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let there = version.is_ok_and(|status| status.success());
-    let why = "there is no Chromium with its chromedriver; .ci/browser installs them";
+    let there = version.is_ok_and(|status| status.success()) && std::path::Path::new(AXE).exists();
+    let why = "there is no Chromium with its chromedriver, or no axe-core; .ci/browser installs them";
     assert!(there || std::env::var_os("CI").is_none(), "{why}");
     if !there {
         eprintln!("SKIPPED: {why}");
@@ -111,6 +114,30 @@ impl Browser {
     /// Returns the text of what is shown.
     pub(crate) fn text(&self) -> String {
         self.evaluate("return document.body.innerText").as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Makes the window so many pixels wide.
+    pub(crate) fn resize(&self, width: u32) {
+        self.command("window/rect", &json!({"width": width, "height": 1_200}));
+    }
+
+    /// Has the page shown as somebody sees it who prefers `dark` or `light`.
+    pub(crate) fn prefer(&self, scheme: &str) {
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.command("goog/cdp/execute", &json!({"cmd": "Emulation.setEmulatedMedia", "params": media}));
+    }
+
+    /// Returns what WCAG 2.2 (A and AA) and good practice have against what is shown, according to axe-core.
+    pub(crate) fn accessibility_violations(&self) -> Value {
+        self.evaluate(&std::fs::read_to_string(AXE).unwrap());
+        self.evaluate(
+            "return (async () => {\n\
+             const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];\n\
+             const {violations, passes} = await axe.run(document, {runOnly: tags});\n\
+             if (passes.length < 10) throw new Error('axe looked at next to nothing');\n\
+             return violations.map(({id, nodes}) => ({id, nodes: nodes.map(({html, failureSummary}) => [html, failureSummary])}));\n\
+             })()",
+        )
     }
 
     /// Presses a key, or types a text.

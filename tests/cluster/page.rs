@@ -125,11 +125,22 @@ async fn people_look_at_it_in_a_browser() {
     }
     with.press(ENTER);
     with.until("location.search.includes('object=')");
+    let object = with.url().replace(&format!("{origin}/"), "");
     let text = with.text();
     for words in ["high", HOSTILE, "Remove the mark.", "Since", "marked.rego:", "Exception to copy"] {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert_eq!(with.evaluate("return document.querySelectorAll('main img, main script').length"), 0);
+
+    for (width, view) in [(1_200, ""), (1_200, "?q=nothing"), (1_200, &object), (400, ""), (400, &object)] {
+        with.resize(width);
+        with.go(&format!("{origin}/{view}"));
+        with.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
+        for scheme in ["light", "dark"] {
+            with.prefer(scheme);
+            assert_eq!(with.accessibility_violations(), json!([]), "{view} in {scheme}, {width} pixels wide");
+        }
+    }
 
     // Without scripts and on a phone: the same views, and nothing that is wider than the screen.
     without.go(&format!("{origin}/?q=first"));
