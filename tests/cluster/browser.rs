@@ -17,7 +17,7 @@ pub(crate) const TAB: &str = "\u{e004}";
 pub(crate) const ENTER: &str = "\u{e007}";
 
 /// What judges accessibility, as `.ci/browser` installs it.
-const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tools/axe/node_modules/axe-core/axe.min.js");
+const AXE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/../tools/axe/node_modules/axe-core/axe.min.js");
 
 /// Whether there is a browser, and axe-core; without them, tests of the page are skipped, and fail in CI.
 pub(crate) fn require_browser() -> bool {
