@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{exceptions::Exceptions, ledger::Delta, recorded::Recorded, result::AuditResult};
 use crate::{judge::set::PolicySet, rego::problem::LoadError};
@@ -25,6 +25,13 @@ pub struct ResultQuery {
     pub known: Option<u64>,
     /// Takes the answer.
     pub answer: oneshot::Sender<Option<Snapshot>>,
+}
+
+/// Asks a pipeline for what is newer than a revision. Returns `None` if it is gone, and `Some(None)` if nothing is newer.
+pub async fn ask(pipeline: &mpsc::Sender<Command>, known: Option<u64>) -> Option<Option<Snapshot>> {
+    let (answer, received) = oneshot::channel();
+    pipeline.send(Command::Result(ResultQuery { known, answer })).await.ok()?;
+    received.await.ok()
 }
 
 /// The whole result at one moment.

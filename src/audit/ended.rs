@@ -48,30 +48,10 @@ impl EndedViolations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        audit::{
-            ledger::{Subject, Violation},
-            queue::Lane,
-        },
-        model::{
-            object::{Kind, ObjectKey},
-            verdict::Finding,
-        },
-    };
+    use crate::audit::ledger::Violation;
 
     fn delta(messages: &[&str]) -> Delta {
-        let violation =
-            |message: &&str| Violation::new(Subject::SAMPLE, Finding::sample(message), Timestamp::UNIX_EPOCH);
-        Delta {
-            object: ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 },
-            uid: "u".into(),
-            owner: None,
-            appeared: Vec::new(),
-            resolved: messages.iter().map(violation).collect(),
-            transitions: Vec::new(),
-            results: Vec::new(),
-            lane: Lane::Change,
-        }
+        Delta { resolved: messages.iter().map(|message| Violation::sample(message)).collect(), ..Delta::sample() }
     }
 
     #[test]

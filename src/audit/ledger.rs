@@ -165,6 +165,32 @@ pub struct Delta {
     pub lane: Lane,
 }
 
+#[cfg(test)]
+impl Delta {
+    /// A change of a Pod from which nothing comes, to be filled in; violations are those of [`Violation::sample`].
+    pub(crate) fn sample() -> Self {
+        let kind = crate::model::object::Kind::sample("", "pods", "Pod");
+        Self {
+            object: ObjectKey { kind, namespace: None, name: "a".into(), copy: 0 },
+            uid: "u".into(),
+            owner: None,
+            appeared: Vec::new(),
+            resolved: Vec::new(),
+            transitions: Vec::new(),
+            results: Vec::new(),
+            lane: Lane::Change,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Violation {
+    /// A violation since the beginning of time.
+    pub(crate) fn sample(message: &str) -> Self {
+        Self::new(Subject::SAMPLE, Finding::sample(message), Timestamp::UNIX_EPOCH)
+    }
+}
+
 /// The verdict that stands on one object with results.
 #[derive(Debug)]
 pub struct Standing {

@@ -94,19 +94,8 @@ impl Recording {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
-    use crate::{
-        audit::{
-            ledger::{Subject, Violation},
-            queue::Lane,
-        },
-        model::{
-            object::{Kind, ObjectKey},
-            verdict::Finding,
-        },
-    };
+    use crate::audit::ledger::Violation;
 
     struct Nobody;
 
@@ -117,18 +106,11 @@ mod tests {
     }
 
     fn delta(transitions: usize) -> Delta {
-        let violation =
-            |message: &str| Violation::new(Subject::SAMPLE, Finding::sample(message), Timestamp::UNIX_EPOCH);
-        let object = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
         Delta {
-            object,
-            uid: "u".into(),
-            owner: None,
-            appeared: vec![violation("stands")],
-            resolved: Vec::new(),
-            transitions: (0..transitions).map(|number| violation(&number.to_string())).collect(),
-            results: vec![violation("stands")],
-            lane: Lane::Change,
+            appeared: vec![Violation::sample("stands")],
+            transitions: (0..transitions).map(|number| Violation::sample(&number.to_string())).collect(),
+            results: vec![Violation::sample("stands")],
+            ..Delta::sample()
         }
     }
 

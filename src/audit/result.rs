@@ -95,6 +95,28 @@ impl AuditResult {
     }
 }
 
+#[cfg(test)]
+impl AuditResult {
+    /// A complete result without any entries.
+    pub(crate) fn sample(objects: usize) -> Self {
+        Self {
+            api_version: API_VERSION,
+            kind: KIND,
+            scope: None,
+            complete: true,
+            summary: Summary { objects, ..Summary::default() },
+            coverage: vec![],
+            policies: vec![],
+            refused: vec![],
+            not_judged: vec![],
+            exceptions: vec![],
+            baseline: None,
+            results: vec![],
+            ended: vec![],
+        }
+    }
+}
+
 fn api_version() -> &'static str {
     API_VERSION
 }

@@ -176,12 +176,9 @@ mod tests {
     };
 
     use super::*;
-    use crate::{
-        audit::{
-            command::{Command, ResultQuery, Snapshot},
-            result::{AuditResult, Summary},
-        },
-        cluster::identity::API_VERSION,
+    use crate::audit::{
+        command::{Command, ResultQuery, Snapshot},
+        result::AuditResult,
     };
 
     struct Running {
@@ -245,21 +242,7 @@ mod tests {
         assert!(response.contains("content-type: application/openmetrics-text; version=1.0.0"), "{response}");
         assert!(response.ends_with("# EOF\n"));
         let answering = tokio::spawn(async move {
-            let result = AuditResult {
-                api_version: API_VERSION,
-                kind: "AuditResult",
-                scope: None,
-                complete: true,
-                summary: Summary::default(),
-                coverage: vec![],
-                policies: vec![],
-                refused: vec![],
-                not_judged: vec![],
-                exceptions: vec![],
-                baseline: None,
-                results: vec![],
-                ended: vec![],
-            };
+            let result = AuditResult::sample(0);
             let Some(Command::Result(ResultQuery { answer, .. })) = running.commands.recv().await else {
                 panic!("not asked")
             };

@@ -7,13 +7,13 @@ use std::{sync::Arc, time::Duration};
 
 use axum::body::Bytes;
 use tokio::{
-    sync::{Mutex, OwnedMutexGuard, mpsc, oneshot},
+    sync::{Mutex, OwnedMutexGuard, mpsc},
     task::spawn_blocking,
     time::{Instant, sleep, timeout_at},
 };
 
 use crate::{
-    audit::command::{Command, ResultQuery, Snapshot},
+    audit::command::{Command, Snapshot, ask},
     output::safe::write_json,
 };
 
@@ -50,7 +50,7 @@ impl Status {
             return Some(kept.json.clone());
         }
         let asked = Instant::now();
-        let answer = self.ask(kept.as_ref().map(|kept| kept.revision));
+        let answer = ask(&self.pipeline, kept.as_ref().map(|kept| kept.revision));
         let (revision, json) = match (timeout_at(began + patience, answer).await.ok()??, kept.take()) {
             (Some(Snapshot { revision, mut result }), _) => {
                 let json = spawn_blocking(move || {
@@ -66,13 +66,6 @@ impl Status {
         *kept = Some(Kept { revision, asked, json: json.clone() });
         self.forget_later(kept, asked);
         Some(json)
-    }
-
-    /// Asks for what is newer than a revision.
-    async fn ask(&self, known: Option<u64>) -> Option<Option<Snapshot>> {
-        let (answer, received) = oneshot::channel();
-        self.pipeline.send(Command::Result(ResultQuery { known, answer })).await.ok()?;
-        received.await.ok()
     }
 
     /// Drops the answer when nobody has asked again for some time.
@@ -92,28 +85,7 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        audit::result::{AuditResult, Summary},
-        cluster::identity::API_VERSION,
-    };
-
-    fn result(objects: usize) -> AuditResult {
-        AuditResult {
-            api_version: API_VERSION,
-            kind: "AuditResult",
-            scope: None,
-            complete: true,
-            summary: Summary { objects, ..Summary::default() },
-            coverage: vec![],
-            policies: vec![],
-            refused: vec![],
-            not_judged: vec![],
-            exceptions: vec![],
-            baseline: None,
-            results: vec![],
-            ended: vec![],
-        }
-    }
+    use crate::audit::{command::ResultQuery, result::AuditResult};
 
     /// Answers with the number of the revision; counts the questions, and the results that had to be made.
     fn pipeline(mut commands: mpsc::Receiver<Command>, revision: u64) -> tokio::task::JoinHandle<(usize, usize)> {
@@ -123,7 +95,7 @@ mod tests {
                 asked += 1;
                 // All who ask at once have asked by then.
                 tokio::task::yield_now().await;
-                let snapshot = (known != Some(revision)).then(|| Snapshot { revision, result: result(7) });
+                let snapshot = (known != Some(revision)).then(|| Snapshot { revision, result: AuditResult::sample(7) });
                 made += usize::from(snapshot.is_some());
                 assert!(answer.send(snapshot).is_ok());
             }

@@ -22,7 +22,7 @@ use axum::{
 use futures::{Stream, StreamExt as _, stream};
 use jiff::Timestamp;
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     task::spawn_blocking,
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use super::{admin::Server, connections};
 use crate::{
     audit::{
-        command::{Command, ResultQuery, Snapshot},
+        command::{Command, ask},
         overview::{Overview, Progress},
     },
     output::page::{About, Page, Query, SCRIPT, STYLE},
@@ -183,7 +183,7 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
         let settled = sources.progress.borrow().is_settled();
         sources.overview.mark_unchanged();
         // Until then what is left to do changes, and perhaps not the result.
-        match sources.ask(known.filter(|_| settled)).await {
+        match ask(&sources.pipeline, known.filter(|_| settled)).await {
             Some(Some(snapshot)) => {
                 let (revision, about) = (snapshot.revision, sources.about(began));
                 let page = spawn_blocking(move || Page::new(&snapshot.result, about)).await;
@@ -208,13 +208,6 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
 }
 
 impl Sources {
-    /// Asks for what is newer than a revision.
-    async fn ask(&self, known: Option<u64>) -> Option<Option<Snapshot>> {
-        let (answer, received) = oneshot::channel();
-        self.pipeline.send(Command::Result(ResultQuery { known, answer })).await.ok()?;
-        received.await.ok()
-    }
-
     fn about(&self, began: Timestamp) -> About {
         let Progress { open, scopes_done, scopes, queue, .. } = self.progress.borrow().clone();
         let overview = self.overview.borrow().clone();
@@ -244,28 +237,10 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
-    use crate::{
-        audit::result::{AuditResult, Summary},
-        cluster::identity::API_VERSION,
+    use crate::audit::{
+        command::{ResultQuery, Snapshot},
+        result::AuditResult,
     };
-
-    fn result(objects: usize) -> AuditResult {
-        AuditResult {
-            api_version: API_VERSION,
-            kind: "AuditResult",
-            scope: None,
-            complete: true,
-            summary: Summary { objects, ..Summary::default() },
-            coverage: vec![],
-            policies: vec![],
-            refused: vec![],
-            not_judged: vec![],
-            exceptions: vec![],
-            baseline: None,
-            results: vec![],
-            ended: vec![],
-        }
-    }
 
     /// A pipeline that has judged as many objects as it was asked.
     struct Pipeline {
@@ -286,7 +261,7 @@ mod tests {
                 let objects = *count.borrow();
                 let revision = objects as u64;
                 assert_ne!(known, Some(revision));
-                assert!(answer.send(Some(Snapshot { revision, result: result(objects) })).is_ok());
+                assert!(answer.send(Some(Snapshot { revision, result: AuditResult::sample(objects) })).is_ok());
             }
         });
         let sources = Sources { pipeline: sender, progress: progress.subscribe(), overview: overview.subscribe() };
