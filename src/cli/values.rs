@@ -207,6 +207,17 @@ mod tests {
     }
 
     #[test]
+    fn the_page_is_for_loopback() {
+        for text in ["127.0.0.1:8082", "127.9.9.9:1", "[::1]:0", "localhost:8082"] {
+            assert_eq!(listen_on_loopback(text).as_deref(), Ok(text));
+        }
+        for text in [":8082", "0.0.0.0:8082", "[::]:8082", "10.0.0.1:8082", "localhost.example.com:80", "127.0.0.1", ""]
+        {
+            assert!(listen_on_loopback(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
     fn targets_name_the_nearest_format() {
         assert_eq!(target("json=out.json"), Ok(Target { format: Format::Json, file: Some("out.json".into()) }));
         assert_eq!(target("text=-"), Ok(Target { format: Format::Text, file: None }));
