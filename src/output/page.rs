@@ -10,20 +10,21 @@ mod owners;
 
 use std::io;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Serialize;
 
 pub use self::filter::Query;
 use self::owners::Owner;
 use super::{names::urgency, safe::write_json};
-use crate::audit::result::{AuditResult, Entry, Summary};
+use crate::audit::{
+    ended::KEPT,
+    result::{AuditResult, Entry, Summary},
+};
 
 /// The style of the page.
 pub const STYLE: &str = include_str!("page/style.css");
 /// The script of the page, which fetches it again when the result has changed.
 pub const SCRIPT: &str = include_str!("page/script.js");
-/// How far back a violation is new.
-const NEW: SignedDuration = SignedDuration::from_hours(24);
 
 /// What there is to know about a result beside the result.
 #[derive(Debug, Clone)]
@@ -97,12 +98,12 @@ impl Page {
     fn object(&self, query: &Query) -> Option<Owner<'_>> {
         let wanted = query.object.as_deref()?;
         let entries = self.result.results.iter().filter(|entry| owners::name(owners::of(entry)) == wanted);
-        Some(Owner::new(wanted.to_owned(), entries.collect()))
+        Some(Owner { name: wanted.to_owned(), entries: entries.collect() })
     }
 
-    /// Returns the violations that are new, the newest first.
+    /// Returns the violations that are as new as those that ended, the newest first.
     fn new_since(&self) -> Vec<&Entry> {
-        let since = self.about.at.saturating_sub(NEW).unwrap_or(Timestamp::MIN);
+        let since = self.about.at.saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
         let is_new = |entry: &&Entry| entry.result.is_violation() && entry.since.is_some_and(|first| first >= since);
         let mut new: Vec<_> = self.result.results.iter().filter(is_new).collect();
         new.sort_by_key(|entry| std::cmp::Reverse(entry.since));

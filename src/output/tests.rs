@@ -6,7 +6,6 @@ use std::{
 use super::*;
 use crate::{
     audit::result::{About, AuditResult, Entry, PolicySummary, Summary},
-    cluster::identity::API_VERSION,
     model::{
         coverage::{Coverage, State},
         object::{Location, ObjectRef},
@@ -65,9 +64,6 @@ fn policy(name: &str, dialect: &str, rules: &[&str]) -> PolicySummary {
 pub(super) fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -> AuditResult {
     let of = |outcome| results.iter().filter(|entry| entry.result == outcome).count();
     AuditResult {
-        api_version: API_VERSION,
-        kind: "AuditResult",
-        scope: None,
         complete: of(Outcome::Error) == 0 && !coverage.iter().any(Coverage::is_gap),
         summary: Summary {
             objects: coverage.iter().map(|kind| kind.objects).sum(),
@@ -83,12 +79,8 @@ pub(super) fn audit(results: Vec<Entry>, coverage: Vec<Coverage>, pass: usize) -
             policy("image", "conftest", &["deny_latest", "warn_size"]),
             policy("K8sOwner", "gatekeeper", &["owner"]),
         ],
-        refused: Vec::new(),
-        not_judged: Vec::new(),
-        exceptions: Vec::new(),
-        baseline: None,
         results,
-        ended: Vec::new(),
+        ..AuditResult::sample(0)
     }
 }
 

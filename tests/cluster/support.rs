@@ -130,22 +130,21 @@ impl Running {
         });
         // Whole before anything can panic: what was started is ended with it.
         let mut running = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log };
-        running.address = wait_for("kaudit to listen", || async {
-            running.log().lines().find_map(|line| {
-                let line: Value = serde_json::from_str(line).ok()?;
-                line["address"].as_str().filter(|_| line["message"] != PAGE)?.parse().ok()
-            })
-        })
-        .await;
+        running.address = running.serves("health, metrics and status", |message| message != PAGE).await;
         running
     }
 
     /// The address of its page for people, where it serves one.
     pub(crate) async fn page(&self) -> SocketAddr {
-        wait_for("kaudit to serve the page", || async {
+        self.serves("the page", |message| message == PAGE).await
+    }
+
+    /// Waits until it listens, and returns the address that the log has behind such a message.
+    async fn serves(&self, what: &str, is_it: fn(&Value) -> bool) -> SocketAddr {
+        wait_for(&format!("kaudit to serve {what}"), || async {
             self.log().lines().find_map(|line| {
                 let line: Value = serde_json::from_str(line).ok()?;
-                line["address"].as_str().filter(|_| line["message"] == PAGE)?.parse().ok()
+                line["address"].as_str().filter(|_| is_it(&line["message"]))?.parse().ok()
             })
         })
         .await

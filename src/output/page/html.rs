@@ -265,7 +265,7 @@ fn table(owners: &[Owner<'_>], query: &Query) -> Markup {
 fn row(owner: &Owner<'_>) -> Markup {
     let worst = owner.entries.first();
     html! {
-        tr class=(owner.worst().map_or("", |(outcome, _)| outcome.word())) {
+        tr class=(worst.map_or("", |worst| worst.result.word())) {
             td { @if let Some(worst) = worst { (badge(worst)) } }
             td {
                 a href=(link(&owner.name)) { (shown_line(&owner.name)) }

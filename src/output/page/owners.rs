@@ -2,14 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    audit::result::Entry,
-    model::{
-        object::ObjectRef,
-        verdict::{Outcome, Severity},
-    },
-    output::names::urgency,
-};
+use crate::{audit::result::Entry, model::object::ObjectRef, output::names::urgency};
 
 /// An owner and what was found of it and its dependents, the worst first.
 #[derive(Debug)]
@@ -17,18 +10,6 @@ pub(super) struct Owner<'p> {
     /// As [`name`] makes it.
     pub(super) name: String,
     pub(super) entries: Vec<&'p Entry>,
-}
-
-impl<'p> Owner<'p> {
-    /// Takes entries that are sorted, the worst first.
-    pub(super) fn new(name: String, entries: Vec<&'p Entry>) -> Self {
-        Self { name, entries }
-    }
-
-    /// Returns the outcome and severity of the worst entry.
-    pub(super) fn worst(&self) -> Option<(Outcome, Option<Severity>)> {
-        self.entries.first().map(|entry| (entry.result, entry.severity))
-    }
 }
 
 /// Returns what people own of an entry.
@@ -53,7 +34,7 @@ pub(super) fn grouped<'p>(entries: impl Iterator<Item = &'p Entry>) -> Vec<Owner
         let owner = of(entry);
         let key = (owner.group(), owner.kind.as_str(), owner.namespace.as_deref(), &*owner.name);
         let place = *places.entry(key).or_insert_with(|| {
-            owners.push(Owner::new(name(owner), Vec::new()));
+            owners.push(Owner { name: name(owner), entries: Vec::new() });
             owners.len() - 1
         });
         owners[place].entries.push(entry);

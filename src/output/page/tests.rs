@@ -34,7 +34,7 @@ fn owned() -> AuditResult {
     let settings = resource("v1", "ConfigMap", "blog", "settings");
     let mut critical = entry(settings, "image", "warn_size", Outcome::Warn, "large & <b>bold</b>");
     critical.severity = Some(Severity::Critical);
-    critical.since = Some(about().at.saturating_sub(NEW * 2).unwrap());
+    critical.since = Some(about().at.saturating_sub(KEPT * 2).unwrap());
     results.push(critical);
     audit(results, Vec::new(), 1)
 }
