@@ -4,6 +4,7 @@
 //! only. Every label has few values: kinds, policies, reasons; names and namespaces of objects are never labels.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -71,12 +72,17 @@ struct PolicyLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RecorderLabels {
-    recorder: &'static str,
+    recorder: Cow<'static, str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReceiverLabels {
+    receiver: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DropLabels {
-    recorder: &'static str,
+    recorder: Cow<'static, str>,
     reason: &'static str,
 }
 
@@ -137,6 +143,7 @@ metrics! {
     memory_limit_bytes: Family<NoLabels, Gauge>, "Memory that the container may have";
     queue_length: Gauge, "Objects that wait to be judged";
     events_pending: Gauge, "Events that wait to be written";
+    notifications_pending: Family<ReceiverLabels, Gauge>, "Notifications that wait to be sent to a receiver";
     evaluations: Counter, "Objects judged";
     evaluation: Histogram, "Time to judge one object", EVALUATION_BUCKETS;
     policy_errors: Family<PolicyLabels, Counter>, "Evaluations of a policy that failed";
@@ -287,19 +294,26 @@ impl Metrics {
         self.event_latency.observe(latency.as_secs_f64());
     }
 
-    /// Counts a write of a recorder (`events`, `reports`, `status`).
-    pub fn recorder_wrote(&self, recorder: &'static str) {
-        self.recorder_writes.get_or_create(&RecorderLabels { recorder }).inc();
+    /// Sets how many notifications wait to be sent to a receiver.
+    pub fn set_notifications_pending(&self, receiver: &str, number: usize) {
+        let labels = ReceiverLabels { receiver: receiver.to_owned() };
+        self.notifications_pending.get_or_create(&labels).set(gauge_value(number));
+    }
+
+    /// Counts a write of a recorder (`events`, `reports`, `status`), or a request of one that notifies (`notify/` and the name
+    /// of the receiver).
+    pub fn recorder_wrote(&self, recorder: impl Into<Cow<'static, str>>) {
+        self.recorder_writes.get_or_create(&RecorderLabels { recorder: recorder.into() }).inc();
     }
 
     /// Counts what a recorder did not write, and why (`object_rate`, `forbidden`).
-    pub fn recorder_dropped(&self, recorder: &'static str, reason: &'static str, number: u64) {
-        self.recorder_drops.get_or_create(&DropLabels { recorder, reason }).inc_by(number);
+    pub fn recorder_dropped(&self, recorder: impl Into<Cow<'static, str>>, reason: &'static str, number: u64) {
+        self.recorder_drops.get_or_create(&DropLabels { recorder: recorder.into(), reason }).inc_by(number);
     }
 
     /// Counts a write of a recorder that failed and is tried again.
-    pub fn recorder_retries(&self, recorder: &'static str) {
-        self.recorder_retries.get_or_create(&RecorderLabels { recorder }).inc();
+    pub fn recorder_retries(&self, recorder: impl Into<Cow<'static, str>>) {
+        self.recorder_retries.get_or_create(&RecorderLabels { recorder: recorder.into() }).inc();
     }
 
     /// Counts Events that are not written because they are no longer true.

@@ -1,13 +1,15 @@
-//! What is written into the cluster: Events, reports and the `Audit` status.
+//! What is written into the cluster: Events, reports and the `Audit` status; and what is sent to receivers outside.
 //!
 //! Recorders take deltas and overviews from the pipeline, at their own pace and within bounds: a slow or refusing API
 //! server costs records, which are counted, never judging.
 
 mod failure;
 pub mod health;
+mod lifecycle;
 pub mod memory;
 
 pub mod events;
+pub mod notify;
 pub mod reports;
 pub mod status;
 

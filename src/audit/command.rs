@@ -11,6 +11,8 @@ use crate::{judge::set::PolicySet, rego::problem::LoadError};
 pub enum Command {
     /// Send the whole result; whoever asked may have gone away.
     Result(ResultQuery),
+    /// Send what stands and is told of: one delta an object, in which nothing changed; nothing before judging has begun.
+    Standing(oneshot::Sender<Option<Vec<Delta>>>),
     /// Judge by what the policy directory holds now.
     Reload(Reload),
     /// Excuse by what the files of exceptions hold now.

@@ -144,6 +144,9 @@ impl Violation {
     }
 }
 
+/// Labels by key.
+pub type Labels = Arc<BTreeMap<String, String>>;
+
 /// What changed in the results of one object.
 #[derive(Debug, Clone)]
 pub struct Delta {
@@ -151,8 +154,10 @@ pub struct Delta {
     pub object: ObjectKey,
     /// Its uid.
     pub uid: Arc<str>,
-    /// Its topmost owner, if it has results.
+    /// Its topmost owner, if it has or had results.
     pub owner: Option<Arc<ObjectRef>>,
+    /// The labels of that owner, or its own if it has none, as far as anybody asks for them; `None` if they are not known.
+    pub labels: Option<Labels>,
     /// Violations that were not there before, or were not told of.
     pub appeared: Vec<Violation>,
     /// Violations that no longer stand.
@@ -165,6 +170,23 @@ pub struct Delta {
     pub lane: Lane,
 }
 
+impl Delta {
+    /// Returns what stands of an object, of which nothing changed.
+    fn of(object: ObjectKey, standing: &Standing, results: Vec<Violation>) -> Self {
+        Self {
+            object,
+            uid: Arc::clone(&standing.uid),
+            owner: standing.owner.clone(),
+            labels: standing.labels.clone(),
+            appeared: Vec::new(),
+            resolved: Vec::new(),
+            transitions: Vec::new(),
+            results,
+            lane: Lane::Snapshot,
+        }
+    }
+}
+
 #[cfg(test)]
 impl Delta {
     /// A change of a Pod from which nothing comes, to be filled in; violations are those of [`Violation::sample`].
@@ -174,6 +196,7 @@ impl Delta {
             object: ObjectKey { kind, namespace: None, name: "a".into(), copy: 0 },
             uid: "u".into(),
             owner: None,
+            labels: None,
             appeared: Vec::new(),
             resolved: Vec::new(),
             transitions: Vec::new(),
@@ -198,6 +221,8 @@ pub struct Standing {
     pub uid: Arc<str>,
     /// Its topmost owner, if it has results.
     pub owner: Option<Arc<ObjectRef>>,
+    /// The labels of that owner, as in [`Delta::labels`].
+    labels: Option<Labels>,
     /// Its results, as in the verdict.
     pub results: Vec<Violation>,
     /// Rules that were evaluated without a result.
@@ -270,7 +295,7 @@ impl Ledger {
         let Verdict { key, uid, results, passed, transitions, .. } = verdict;
         let subject = Subject::new(&key, &uid);
         let (results, transitions) = (stand(subject, results, now), violations(subject, transitions, now));
-        let standing = Standing { uid, owner: None, results, passed, set: self.set, state };
+        let standing = Standing { uid, owner: None, labels: None, results, passed, set: self.set, state };
         self.settle(key, standing, transitions, owners, lane)
     }
 
@@ -285,8 +310,8 @@ impl Ledger {
     ) -> Option<Delta> {
         let judged = self.take(key);
         if !recorded.is_empty() {
-            let standing =
-                Standing { uid: uid.clone(), owner: None, results: recorded, passed: 0, set: self.set, state: None };
+            let (uid, set) = (uid.clone(), self.set);
+            let standing = Standing { uid, owner: None, labels: None, results: recorded, passed: 0, set, state: None };
             self.put(key.clone(), standing);
         }
         let judged = Standing { uid: uid.clone(), ..judged? };
@@ -310,8 +335,8 @@ impl Ledger {
             if is_same { known.clone() } else { Violation::new(Subject::new(key, uid), finding, now) }
         };
         let results = results.iter().zip(findings).map(same).collect();
-        let standing =
-            Standing { uid: Arc::clone(uid), owner: None, results, passed: *passed, set: *set, state: *state };
+        let (uid, passed, set, state) = (Arc::clone(uid), *passed, *set, *state);
+        let standing = Standing { uid, owner: None, labels: None, results, passed, set, state };
         self.settle(key.clone(), standing, Vec::new(), owners, Lane::Snapshot)
     }
 
@@ -328,7 +353,10 @@ impl Ledger {
         let only_policies_changed = before.as_ref().is_some_and(|before| {
             before.set != now.set && before.state.is_some() && before.state == now.state && before.uid == now.uid
         });
-        let before = before.map(|standing| standing.results).unwrap_or_default();
+        let (before, owner_before, labels_before) = before.map_or_else(Default::default, |standing| {
+            let Standing { results, owner, labels, .. } = standing;
+            (results, owner, labels)
+        });
         // What was told, and who stood for it, only what stood before can say.
         for result in &mut now.results {
             (result.untold, result.covered_by) = (false, None);
@@ -338,6 +366,7 @@ impl Ledger {
         });
         let rewording::Comparison { mut appeared, mut resolved, mut changed } = comparison;
         now.owner = self.dependents.topmost(owners);
+        now.labels.clone_from(&owners.labels);
         changed |= self.roll_up(&mut now.results, &mut appeared, owners);
         for violations in [&mut appeared, &mut resolved] {
             violations.retain(Violation::is_told);
@@ -348,9 +377,14 @@ impl Ledger {
         }
         let (uid, silent) = (now.uid.clone(), !changed && transitions.is_empty());
         let results = if silent { Vec::new() } else { self.told(&now) };
-        let owner = now.owner.clone();
+        // Of an object without results nobody has asked for its owners.
+        let (owner, labels) = if now.results.is_empty() {
+            (owner_before, labels_before)
+        } else {
+            (now.owner.clone(), now.labels.clone())
+        };
         self.put(key.clone(), now);
-        let delta = Delta { object: key, uid, owner, appeared, resolved, transitions, results, lane };
+        let delta = Delta { object: key, uid, owner, labels, appeared, resolved, transitions, results, lane };
         (!silent).then(|| self.counted(delta))
     }
 
@@ -366,6 +400,7 @@ impl Ledger {
         (!transitions.is_empty()).then(|| Delta {
             results: self.results(&verdict.key, &verdict.uid),
             owner: self.objects.get(&verdict.key).and_then(|standing| standing.owner.clone()),
+            labels: self.objects.get(&verdict.key).and_then(|standing| standing.labels.clone()),
             object: verdict.key,
             uid: verdict.uid,
             appeared: Vec::new(),
@@ -393,8 +428,8 @@ impl Ledger {
 
     /// Forgets an object that is gone; returns what is resolved by that.
     pub fn forget(&mut self, key: &ObjectKey) -> Option<Delta> {
-        let Standing { uid, owner, results, .. } = self.take(key)?;
-        Some(Delta { owner, ..Self::gone(key.clone(), uid, results, Lane::Change)? })
+        let Standing { uid, owner, labels, results, .. } = self.take(key)?;
+        Some(Delta { owner, labels, ..Self::gone(key.clone(), uid, results, Lane::Change)? })
     }
 
     /// Returns the delta of results whose object is gone.
@@ -405,6 +440,7 @@ impl Ledger {
             object,
             uid,
             owner: None,
+            labels: None,
             appeared: Vec::new(),
             resolved: results,
             transitions: Vec::new(),
@@ -433,7 +469,8 @@ impl Ledger {
     fn take(&mut self, key: &ObjectKey) -> Option<Standing> {
         let standing = self.objects.remove(key).or_else(|| {
             let passed = self.clean.remove(key)?;
-            Some(Standing { uid: "".into(), owner: None, results: Vec::new(), passed, set: self.set, state: None })
+            let (uid, results, set) = ("".into(), Vec::new(), self.set);
+            Some(Standing { uid, owner: None, labels: None, results, passed, set, state: None })
         })?;
         self.passed -= standing.passed as usize;
         for result in &standing.results {
@@ -460,6 +497,16 @@ impl Ledger {
     /// Returns all objects that have results, in no order.
     pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &Standing)> {
         self.objects.iter()
+    }
+
+    /// Returns all violations that stand and no owner stands for, as results of deltas in which nothing changed.
+    pub fn standing(&self) -> Vec<Delta> {
+        let violations = |(key, standing): (&ObjectKey, &Standing)| {
+            let mut results = self.told(standing);
+            results.retain(|result| result.finding.outcome.is_violation());
+            (!results.is_empty()).then(|| Delta::of(key.clone(), standing, results))
+        };
+        self.objects.iter().filter_map(violations).collect()
     }
 
     /// Whether an object was judged.

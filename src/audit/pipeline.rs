@@ -17,7 +17,7 @@ mod turns;
 mod versions;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -91,6 +91,8 @@ pub struct Outputs {
     pub policies: watch::Sender<Arc<PolicySet>>,
     /// Compresses objects for the pipeline's cache, which trains the dictionary.
     pub packing: Packing,
+    /// The keys of the labels that deltas tell of their objects.
+    pub labels: BTreeSet<String>,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -234,7 +236,7 @@ impl Pipeline {
                     }
                 }
                 command = inputs.commands.recv(), if commands_open && self.held.is_none() => match command {
-                    Some(command @ Command::Result(_)) => self.execute(command),
+                    Some(command @ (Command::Result(_) | Command::Standing(_))) => self.execute(command),
                     Some(command) => self.held = Some(command),
                     None => commands_open = false,
                 },
@@ -280,6 +282,9 @@ impl Pipeline {
                 let snapshot = (known != Some(revision)).then(|| Snapshot { revision, result: self.result() });
                 // Whoever asked may have gone away.
                 let _unheard = answer.send(snapshot);
+            }
+            Command::Standing(answer) => {
+                let _unheard = answer.send(self.gate.is_open().then(|| self.ledger.standing()));
             }
             Command::Reload(reload) => self.reload(reload),
             Command::Except(exceptions) => match exceptions.checked(&self.policies.set) {
@@ -401,7 +406,8 @@ impl Pipeline {
             if previous.controller() != self.cache.controller(&key) {
                 self.controller_changed(&key, &uid);
             }
-            let relabelled = self.exceptions.select_by_labels() && previous.body().labels() != body.labels();
+            let select = self.exceptions.select_by_labels() || !self.outputs.labels.is_empty();
+            let relabelled = select && previous.body().labels() != body.labels();
             if relabelled {
                 self.owner_arrived(&uid);
             }

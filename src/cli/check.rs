@@ -203,6 +203,12 @@ pub struct WritingArgs {
     )]
     pub event_ttl: Duration,
 
+    /// Tell the receivers in this YAML file of violations that appear and are resolved: webhooks, CloudEvents, Slack,
+    /// Alertmanager, files
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
+    #[arg(long, env = "KAUDIT_NOTIFY", value_name = "FILE")]
+    pub notify: Option<PathBuf>,
+
     /// Write a report for each namespace, in parts where it has many results, or one for each resource
     #[arg(
         long,

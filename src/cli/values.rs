@@ -10,7 +10,7 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
     judge::sources::PolicySource,
-    model::{shard::Shard, spelling::nearest},
+    model::{shard::Shard, spelling::nearest, text},
     output::{Format, Target},
 };
 
@@ -48,16 +48,8 @@ pub(super) fn policy_source() -> impl TypedValueParser<Value = PolicySource> {
 }
 
 /// Parses a duration that has a unit and is not zero.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let humane = "expected a duration such as 500ms, 60s, 2m or 1h";
-    if text.trim().chars().all(|c| c.is_ascii_digit() || c == '.') {
-        return Err(format!("a unit is missing: {humane}"));
-    }
-    let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| humane.to_owned())?;
-    match Duration::try_from(signed) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("must be longer than nothing".into()),
-    }
+pub(super) fn duration(duration: &str) -> Result<Duration, String> {
+    text::duration(duration)
 }
 
 /// Parses the duration of a Lease: long enough that a request can be answered within a tenth of it.

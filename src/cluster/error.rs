@@ -10,7 +10,7 @@ pub fn describe(error: &kube::Error) -> String {
 }
 
 /// Returns the causes of an error, each once; the error itself if it has none.
-pub(super) fn reasons(error: &dyn std::error::Error) -> String {
+pub(crate) fn reasons(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     let mut parts: Vec<String> = Vec::new();
     while let Some(source) = deepest.source() {

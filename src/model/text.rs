@@ -1,6 +1,6 @@
 //! Texts: within the limits that Kubernetes sets them, which count bytes, and words that several rooms use.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 /// Stands for what is left out.
 const ELLIPSIS: &str = "…";
@@ -21,6 +21,22 @@ pub fn shortened(text: &str, bytes: usize) -> Cow<'_, str> {
 /// Returns how many dependents a result of an owner stands for, as people read it.
 pub fn dependents(number: usize) -> String {
     format!("{number} dependent{}", if number == 1 { "" } else { "s" })
+}
+
+/// Parses a duration that has a unit and is not zero.
+///
+/// # Errors
+/// Says how it is written.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let humane = "expected a duration such as 500ms, 60s, 2m or 1h";
+    if text.trim().chars().all(|c| c.is_ascii_digit() || c == '.') {
+        return Err(format!("a unit is missing: {humane}"));
+    }
+    let signed: jiff::SignedDuration = text.trim().parse().map_err(|_| humane.to_owned())?;
+    match Duration::try_from(signed) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("must be longer than nothing".into()),
+    }
 }
 
 /// Whether a number is left out of a document.

@@ -2,13 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::future::select_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio::{sync::watch, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
-use super::{events, health::Health, memory::Pressure, reports, status};
+use super::{events, health::Health, memory::Pressure, notify, reports, status};
 use crate::{
     audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
     cluster::identity::API_VERSION,
@@ -41,6 +43,8 @@ pub struct RecorderSettings {
     pub reports: Option<reports::ReportSettings>,
     /// Whether the `Audit` object is written.
     pub status: bool,
+    /// Who is told outside of the cluster, if anybody is.
+    pub notify: Option<notify::NotifySettings>,
     /// Whether the memory is near its limit; `None` where there is none.
     pub memory: watch::Receiver<Option<Pressure>>,
     /// Counters.
@@ -56,6 +60,7 @@ pub struct Recorders {
 struct Sinks {
     events: Option<events::EventSink>,
     reports: Option<reports::ReportSink>,
+    notify: Option<notify::NotifySink>,
 }
 
 impl Record for Sinks {
@@ -65,6 +70,9 @@ impl Record for Sinks {
         }
         if let Some(reports) = &self.reports {
             reports.record(delta);
+        }
+        if let Some(notify) = &self.notify {
+            notify.record(delta);
         }
     }
 
@@ -98,15 +106,19 @@ impl Recorders {
         overview: watch::Receiver<Option<Arc<Overview>>>,
     ) -> (Self, Recorded, Box<dyn Record>) {
         let RecorderSettings { client, namespace, audit_name, metrics, .. } = settings;
-        let (events_health, of_events) = watch::channel(Health::default());
-        let (reports_health, of_reports) = watch::channel(Health::default());
+        let mut healths = Vec::new();
+        let mut health = || {
+            let (sender, receiver) = watch::channel(Health::default());
+            healths.push(receiver);
+            sender
+        };
         let (mut tasks, mut sinks, mut recorded) =
-            (JoinSet::new(), Sinks { events: None, reports: None }, Recorded::default());
+            (JoinSet::new(), Sinks { events: None, reports: None, notify: None }, Recorded::default());
         if let Some(reports) = &settings.reports {
             let reports = reports::ReportSettings { client: client.clone(), ..reports.clone() };
             let mut loaded = reports::load(&reports).await;
             recorded = std::mem::take(&mut loaded.recorded);
-            let (sink, run) = reports::start(reports, loaded, reports_health);
+            let (sink, run) = reports::start(reports, loaded, health());
             sinks.reports = Some(sink);
             tasks.spawn(run);
         }
@@ -125,11 +137,22 @@ impl Recorders {
                 own,
                 audit: settings.audit(),
                 metrics: metrics.clone(),
-                health: events_health,
+                health: health(),
             });
             recorded = settings.recorded(recorded).await;
             sinks.events = Some(sink);
             tasks.spawn(run);
+        }
+        if let Some(notify) = settings.notify.clone() {
+            if sinks.events.is_none() && sinks.reports.is_none() {
+                warn!(
+                    "Neither Events nor reports are recorded, so nothing tells what receivers were told before: they are told \
+                     of everything that stands"
+                );
+            }
+            let (sink, runs) = notify::start(notify, &mut health);
+            sinks.notify = Some(sink);
+            runs.into_iter().for_each(|run| drop(tasks.spawn(run)));
         }
         if settings.status {
             let settings = status::StatusSettings {
@@ -140,7 +163,7 @@ impl Recorders {
                 metrics: metrics.clone(),
             };
             let (sender, health) = watch::channel(Health::default());
-            tasks.spawn(join(of_events, of_reports, sender));
+            tasks.spawn(join(healths, sender));
             tasks.spawn(status::run(settings, overview, health));
         }
         (Self { tasks }, recorded, Box::new(sinks))
@@ -160,14 +183,20 @@ impl Recorders {
 }
 
 /// Joins the health of the recorders, until they have ended.
-async fn join(mut events: watch::Receiver<Health>, mut reports: watch::Receiver<Health>, all: watch::Sender<Health>) {
-    let (mut events_run, mut reports_run) = (true, true);
-    while events_run || reports_run {
-        let health = events.borrow_and_update().join(&reports.borrow_and_update());
+async fn join(mut parts: Vec<watch::Receiver<Health>>, all: watch::Sender<Health>) {
+    let mut running = vec![true; parts.len()];
+    loop {
+        let healths = parts.iter_mut().map(|part| part.borrow_and_update().clone());
+        let health = healths.fold(Health::default(), |all, part| all.join(&part));
         all.send_if_modified(|known| std::mem::replace(known, health.clone()) != health);
-        tokio::select! {
-            changed = events.changed(), if events_run => events_run = changed.is_ok(),
-            changed = reports.changed(), if reports_run => reports_run = changed.is_ok(),
+        let changes = parts.iter_mut().enumerate().filter(|(part, _)| running.get(*part) == Some(&true));
+        let changes: Vec<_> = changes.map(|(part, health)| Box::pin(async move { (part, health.changed().await) })).collect();
+        if changes.is_empty() {
+            return;
+        }
+        let ((part, changed), ..) = select_all(changes).await;
+        if let Some(running) = running.get_mut(part) {
+            *running = changed.is_ok();
         }
     }
 }

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use super::Labels;
 use crate::model::{
     object::{ObjectKey, ObjectRef},
     verdict::{Finding, Outcome},
@@ -24,6 +25,8 @@ pub struct Owners {
     pub chain: Vec<(ObjectKey, Arc<str>)>,
     /// One of them that is about to be judged.
     pub awaited: Option<Arc<str>>,
+    /// The labels of the topmost, or of the object if it has none, as far as anybody asks for them.
+    pub labels: Option<Labels>,
 }
 
 /// Topmost owners that are kept without a look at whether they are needed.

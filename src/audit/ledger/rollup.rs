@@ -12,10 +12,7 @@
 use std::sync::Arc;
 
 use super::{Delta, Ledger, Standing, Violation, dependents::Owners};
-use crate::{
-    audit::queue::Lane,
-    model::{object::ObjectKey, verdict::Finding},
-};
+use crate::model::{object::ObjectKey, verdict::Finding};
 
 impl Ledger {
     /// Attributes results to owners, and takes those that `appeared` covered out; returns whether any result is covered that
@@ -91,16 +88,7 @@ impl Ledger {
         let deltas = changed.into_iter().filter_map(|(object, uid)| {
             let standing = self.objects.get(&object).filter(|standing| standing.uid == uid)?;
             let results = self.told(standing);
-            (!results.is_empty()).then(|| Delta {
-                object,
-                uid,
-                owner: standing.owner.clone(),
-                appeared: Vec::new(),
-                resolved: Vec::new(),
-                transitions: Vec::new(),
-                results,
-                lane: Lane::Snapshot,
-            })
+            (!results.is_empty()).then(|| Delta::of(object, standing, results))
         });
         deltas.collect()
     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Pipeline;
 use crate::{
-    audit::ledger::{Delta, dependents::Owners},
+    audit::ledger::{Delta, Labels, dependents::Owners},
     model::{
         object::{ObjectKey, ObjectRef},
         verdict::Finding,
@@ -36,7 +36,17 @@ impl Pipeline {
         // The owner of the last one may come later.
         self.link(&dependent);
         owners.chain.reverse();
+        owners.labels = self.labels(owners.chain.first().map_or(key, |(topmost, _)| topmost));
         owners
+    }
+
+    /// Returns those labels of an object that anybody asks for; `None` if nobody does, or it is not there.
+    fn labels(&self, key: &ObjectKey) -> Option<Labels> {
+        let wanted = &self.outputs.labels;
+        let object = if wanted.is_empty() { None } else { self.cache.object(key) };
+        let mut labels = object?.body.labels();
+        labels.retain(|key, _| wanted.contains(key));
+        Some(Arc::new(labels))
     }
 
     pub(super) fn link(&mut self, dependent: &ObjectKey) {

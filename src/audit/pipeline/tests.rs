@@ -205,6 +205,7 @@ impl Live {
             overview: watch::channel(None).0,
             metrics: Arc::clone(&metrics),
             packing: Packing::default(),
+            labels: BTreeSet::new(),
         };
         let mut pipeline = Pipeline::new(policies, Exceptions::default(), settings, outputs);
         // With so few objects nothing would be left to do after the first turn.

@@ -162,6 +162,7 @@ mod tests {
             },
             uid: "u".into(),
             owner: None,
+            labels: None,
             appeared: (0..violations).map(violation).collect(),
             resolved: Vec::new(),
             transitions: Vec::new(),

@@ -25,11 +25,20 @@ pub(super) async fn run(
     baseline: Option<Baseline>,
     stop: CancellationToken,
 ) -> anyhow::Result<u8> {
+    let receivers = recording::receivers(check)?;
     let connecting = stop.run_until_cancelled(connect(&check.cluster, &check.scope));
     let (clients, served) = connecting.await.context(INTERRUPTED)??;
-    let (wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
+    let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
+    wiring.tell_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
     let terms = Terms {
-        settings: recording::settings(check, &clients, watch::channel(None).1, wiring.metrics()),
+        settings: recording::settings(
+            check,
+            &clients,
+            receivers,
+            &commands,
+            watch::channel(None).1,
+            wiring.metrics(),
+        ),
         overview: wiring.overview(),
         lines: None,
         pipeline: commands,

@@ -35,7 +35,9 @@ use crate::{
 /// Judges a cluster until `stop`; returns the exit code.
 pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken) -> anyhow::Result<u8> {
     let streams = Streams::open(&check.output, check.log.color)?;
-    let (wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
+    let receivers = recording::receivers(check)?;
+    let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
+    wiring.tell_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
     let mut helpers = JoinSet::new();
     serve(check, &wiring, &commands, &stop, &mut helpers).await?;
     let (memory, of_memory) = watch::channel(None);
@@ -46,7 +48,7 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
     };
     info!(server = clients.url, "Connected");
     let terms = Terms {
-        settings: recording::settings(check, &clients, of_memory, wiring.metrics()),
+        settings: recording::settings(check, &clients, receivers, &commands, of_memory, wiring.metrics()),
         overview: wiring.overview(),
         lines: Some(Arc::new(lines::write(streams, wiring.metrics(), &mut helpers))),
         pipeline: commands.clone(),

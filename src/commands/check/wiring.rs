@@ -1,6 +1,6 @@
 //! The channels into and out of a pipeline, and what becomes of its result.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -57,9 +57,15 @@ impl Wiring {
             overview: watch::channel(None).0,
             policies: watch::channel(Arc::clone(policies)).0,
             packing: Packing::default(),
+            labels: BTreeSet::new(),
             metrics: Arc::default(),
         };
         (Self { inputs, outputs }, changes, commands)
+    }
+
+    /// Has deltas tell these labels of their objects.
+    pub(super) fn tell_labels(&mut self, keys: BTreeSet<String>) {
+        self.outputs.labels = keys;
     }
 
     pub(super) fn metrics(&self) -> &Arc<Metrics> {

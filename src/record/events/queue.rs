@@ -20,21 +20,11 @@ use crate::{
         recording::MOST_TRANSITIONS,
     },
     model::object::ObjectKey,
+    record::lifecycle::Lifecycle,
 };
 
 /// Where Events of cluster-scoped objects go, as the API demands.
 pub(super) const CLUSTER_SCOPED: &str = "default";
-
-/// What happened to a violation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lifecycle {
-    /// It stands from now on.
-    Appeared,
-    /// It stands no longer.
-    Resolved,
-    /// A transition violated the policy, which is over as soon as it happened.
-    Transient,
-}
 
 /// What happened to one violation of an object, and when.
 #[derive(Debug)]

@@ -20,13 +20,17 @@ use tracing::{debug, warn};
 use super::{
     bucket::ObjectBuckets,
     pauses::Pauses,
-    queue::{EventContent, EventQueue, Lifecycle, PendingEvent, Priority, Sequence},
+    queue::{EventContent, EventQueue, PendingEvent, Priority, Sequence},
     rates::Rates,
     settings::{EventFilter, EventSettings},
     sink::Incoming,
     writer::{EventWriter, PostError},
 };
-use crate::{cluster::identity::CONTROLLER, metrics::Metrics, record::health::Health};
+use crate::{
+    cluster::identity::CONTROLLER,
+    metrics::Metrics,
+    record::{health::Health, lifecycle::Lifecycle},
+};
 
 /// Writes in flight at a time.
 pub(super) const WRITES_AT_A_TIME: usize = 4;

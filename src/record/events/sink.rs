@@ -1,15 +1,15 @@
 //! The pipeline's end of the recorder: turns deltas into Events to write.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use super::queue::{EventContent, Lifecycle, PendingEvent, Priority, ViolationChange};
-use crate::audit::{ledger::Delta, queue::Lane};
-
-/// How long the Event about a result waits that an owner stood for: whatever ends before gets none.
-const HANDOVER: Duration = Duration::from_mins(1);
+use super::queue::{EventContent, PendingEvent, Priority, ViolationChange};
+use crate::{
+    audit::{ledger::Delta, queue::Lane},
+    record::lifecycle::{HANDOVER, Lifecycle},
+};
 
 /// Takes deltas and never blocks.
 pub struct EventSink {
@@ -35,20 +35,13 @@ impl EventSink {
     pub fn record(&self, delta: &Delta) {
         let (at, now) = (Timestamp::now(), Instant::now());
         let priority = if delta.lane == Lane::Change { Priority::Change } else { Priority::Backlog };
-        let changes = [
-            (&delta.appeared, Lifecycle::Appeared),
-            (&delta.transitions, Lifecycle::Transient),
-            (&delta.resolved, Lifecycle::Resolved),
-        ];
-        for (violations, lifecycle) in changes {
-            for violation in violations {
-                // What an owner stood for until now often ends with it: old revisions, and all that is deleted in cascade.
-                let queued = if violation.covered_by.is_some() { now + HANDOVER } else { now };
-                let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());
-                let change = ViolationChange { object, uid, violation, lifecycle, at };
-                let content = EventContent::Violation(Box::new(change));
-                self.send(Incoming::Event(PendingEvent { content, priority, queued, tried: false }));
-            }
+        for (lifecycle, violation) in Lifecycle::of(delta) {
+            // What an owner stood for until now often ends with it: old revisions, and all that is deleted in cascade.
+            let queued = if violation.covered_by.is_some() { now + HANDOVER } else { now };
+            let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());
+            let change = ViolationChange { object, uid, violation, lifecycle, at };
+            let content = EventContent::Violation(Box::new(change));
+            self.send(Incoming::Event(PendingEvent { content, priority, queued, tried: false }));
         }
     }
 

@@ -13,17 +13,19 @@ use tokio::time::timeout;
 use super::{
     annotations::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION},
     pauses::REFUSED,
-    queue::{CLUSTER_SCOPED, EventContent, Lifecycle, ViolationChange},
+    queue::{CLUSTER_SCOPED, EventContent, ViolationChange},
 };
 use crate::{
     cluster::{error::describe, identity::CONTROLLER},
     model::{
-        digest::Digest,
         object::ObjectKey,
         text::{dependents, truncate},
         verdict::Excused,
     },
-    record::failure::WriteFailure,
+    record::{
+        failure::WriteFailure,
+        lifecycle::{Lifecycle, message_name},
+    },
 };
 
 /// Longest note that the API takes, in bytes.
@@ -69,13 +71,11 @@ impl EventWriter {
         let ViolationChange { object, uid, violation, lifecycle, at } = change;
         let finding = &violation.finding;
         let since = violation.since.to_string();
-        let (kind, word) = match lifecycle {
-            Lifecycle::Appeared => (("Warning", APPEARED), "appeared"),
-            Lifecycle::Transient => (("Warning", APPEARED), "happened"),
-            Lifecycle::Resolved => (("Normal", RESOLVED), "resolved"),
+        let kind = match lifecycle {
+            Lifecycle::Appeared | Lifecycle::Transient => ("Warning", APPEARED),
+            Lifecycle::Resolved => ("Normal", RESOLVED),
         };
-        let id = violation.id.to_string();
-        let name = event_name(&[&id, &since, word]);
+        let name = lifecycle.message_name(violation);
         let mut note = format!("{}/{}: {}", finding.policy, finding.rule, finding.message);
         if violation.dependents > 0 {
             note = format!("{note} (and {})", dependents(violation.dependents));
@@ -86,7 +86,7 @@ impl EventWriter {
         }
         let mut event = self.make(reference(object, uid), kind, &note, (name, *at));
         let annotations = event.metadata.annotations.get_or_insert_default();
-        annotations.insert(VIOLATION.to_owned(), id);
+        annotations.insert(VIOLATION.to_owned(), violation.id.to_string());
         // What a transition violates never stands, so there is no time that it stands since.
         if *lifecycle != Lifecycle::Transient {
             annotations.insert(SINCE.to_owned(), since);
@@ -96,7 +96,7 @@ impl EventWriter {
 
     /// Returns an Event about kaudit itself.
     pub(super) fn own_event(&self, regarding: ObjectReference, reason: &str, note: &str, at: Timestamp) -> Event {
-        let name = event_name(&[regarding.name.as_deref().unwrap_or_default(), reason, note, &at.to_string()]);
+        let name = message_name(&[regarding.name.as_deref().unwrap_or_default(), reason, note, &at.to_string()]);
         self.make(regarding, ("Warning", reason), note, (name, at))
     }
 
@@ -171,23 +171,11 @@ fn reference(object: &ObjectKey, uid: &Arc<str>) -> ObjectReference {
     }
 }
 
-/// Returns a name that is the same for the same Event, so that none is created twice. A name made of names of objects would
-/// break the server's rules for names.
-fn event_name(parts: &[&str]) -> String {
-    format!("{CONTROLLER}-{:032x}", Digest::of_parts(u64::to_be_bytes, parts.iter().copied()).half())
-}
-
 #[cfg(test)]
 mod tests {
     use kube::core::{Status, response::StatusDetails};
 
     use super::*;
-
-    #[test]
-    fn names_are_those_that_earlier_versions_gave() {
-        // Another name would repeat every Event at an upgrade.
-        assert_eq!(event_name(&["ab", "c"]), "kaudit-601d5476e2ccfe2c87a2bba7a3226597");
-    }
 
     #[test]
     fn refusals_are_those_of_the_namespace_or_of_the_server() {

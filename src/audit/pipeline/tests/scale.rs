@@ -132,6 +132,7 @@ fn still(policies: Arc<PolicySet>) -> Pipeline {
         policies: watch::channel(Arc::clone(&policies)).0,
         overview: watch::channel(None).0,
         packing: crate::model::body::Packing::default(),
+        labels: std::collections::BTreeSet::new(),
         metrics: Arc::default(),
     };
     Pipeline::new(policies, Exceptions::default(), SETTINGS, outputs)

@@ -1,0 +1,396 @@
+//! The file of receivers, checked as a whole before anything starts: what is wrong is said with its line and column.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use http::HeaderName;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_saphyr::Spanned;
+
+use super::{
+    credential::{Credential, Text},
+    file::RotatedFile,
+    formats::{
+        Format,
+        alertmanager::Alertmanager,
+        cloudevents::{CloudEvents, Mode},
+        slack::Slack,
+        webhook::Webhook,
+    },
+    http::{self, Endpoint, HttpCredentials},
+    queue::Batching,
+    receiver::{Receiver, Target},
+    route::Match,
+};
+use crate::{model::text, rego::yaml};
+
+/// How long a request may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long notifications wait for others.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// The same for people, who read one message rather than two.
+const MAX_WAIT_FOR_PEOPLE: Duration = Duration::from_secs(5);
+/// How many notifications one message tells.
+const MAX_ITEMS: usize = 100;
+/// The same for people: such a message counts what it does not list.
+const MAX_ITEMS_FOR_PEOPLE: usize = 1_000;
+/// How many notifications wait: some 20 MB.
+const MAX_QUEUED: usize = 10_000;
+/// How often alerts are sent again.
+const RESEND_EVERY: Duration = Duration::from_mins(1);
+/// How large a file of notifications grows, and how many are kept.
+const MAX_FILE_BYTES: u64 = 100 << 20;
+const MAX_FILES: usize = 5;
+
+/// The receivers of notifications.
+#[derive(Debug)]
+pub struct NotifyConfig {
+    receivers: Vec<Arc<Receiver>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    #[serde(default, rename = "externalURL")]
+    external_url: Option<Spanned<String>>,
+    receivers: Spanned<Vec<ReceiverDocument>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ReceiverDocument {
+    name: Spanned<String>,
+    webhook: Option<WebhookDocument>,
+    cloud_events: Option<CloudEventsDocument>,
+    slack: Option<SlackDocument>,
+    alertmanager: Option<AlertmanagerDocument>,
+    file: Option<Spanned<FileDocument>>,
+    http: Option<Spanned<HttpDocument>>,
+    #[serde(default, rename = "match")]
+    matching: Match,
+    #[serde(default)]
+    batch: BatchDocument,
+    max_queued: Option<Count>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct WebhookDocument {
+    url: Spanned<Text>,
+    signing_secret: Option<Credential>,
+    template: Option<Spanned<Text>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct CloudEventsDocument {
+    url: Spanned<Text>,
+    #[serde(default)]
+    mode: Mode,
+    signing_secret: Option<Credential>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SlackDocument {
+    url: Spanned<Credential>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct AlertmanagerDocument {
+    url: Spanned<Text>,
+    resend_every: Option<Period>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct FileDocument {
+    path: PathBuf,
+    max_size: Option<Size>,
+    max_files: Option<Count>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct HttpDocument {
+    headers: BTreeMap<String, Text>,
+    bearer_token: Option<Credential>,
+    basic_auth: Option<BasicAuth>,
+    ca_file: Option<PathBuf>,
+    timeout: Option<Period>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BasicAuth {
+    username: String,
+    password: Credential,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct BatchDocument {
+    max_items: Option<Count>,
+    max_wait: Option<Wait>,
+}
+
+/// A duration such as `10s`.
+struct Period(Duration);
+
+/// The same, or 0.
+struct Wait(Duration);
+
+/// A number of bytes such as `100Mi`.
+struct Size(u64);
+
+/// A number that is not zero.
+struct Count(usize);
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let period = String::deserialize(deserializer)?;
+        text::duration(&period).map(Self).map_err(|why| D::Error::custom(format!("{period:?}: {why}")))
+    }
+}
+
+impl<'de> Deserialize<'de> for Wait {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wait = String::deserialize(deserializer)?;
+        if wait.trim() == "0" {
+            return Ok(Self(Duration::ZERO));
+        }
+        text::duration(&wait).map(Self).map_err(|why| D::Error::custom(format!("{wait:?}: {why}")))
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let size = String::deserialize(deserializer)?;
+        let units = [("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1_u64 << 30), ("", 1)];
+        let parse = |(unit, bytes): &(&str, u64)| size.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*bytes);
+        let bytes = units.iter().find_map(parse).filter(|bytes| *bytes > 0);
+        bytes.map(Self).ok_or_else(|| D::Error::custom(format!("{size:?}: expected a size such as 512Ki, 100Mi or 1Gi")))
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match usize::deserialize(deserializer)? {
+            0 => Err(D::Error::custom("must be at least 1")),
+            count => Ok(Self(count)),
+        }
+    }
+}
+
+/// What is wrong, and where.
+struct Mistake {
+    line: u64,
+    column: u64,
+    what: String,
+}
+
+impl Mistake {
+    fn at<T>(place: &Spanned<T>, what: impl fmt::Display) -> Self {
+        Self { line: place.referenced.line(), column: place.referenced.column(), what: what.to_string() }
+    }
+}
+
+impl NotifyConfig {
+    /// Reads the receivers from a file, and all that it names.
+    ///
+    /// # Errors
+    /// Says what is wrong, where, and what to do.
+    pub fn load(path: &Path) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("reading receivers from {}", path.display()))?;
+        Self::parse(&text).map_err(|Mistake { line, column, what }| {
+            let place = if line == 0 { String::new() } else { format!(":{line}:{column}") };
+            anyhow::anyhow!("{}{place}: {what}", path.display())
+        })
+    }
+
+    /// Returns the keys of the labels by which receivers are chosen.
+    pub fn label_keys(&self) -> BTreeSet<String> {
+        self.receivers.iter().flat_map(|receiver| receiver.matching.label_keys()).cloned().collect()
+    }
+
+    pub(super) fn receivers(&self) -> &[Arc<Receiver>] {
+        &self.receivers
+    }
+
+    fn parse(text: &str) -> Result<Self, Mistake> {
+        let document: Document = serde_saphyr::from_str_with_options(text, yaml::as_opa_short()).map_err(|error| {
+            let (line, column) = error.location().map_or((0, 0), |place| (place.line(), place.column()));
+            Mistake { line, column, what: yaml::reason(&error) }
+        })?;
+        if document.receivers.value.is_empty() {
+            return Err(Mistake::at(&document.receivers, "names no receiver"));
+        }
+        let external_url = document.external_url.as_ref();
+        let external_url = external_url
+            .map(|url| http::url(&url.value).map(|_| url.value.clone()).map_err(|why| Mistake::at(url, why)))
+            .transpose()?;
+        let mut names = BTreeSet::new();
+        let mut receivers = Vec::new();
+        for receiver in document.receivers.value {
+            check_name(&receiver.name, &mut names)?;
+            receivers.push(Arc::new(receiver.settle(external_url.as_ref())?));
+        }
+        Ok(Self { receivers })
+    }
+}
+
+fn check_name(name: &Spanned<String>, names: &mut BTreeSet<String>) -> Result<(), Mistake> {
+    let text = &name.value;
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if text.is_empty() || text.len() > 63 || !text.bytes().all(is_plain) || text.starts_with('-') || text.ends_with('-') {
+        let what = format!("name: {text:?} has other characters than lower-case letters, digits and -, or more than 63");
+        return Err(Mistake::at(name, what));
+    }
+    if !names.insert(text.clone()) {
+        return Err(Mistake::at(name, format!("name: there are two receivers {text}")));
+    }
+    Ok(())
+}
+
+/// What a kind of receiver is, before the rest of its settings is looked at.
+struct Kind<'a> {
+    format: Format,
+    url: Spanned<Text>,
+    path: &'static str,
+    signing: Option<Credential>,
+    batching: Batching,
+    /// What people call it.
+    place: &'a str,
+}
+
+const FOR_PROGRAMS: Batching = Batching { max_items: MAX_ITEMS, max_wait: MAX_WAIT, max_queued: MAX_QUEUED };
+const FOR_PEOPLE: Batching =
+    Batching { max_items: MAX_ITEMS_FOR_PEOPLE, max_wait: MAX_WAIT_FOR_PEOPLE, max_queued: MAX_QUEUED };
+
+impl ReceiverDocument {
+    fn settle(mut self, external_url: Option<&String>) -> Result<Receiver, Mistake> {
+        let name = self.name.clone();
+        let at_name = |what: String| Mistake::at(&name, format!("receiver {}: {what}", name.value));
+        let kinds = [
+            ("webhook", self.webhook.is_some()),
+            ("cloudEvents", self.cloud_events.is_some()),
+            ("slack", self.slack.is_some()),
+            ("alertmanager", self.alertmanager.is_some()),
+            ("file", self.file.is_some()),
+        ];
+        let given: Vec<&str> = kinds.iter().filter_map(|(kind, given)| given.then_some(*kind)).collect();
+        match given[..] {
+            [_] => {}
+            [] => {
+                let known = kinds.map(|(kind, _)| kind).join(", ");
+                return Err(at_name(format!("says not where to: add one of {known}")));
+            }
+            _ => return Err(at_name(format!("is one of {}: give each a receiver of its own", given.join(" and ")))),
+        }
+        if self.alertmanager.is_some() && !self.matching.events.is_empty() {
+            return Err(at_name("match.events: an alert fires as long as its violation stands, so it is told of all".into()));
+        }
+        let (target, batching) = match (self.file.take(), self.kind(external_url)?) {
+            (Some(file), _) => (file_target(file, self.http.as_ref())?, FOR_PROGRAMS),
+            (None, Some(kind)) => {
+                let batching = kind.batching;
+                (http_target(kind, self.http, &at_name)?, batching)
+            }
+            (None, None) => return Err(at_name("says not where to".into())),
+        };
+        let BatchDocument { max_items, max_wait } = self.batch;
+        let batching = Batching {
+            max_items: max_items.map_or(batching.max_items, |Count(items)| items),
+            max_wait: max_wait.map_or(batching.max_wait, |Wait(wait)| wait),
+            max_queued: self.max_queued.map_or(batching.max_queued, |Count(items)| items),
+        };
+        Ok(Receiver { name: name.value, matching: self.matching, batching, target })
+    }
+
+    /// Returns what it is, if it is reached by HTTP.
+    fn kind(&mut self, external_url: Option<&String>) -> Result<Option<Kind<'static>>, Mistake> {
+        let kind = |place, format, url| Kind { format, url, path: "", signing: None, batching: FOR_PROGRAMS, place };
+        if let Some(WebhookDocument { url, signing_secret, template }) = self.webhook.take() {
+            let webhook = template.map_or(Ok(Webhook::default()), |template| {
+                let made = template.value.read().and_then(Webhook::with_template);
+                made.map_err(|why| Mistake::at(&template, format!("webhook.template: {why}")))
+            })?;
+            return Ok(Some(Kind { signing: signing_secret, ..kind("webhook", Format::Webhook(webhook), url) }));
+        }
+        if let Some(CloudEventsDocument { url, mode, signing_secret }) = self.cloud_events.take() {
+            let format = Format::CloudEvents(CloudEvents { mode });
+            return Ok(Some(Kind { signing: signing_secret, ..kind("cloudEvents", format, url) }));
+        }
+        if let Some(SlackDocument { url }) = self.slack.take() {
+            let url = Spanned::new(Text::Secret(url.value), url.referenced, url.defined);
+            return Ok(Some(Kind { batching: FOR_PEOPLE, ..kind("slack", Format::Slack(Slack), url) }));
+        }
+        let Some(AlertmanagerDocument { url, resend_every, labels }) = self.alertmanager.take() else { return Ok(None) };
+        let resend_every = resend_every.map_or(RESEND_EVERY, |Period(every)| every);
+        let format = Format::Alertmanager(Alertmanager { resend_every, labels, external_url: external_url.cloned() });
+        Ok(Some(Kind { path: "/api/v2/alerts", ..kind("alertmanager", format, url) }))
+    }
+}
+
+fn file_target(file: Spanned<FileDocument>, http: Option<&Spanned<HttpDocument>>) -> Result<Target, Mistake> {
+    if let Some(http) = http {
+        return Err(Mistake::at(http, "http: a file is not reached by HTTP"));
+    }
+    let FileDocument { path, max_size, max_files } = &file.value;
+    let rotated = RotatedFile {
+        path: path.clone(),
+        max_bytes: max_size.as_ref().map_or(MAX_FILE_BYTES, |Size(bytes)| *bytes),
+        max_files: max_files.as_ref().map_or(MAX_FILES, |Count(files)| *files),
+    };
+    // Whether it can be written is known now, and not when the first violation appears.
+    let writable = fs::OpenOptions::new().append(true).create(true).open(path);
+    writable.map_err(|error| Mistake::at(&file, format!("file.path: cannot write {}: {error}", path.display())))?;
+    Ok(Target::File(Arc::new(rotated)))
+}
+
+fn http_target(
+    kind: Kind<'_>,
+    http: Option<Spanned<HttpDocument>>,
+    at_name: &impl Fn(String) -> Mistake,
+) -> Result<Target, Mistake> {
+    let Kind { format, url, path, signing, place, .. } = kind;
+    let at_http = |what: String| http.as_ref().map_or_else(|| at_name(what.clone()), |http| Mistake::at(http, &what));
+    let settings = http.as_ref().map(|http| &http.value);
+    let timeout = settings.and_then(|http| http.timeout.as_ref()).map_or(TIMEOUT, |Period(timeout)| *timeout);
+    let ca_file = settings.and_then(|http| http.ca_file.as_ref());
+    let client = http::client(timeout, ca_file).map_err(|why| at_http(format!("http.caFile: {why:#}")))?;
+    let credentials = settings.map_or(Ok(HttpCredentials::default()), credentials).map_err(&at_http)?;
+    // The URL has a place of its own.
+    url.value.read().and_then(|text| http::url(&text)).map_err(|why| Mistake::at(&url, format!("{place}.url: {why}")))?;
+    let endpoint = Endpoint { url: url.value, path, credentials, signing, client };
+    endpoint.check().map_err(at_name)?;
+    Ok(Target::Http(endpoint, format))
+}
+
+fn credentials(http: &HttpDocument) -> Result<HttpCredentials, String> {
+    if http.bearer_token.is_some() && http.basic_auth.is_some() {
+        return Err("http: bearerToken and basicAuth exclude each other".into());
+    }
+    let header = |(name, text): (&String, &Text)| {
+        let parsed = HeaderName::try_from(name.as_str()).map_err(|_| format!("http.headers: {name:?} is no name of a header"));
+        Ok((parsed?, text.clone()))
+    };
+    Ok(HttpCredentials {
+        headers: http.headers.iter().map(header).collect::<Result<_, String>>()?,
+        bearer: http.bearer_token.clone(),
+        basic: http.basic_auth.as_ref().map(|basic| (basic.username.clone(), basic.password.clone())),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Values of the file of receivers that are no secrets, and those that are: credentials stand in files or in the environment
+//! and are read whenever they are needed, so that a rotated one is used at once. They are never shown.
+
+use std::{env, fmt, fs, path::PathBuf};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, Visitor},
+};
+
+/// A text, or where it is read from.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Text {
+    /// It stands in the file of receivers.
+    Plain(String),
+    /// It is a secret.
+    Secret(Credential),
+}
+
+/// Where a secret is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Credential {
+    /// A file, such as that of a mounted Secret; blanks at its end do not count.
+    File(PathBuf),
+    /// An environment variable.
+    Env(String),
+}
+
+impl Text {
+    /// Returns the text.
+    ///
+    /// # Errors
+    /// When it cannot be read, and what to do.
+    pub(super) fn read(&self) -> Result<String, String> {
+        match self {
+            Self::Plain(text) => Ok(text.clone()),
+            Self::Secret(credential) => credential.read(),
+        }
+    }
+
+    /// Whether it may not be shown.
+    pub(super) fn is_secret(&self) -> bool {
+        matches!(self, Self::Secret(_))
+    }
+}
+
+impl Credential {
+    /// Returns the secret.
+    ///
+    /// # Errors
+    /// When it cannot be read, and what to do.
+    pub(super) fn read(&self) -> Result<String, String> {
+        let text = match self {
+            Self::File(path) => {
+                fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+            }
+            Self::Env(name) => {
+                env::var(name).map_err(|_| format!("the environment variable {name} is not set, or is no text"))
+            }
+        }?;
+        match text.trim_end() {
+            "" => Err(format!("{self} is empty")),
+            text => Ok(text.to_owned()),
+        }
+    }
+}
+
+/// Shows where it is, not what it is.
+impl fmt::Display for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Env(name) => write!(f, "the environment variable {name}"),
+        }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(text) => write!(f, "{text:?}"),
+            Self::Secret(credential) => write!(f, "{credential:?}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor { may_be_plain: true })
+    }
+}
+
+impl<'de> Deserialize<'de> for Credential {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_any(TextVisitor { may_be_plain: false })? {
+            Text::Secret(credential) => Ok(credential),
+            Text::Plain(_) => Err(de::Error::custom(INLINE)),
+        }
+    }
+}
+
+/// What is said of a secret in the file itself.
+const INLINE: &str = "a secret does not stand here: name where it is, as {file: PATH} or {env: NAME}";
+
+struct TextVisitor {
+    may_be_plain: bool,
+}
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.may_be_plain { "a text, {file: PATH} or {env: NAME}" } else { "{file: PATH} or {env: NAME}" })
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
+        if self.may_be_plain { Ok(Text::Plain(text.to_owned())) } else { Err(E::custom(INLINE)) }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text, A::Error> {
+        let Some((key, value)) = map.next_entry::<String, String>()? else {
+            return Err(de::Error::custom("expected {file: PATH} or {env: NAME}"));
+        };
+        let credential = match key.as_str() {
+            "file" => Credential::File(value.into()),
+            "env" => Credential::Env(value),
+            _ => return Err(de::Error::unknown_field(&key, &["file", "env"])),
+        };
+        if map.next_key::<String>()?.is_some() {
+            return Err(de::Error::custom("expected either file or env, found more"));
+        }
+        Ok(Text::Secret(credential))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_stand_elsewhere_and_are_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        fs::write(&path, "hidden\n").unwrap();
+        let text: Text = serde_json::from_value(serde_json::json!({"file": path})).unwrap();
+        assert_eq!(text.read().unwrap(), "hidden");
+        assert!(text.is_secret() && !format!("{text:?}").contains("hidden"));
+        // A Secret is rotated below a running pod.
+        fs::write(&path, "other").unwrap();
+        assert_eq!(text.read().unwrap(), "other");
+        fs::write(&path, " \n").unwrap();
+        assert!(text.read().unwrap_err().ends_with("token is empty"));
+        fs::remove_file(&path).unwrap();
+        assert!(text.read().unwrap_err().starts_with("cannot read "));
+        assert_eq!(serde_json::from_str::<Text>(r#""plain""#).unwrap().read().unwrap(), "plain");
+        let why = serde_json::from_str::<Credential>(r#""hidden""#).unwrap_err().to_string();
+        assert!(why.contains("does not stand here") && !why.contains("hidden"), "{why}");
+        for wrong in [r#"{}"#, r#"{"path": "a"}"#, r#"{"file": "a", "env": "b"}"#] {
+            assert!(serde_json::from_str::<Text>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `CloudEvents` 1.0 over HTTP, in each of the three modes of its HTTP protocol binding.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        http::Message,
+        notification::{Batch, Notification},
+    },
+    Teller, batch_name, json,
+};
+use crate::{
+    cluster::identity::API_VERSION,
+    record::lifecycle::message_name,
+};
+
+const SPEC_VERSION: &str = "1.0";
+const JSON: &str = "application/json";
+/// What every `type` begins with.
+const TYPE: &str = "dev.kaudit.violation";
+
+/// How an event becomes a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in super::super) enum Mode {
+    /// Its attributes are headers, its data is the body.
+    Binary,
+    /// The body is one event.
+    #[default]
+    Structured,
+    /// The body is a list of events.
+    Batched,
+}
+
+/// A receiver of `CloudEvents`.
+#[derive(Debug, Default)]
+pub(in super::super) struct CloudEvents {
+    pub(in super::super) mode: Mode,
+}
+
+/// An event in the JSON format.
+#[derive(Serialize)]
+struct Event {
+    specversion: &'static str,
+    id: String,
+    source: String,
+    #[serde(rename = "type")]
+    kind: String,
+    subject: String,
+    time: String,
+    datacontenttype: &'static str,
+    data: Value,
+}
+
+impl CloudEvents {
+    pub(super) fn messages(&self, batch: &Batch, teller: &Teller) -> Result<Vec<Message>, String> {
+        let told = batch.notifications.iter().map(|notification| event(notification, teller));
+        let events: Vec<Event> = left_out(batch, teller).into_iter().chain(told).collect();
+        let tells = |event: &Event| usize::from(event.kind != left_out_type());
+        match self.mode {
+            Mode::Batched => {
+                let (id, tells) = (batch_name(batch), batch.notifications.len());
+                let content_type = "application/cloudevents-batch+json; charset=utf-8";
+                Ok(vec![Message { id, content_type, headers: Vec::new(), body: json(&events)?, tells }])
+            }
+            Mode::Structured => {
+                let structured = |event: Event| {
+                    let content_type = "application/cloudevents+json; charset=utf-8";
+                    let (body, tells) = (json(&event)?, tells(&event));
+                    Ok(Message { id: event.id, content_type, headers: Vec::new(), body, tells })
+                };
+                events.into_iter().map(structured).collect()
+            }
+            Mode::Binary => {
+                let binary = |event: Event| {
+                    let (body, tells) = (json(&event.data)?, tells(&event));
+                    let headers = vec![
+                        ("ce-specversion", event.specversion.to_owned()),
+                        ("ce-id", event.id.clone()),
+                        ("ce-source", event.source),
+                        ("ce-type", event.kind),
+                        ("ce-subject", header_value(&event.subject)),
+                        ("ce-time", event.time),
+                    ];
+                    Ok(Message { id: event.id, content_type: JSON, headers, body, tells })
+                };
+                events.into_iter().map(binary).collect()
+            }
+        }
+    }
+}
+
+fn event(notification: &Notification, teller: &Teller) -> Event {
+    Event {
+        specversion: SPEC_VERSION,
+        id: notification.id.clone(),
+        source: source(teller),
+        kind: format!("{TYPE}.{}", notification.event.word()),
+        subject: format!("{}/{}", notification.resource.group_kind(), notification.resource.path()),
+        time: notification.time.to_string(),
+        datacontenttype: JSON,
+        data: serde_json::to_value(notification).unwrap_or_default(),
+    }
+}
+
+fn left_out_type() -> String {
+    format!("{TYPE}s.leftout")
+}
+
+/// Returns the event that says how much was left out, if anything was.
+fn left_out(batch: &Batch, teller: &Teller) -> Option<Event> {
+    let before = batch.notifications.first().filter(|_| batch.left_out > 0)?;
+    Some(Event {
+        specversion: SPEC_VERSION,
+        id: message_name(&[&before.id, "left out"]),
+        source: source(teller),
+        kind: left_out_type(),
+        subject: format!("{}/{}", teller.namespace, teller.name),
+        time: before.time.to_string(),
+        datacontenttype: JSON,
+        data: json!({"leftOut": batch.left_out}),
+    })
+}
+
+/// Returns the path of the `Audit` object in the API, as a reference that is no URL of any host.
+fn source(teller: &Teller) -> String {
+    format!("/apis/{API_VERSION}/namespaces/{}/audits/{}", teller.namespace, teller.name)
+}
+
+/// Encodes what the protocol binding lets no header have as it is: all but the printable ASCII, the quote and the percent.
+fn header_value(text: &str) -> String {
+    use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+    const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
+    utf8_percent_encode(text, ENCODED).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::notify::formats::tests::{batch, teller};
+
+    fn messages(mode: Mode) -> Vec<Message> {
+        CloudEvents { mode }.messages(&batch(), &teller()).unwrap()
+    }
+
+    #[test]
+    fn each_event_is_a_request_or_all_are_one() {
+        let parsed = |message: &Message| serde_json::from_slice::<Value>(&message.body).unwrap();
+        let (structured, batched, binary) =
+            (messages(Mode::Structured), messages(Mode::Batched), messages(Mode::Binary));
+        insta::assert_json_snapshot!(parsed(&structured[1]));
+        assert_eq!(parsed(&structured[0])["data"], json!({"leftOut": 2}));
+        assert_eq!(Value::from_iter(structured.iter().map(parsed)), parsed(&batched[0]));
+        assert_eq!((structured.len(), batched.len(), binary.len()), (4, 1, 4));
+        let tells = |messages: &[Message]| messages.iter().map(|message| message.tells).sum::<usize>();
+        assert_eq!([&structured[..], &batched, &binary].map(tells), [3, 3, 3]);
+        assert_eq!(parsed(&binary[1]), parsed(&structured[1])["data"]);
+        let headers: Vec<_> = binary[1].headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        insta::assert_snapshot!(headers.join("\n"));
+    }
+}

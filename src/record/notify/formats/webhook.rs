@@ -1,0 +1,131 @@
+//! Webhooks: a JSON document with the whole batch, or a body that a template makes of it.
+
+use hyper::body::Bytes;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use serde::Serialize;
+
+use super::{
+    super::{
+        http::Message,
+        notification::{Batch, Notification},
+    },
+    Teller, batch_name, json,
+};
+use crate::cluster::identity::API_VERSION;
+
+const JSON: &str = "application/json";
+/// The name of the one template.
+const TEMPLATE: &str = "body";
+
+/// A webhook.
+#[derive(Debug, Default)]
+pub(in super::super) struct Webhook {
+    /// Makes the body, if it is not the document.
+    template: Option<Environment<'static>>,
+}
+
+/// The document, which is also what a template is given.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    audit: &'a Teller,
+    #[serde(flatten)]
+    batch: &'a Batch,
+}
+
+impl Webhook {
+    /// Makes one whose bodies come from a template of Jinja. A value in it becomes JSON, so a text comes with its quotes.
+    ///
+    /// # Errors
+    /// When the template is wrong, names what is not there, or makes no JSON: says what, and in which of its lines.
+    pub(in super::super) fn with_template(template: String) -> Result<Self, String> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_auto_escape_callback(|_| AutoEscape::Json);
+        environment.set_trim_blocks(true);
+        environment.set_lstrip_blocks(true);
+        environment.add_template_owned(TEMPLATE, template).map_err(|error| shown(&error))?;
+        let webhook = Self { template: Some(environment) };
+        let teller = Teller { namespace: "kaudit".to_owned(), name: "kaudit".to_owned() };
+        let samples = Notification::samples();
+        let alone = samples.iter().map(std::slice::from_ref);
+        for (notifications, left_out) in alone.zip(0..).chain([(&samples[..], 7)]) {
+            let notifications = notifications.iter().cloned().map(Into::into).collect();
+            let body = webhook.body(&Batch { notifications, left_out }, &teller)?;
+            serde_json::from_slice::<serde::de::IgnoredAny>(&body)
+                .map_err(|error| format!("the template makes no JSON ({error}): {}", String::from_utf8_lossy(&body)))?;
+        }
+        Ok(webhook)
+    }
+
+    pub(super) fn messages(&self, batch: &Batch, teller: &Teller) -> Result<Vec<Message>, String> {
+        let body = self.body(batch, teller)?;
+        let (id, tells) = (batch_name(batch), batch.notifications.len());
+        Ok(vec![Message { id, content_type: JSON, headers: Vec::new(), body, tells }])
+    }
+
+    fn body(&self, batch: &Batch, teller: &Teller) -> Result<Bytes, String> {
+        let document = Document { api_version: API_VERSION, kind: "Notifications", audit: teller, batch };
+        let Some(environment) = &self.template else { return json(&document) };
+        let rendered = environment.get_template(TEMPLATE).and_then(|template| template.render(&document));
+        rendered.map(Bytes::from).map_err(|error| shown(&error))
+    }
+}
+
+/// Shows an error with the line of the template.
+fn shown(error: &minijinja::Error) -> String {
+    let what = error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
+    error.line().map_or_else(|| format!("template: {what}"), |line| format!("line {line} of the template: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{lifecycle::Lifecycle, notify::formats::tests::{batch, teller}};
+
+    #[test]
+    fn the_document_has_every_field_of_every_notification() {
+        let messages = Webhook::default().messages(&batch(), &teller()).unwrap();
+        assert_eq!((messages.len(), messages[0].tells), (1, 3));
+        let document: serde_json::Value = serde_json::from_slice(&messages[0].body).unwrap();
+        insta::assert_json_snapshot!(document);
+    }
+
+    #[test]
+    fn a_message_is_named_after_what_it_tells() {
+        let name = |batch: &Batch| Webhook::default().messages(batch, &teller()).unwrap()[0].id.clone();
+        let one = Notification::sample(Lifecycle::Appeared, "a");
+        let alone = Batch { notifications: vec![one.clone().into()], left_out: 0 };
+        assert_eq!(name(&alone), one.id);
+        assert_eq!(name(&batch()), name(&batch()));
+        assert_ne!(name(&batch()), one.id);
+    }
+
+    #[test]
+    fn a_template_makes_the_body() {
+        let template = "{\"text\": [{% for n in notifications %}{{ n.resource.name ~ ': ' ~ n.message }}\
+                        {% if not loop.last %}, {% endif %}{% endfor %}], \"more\": {{ leftOut }}}";
+        let webhook = Webhook::with_template(template.to_owned()).unwrap();
+        let hostile = Notification::sample(Lifecycle::Appeared, "\"}, {\"a\": \"\\");
+        let batch = Batch { notifications: vec![hostile.into()], left_out: 2 };
+        let body = &webhook.messages(&batch, &teller()).unwrap()[0].body;
+        let value: serde_json::Value = serde_json::from_slice(body).unwrap();
+        assert_eq!(value, serde_json::json!({"text": ["api: \"}, {\"a\": \"\\"], "more": 2}));
+    }
+
+    #[test]
+    fn a_template_that_cannot_work_is_refused_when_it_is_read() {
+        let why = |template: &str| Webhook::with_template(template.to_owned()).map(drop).unwrap_err();
+        insta::assert_snapshot!([
+            "{{ notification.message }}",
+            "[\n{% for n in notifications %}{{ n.mesage }}{% endfor %}]",
+            "{% for n in notifications %}",
+            "{\"text\": \"{{ notifications[0].message }}\"}",
+            "{% if notifications[0].owner %}1{% endif %}",
+        ]
+        .map(why)
+        .join("\n"));
+    }
+}

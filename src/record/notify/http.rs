@@ -1,0 +1,305 @@
+//! Requests to receivers: where they go, with which credentials, and what an answer means.
+//!
+//! Nothing that is secret is ever shown: neither URLs, as those of chats are secrets, nor what a receiver repeats of them.
+//! Redirects are not followed, as credentials would be.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use anyhow::Context as _;
+
+use data_encoding::BASE64;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
+};
+use jiff::Timestamp;
+use hyper::body::Bytes;
+use reqwest::{Client, Url, redirect::Policy};
+use sha2::Sha256;
+
+use super::credential::{Credential, Text};
+use crate::cluster::error::reasons;
+
+/// How much of a refusal is shown, in bytes.
+const REASON_BYTES: usize = 300;
+/// No receiver makes kaudit wait longer than this.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(10);
+/// What a secret of <https://www.standardwebhooks.com> begins with; base64 follows.
+const SECRET_PREFIX: &str = "whsec_";
+
+/// One request: what it says, whoever it goes to.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Message {
+    /// The same for the same message, also when it is sent again.
+    pub(super) id: String,
+    pub(super) content_type: &'static str,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) body: Bytes,
+    /// How many notifications it tells.
+    pub(super) tells: usize,
+}
+
+/// Why a message did not arrive.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum SendError {
+    /// It may arrive later, not before this long.
+    Later(Duration, String),
+    /// This one never will.
+    Refused(String),
+}
+
+/// Where requests go, and what they are sent with.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) url: Text,
+    /// What follows the path of the URL.
+    pub(super) path: &'static str,
+    pub(super) credentials: HttpCredentials,
+    /// What bodies are signed with.
+    pub(super) signing: Option<Credential>,
+    pub(super) client: Client,
+}
+
+/// What authenticates kaudit to a receiver.
+#[derive(Debug, Default)]
+pub(super) struct HttpCredentials {
+    pub(super) headers: Vec<(HeaderName, Text)>,
+    pub(super) bearer: Option<Credential>,
+    pub(super) basic: Option<(String, Credential)>,
+}
+
+/// Makes a client.
+///
+/// # Errors
+/// When the file of certificates cannot be used.
+pub(super) fn client(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::Result<Client> {
+    // Another part of the process may have chosen before.
+    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .user_agent(concat!("kaudit/", env!("CARGO_PKG_VERSION")))
+        .redirect(Policy::none())
+        .retry(reqwest::retry::never())
+        .timeout(timeout);
+    if let Some(path) = ca_file {
+        let pem = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let certificates = reqwest::Certificate::from_pem_bundle(&pem)
+            .ok()
+            .filter(|certificates| !certificates.is_empty())
+            .with_context(|| format!("{} has no certificates in PEM", path.display()))?;
+        builder = builder.tls_certs_merge(certificates);
+    }
+    builder.build().map_err(|error| anyhow::anyhow!("no client can be made: {}", reasons(&error)))
+}
+
+/// Reads a URL that may be used.
+///
+/// # Errors
+/// Says what is wrong without showing it.
+pub(super) fn url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("no URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err("no URL that begins with https:// or http://".into());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("has credentials in it, which belong into http.basicAuth or http.bearerToken".into());
+    }
+    Ok(url)
+}
+
+impl Endpoint {
+    /// Reads everything that is needed, to see whether it is there.
+    ///
+    /// # Errors
+    /// Says what is not.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let secrets = Secrets::read(self)?;
+        url(&secrets.url)?;
+        secrets.headers()?;
+        self.signing.iter().try_for_each(|_| signature(&secrets.signing, "", 0, b"").map(drop))
+    }
+
+    /// Makes one attempt to send a message.
+    pub(super) async fn post(&self, message: &Message) -> Result<(), SendError> {
+        let misconfigured = |why| SendError::Later(Duration::ZERO, why);
+        let secrets = Secrets::read(self).map_err(misconfigured)?;
+        let (url, mut headers) = (url(&secrets.url).map_err(misconfigured)?, secrets.headers().map_err(misconfigured)?);
+        let time = Timestamp::now().as_second();
+        let mut own = vec![("webhook-id", message.id.clone()), ("webhook-timestamp", time.to_string())];
+        if self.signing.is_some() {
+            let signature = signature(&secrets.signing, &message.id, time, &message.body).map_err(misconfigured)?;
+            own.push(("webhook-signature", signature));
+        }
+        for (name, value) in own.iter().chain(&message.headers) {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(*name, value);
+            }
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(message.content_type));
+        let sent = self.client.post(url).headers(headers).body(message.body.clone()).send().await;
+        match sent {
+            Ok(answer) => judge(answer, &secrets).await,
+            Err(error) if error.is_timeout() => Err(SendError::Later(Duration::ZERO, "did not answer in time".into())),
+            Err(error) => {
+                let why = secrets.hidden(&reasons(&error.without_url()));
+                Err(SendError::Later(Duration::ZERO, format!("cannot be reached: {why}")))
+            }
+        }
+    }
+}
+
+/// Says what an answer means.
+async fn judge(mut answer: reqwest::Response, secrets: &Secrets) -> Result<(), SendError> {
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(());
+    }
+    let mut text = Vec::new();
+    while let Ok(Some(chunk)) = answer.chunk().await {
+        text.extend_from_slice(&chunk);
+        if text.len() > REASON_BYTES {
+            break;
+        }
+    }
+    let text = String::from_utf8_lossy(&text);
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = crate::model::text::shortened(&secrets.hidden(&line), REASON_BYTES).into_owned();
+    let why = if line.is_empty() { format!("answers {status}") } else { format!("answers {status}: {line}") };
+    let again = status.is_server_error()
+        || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
+    if again {
+        let wait = answer.headers().get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, Timestamp::now()));
+        return Err(SendError::Later(wait.unwrap_or_default().min(LONGEST_RETRY_AFTER), why));
+    }
+    if status.is_redirection() {
+        return Err(SendError::Refused(format!("answers {status}; redirects are not followed, so give the URL they lead to")));
+    }
+    Err(SendError::Refused(why))
+}
+
+/// Reads `Retry-After`: seconds, or a time of HTTP.
+fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+    if let Ok(seconds) = text.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    Duration::try_from(at.duration_since(now)).ok()
+}
+
+/// What is read for one request.
+struct Secrets {
+    url: String,
+    /// By name, and whether the value may not be shown.
+    headers: Vec<(HeaderName, String, bool)>,
+    authorization: Option<String>,
+    signing: String,
+    hidden: Vec<String>,
+}
+
+impl Secrets {
+    fn read(endpoint: &Endpoint) -> Result<Self, String> {
+        let Endpoint { url: address, path, credentials, signing, .. } = endpoint;
+        let mut url = address.read()?;
+        let mut hidden = Vec::new();
+        hidden.extend(address.is_secret().then(|| url.clone()));
+        if !path.is_empty() {
+            url = format!("{}{path}", url.trim_end_matches('/'));
+        }
+        let mut headers = Vec::new();
+        for (name, text) in &credentials.headers {
+            let value = text.read()?;
+            hidden.extend(text.is_secret().then(|| value.clone()));
+            headers.push((name.clone(), value, text.is_secret()));
+        }
+        let mut authorization = None;
+        if let Some(token) = &credentials.bearer {
+            let token = token.read()?;
+            authorization = Some(format!("Bearer {token}"));
+            hidden.push(token);
+        }
+        if let Some((user, password)) = &credentials.basic {
+            let password = password.read()?;
+            let both = BASE64.encode(format!("{user}:{password}").as_bytes());
+            authorization = Some(format!("Basic {both}"));
+            hidden.extend([both, password]);
+        }
+        let signing = signing.as_ref().map(Credential::read).transpose()?.unwrap_or_default();
+        hidden.extend(signing.split_whitespace().map(str::to_owned));
+        Ok(Self { url, headers, authorization, signing, hidden })
+    }
+
+    fn headers(&self) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        let value = |name: &HeaderName, text: &str| {
+            HeaderValue::from_str(text).map_err(|_| format!("the value of the header {name} has characters that none may have"))
+        };
+        for (name, text, is_secret) in &self.headers {
+            let mut value = value(name, text)?;
+            value.set_sensitive(*is_secret);
+            headers.insert(name, value);
+        }
+        if let Some(text) = &self.authorization {
+            let mut value = value(&AUTHORIZATION, text)?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(headers)
+    }
+
+    /// Takes everything out of a text that may not be shown.
+    fn hidden(&self, text: &str) -> String {
+        // What is shorter is no secret, and would be found anywhere.
+        let secrets = self.hidden.iter().filter(|secret| secret.len() > 3);
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "[hidden]"))
+    }
+}
+
+/// Signs a body as <https://www.standardwebhooks.com> says, with each of the secrets, so that one can follow another.
+fn signature(secrets: &str, id: &str, time: i64, body: &[u8]) -> Result<String, String> {
+    let sign = |secret: &str| {
+        let key = match secret.strip_prefix(SECRET_PREFIX) {
+            Some(text) => BASE64.decode(text.as_bytes()).map_err(|_| {
+                format!("the secret for signatures begins with {SECRET_PREFIX}, but no base64 follows")
+            })?,
+            None => secret.as_bytes().to_vec(),
+        };
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key).map_err(|error| error.to_string())?;
+        mac.update(format!("{id}.{time}.").as_bytes());
+        mac.update(body);
+        Ok(format!("v1,{}", BASE64.encode(&mac.finalize().into_bytes())))
+    };
+    Ok(secrets.split_whitespace().map(sign).collect::<Result<Vec<_>, String>>()?.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_signed_as_the_specification_does() {
+        // The example of the specification's own libraries.
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let signed = signature(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
+        assert_eq!(signed.unwrap(), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        let both = signature(&format!("{secret}\nanother"), "a", 1, b"").unwrap();
+        assert_eq!(both.split(' ').count(), 2);
+        assert!(signature("whsec_%", "a", 1, b"").unwrap_err().contains("no base64"));
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_time() {
+        let now: Timestamp = "2026-11-23T10:00:00Z".parse().unwrap();
+        assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("Mon, 23 Nov 2026 10:00:30 GMT", now), Some(Duration::from_secs(30)));
+        assert_eq!((retry_after("Mon, 23 Nov 2026 09:00:00 GMT", now), retry_after("soon", now)), (None, None));
+    }
+
+    #[test]
+    fn urls_with_credentials_are_refused_without_showing_them() {
+        assert!(url("https://example.com/hook").is_ok());
+        for wrong in ["https://user:hidden@example.com", "ftp://example.com/hidden", "hidden", "https://"] {
+            let why = url(wrong).unwrap_err();
+            assert!(!why.contains("hidden"), "{why}");
+        }
+    }
+}

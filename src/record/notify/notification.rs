@@ -1,0 +1,213 @@
+//! What is told to receivers: one notification for each Event that would be written.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    audit::{
+        ledger::{Delta, Labels, Violation},
+        queue::Lane,
+    },
+    model::{
+        object::ObjectRef,
+        text::{dependents, shortened},
+        verdict::{Excused, Finding, Outcome, Severity},
+    },
+    record::lifecycle::Lifecycle,
+};
+
+/// Longest message of a policy that is passed on, in bytes.
+const MESSAGE_BYTES: usize = 4 * 1024;
+
+/// What happened to a violation, for receivers. Every field is always there, so that templates can rely on them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Notification {
+    /// The name of the Event about the same, by which a receiver knows it if it comes twice.
+    pub(super) id: String,
+    pub(super) event: Lifecycle,
+    /// When it happened.
+    pub(super) time: Timestamp,
+    /// The same for all notifications about one violation.
+    pub(super) violation: String,
+    /// Since when the violation stands or stood.
+    pub(super) since: Timestamp,
+    pub(super) policy: Arc<str>,
+    pub(super) rule: Arc<str>,
+    pub(super) result: Outcome,
+    pub(super) severity: Option<Severity>,
+    pub(super) category: Option<Arc<str>>,
+    pub(super) message: String,
+    /// How many results of dependents it stands for.
+    pub(super) dependents: usize,
+    pub(super) resource: Resource,
+    /// The topmost object that controls it.
+    pub(super) owner: Option<Resource>,
+    /// Why it is resolved although nothing was mended: who excuses it, and until when.
+    pub(super) excused: Option<String>,
+    /// The labels of the owner, or of the object if it has none, as far as routes ask for them.
+    #[serde(skip)]
+    pub(super) labels: Option<Labels>,
+    #[serde(skip)]
+    pub(super) lane: Lane,
+    /// An owner stood for it until now.
+    #[serde(skip)]
+    pub(super) is_handed_over: bool,
+}
+
+/// An object.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Resource {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    pub(super) namespace: Option<Arc<str>>,
+    pub(super) name: Arc<str>,
+    pub(super) uid: Arc<str>,
+}
+
+impl From<&ObjectRef> for Resource {
+    fn from(object: &ObjectRef) -> Self {
+        let ObjectRef { api_version, kind, namespace, name, uid } = object.clone();
+        Self { api_version, kind, namespace, name, uid }
+    }
+}
+
+impl Resource {
+    /// Returns `Kind namespace/name`, or `Kind name`.
+    pub(super) fn title(&self) -> String {
+        format!("{} {}", self.kind, self.path())
+    }
+
+    /// Returns `namespace/name`, or `name`.
+    pub(super) fn path(&self) -> String {
+        self.namespace.as_ref().map_or_else(|| self.name.to_string(), |namespace| format!("{namespace}/{}", self.name))
+    }
+
+    /// Returns `Kind.group`, or `Kind` for the core group.
+    pub(super) fn group_kind(&self) -> String {
+        self.api_version.rsplit_once('/').map_or_else(|| self.kind.clone(), |(group, _)| format!("{}.{group}", self.kind))
+    }
+}
+
+impl Notification {
+    /// Makes those of a delta.
+    pub(super) fn of(delta: &Delta, time: Timestamp) -> Vec<Self> {
+        let resource = Resource::from(&ObjectRef::new(&delta.object, &delta.uid));
+        Lifecycle::of(delta).map(|(event, violation)| Self::new(event, violation, delta, &resource, time)).collect()
+    }
+
+    /// Makes those that tell again that what stands has appeared.
+    pub(super) fn standing(delta: &Delta, time: Timestamp) -> Vec<Self> {
+        let resource = Resource::from(&ObjectRef::new(&delta.object, &delta.uid));
+        let results = delta.results.iter();
+        results.map(|violation| Self::new(Lifecycle::Appeared, violation, delta, &resource, time)).collect()
+    }
+
+    fn new(event: Lifecycle, violation: &Violation, delta: &Delta, resource: &Resource, time: Timestamp) -> Self {
+        let Finding { policy, rule, outcome, severity, category, message, excused, .. } = &violation.finding;
+        Self {
+            id: event.message_name(violation),
+            event,
+            time,
+            violation: violation.id.to_string(),
+            since: violation.since,
+            policy: Arc::clone(policy),
+            rule: Arc::clone(rule),
+            result: *outcome,
+            severity: *severity,
+            category: category.clone(),
+            message: shortened(message, MESSAGE_BYTES).into_owned(),
+            dependents: violation.dependents,
+            resource: resource.clone(),
+            owner: delta.owner.as_deref().map(Resource::from),
+            excused: excused.as_ref().map(|Excused { excuse, .. }| excuse.to_string()),
+            labels: delta.labels.clone(),
+            lane: delta.lane,
+            is_handed_over: violation.covered_by.is_some(),
+        }
+    }
+
+    /// Returns `policy/rule`.
+    pub(super) fn rule_path(&self) -> String {
+        format!("{}/{}", self.policy, self.rule)
+    }
+
+    /// Returns the message as an Event has it: with the number of dependents, if it has any.
+    pub(super) fn text(&self) -> String {
+        let Self { message, dependents: number, .. } = self;
+        if *number == 0 { message.clone() } else { format!("{message} (and {})", dependents(*number)) }
+    }
+}
+
+#[cfg(test)]
+impl Notification {
+    /// One about a Deployment with everything that it can have, for tests.
+    pub(crate) fn sample(event: Lifecycle, message: &str) -> Self {
+        Self::samples().remove(0).with(event, message)
+    }
+
+    pub(crate) fn with(self, event: Lifecycle, message: &str) -> Self {
+        let violation = Violation::sample(message);
+        let (id, violation) = (event.message_name(&violation), violation.id.to_string());
+        Self { id, event, violation, message: message.to_owned(), ..self }
+    }
+}
+
+impl Notification {
+    /// Returns notifications that show what a template may meet: one with everything, and one with next to nothing.
+    pub(super) fn samples() -> Vec<Self> {
+        let time = Timestamp::UNIX_EPOCH;
+        let resource = |kind: &str| Resource {
+            api_version: "apps/v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: Some("shop".into()),
+            name: "api".into(),
+            uid: "0b9f6a1c-7e1f-4a2b-9c3d-00ff10e2a9d4".into(),
+        };
+        let whole = Self {
+            id: "kaudit-601d5476e2ccfe2c87a2bba7a3226597".to_owned(),
+            event: Lifecycle::Appeared,
+            time,
+            violation: "601d5476e2ccfe2c87a2bba7a3226597".to_owned(),
+            since: time,
+            policy: "pod_security.baseline".into(),
+            rule: "deny_privileged".into(),
+            result: Outcome::Fail,
+            severity: Some(Severity::High),
+            category: Some("Pod Security".into()),
+            message: "container \"api\" runs <privileged> & more".to_owned(),
+            dependents: 3,
+            resource: resource("ReplicaSet"),
+            owner: Some(resource("Deployment")),
+            excused: None,
+            labels: None,
+            lane: Lane::Change,
+            is_handed_over: false,
+        };
+        let bare = Self {
+            event: Lifecycle::Resolved,
+            result: Outcome::Warn,
+            severity: None,
+            category: None,
+            dependents: 0,
+            resource: Resource { api_version: "v1".to_owned(), namespace: None, ..resource("Namespace") },
+            owner: None,
+            excused: Some("excused by shop/legacy until 2027-01-31T00:00:00Z: replaced in spring".to_owned()),
+            ..whole.clone()
+        };
+        let passing = Self { event: Lifecycle::Transient, ..whole.clone() };
+        vec![whole, bare, passing]
+    }
+}
+
+/// What one request tells.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Batch {
+    pub(super) notifications: Vec<Arc<Notification>>,
+    /// How many were left out before these, as there was no room for them.
+    pub(super) left_out: u64,
+}

@@ -1,0 +1,193 @@
+//! Which notifications a receiver gets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{Selector, SelectorExt as _};
+use serde::Deserialize;
+
+use super::notification::Notification;
+use crate::{
+    judge::gatekeeper::matching::Wildcard,
+    model::verdict::{Outcome, Severity},
+    record::lifecycle::Lifecycle,
+};
+
+/// Which notifications a receiver gets: those that fit in every way that is given.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Match {
+    /// Patterns, with `*` at either end.
+    #[serde(deserialize_with = "patterns")]
+    namespaces: Vec<Wildcard>,
+    #[serde(deserialize_with = "selector")]
+    label_selector: Option<LabelSelection>,
+    #[serde(deserialize_with = "severity")]
+    min_severity: Option<Severity>,
+    /// Patterns of policies, or of `policy/rule`.
+    #[serde(deserialize_with = "patterns")]
+    policies: Vec<Wildcard>,
+    #[serde(deserialize_with = "results")]
+    results: BTreeSet<Outcome>,
+    #[serde(deserialize_with = "events")]
+    pub(super) events: BTreeSet<Lifecycle>,
+}
+
+/// A selector, and the keys that it looks at.
+#[derive(Debug)]
+struct LabelSelection {
+    selector: Selector,
+    keys: BTreeSet<String>,
+}
+
+impl Match {
+    /// Whether a receiver is to know of a notification, whatever happened.
+    pub(super) fn concerns(&self, notification: &Notification) -> bool {
+        let Notification { policy, result, severity, resource, labels, .. } = notification;
+        let any = |patterns: &[Wildcard], texts: &[&str]| {
+            patterns.is_empty() || patterns.iter().any(|pattern| texts.iter().any(|text| pattern.matches(text)))
+        };
+        // The labels of what was deleted while nobody looked are not known: then nobody is told who may not be meant.
+        let selected = |selection: &LabelSelection| {
+            labels.as_ref().is_some_and(|labels| selection.selector.matches::<BTreeMap<_, _>>(labels))
+        };
+        any(&self.namespaces, &[resource.namespace.as_deref().unwrap_or_default()])
+            && any(&self.policies, &[policy, &notification.rule_path()])
+            && (self.results.is_empty() || self.results.contains(result))
+            // The worst comes first.
+            && self.min_severity.is_none_or(|least| severity.is_some_and(|severity| severity <= least))
+            && self.label_selector.as_ref().is_none_or(selected)
+    }
+
+    /// Whether a receiver is told when this happened.
+    pub(super) fn tells(&self, event: Lifecycle) -> bool {
+        self.events.is_empty() || self.events.contains(&event)
+    }
+
+    /// Returns the keys of the labels that decide.
+    pub(super) fn label_keys(&self) -> impl Iterator<Item = &String> {
+        self.label_selector.iter().flat_map(|selection| &selection.keys)
+    }
+}
+
+fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Wildcard>, D::Error> {
+    let patterns = Vec::<String>::deserialize(deserializer)?;
+    Ok(patterns.iter().map(|pattern| Wildcard::new(pattern)).collect())
+}
+
+fn selector<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<LabelSelection>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields, rename_all = "camelCase")]
+    struct Known {
+        #[serde(default)]
+        match_labels: BTreeMap<String, String>,
+        #[serde(default)]
+        match_expressions: Vec<serde_json::Value>,
+    }
+    let Known { match_labels, match_expressions } = Known::deserialize(deserializer)?;
+    let wrong = |why: &dyn std::fmt::Display| serde::de::Error::custom(format!("no label selector: {why}"));
+    let selector = serde_json::json!({"matchLabels": match_labels, "matchExpressions": match_expressions});
+    let selector: LabelSelector = serde_json::from_value(selector).map_err(|why| wrong(&why))?;
+    let keys = selector.match_labels.iter().flat_map(BTreeMap::keys).cloned();
+    let expressions = selector.match_expressions.iter().flatten().map(|expression| expression.key.clone());
+    let keys = keys.chain(expressions).collect();
+    Ok(Some(LabelSelection { selector: Selector::try_from(selector).map_err(|why| wrong(&why))?, keys }))
+}
+
+fn severity<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Severity>, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    let severity = Severity::from_word(&word);
+    let unknown = || format!("{word:?} is no severity: critical, high, medium, low or info");
+    severity.map(Some).ok_or_else(|| serde::de::Error::custom(unknown()))
+}
+
+fn results<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeSet<Outcome>, D::Error> {
+    words(deserializer, &[Outcome::Fail, Outcome::Warn], Outcome::word)
+}
+
+fn events<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeSet<Lifecycle>, D::Error> {
+    words(deserializer, &[Lifecycle::Appeared, Lifecycle::Resolved, Lifecycle::Transient], Lifecycle::word)
+}
+
+/// Reads words of a list that stand for something.
+fn words<'de, D: serde::Deserializer<'de>, T: Copy + Ord>(
+    deserializer: D,
+    known: &[T],
+    word: impl Fn(T) -> &'static str,
+) -> Result<BTreeSet<T>, D::Error> {
+    let find = |text: String| {
+        known.iter().copied().find(|known| word(*known) == text).ok_or_else(|| {
+            let words: Vec<_> = known.iter().map(|known| word(*known)).collect();
+            serde::de::Error::custom(format!("{text:?} is none of {}", words.join(", ")))
+        })
+    };
+    Vec::<String>::deserialize(deserializer)?.into_iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn concerns(yaml: &str, change: impl Fn(&mut Notification)) -> bool {
+        let matching: Match = serde_saphyr::from_str(yaml).unwrap();
+        let mut notification = Notification::sample(Lifecycle::Appeared, "a");
+        change(&mut notification);
+        matching.concerns(&notification)
+    }
+
+    fn labelled(text: &str) -> Option<Arc<BTreeMap<String, String>>> {
+        Some(Arc::new([("team".to_owned(), text.to_owned())].into()))
+    }
+
+    #[test]
+    fn what_fits_in_every_way_is_told() {
+        let as_is = |_: &mut Notification| {};
+        for (yaml, fits) in [
+            ("{}", true),
+            ("namespaces: [shop]", true),
+            ("namespaces: [billing, 'sh*']", true),
+            ("namespaces: [billing]", false),
+            ("policies: ['pod_security.*']", true),
+            ("policies: [pod_security.baseline/deny_privileged]", true),
+            ("policies: ['*/deny_privileged']", true),
+            ("policies: [pod_security]", false),
+            ("results: [fail]", true),
+            ("results: [warn]", false),
+            ("minSeverity: high", true),
+            ("minSeverity: Medium", true),
+            ("minSeverity: critical", false),
+            ("namespaces: [shop], results: [warn]", false),
+        ] {
+            assert_eq!(concerns(&format!("{{{}}}", yaml.trim_matches(['{', '}'])), as_is), fits, "{yaml}");
+        }
+        let cluster_scoped = |notification: &mut Notification| notification.resource.namespace = None;
+        assert!(concerns("{}", cluster_scoped) && !concerns("namespaces: ['s*']", cluster_scoped));
+        assert!(!concerns("minSeverity: info", |notification| notification.severity = None));
+    }
+
+    #[test]
+    fn labels_are_those_that_are_known() {
+        let yaml = "labelSelector: {matchLabels: {team: shop}}";
+        assert!(concerns(yaml, |notification| notification.labels = labelled("shop")));
+        assert!(!concerns(yaml, |notification| notification.labels = labelled("billing")));
+        assert!(!concerns(yaml, |notification| notification.labels = None));
+        let yaml = "labelSelector: {matchExpressions: [{key: team, operator: NotIn, values: [shop]}]}";
+        assert!(concerns(yaml, |notification| notification.labels = labelled("billing")));
+        assert!(!concerns(yaml, |notification| notification.labels = None), "perhaps it was the team's");
+        let matching: Match = serde_saphyr::from_str(yaml).unwrap();
+        assert_eq!(Vec::from_iter(matching.label_keys()), ["team"]);
+    }
+
+    #[test]
+    fn wrong_words_are_named() {
+        let why = |yaml| serde_saphyr::from_str::<Match>(yaml).unwrap_err().to_string();
+        assert!(why("minSeverity: urgent").contains("\"urgent\" is no severity"));
+        assert!(why("results: [error]").contains("\"error\" is none of fail, warn"));
+        assert!(why("events: [gone]").contains("\"gone\" is none of appeared, resolved, happened"));
+        assert!(why("labelSelector: {team: shop}").contains("team"));
+        let operator = "labelSelector: {matchExpressions: [{key: a, operator: Is}]}";
+        assert!(why(operator).contains("no label selector"), "{}", why(operator));
+    }
+}
