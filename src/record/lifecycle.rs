@@ -29,9 +29,10 @@ pub(super) enum Lifecycle {
 impl Lifecycle {
     /// Returns what a delta tells of, in the order in which it is told.
     pub(super) fn of(delta: &Delta) -> impl Iterator<Item = (Self, &Violation)> {
-        let told = |lifecycle, violations: &'_ [Violation]| violations.iter().map(move |violation| (lifecycle, violation));
         let Delta { appeared, transitions, resolved, .. } = delta;
-        told(Self::Appeared, appeared).chain(told(Self::Transient, transitions)).chain(told(Self::Resolved, resolved))
+        let told = [(Self::Appeared, appeared), (Self::Transient, transitions), (Self::Resolved, resolved)];
+        told.into_iter()
+            .flat_map(|(lifecycle, violations)| violations.iter().map(move |violation| (lifecycle, violation)))
     }
 
     /// Returns the word for it.

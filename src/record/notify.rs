@@ -19,6 +19,7 @@ mod worker;
 
 use std::sync::Arc;
 
+use futures::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 
@@ -61,13 +62,13 @@ pub struct NotifySink {
 pub fn start(
     settings: NotifySettings,
     mut health: impl FnMut() -> watch::Sender<Health>,
-) -> (NotifySink, Vec<impl Future<Output = ()> + Send>) {
+) -> (NotifySink, Vec<BoxFuture<'static, ()>>) {
     let NotifySettings { config, namespace, audit_name, pipeline, metrics } = settings;
     let surroundings = Surroundings { teller: Teller { namespace, name: audit_name }, pipeline, metrics };
     let (mut receivers, mut runs) = (Vec::new(), Vec::new());
     for receiver in config.receivers() {
         let (sender, incoming) = mpsc::unbounded_channel();
-        runs.push(Worker::new(Arc::clone(receiver), surroundings.clone(), health()).run(incoming));
+        runs.push(Worker::new(Arc::clone(receiver), surroundings.clone(), health()).run(incoming).boxed());
         receivers.push((Arc::clone(receiver), sender));
     }
     (NotifySink { receivers }, runs)

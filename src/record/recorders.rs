@@ -56,6 +56,19 @@ pub struct Recorders {
     tasks: JoinSet<()>,
 }
 
+/// What each recorder reports about itself.
+#[derive(Default)]
+struct Healths(Vec<watch::Receiver<Health>>);
+
+impl Healths {
+    /// Returns where one more recorder reports.
+    fn add(&mut self) -> watch::Sender<Health> {
+        let (sender, receiver) = watch::channel(Health::default());
+        self.0.push(receiver);
+        sender
+    }
+}
+
 /// Passes deltas to each recorder that has a queue of its own.
 struct Sinks {
     events: Option<events::EventSink>,
@@ -106,19 +119,14 @@ impl Recorders {
         overview: watch::Receiver<Option<Arc<Overview>>>,
     ) -> (Self, Recorded, Box<dyn Record>) {
         let RecorderSettings { client, namespace, audit_name, metrics, .. } = settings;
-        let mut healths = Vec::new();
-        let mut health = || {
-            let (sender, receiver) = watch::channel(Health::default());
-            healths.push(receiver);
-            sender
-        };
+        let mut healths = Healths::default();
         let (mut tasks, mut sinks, mut recorded) =
             (JoinSet::new(), Sinks { events: None, reports: None, notify: None }, Recorded::default());
         if let Some(reports) = &settings.reports {
             let reports = reports::ReportSettings { client: client.clone(), ..reports.clone() };
             let mut loaded = reports::load(&reports).await;
             recorded = std::mem::take(&mut loaded.recorded);
-            let (sink, run) = reports::start(reports, loaded, health());
+            let (sink, run) = reports::start(reports, loaded, healths.add());
             sinks.reports = Some(sink);
             tasks.spawn(run);
         }
@@ -137,7 +145,7 @@ impl Recorders {
                 own,
                 audit: settings.audit(),
                 metrics: metrics.clone(),
-                health: health(),
+                health: healths.add(),
             });
             recorded = settings.recorded(recorded).await;
             sinks.events = Some(sink);
@@ -150,7 +158,7 @@ impl Recorders {
                      of everything that stands"
                 );
             }
-            let (sink, runs) = notify::start(notify, &mut health);
+            let (sink, runs) = notify::start(notify, || healths.add());
             sinks.notify = Some(sink);
             runs.into_iter().for_each(|run| drop(tasks.spawn(run)));
         }
@@ -163,7 +171,7 @@ impl Recorders {
                 metrics: metrics.clone(),
             };
             let (sender, health) = watch::channel(Health::default());
-            tasks.spawn(join(healths, sender));
+            tasks.spawn(join(healths.0, sender));
             tasks.spawn(status::run(settings, overview, health));
         }
         (Self { tasks }, recorded, Box::new(sinks))
@@ -190,7 +198,8 @@ async fn join(mut parts: Vec<watch::Receiver<Health>>, all: watch::Sender<Health
         let health = healths.fold(Health::default(), |all, part| all.join(&part));
         all.send_if_modified(|known| std::mem::replace(known, health.clone()) != health);
         let changes = parts.iter_mut().enumerate().filter(|(part, _)| running.get(*part) == Some(&true));
-        let changes: Vec<_> = changes.map(|(part, health)| Box::pin(async move { (part, health.changed().await) })).collect();
+        let changes: Vec<_> =
+            changes.map(|(part, health)| Box::pin(async move { (part, health.changed().await) })).collect();
         if changes.is_empty() {
             return;
         }

@@ -37,28 +37,28 @@ const PROMPT: Duration = Duration::from_secs(10);
 const FLUSH: Duration = Duration::from_secs(10);
 
 /// A namespace with objects, and what is told of them.
-struct Scene {
-    client: Client,
-    namespace: String,
-    user: User,
-    policies: tempfile::TempDir,
+pub(crate) struct Scene {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    pub(crate) user: User,
+    pub(crate) policies: tempfile::TempDir,
 }
 
 impl Scene {
     /// A namespace and a kaudit that denies what is marked in it.
-    async fn new(plane: &ControlPlane, name: &str) -> Self {
+    pub(crate) async fn new(plane: &ControlPlane, name: &str) -> Self {
         let namespace = plane.temp_namespace(name).await.unwrap();
         let user = operator(plane, &namespace).await;
         let policies = policies(&[("marked.rego", &denies_marked(&namespace))]);
         Self { client: plane.admin().unwrap(), namespace, user, policies }
     }
 
-    fn objects(&self) -> Api<ConfigMap> {
+    pub(crate) fn objects(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     /// Creates objects, marked with `value` unless that is empty.
-    async fn create(&self, names: impl IntoIterator<Item = String>, value: &str) {
+    pub(crate) async fn create(&self, names: impl IntoIterator<Item = String>, value: &str) {
         let create = |name: String| async move {
             let labels = if value.is_empty() { json!({}) } else { json!({&self.namespace: value}) };
             let object = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap();
@@ -68,17 +68,17 @@ impl Scene {
     }
 
     /// Marks an object with a value, or takes the mark away.
-    async fn mark(&self, name: &str, value: Option<&str>) {
+    pub(crate) async fn mark(&self, name: &str, value: Option<&str>) {
         let patch = json!({"metadata": {"labels": {&self.namespace: value}}});
         self.objects().patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
     }
 
-    async fn delete(&self, name: &str) {
+    pub(crate) async fn delete(&self, name: &str) {
         self.objects().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
     /// Starts a kaudit that writes Events of this namespace only.
-    async fn start(&self, arguments: &[&str]) -> Running {
+    pub(crate) async fn start(&self, arguments: &[&str]) -> Running {
         self.start_as(self.user.kubeconfig_path(), arguments).await
     }
 
@@ -93,7 +93,7 @@ impl Scene {
     }
 
     /// Lists all Events, or those of one object.
-    async fn events(&self, of: Option<&str>) -> Vec<Event> {
+    pub(crate) async fn events(&self, of: Option<&str>) -> Vec<Event> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let all = ListParams::default();
         let list = of.map_or(all.clone(), |name| all.fields(&format!("regarding.name={name}")));
@@ -103,7 +103,7 @@ impl Scene {
     }
 
     /// The reasons of all Events on each object, in their order.
-    async fn told(&self) -> BTreeMap<String, Vec<String>> {
+    pub(crate) async fn told(&self) -> BTreeMap<String, Vec<String>> {
         let mut told: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in self.events(None).await {
             let regarding = event.regarding.unwrap();

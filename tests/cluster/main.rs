@@ -26,6 +26,7 @@ mod faults;
 mod files;
 mod kubectl;
 mod namespaced;
+mod notify;
 mod odd;
 mod owners;
 mod page;

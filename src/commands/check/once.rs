@@ -31,14 +31,7 @@ pub(super) async fn run(
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
     wiring.tell_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
     let terms = Terms {
-        settings: recording::settings(
-            check,
-            &clients,
-            receivers,
-            &commands,
-            watch::channel(None).1,
-            wiring.metrics(),
-        ),
+        settings: recording::settings(check, &clients, receivers, &commands, watch::channel(None).1, wiring.metrics()),
         overview: wiring.overview(),
         lines: None,
         pipeline: commands,

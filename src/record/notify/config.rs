@@ -2,15 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
+use ::http::HeaderName;
 use anyhow::Context as _;
-use http::HeaderName;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_saphyr::Spanned;
 
@@ -179,7 +178,9 @@ impl<'de> Deserialize<'de> for Size {
         let units = [("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1_u64 << 30), ("", 1)];
         let parse = |(unit, bytes): &(&str, u64)| size.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*bytes);
         let bytes = units.iter().find_map(parse).filter(|bytes| *bytes > 0);
-        bytes.map(Self).ok_or_else(|| D::Error::custom(format!("{size:?}: expected a size such as 512Ki, 100Mi or 1Gi")))
+        bytes
+            .map(Self)
+            .ok_or_else(|| D::Error::custom(format!("{size:?}: expected a size such as 512Ki, 100Mi or 1Gi")))
     }
 }
 
@@ -237,7 +238,11 @@ impl NotifyConfig {
         }
         let external_url = document.external_url.as_ref();
         let external_url = external_url
-            .map(|url| http::url(&url.value).map(|_| url.value.clone()).map_err(|why| Mistake::at(url, why)))
+            .map(|url| {
+                http::url(&url.value)
+                    .map(|_| url.value.clone())
+                    .map_err(|why| Mistake::at(url, format!("externalURL: {why}")))
+            })
             .transpose()?;
         let mut names = BTreeSet::new();
         let mut receivers = Vec::new();
@@ -252,8 +257,10 @@ impl NotifyConfig {
 fn check_name(name: &Spanned<String>, names: &mut BTreeSet<String>) -> Result<(), Mistake> {
     let text = &name.value;
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if text.is_empty() || text.len() > 63 || !text.bytes().all(is_plain) || text.starts_with('-') || text.ends_with('-') {
-        let what = format!("name: {text:?} has other characters than lower-case letters, digits and -, or more than 63");
+    if text.is_empty() || text.len() > 63 || !text.bytes().all(is_plain) || text.starts_with('-') || text.ends_with('-')
+    {
+        let what =
+            format!("name: {text:?} has other characters than lower-case letters, digits and -, or more than 63");
         return Err(Mistake::at(name, what));
     }
     if !names.insert(text.clone()) {
@@ -298,7 +305,9 @@ impl ReceiverDocument {
             _ => return Err(at_name(format!("is one of {}: give each a receiver of its own", given.join(" and ")))),
         }
         if self.alertmanager.is_some() && !self.matching.events.is_empty() {
-            return Err(at_name("match.events: an alert fires as long as its violation stands, so it is told of all".into()));
+            return Err(at_name(
+                "match.events: an alert fires as long as its violation stands, so it is told of all".into(),
+            ));
         }
         let (target, batching) = match (self.file.take(), self.kind(external_url)?) {
             (Some(file), _) => (file_target(file, self.http.as_ref())?, FOR_PROGRAMS),
@@ -335,7 +344,9 @@ impl ReceiverDocument {
             let url = Spanned::new(Text::Secret(url.value), url.referenced, url.defined);
             return Ok(Some(Kind { batching: FOR_PEOPLE, ..kind("slack", Format::Slack(Slack), url) }));
         }
-        let Some(AlertmanagerDocument { url, resend_every, labels }) = self.alertmanager.take() else { return Ok(None) };
+        let Some(AlertmanagerDocument { url, resend_every, labels }) = self.alertmanager.take() else {
+            return Ok(None);
+        };
         let resend_every = resend_every.map_or(RESEND_EVERY, |Period(every)| every);
         let format = Format::Alertmanager(Alertmanager { resend_every, labels, external_url: external_url.cloned() });
         Ok(Some(Kind { path: "/api/v2/alerts", ..kind("alertmanager", format, url) }))
@@ -371,7 +382,10 @@ fn http_target(
     let client = http::client(timeout, ca_file).map_err(|why| at_http(format!("http.caFile: {why:#}")))?;
     let credentials = settings.map_or(Ok(HttpCredentials::default()), credentials).map_err(&at_http)?;
     // The URL has a place of its own.
-    url.value.read().and_then(|text| http::url(&text)).map_err(|why| Mistake::at(&url, format!("{place}.url: {why}")))?;
+    url.value
+        .read()
+        .and_then(|text| http::url(&text))
+        .map_err(|why| Mistake::at(&url, format!("{place}.url: {why}")))?;
     let endpoint = Endpoint { url: url.value, path, credentials, signing, client };
     endpoint.check().map_err(at_name)?;
     Ok(Target::Http(endpoint, format))
@@ -382,7 +396,8 @@ fn credentials(http: &HttpDocument) -> Result<HttpCredentials, String> {
         return Err("http: bearerToken and basicAuth exclude each other".into());
     }
     let header = |(name, text): (&String, &Text)| {
-        let parsed = HeaderName::try_from(name.as_str()).map_err(|_| format!("http.headers: {name:?} is no name of a header"));
+        let parsed =
+            HeaderName::try_from(name.as_str()).map_err(|_| format!("http.headers: {name:?} is no name of a header"));
         Ok((parsed?, text.clone()))
     };
     Ok(HttpCredentials {

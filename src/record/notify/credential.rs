@@ -110,7 +110,11 @@ impl<'de> Visitor<'de> for TextVisitor {
     type Value = Text;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.may_be_plain { "a text, {file: PATH} or {env: NAME}" } else { "{file: PATH} or {env: NAME}" })
+        f.write_str(if self.may_be_plain {
+            "a text, {file: PATH} or {env: NAME}"
+        } else {
+            "{file: PATH} or {env: NAME}"
+        })
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {

@@ -13,8 +13,8 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
 };
-use jiff::Timestamp;
 use hyper::body::Bytes;
+use jiff::Timestamp;
 use reqwest::{Client, Url, redirect::Policy};
 use sha2::Sha256;
 
@@ -97,10 +97,8 @@ pub(super) fn client(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::Re
 /// # Errors
 /// Says what is wrong without showing it.
 pub(super) fn url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("no URL: {error}"))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err("no URL that begins with https:// or http://".into());
-    }
+    let is_usable = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    let url = Url::parse(text).ok().filter(is_usable).ok_or("is no URL that begins with https:// or http://")?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("has credentials in it, which belong into http.basicAuth or http.bearerToken".into());
     }
@@ -168,11 +166,14 @@ async fn judge(mut answer: reqwest::Response, secrets: &Secrets) -> Result<(), S
     let again = status.is_server_error()
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
     if again {
-        let wait = answer.headers().get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, Timestamp::now()));
+        let wait =
+            answer.headers().get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, Timestamp::now()));
         return Err(SendError::Later(wait.unwrap_or_default().min(LONGEST_RETRY_AFTER), why));
     }
     if status.is_redirection() {
-        return Err(SendError::Refused(format!("answers {status}; redirects are not followed, so give the URL they lead to")));
+        return Err(SendError::Refused(format!(
+            "answers {status}; redirects are not followed, so give the URL they lead to"
+        )));
     }
     Err(SendError::Refused(why))
 }
@@ -231,7 +232,8 @@ impl Secrets {
     fn headers(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         let value = |name: &HeaderName, text: &str| {
-            HeaderValue::from_str(text).map_err(|_| format!("the value of the header {name} has characters that none may have"))
+            HeaderValue::from_str(text)
+                .map_err(|_| format!("the value of the header {name} has characters that none may have"))
         };
         for (name, text, is_secret) in &self.headers {
             let mut value = value(name, text)?;
@@ -258,9 +260,9 @@ impl Secrets {
 fn signature(secrets: &str, id: &str, time: i64, body: &[u8]) -> Result<String, String> {
     let sign = |secret: &str| {
         let key = match secret.strip_prefix(SECRET_PREFIX) {
-            Some(text) => BASE64.decode(text.as_bytes()).map_err(|_| {
-                format!("the secret for signatures begins with {SECRET_PREFIX}, but no base64 follows")
-            })?,
+            Some(text) => BASE64
+                .decode(text.as_bytes())
+                .map_err(|_| format!("the secret for signatures begins with {SECRET_PREFIX}, but no base64 follows"))?,
             None => secret.as_bytes().to_vec(),
         };
         let mut mac = Hmac::<Sha256>::new_from_slice(&key).map_err(|error| error.to_string())?;

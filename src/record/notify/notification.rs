@@ -88,7 +88,9 @@ impl Resource {
 
     /// Returns `Kind.group`, or `Kind` for the core group.
     pub(super) fn group_kind(&self) -> String {
-        self.api_version.rsplit_once('/').map_or_else(|| self.kind.clone(), |(group, _)| format!("{}.{group}", self.kind))
+        self.api_version
+            .rsplit_once('/')
+            .map_or_else(|| self.kind.clone(), |(group, _)| format!("{}.{group}", self.kind))
     }
 }
 

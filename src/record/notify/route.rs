@@ -48,9 +48,8 @@ impl Match {
             patterns.is_empty() || patterns.iter().any(|pattern| texts.iter().any(|text| pattern.matches(text)))
         };
         // The labels of what was deleted while nobody looked are not known: then nobody is told who may not be meant.
-        let selected = |selection: &LabelSelection| {
-            labels.as_ref().is_some_and(|labels| selection.selector.matches::<BTreeMap<_, _>>(labels))
-        };
+        let selected =
+            |selection: &LabelSelection| labels.as_ref().is_some_and(|labels| selection.selector.matches(labels));
         any(&self.namespaces, &[resource.namespace.as_deref().unwrap_or_default()])
             && any(&self.policies, &[policy, &notification.rule_path()])
             && (self.results.is_empty() || self.results.contains(result))

@@ -138,7 +138,10 @@ impl Worker {
         if left_out > 0 {
             self.dropped("overflow", left_out);
             if !std::mem::replace(&mut self.leaves_out, true) {
-                warn!(receiver = self.receiver.name, "More notifications wait than may: some are left out, which is told");
+                warn!(
+                    receiver = self.receiver.name,
+                    "More notifications wait than may: some are left out, which is told"
+                );
             }
         }
     }
@@ -161,11 +164,7 @@ impl Worker {
         if !self.attempt.is_empty() {
             return None;
         }
-        let due = if self.unsent.is_empty() {
-            self.queue.due(now).into_iter().chain(self.resend).min()?
-        } else {
-            now
-        };
+        let due = if self.unsent.is_empty() { self.queue.due(now).into_iter().chain(self.resend).min()? } else { now };
         Some(due.max(self.pause.unwrap_or(due)))
     }
 
@@ -173,7 +172,8 @@ impl Worker {
     fn proceed(&mut self, now: Instant) {
         if self.unsent.is_empty() {
             self.is_resent = false;
-            let batch = if self.queue.due(now).is_some_and(|due| due <= now) { self.queue.take(now) } else { Batch::default() };
+            let batch =
+                if self.queue.due(now).is_some_and(|due| due <= now) { self.queue.take(now) } else { Batch::default() };
             if !batch.notifications.is_empty() {
                 self.put_into_words(&batch);
             } else if self.resend.is_some_and(|due| due <= now) {
@@ -254,7 +254,10 @@ impl Worker {
         let notifications = self.pending();
         if notifications > 0 {
             self.dropped("unavailable", notifications as u64);
-            warn!(receiver = self.receiver.name, notifications, "Notifications were not sent before the end, and are lost");
+            warn!(
+                receiver = self.receiver.name,
+                notifications, "Notifications were not sent before the end, and are lost"
+            );
         }
         self.unsent.clear();
         self.queue = NotificationQueue::new(self.receiver.batching);

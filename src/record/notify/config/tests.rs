@@ -27,7 +27,7 @@ receivers:
     webhook:
       url: https://hooks.example.com/kaudit
       signingSecret: {{file: {secret}}}
-      template: '{{\"n\": {{{{ notifications|length }}}}}}'
+      template: '{{{{ notifications|length }}}}'
     http:
       headers: {{X-Team: shop, X-Key: {{file: {secret}}}}}
       basicAuth: {{username: kaudit, password: {{file: {secret}}}}}

@@ -60,7 +60,9 @@ impl Alertmanager {
         let ends = match told.event {
             Lifecycle::Resolved => told.time,
             // A transition has no end of its own.
-            Lifecycle::Appeared | Lifecycle::Transient => now.saturating_add(self.resend_every * RESENDS).unwrap_or(now),
+            Lifecycle::Appeared | Lifecycle::Transient => {
+                now.saturating_add(self.resend_every * RESENDS).unwrap_or(now)
+            }
         };
         Alert {
             labels: self.labels(told, teller),
@@ -134,7 +136,7 @@ mod tests {
                 alerts[alert]["endsAt"] = "in four minutes".into();
             }
         }
-        insta::assert_json_snapshot!(alerts);
+        insta::assert_snapshot!(serde_json::to_string_pretty(&alerts).unwrap());
     }
 
     #[test]

@@ -12,10 +12,7 @@ use super::{
     },
     batch_name, json,
 };
-use crate::{
-    model::text::shortened,
-    record::lifecycle::Lifecycle,
-};
+use crate::{model::text::shortened, record::lifecycle::Lifecycle};
 
 /// Slack shows longer texts badly, and cuts those of more than 40,000 characters.
 const TEXT_BYTES: usize = 4_000;
@@ -40,13 +37,15 @@ fn text(batch: &Batch) -> String {
     let rank = |told: &Notification| (told.event == Lifecycle::Resolved, told.severity.is_none(), told.severity);
     notifications.sort_by_key(|told| rank(told));
     let count = |event| notifications.iter().filter(|told| told.event == event).count();
-    let counts = [Lifecycle::Appeared, Lifecycle::Transient, Lifecycle::Resolved].map(|event| (count(event), event.word()));
+    let counts =
+        [Lifecycle::Appeared, Lifecycle::Transient, Lifecycle::Resolved].map(|event| (count(event), event.word()));
     let counts = counts.iter().filter(|(number, _)| *number > 0).enumerate().map(|(place, (number, word))| {
         let violations = if *number == 1 { "violation" } else { "violations" };
         if place == 0 { format!("{number} {violations} {word}") } else { format!("{number} {word}") }
     });
     let mut text = format!("*{}*", counts.collect::<Vec<_>>().join(", "));
-    let left_out = |number: u64| if number == 0 { String::new() } else { format!("\n_and {number} more were left out_") };
+    let left_out =
+        |number: u64| if number == 0 { String::new() } else { format!("\n_and {number} more were left out_") };
     let mut shown = 0;
     for told in &notifications {
         let line = line(told);
@@ -100,7 +99,8 @@ mod tests {
 
     #[test]
     fn nothing_in_a_message_is_markup() {
-        let hostile = Notification::sample(Lifecycle::Appeared, "<!channel> & @all <https://example.com|click>\nsecond");
+        let hostile =
+            Notification::sample(Lifecycle::Appeared, "<!channel> & @all <https://example.com|click>\nsecond");
         let text = sent(&Batch { notifications: vec![hostile.into()], left_out: 0 });
         assert!(!text.contains(['<', '>']) && !text.contains("@all"), "{text}");
         assert!(text.contains("&lt;!channel&gt; &amp; @\u{200b}all"), "{text}");
@@ -109,8 +109,9 @@ mod tests {
 
     #[test]
     fn a_text_is_as_long_as_fits_and_begins_with_the_worst() {
-        let mut notifications: Vec<Arc<Notification>> =
-            (0..1_000).map(|number| Notification::sample(Lifecycle::Appeared, &format!("{number} &&&&")).into()).collect();
+        let mut notifications: Vec<Arc<Notification>> = (0..1_000)
+            .map(|number| Notification::sample(Lifecycle::Appeared, &format!("{number} &&&&")).into())
+            .collect();
         let worst = Notification::sample(Lifecycle::Appeared, &"&".repeat(10_000));
         notifications.push(Notification { severity: Some(Severity::Critical), ..worst }.into());
         let text = sent(&Batch { notifications, left_out: 12 });

@@ -1,0 +1,193 @@
+//! Notifications: each kind of receiver is a real one, on loopback.
+
+mod receiver;
+
+use std::time::Duration;
+
+use kaudit_controlplane::{require, shared};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use self::receiver::Receiver;
+use crate::{
+    events::Scene,
+    files::folder,
+    support::{Running, wait_for},
+};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// A folder with a file of receivers, and with their secrets.
+fn config(receivers: &Value) -> TempDir {
+    let folder = folder(&[("secret", SECRET), ("notify.yaml", "")]);
+    let text = receivers.to_string().replace("SECRETS", folder.path().to_str().unwrap());
+    std::fs::write(folder.path().join("notify.yaml"), text).unwrap();
+    folder
+}
+
+/// A webhook that is told at once.
+fn webhook(url: &str) -> Value {
+    json!({
+        "name": "hook",
+        "webhook": {"url": url, "signingSecret": {"file": "SECRETS/secret"}},
+        "batch": {"maxWait": "100ms"},
+        "http": {"timeout": "2s"},
+    })
+}
+
+async fn start(scene: &Scene, config: &TempDir) -> Running {
+    scene.start(&["--notify", config.path().join("notify.yaml").to_str().unwrap()]).await
+}
+
+/// What a webhook was told: the name of the object and what happened, in order.
+fn told(receiver: &Receiver) -> Vec<String> {
+    let text = |told: &Value| {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        format!("{} {}", text(&told["resource"]["name"]), text(&told["event"]))
+    };
+    notifications(receiver).iter().map(text).collect()
+}
+
+fn notifications(receiver: &Receiver) -> Vec<Value> {
+    receiver.taken().iter().flat_map(|request| request.json()["notifications"].as_array().unwrap().clone()).collect()
+}
+
+/// Waits until a webhook was told so much, which may come in any order.
+async fn until_told(receiver: &Receiver, wanted: &[&str]) {
+    let mut wanted = wanted.to_vec();
+    wanted.sort_unstable();
+    wait_for(&format!("{wanted:?}, instead of {:?}", told(receiver)), || async {
+        let mut told = told(receiver);
+        told.sort_unstable();
+        (told == wanted).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_is_told_once_under_the_name_of_the_event_and_not_again_after_a_restart() {
+    if !require() {
+        return;
+    }
+    let scene = Scene::new(shared().await, "notify-hook").await;
+    scene.create(["fixed", "stays", "goes"].map(str::to_owned), "yes").await;
+    let receiver = Receiver::start().await;
+    let config = config(&json!({"receivers": [webhook(&receiver.url("/hook"))]}));
+    let kaudit = start(&scene, &config).await;
+    let first = ["fixed appeared", "goes appeared", "stays appeared"];
+    until_told(&receiver, &first).await;
+    scene.mark("fixed", None).await;
+    until_told(&receiver, &[&first[..], &["fixed resolved"]].concat()).await;
+    for request in receiver.taken() {
+        request.verify(SECRET);
+    }
+    // Every Event has a notification of its name, and there are no others.
+    wait_for("all Events", || async { (scene.events(None).await.len() == 4).then_some(()) }).await;
+    let mut names: Vec<_> = scene.events(None).await.into_iter().map(|event| event.metadata.name.unwrap()).collect();
+    let mut ids: Vec<_> = notifications(&receiver).iter().map(|told| told["id"].as_str().unwrap().to_owned()).collect();
+    names.sort();
+    ids.sort();
+    assert_eq!(names, ids);
+
+    // What happens while it does not run is told by the next run, and nothing else.
+    kaudit.kill();
+    scene.delete("goes").await;
+    scene.create(["new".to_owned()], "yes").await;
+    let kaudit = start(&scene, &config).await;
+    let second = ["new appeared", "goes resolved"];
+    until_told(&receiver, &[&first[..], &["fixed resolved"], &second].concat()).await;
+    // Nothing is left to come: the next change is the next that is told.
+    scene.mark("stays", None).await;
+    until_told(&receiver, &[&first[..], &["fixed resolved"], &second, &["stays resolved"]].concat()).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_fails_is_told_later_and_one_that_refuses_is_not_asked_again() {
+    if !require() {
+        return;
+    }
+    let scene = Scene::new(shared().await, "notify-faults").await;
+    let (receiver, refuses) = (Receiver::start().await, Receiver::start().await);
+    let mut refusing = webhook(&refuses.url("/hook"));
+    refusing["name"] = "refusing".into();
+    let config = config(&json!({"receivers": [webhook(&receiver.url("/hook")), refusing]}));
+    refuses.answer("/hook", 400, "no");
+    // Too slow for the timeout of two seconds, then overloaded, then down.
+    receiver.hang("/hook");
+    let kaudit = start(&scene, &config).await;
+    scene.create(["a".to_owned()], "yes").await;
+    wait_for("an attempt", || async { (receiver.asked("/hook") > 0).then_some(()) }).await;
+    wait_for("a timeout", || async { kaudit.metric(r#"kaudit_recorder_retries_total{recorder="notify/hook"}"#) }).await;
+    receiver.answer("/hook", 503, "busy");
+    let asked = receiver.asked("/hook");
+    wait_for("more attempts", || async { (receiver.asked("/hook") > asked + 1).then_some(()) }).await;
+    scene.create(["b".to_owned()], "yes").await;
+    let receiver = receiver.down().await;
+    let retries = || kaudit.metric(r#"kaudit_recorder_retries_total{recorder="notify/hook"}"#).unwrap_or_default();
+    let before = retries();
+    wait_for("an attempt that reaches nobody", || async { (retries() > before).then_some(()) }).await;
+    let receiver = receiver.up().await;
+    receiver.answer("/hook", 200, "");
+    until_told(&receiver, &["a appeared", "b appeared"]).await;
+
+    // Who refuses is asked once about each batch.
+    let refused = r#"kaudit_recorder_drops_total{recorder="notify/refusing",reason="refused"}"#;
+    wait_for("refusals", || async { (kaudit.metric(refused)? == 2).then_some(()) }).await;
+    assert_eq!(refuses.asked("/hook"), 2);
+    let log = kaudit.log();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("receiver refusing answers 400")).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(!log.contains(SECRET), "{log}");
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_is_counted_and_told() {
+    if !require() {
+        return;
+    }
+    let scene = Scene::new(shared().await, "notify-overflow").await;
+    let receiver = Receiver::start().await;
+    receiver.answer("/hook", 503, "");
+    let mut hook = webhook(&receiver.url("/hook"));
+    hook["maxQueued"] = 5.into();
+    hook["batch"]["maxItems"] = 2.into();
+    let config = config(&json!({"receivers": [hook]}));
+    scene.create((0..30).map(|number| format!("o-{number}")), "yes").await;
+    let kaudit = start(&scene, &config).await;
+    let dropped = r#"kaudit_recorder_drops_total{recorder="notify/hook",reason="overflow"}"#;
+    wait_for("an overflow", || async { kaudit.metric(dropped).filter(|dropped| *dropped >= 23) }).await;
+    receiver.answer("/hook", 200, "");
+    let sums = || {
+        let left_out = receiver.taken().iter().map(|request| request.json()["leftOut"].as_u64().unwrap()).sum::<u64>();
+        (told(&receiver).len() as u64, left_out)
+    };
+    wait_for("all to be told or counted", || async { (sums().0 + sums().1 == 30).then_some(()) }).await;
+    assert!(sums().1 >= 23, "{:?}", sums());
+    assert_eq!(kaudit.metric(dropped).map(|dropped| dropped as u64), Some(sums().1));
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_pending_is_told_before_the_end() {
+    if !require() {
+        return;
+    }
+    let scene = Scene::new(shared().await, "notify-flush").await;
+    let receiver = Receiver::start().await;
+    let mut hook = webhook(&receiver.url("/hook"));
+    hook["batch"]["maxWait"] = "1h".into();
+    let config = config(&json!({"receivers": [hook]}));
+    let kaudit = start(&scene, &config).await;
+    scene.create(["a".to_owned()], "yes").await;
+    wait_for("one to wait", || async {
+        kaudit.metric(r#"kaudit_notifications_pending{receiver="hook"}"#).filter(|pending| *pending == 1)
+    })
+    .await;
+    assert!(receiver.taken().is_empty());
+    let began = std::time::Instant::now();
+    assert_eq!(kaudit.stop().await, Some(0));
+    assert!(began.elapsed() < Duration::from_secs(15));
+    assert_eq!(told(&receiver), ["a appeared"]);
+}
