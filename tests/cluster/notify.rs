@@ -1,5 +1,7 @@
 //! Notifications: each kind of receiver is a real one, on loopback.
 
+mod alertmanager;
+mod formats;
 mod receiver;
 
 use std::time::Duration;

@@ -62,6 +62,14 @@ pub(crate) const GATOR: Module = Module {
     version_flags: |_| String::new(),
 };
 
+/// Alertmanager's API and its store of alerts.
+pub(crate) const ALERTMANAGER: Module = Module {
+    folder: "alertmanager",
+    main: "github.com/prometheus/alertmanager",
+    packages: &[Package { path: "kaudit/tests/tools/alertmanager", binary: "alertmanager" }],
+    version_flags: |_| String::new(),
+};
+
 /// What prints OPA's own compliance cases.
 pub(crate) const OPA_CASES: Module = Module {
     folder: "opa-cases",
@@ -248,7 +256,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR, &CONFTEST] {
+        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR, &CONFTEST, &ALERTMANAGER] {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use crate::{
-    go_build::{CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, go},
+    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, go},
     shared::use_existing_cluster,
 };
 
@@ -42,6 +42,8 @@ pub enum Tool {
     OpaCases,
     /// OPA as a library, with a prepared query.
     Prepared,
+    /// Alertmanager's API and its store of alerts.
+    Alertmanager,
 }
 
 impl Tool {
@@ -58,6 +60,7 @@ impl Tool {
             Self::Gator => "gator",
             Self::OpaCases => "opa-cases",
             Self::Prepared => "prepared",
+            Self::Alertmanager => "alertmanager",
         }
     }
 
@@ -67,6 +70,7 @@ impl Tool {
             Self::Gator => &GATOR,
             Self::OpaCases => &OPA_CASES,
             Self::Conftest | Self::Prepared => &CONFTEST,
+            Self::Alertmanager => &ALERTMANAGER,
             _ => &KUBERNETES,
         }
     }
