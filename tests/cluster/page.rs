@@ -1,5 +1,7 @@
 //! The page for people, as a long run on a real API server serves it.
 
+mod readers;
+
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::{SocketAddr, TcpStream},

@@ -119,3 +119,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   resources: ["events"]
   verbs: {{ toJson . }}
 {{- end }}
+
+{{/* Whether the page is served beyond the pod, to those who say who they are; empty if it is not. */}}
+{{- define "kaudit.uiIsServed" -}}
+{{- if and .Values.ui.enabled (ne .Values.ui.auth "none") }}true{{ end }}
+{{- end }}

@@ -30,11 +30,11 @@ const OWNERS: usize = 100;
 const CHANGES: usize = 8;
 
 /// Returns the first view: everything, or what a query leaves.
-pub(super) fn overview(page: &Page, query: &Query) -> Markup {
+pub(super) fn overview(page: &Page, query: &Query, reader: Option<&str>) -> Markup {
     let owners = owners::grouped(page.entries(query));
     document(
-        page,
         &headline(&page.result),
+        Some(&header(page, reader)),
         &html! {
             (trust(page))
             (changes(page))
@@ -46,7 +46,7 @@ pub(super) fn overview(page: &Page, query: &Query) -> Markup {
 }
 
 /// Returns the view of one object with what it owns.
-pub(super) fn object(page: &Page, owner: &Owner<'_>) -> Markup {
+pub(super) fn object(page: &Page, owner: &Owner<'_>, reader: Option<&str>) -> Markup {
     let rules = Rules::of(&page.result);
     let name = shown_line(&owner.name);
     let content = html! {
@@ -73,16 +73,35 @@ pub(super) fn object(page: &Page, owner: &Owner<'_>) -> Markup {
             }
         }
     };
-    document(page, &name, &content)
+    document(&name, Some(&header(page, reader)), &content)
 }
 
-fn document(page: &Page, title: &str, content: &Markup) -> Markup {
-    let (class, state) = match page.about {
-        About { syncing: Some((read, all)), .. } => ("error", format!("not judging yet: {read} of {all} lists read")),
-        About { waiting: waiting @ 1.., .. } => ("error", format!("judging: {} to go", count(waiting, "object"))),
-        _ if !page.result.complete => ("error", "incomplete".to_owned()),
-        _ => ("pass", "complete".to_owned()),
+/// Returns the form in which somebody says who they are, to see this view; `problem` is why that was refused before.
+pub fn sign_in_page(query: &Query, problem: Option<&str>) -> String {
+    let content = html! {
+        h2 { "Sign in" }
+        @if let Some(problem) = problem { p.fail role="alert" { (shown_line(problem)) } }
+        form method="post" action=(format!("login{}", query.url())) {
+            label { "Token " input type="password" name="token" required autocomplete="off" autofocus; }
+            button { "Sign in" }
+        }
+        p.note { "A token of the cluster, for example what " code { "kubectl create token" } " prints. It stays in this browser until that is closed." }
     };
+    document("sign in", None, &content).into_string()
+}
+
+/// Returns what is shown to whom may see nothing.
+pub fn refusal(why: &str) -> String {
+    let content = html! {
+        h2 { "Not for you" }
+        p.fail role="alert" { (shown_line(why)) }
+        (sign_out())
+    };
+    document("not allowed", None, &content).into_string()
+}
+
+/// Without a header there is nothing to keep up to date.
+fn document(title: &str, header: Option<&Markup>, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -92,18 +111,36 @@ fn document(page: &Page, title: &str, content: &Markup) -> Markup {
                 title { "kaudit: " (title) }
                 link rel="icon" href="data:,";
                 link rel="stylesheet" href="style.css";
-                script src="script.js" defer {}
+                @if header.is_some() { script src="script.js" defer {} }
             }
             body {
                 header {
-                    h1 { a href="?" { "kaudit" } }
-                    span class=(class) { (state) }
-                    span #live role="status" { "As of " (time(page.about.at)) }
+                    h1 { a href="./" { "kaudit" } }
+                    @if let Some(header) = header { (header) }
                 }
                 main tabindex="-1" { (content) }
             }
         }
     }
+}
+
+/// Returns how far the result is, and who looks at it.
+fn header(page: &Page, reader: Option<&str>) -> Markup {
+    let (class, state) = match page.about {
+        About { syncing: Some((read, all)), .. } => ("error", format!("not judging yet: {read} of {all} lists read")),
+        About { waiting: waiting @ 1.., .. } => ("error", format!("judging: {} to go", count(waiting, "object"))),
+        _ if !page.result.complete => ("error", "incomplete".to_owned()),
+        _ => ("pass", "complete".to_owned()),
+    };
+    html! {
+        span class=(class) { (state) }
+        span #live role="status" { "As of " (time(page.about.at)) }
+        @if let Some(reader) = reader { span { (shown_line(reader)) } (sign_out()) }
+    }
+}
+
+fn sign_out() -> Markup {
+    html! { form.bare method="post" action="logout" { button { "Sign out" } } }
 }
 
 /// Says whether the results can be trusted: what is clean and what was not judged must not look the same.
@@ -122,6 +159,7 @@ fn trust(page: &Page) -> Markup {
                 p.error { "Not everything is judged." }
                 ul.error { @for gap in &gaps { li { (gap) } } }
             }
+            @if page.is_part { p { "Results in namespaces whose reports you may not list are left out." } }
             @for remark in remarks(result, Paint(false)) { p { (remark) } }
             details {
                 summary { (result.policies.len()) (if result.policies.len() == 1 { " policy" } else { " policies" }) ", revision " code { (page.about.policies) } }

@@ -19,7 +19,7 @@ fn about() -> About {
 }
 
 fn html(result: &AuditResult, query: &Query) -> String {
-    Page::new(result, about()).html(query)
+    Page::new(result, about()).html(query, None)
 }
 
 /// Two Pods of a Deployment and a ConfigMap with this many entries each.
@@ -111,7 +111,7 @@ fn clean_and_not_judged_do_not_look_the_same() {
     let gaps = html(&cluster_with_gaps(), &Query::default());
     assert!(gaps.contains("Not everything is judged.") && gaps.contains(">incomplete<"), "{gaps}");
     for about in [About { waiting: 7, ..about() }, About { syncing: Some((2, 9)), ..about() }] {
-        let text = Page::new(&clean, about).html(&Query::default());
+        let text = Page::new(&clean, about).html(&Query::default(), None);
         assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains(">complete<"), "{text}");
         assert!(text.contains("judging: 7 objects to go") || text.contains("2 of 9 lists read"), "{text}");
     }
