@@ -1,23 +1,27 @@
 //! The page: what stands and what changed, for whoever leaves a browser open.
 //!
-//! In: one [`AuditResult`], [what is known about it](About), and [what was asked for](Query). Out: HTML, or JSON. Every view
+//! In: one [`AuditResult`], [what is known about it](About), and [what was asked for](Query). Out: HTML, or JSON; or one file
+//! that holds everything, for the audit of a pipeline. Every view
 //! is a URL, works without the script, and shows text from policies and objects as text. The order is that of the questions:
 //! may I trust it, what is new, how bad is it, whose is it, what is to be done.
 
+mod file;
 mod filter;
 mod html;
 mod owners;
+mod parts;
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
+pub(super) use self::file::render;
+use self::owners::Owner;
 pub use self::{
     filter::Query,
     html::{refusal, sign_in_page},
 };
-use self::owners::Owner;
 use super::{names::urgency, safe::write_json};
 use crate::audit::{
     ended::KEPT,

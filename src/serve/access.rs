@@ -128,7 +128,8 @@ impl Access {
             let is_seen = everywhere && place.is_some() || self.may_list(reader, reports).await?;
             Ok(is_seen.then_some(place))
         });
-        let seen: Places = seen.buffer_unordered(AT_ONCE).try_filter_map(|seen| async { Ok(seen) }).try_collect().await?;
+        let seen: Places =
+            seen.buffer_unordered(AT_ONCE).try_filter_map(|seen| async { Ok(seen) }).try_collect().await?;
         Ok((seen.len() < places.len()).then_some(seen))
     }
 

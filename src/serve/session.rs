@@ -62,7 +62,8 @@ pub(super) fn refuse(denied: &Denied, query: &Query) -> Response {
             (StatusCode::FORBIDDEN, Html(refusal(&why))).into_response()
         }
         Denied::Unavailable(why) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("the API server does not say who you are: {why}\n")).into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, format!("the API server does not say who you are: {why}\n"))
+                .into_response()
         }
     }
 }

@@ -13,7 +13,8 @@ use crate::{
 
 /// An account that may get the `Audit`, and list these reports in a namespace or, without one, everywhere.
 async fn reader(plane: &ControlPlane, release: &str, name: &str, lists: Option<(Option<&str>, &[&str])>) -> String {
-    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": release}});
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": release}});
     let mut objects = vec![account];
     let audits = json!({"apiGroups": ["kaudit.dev"], "resources": ["audits"], "verbs": ["get"]});
     let mut grant = |namespace: Option<&str>, rule: Value| {
@@ -23,7 +24,9 @@ async fn reader(plane: &ControlPlane, release: &str, name: &str, lists: Option<(
         let api = "rbac.authorization.k8s.io";
         let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": release});
         let version = format!("{api}/v1");
-        objects.push(json!({"apiVersion": version, "kind": format!("{scope}Role"), "metadata": metadata, "rules": [rule]}));
+        objects.push(
+            json!({"apiVersion": version, "kind": format!("{scope}Role"), "metadata": metadata, "rules": [rule]}),
+        );
         objects.push(json!({
             "apiVersion": version, "kind": format!("{scope}RoleBinding"), "metadata": metadata, "subjects": [subject],
             "roleRef": {"apiGroup": api, "kind": format!("{scope}Role"), "name": role},
@@ -94,7 +97,9 @@ async fn readers_see_what_they_may_list() {
         assert!(!html.contains("marked second") && !html.contains("/second</a>"), "{path}: {html}");
         assert_eq!(path.contains(&bank), html.contains(&bank), "only what was asked for is said back: {html}");
     }
-    assert!(view(address, "/", &some).1.contains("are left out") && !view(address, "/", &all).1.contains("are left out"));
+    assert!(
+        view(address, "/", &some).1.contains("are left out") && !view(address, "/", &all).1.contains("are left out")
+    );
 
     // Who is not known is asked who they are; who may not see the page is told why, and so is who asks for its events.
     for path in ["/", "/?format=json", "/events"] {
