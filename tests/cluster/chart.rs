@@ -37,12 +37,12 @@ async fn helm(arguments: &[&str]) -> Ended {
 }
 
 /// What a release renders.
-struct Rendered {
+pub(crate) struct Rendered {
     text: String,
     objects: Vec<Value>,
 }
 
-async fn render(release: &str, settings: &[&str]) -> Rendered {
+pub(crate) async fn render(release: &str, settings: &[&str]) -> Rendered {
     let chart = chart();
     let base = ["template", release, chart.to_str().unwrap(), "--namespace", release];
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
@@ -53,7 +53,7 @@ async fn render(release: &str, settings: &[&str]) -> Rendered {
 }
 
 impl Rendered {
-    fn of_kinds(&self, kinds: &[&str]) -> impl Iterator<Item = &Value> {
+    pub(crate) fn of_kinds(&self, kinds: &[&str]) -> impl Iterator<Item = &Value> {
         self.objects.iter().filter(move |object| kinds.iter().any(|kind| object["kind"] == *kind))
     }
 
