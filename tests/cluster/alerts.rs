@@ -111,6 +111,11 @@ fn cases(labels: &str) -> Vec<Value> {
     changed.chain([case(&[series(labels, ("other{}", "1x120"))], "KauditDown")]).collect()
 }
 
+/// Whether kaudit has a metric of this name.
+fn is_metric(name: &str) -> bool {
+    METRICS.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+}
+
 /// Runs promtool, which must be content.
 fn promtool(arguments: &[&str], file: &std::path::Path) {
     let output = Command::new(tool(Tool::Promtool).unwrap()).args(arguments).arg(file).output().unwrap();
@@ -148,16 +153,8 @@ async fn each_alert_fires_when_it_should_and_no_other() {
         for alert in alerts {
             let expression = alert["expr"].as_str().unwrap();
             for metric in expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
-                let known = || {
-                    METRICS
-                        .lines()
-                        .any(|line| line.starts_with(&format!("{metric}{{")) || line.starts_with(&format!("{metric} ")))
-                };
-                assert!(
-                    !metric.starts_with("kaudit_") || known(),
-                    "there is no {metric}, of which {} is made",
-                    alert["alert"]
-                );
+                let known = !metric.starts_with("kaudit_") || is_metric(metric);
+                assert!(known, "there is no {metric}, of which {} is made", alert["alert"]);
             }
             assert!(["critical", "warning", "info"].iter().any(|word| alert["labels"]["severity"] == *word), "{alert}");
         }
@@ -190,4 +187,46 @@ async fn alerts_can_be_left_out_and_have_labels_and_thresholds() {
     assert!(alert("KauditMemoryHigh").unwrap()["expr"].as_str().unwrap().ends_with("> 50"));
     assert!(alert("KauditNoLeader").unwrap()["expr"].as_str().unwrap().ends_with("< 3"));
     assert_eq!(render("kaudit", &[]).await.of_kinds(&["PrometheusRule"]).count(), 0, "off by default");
+}
+
+/// What Grafana asks, with its variables filled in.
+fn questions(dashboard: &Value) -> Vec<String> {
+    let targets = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array());
+    let filled = |target: &Value| {
+        let mut expression = target["expr"].as_str().unwrap().to_owned();
+        for (variable, value) in
+            [("$__rate_interval", "5m"), ("$resource_namespace", ".*"), ("$cluster", ".*"), ("$job", ".*")]
+        {
+            expression = expression.replace(variable, value);
+        }
+        assert!(!expression.contains('$'), "{expression}");
+        expression
+    };
+    targets.flatten().map(filled).collect()
+}
+
+#[tokio::test]
+async fn prometheus_understands_what_the_dashboard_asks() {
+    if !require_tool(Tool::Helm) || !require_tool(Tool::Promtool) {
+        return;
+    }
+    let rendered = render("kaudit", &["dashboard.enabled=true", "dashboard.annotations.grafana_folder=Security"]).await;
+    let maps = || rendered.of_kinds(&["ConfigMap"]);
+    let map = maps().find(|object| object["data"]["kaudit.json"].is_string()).unwrap();
+    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+    let dashboard: Value = serde_json::from_str(map["data"]["kaudit.json"].as_str().unwrap()).unwrap();
+    let expressions = questions(&dashboard);
+    assert!(expressions.len() > 20, "{expressions:#?}");
+    let rule = |(number, expression)| json!({"record": format!("asked:{number}"), "expr": expression});
+    let rules: Vec<Value> = expressions.iter().enumerate().map(rule).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.yaml");
+    std::fs::write(&file, json!({"groups": [{"name": "dashboard", "rules": rules}]}).to_string()).unwrap();
+    promtool(&["check", "rules", "--lint=none"], &file);
+    let words =
+        |text: &str| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map(str::to_owned).collect();
+    let words: Vec<String> = expressions.iter().flat_map(|text| -> Vec<String> { words(text) }).collect();
+    for metric in words.iter().filter(|word| word.starts_with("kaudit_")) {
+        assert!(is_metric(metric), "there is no {metric}");
+    }
 }
