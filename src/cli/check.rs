@@ -257,6 +257,10 @@ pub struct ServingArgs {
     )]
     pub listen: Option<String>,
 
+    /// Have metrics of their own for the N namespaces with the most violations, and sum up the others as _other; 0 is none
+    #[arg(long, env = "KAUDIT_METRICS_NAMESPACES", value_name = "N", default_value_t = 50)]
+    pub metrics_namespaces: usize,
+
     /// Serve /status and /policies at this address instead; 127.0.0.1 in a Pod is left to kubectl port-forward
     #[arg(
         long,

@@ -108,6 +108,7 @@ impl Recorders {
             recorded = std::mem::take(&mut loaded.recorded);
             let (sink, run) = reports::start(reports, loaded, reports_health);
             sinks.reports = Some(sink);
+            metrics.recorder_began("reports");
             tasks.spawn(run);
         }
         if settings.events != events::EventFilter::None {
@@ -129,6 +130,7 @@ impl Recorders {
             });
             recorded = settings.recorded(recorded).await;
             sinks.events = Some(sink);
+            metrics.recorder_began("events");
             tasks.spawn(run);
         }
         if settings.status {
@@ -141,6 +143,7 @@ impl Recorders {
             };
             let (sender, health) = watch::channel(Health::default());
             tasks.spawn(join(of_events, of_reports, sender));
+            metrics.recorder_began("status");
             tasks.spawn(status::run(settings, overview, health));
         }
         (Self { tasks }, recorded, Box::new(sinks))
