@@ -191,7 +191,7 @@ async fn alerts_can_be_left_out_and_have_labels_and_thresholds() {
 
 /// What Grafana asks, with its variables filled in.
 fn questions(dashboard: &Value) -> Vec<String> {
-    let targets = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array());
+    let targets = dashboard["panels"].as_array().unwrap().iter().filter_map(|panel| panel["targets"].as_array());
     let filled = |target: &Value| {
         let mut expression = target["expr"].as_str().unwrap().to_owned();
         for (variable, value) in
