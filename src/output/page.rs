@@ -5,6 +5,7 @@
 //! is a URL, works without the script, and shows text from policies and objects as text. The order is that of the questions:
 //! may I trust it, what is new, how bad is it, whose is it, what is to be done.
 
+mod document;
 mod file;
 mod filter;
 mod html;
@@ -19,8 +20,8 @@ use serde::Serialize;
 pub(super) use self::file::render;
 use self::owners::Owner;
 pub use self::{
+    document::{STYLE, refusal, sign_in_page},
     filter::Query,
-    html::{refusal, sign_in_page},
 };
 use super::{names::urgency, safe::write_json};
 use crate::audit::{
@@ -28,8 +29,6 @@ use crate::audit::{
     result::{AuditResult, Entry, ExceptionSummary, Summary},
 };
 
-/// The style of the page.
-pub const STYLE: &str = include_str!("page/style.css");
 /// The script of the page, which fetches it again when the result has changed.
 pub const SCRIPT: &str = include_str!("page/script.js");
 

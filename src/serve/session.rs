@@ -3,6 +3,8 @@
 //! The token itself is the session, in a cookie that no script can read and no other site can have sent, so that every
 //! replica knows it and none remembers it.
 
+use std::sync::Arc;
+
 use axum::{
     Form, Router,
     extract::{DefaultBodyLimit, Query as UrlQuery, State},
@@ -13,10 +15,7 @@ use axum::{
 use data_encoding::BASE64URL_NOPAD;
 use serde::Deserialize;
 
-use super::{
-    access::{Denied, TOKEN_BYTES},
-    ui::Ui,
-};
+use super::access::{Access, Denied, TOKEN_BYTES};
 use crate::output::page::{Query, refusal, sign_in_page};
 
 const COOKIE: &str = "kaudit-token";
@@ -27,12 +26,13 @@ struct SignIn {
     token: String,
 }
 
-/// Returns the routes to sign in and out.
-pub(super) fn routes() -> Router<Ui> {
+/// Returns the routes to sign in and out, where anybody is asked who they are.
+pub(super) fn routes<S: Clone + Send + Sync + 'static>(access: Option<Arc<Access>>) -> Router<S> {
     Router::new()
         .route("/login", post(sign_in))
         .route("/logout", post(sign_out))
         .layer(DefaultBodyLimit::max(4 * TOKEN_BYTES))
+        .with_state(access)
 }
 
 /// Returns the token that a request comes with.
@@ -70,12 +70,12 @@ pub(super) fn refuse(denied: &Denied, query: &Query) -> Response {
 
 /// Keeps a token in the browser if it is somebody's who may see the page.
 async fn sign_in(
-    State(ui): State<Ui>,
+    State(access): State<Option<Arc<Access>>>,
     UrlQuery(query): UrlQuery<Query>,
     headers: HeaderMap,
     Form(SignIn { token }): Form<SignIn>,
 ) -> Response {
-    let Some(access) = &ui.access else { return StatusCode::NOT_FOUND.into_response() };
+    let Some(access) = access else { return StatusCode::NOT_FOUND.into_response() };
     let token = token.trim();
     let reader = if token.len() > TOKEN_BYTES { Err(Denied::Unknown) } else { access.reader(token).await };
     match reader {
@@ -102,4 +102,28 @@ fn go(location: &str, value: &str, headers: &HeaderMap) -> Response {
     let secure = if secure { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}");
     (StatusCode::SEE_OTHER, [(header::LOCATION, location), (header::SET_COOKIE, &cookie)]).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_a_bearer_s_or_in_the_cookie() {
+        let of = |name: header::HeaderName, value: &str| {
+            token(&HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())]))
+        };
+        let cookie = |value: &str| of(header::COOKIE, value);
+        assert_eq!(of(header::AUTHORIZATION, "bearer  a.b-c").as_deref(), Some("a.b-c"));
+        assert_eq!(cookie("theme=dark; kaudit-token=YSBi").as_deref(), Some("a b"), "whatever a token has in it");
+        for header in ["Basic YTpi", "Bearer", "Bearer ", "a.b-c"] {
+            assert_eq!(of(header::AUTHORIZATION, header), None, "{header}");
+        }
+        for header in ["kaudit-token=", "kaudit-token=a b", "kaudit-token=_w", "other-kaudit-token=YSBi", ""] {
+            assert_eq!(cookie(header), None, "{header}");
+        }
+        assert_eq!(of(header::AUTHORIZATION, &format!("Bearer {}", "a".repeat(TOKEN_BYTES + 1))), None);
+    }
 }

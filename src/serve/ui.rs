@@ -72,12 +72,12 @@ pub struct Sources {
 type Kept = Option<(u64, Arc<Page>)>;
 
 #[derive(Clone)]
-pub(super) struct Ui {
+struct Ui {
     kept: watch::Receiver<Kept>,
     /// When somebody asked last.
     asked: watch::Sender<Option<Instant>>,
     /// Says who may see what; without it everybody sees everything.
-    pub(super) access: Option<Arc<Access>>,
+    access: Option<Arc<Access>>,
 }
 
 /// Serves the page until `shutdown`, to everybody or to those who may see it.
@@ -100,7 +100,7 @@ fn router(ui: Ui) -> Router {
         .route("/events", get(events))
         .route("/style.css", get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE) }))
         .route("/script.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT) }))
-        .merge(session::routes())
+        .merge(session::routes(ui.access.clone()))
         .layer(middleware::from_fn_with_state(ui.clone(), guard))
         .with_state(ui)
 }

@@ -187,19 +187,19 @@ async fn a_file_is_searched_in_a_browser() {
     with.press("PRIVILEGED log-agent");
     with.until(&format!("{shown} > 0 && {shown} < {all}"));
     with.until("[...document.querySelectorAll('details.owner')].filter((one) => !one.hidden).length === 1");
-    let choose = |name: &str, value: &str| {
+    let choose = |field: &str, value: &str| {
         with.evaluate(&format!(
-            "const one = document.querySelector('select[name={name}]'); one.value = '{value}'; \
+            "const one = document.querySelector('{field}'); one.value = '{value}'; \
              one.dispatchEvent(new Event('input', {{bubbles: true}}))"
         ));
     };
-    with.evaluate("const one = document.querySelector('input'); one.value = ''; one.dispatchEvent(new Event('input', {bubbles: true}))");
+    choose("input", "");
     with.until(&format!("{shown} === {all}"));
-    choose("severity", "low");
+    choose("select[name=severity]", "low");
     with.until(&format!("{shown} > 0 && {shown} < {all}"));
-    choose("namespace", "-");
+    choose("select[name=policy]", "ingress");
     with.until(&format!("{shown} === 0"));
-    choose("namespace", "");
+    choose("select[name=policy]", "");
     // A result leads to what its rule says of itself, and to its source.
     with.evaluate("document.querySelector('details.owner:not([hidden])').open = true");
     with.evaluate("document.querySelector('details.owner[open] article:not([hidden]) a').click()");

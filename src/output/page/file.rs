@@ -12,7 +12,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    STYLE,
+    document::STYLE,
     filter::{NO_NAMESPACE, severity},
     owners::{Owner, grouped},
     parts::{article, badge, choice, lines, place, search, severities, trust, words},

@@ -1,10 +1,11 @@
 //! The HTML of the views. maud escapes all text; control characters are shown before.
 
 use jiff::Timestamp;
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 
 use super::{
     About, Page,
+    document::{document, sign_out},
     filter::{NO_NAMESPACE, Query},
     owners::{self, Owner},
     parts::{self, article, badge, choice, lines, place, search, severities, words},
@@ -73,54 +74,6 @@ pub(super) fn object(page: &Page, owner: &Owner<'_>, reader: Option<&str>) -> Ma
     document(&name, Some(&header(page, reader)), &content)
 }
 
-/// Returns the form in which somebody says who they are, to see this view; `problem` is why that was refused before.
-pub fn sign_in_page(query: &Query, problem: Option<&str>) -> String {
-    let content = html! {
-        h2 { "Sign in" }
-        @if let Some(problem) = problem { p.fail role="alert" { (shown_line(problem)) } }
-        form method="post" action=(format!("login{}", query.url())) {
-            label { "Token " input type="password" name="token" required autocomplete="off" autofocus; }
-            button { "Sign in" }
-        }
-        p.note { "A token of the cluster, for example what " code { "kubectl create token" } " prints. It stays in this browser until that is closed." }
-    };
-    document("sign in", None, &content).into_string()
-}
-
-/// Returns what is shown to whom may see nothing.
-pub fn refusal(why: &str) -> String {
-    let content = html! {
-        h2 { "Not for you" }
-        p.fail role="alert" { (shown_line(why)) }
-        (sign_out())
-    };
-    document("not allowed", None, &content).into_string()
-}
-
-/// Without a header there is nothing to keep up to date.
-fn document(title: &str, header: Option<&Markup>, content: &Markup) -> Markup {
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "kaudit: " (title) }
-                link rel="icon" href="data:,";
-                link rel="stylesheet" href="style.css";
-                @if header.is_some() { script src="script.js" defer {} }
-            }
-            body {
-                header {
-                    h1 { a href="./" { "kaudit" } }
-                    @if let Some(header) = header { (header) }
-                }
-                main tabindex="-1" { (content) }
-            }
-        }
-    }
-}
-
 /// Returns how far the result is, and who looks at it.
 fn header(page: &Page, reader: Option<&str>) -> Markup {
     let (class, state) = match page.about {
@@ -134,10 +87,6 @@ fn header(page: &Page, reader: Option<&str>) -> Markup {
         span #live role="status" { "As of " (time(page.about.at)) }
         @if let Some(reader) = reader { span { (shown_line(reader)) } (sign_out()) }
     }
-}
-
-fn sign_out() -> Markup {
-    html! { form.bare method="post" action="logout" { button { "Sign out" } } }
 }
 
 /// Says whether the results can be trusted.

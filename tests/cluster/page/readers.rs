@@ -55,8 +55,7 @@ fn seen(address: SocketAddr, token: &str) -> BTreeSet<String> {
     let page: Value = serde_json::from_str(&body).unwrap();
     let results = page["results"].as_array().unwrap();
     assert_eq!(page["summary"]["fail"], results.len(), "{page}");
-    let names = results.iter().map(|entry| entry["resource"]["name"].as_str().unwrap().to_owned());
-    BTreeSet::from_iter(names)
+    results.iter().map(|entry| entry["resource"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
