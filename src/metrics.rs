@@ -1,14 +1,22 @@
 //! Metrics about kaudit itself, as `OpenMetrics` text.
 //!
 //! A metric is one line in the table below and a method that sets or counts it, so that labels and units are in this file
-//! only. Every label has few values: kinds, policies, reasons; names and namespaces of objects are never labels.
+//! only. Every label has few values: kinds, policies, reasons, and as many namespaces as the options say. Names of objects are
+//! never labels.
+//!
+//! No label has a name that Prometheus gives to what it scrapes (`namespace`, `pod`, `job`): it would be renamed, or taken for
+//! that of kaudit itself.
+
+mod table;
 
 use std::{
     borrow::Cow,
     collections::BTreeSet,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+
+use jiff::Timestamp;
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -16,10 +24,11 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+use self::table::Table;
 use crate::model::{
     coverage::{Coverage, State},
     exception::ExceptionState,
-    verdict::{Outcome, Severity, Shared},
+    verdict::{Class, Severity, Shared},
 };
 
 /// Of a metric that is not there before it is set.
@@ -55,9 +64,18 @@ struct RestartLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ViolationLabels {
-    policy: String,
+    resource_namespace: Arc<str>,
+    policy: Arc<str>,
     severity: &'static str,
     result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToldLabels {
+    policy: Arc<str>,
+    severity: &'static str,
+    result: &'static str,
+    lane: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -115,7 +133,9 @@ macro_rules! metrics {
                 let mut registry = Registry::with_prefix("kaudit");
                 registry.register("build", "What was built", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
                 $(let $name = metrics!(@register registry $name $help $($buckets)?);)*
-                Self { registry, restart_reasons: Mutex::default(), $($name,)* }
+                let metrics = Self { registry, restart_reasons: Mutex::default(), $($name,)* };
+                metrics.start_time_seconds.set(Timestamp::now().as_second());
+                metrics
             }
         }
     };
@@ -132,13 +152,25 @@ macro_rules! metrics {
 }
 
 metrics! {
+    start_time_seconds: Gauge, "When this process began, in Unix time";
     gate_open: Gauge, "Whether the initial sync is over and judging has begun";
-    objects: Family<KindLabels, Gauge>, "Objects known of a kind";
-    kind_state: Family<KindStateLabels, Gauge>, "1 for the state that a kind is in, else 0";
-    violations: Family<ViolationLabels, Gauge>, "Violations that stand now";
+    complete: Gauge, "Whether everything in scope is known and every policy ran";
+    objects: Table<KindLabels>, "Objects known of a kind";
+    kind_state: Table<KindStateLabels>, "1 for the state that a kind is in, else 0";
+    watch_activity_timestamp_seconds: Table<KindLabels>, "When the server last said anything about a synced kind, were it that \
+        nothing has changed";
+    last_change_timestamp_seconds: Gauge, "When an object was last seen to change, at first when this process began";
+    violations: Table<ViolationLabels>, "Violations that stand now, by the namespace of their objects";
+    violations_appeared: Family<ToldLabels, Counter>, "Violations that were told to be new, after a change of their object or \
+        when many objects were judged";
+    violations_resolved: Family<ToldLabels, Counter>, "Violations that were told to be resolved, after a change of their object \
+        or when many objects were judged";
     exceptions: Family<ExceptionLabels, Gauge>, "Exceptions by whether they apply";
+    exceptions_next_end_timestamp_seconds: Family<NoLabels, Gauge>, "When the next exception ends that excuses something";
+    policies: Gauge, "Policies in force";
     policies_refused: Gauge, "Policy files that were refused when the policies were loaded last";
     leader: Gauge, "Whether this replica records: it leads, or is the only one";
+    recording_start_time_seconds: Family<NoLabels, Gauge>, "When this replica began to record";
     memory_bytes: Family<NoLabels, Gauge>, "Memory of the container, without what the kernel would drop first";
     memory_limit_bytes: Family<NoLabels, Gauge>, "Memory that the container may have";
     queue_length: Gauge, "Objects that wait to be judged";
@@ -153,6 +185,8 @@ metrics! {
     verdict_latency: Histogram, "Time from a change to its verdict", LATENCY_BUCKETS;
     event_latency: Histogram, "Time from a change to its Event", LATENCY_BUCKETS;
     recorder_writes: Family<RecorderLabels, Counter>, "Writes into the cluster";
+    recorder_last_write_timestamp_seconds: Family<RecorderLabels, Gauge>, "When a recorder last wrote into the cluster, at \
+        first when it began";
     recorder_drops: Family<DropLabels, Counter>, "What was not written, by reason";
     recorder_retries: Family<RecorderLabels, Counter>, "Writes into the cluster that failed and are tried again";
     events_superseded: Counter, "Events not written because the violation was over before";
@@ -180,50 +214,82 @@ impl Metrics {
         self.gate_open.set(open.into());
     }
 
-    /// Sets how many objects of a kind are in the cache.
-    pub fn set_objects(&self, group: &str, resource: &str, number: usize) {
-        self.objects.get_or_create(&kind(group, resource)).set(gauge_value(number));
+    /// Sets whether everything in scope is known and every policy ran.
+    pub fn set_complete(&self, complete: bool) {
+        self.complete.set(complete.into());
     }
 
-    /// Sets the state of a kind: 1 for this one, 0 for all others.
-    pub fn set_kind_state(&self, group: &str, resource: &str, state: State) {
-        for each in State::ALL {
-            self.kind_state.get_or_create(&kind_state(group, resource, each)).set((each == state).into());
-        }
-    }
-
-    /// Removes all series of a kind that is no longer served.
+    /// Removes what was counted of a kind that is no longer served.
     pub fn remove_kind(&self, group: &str, resource: &str) {
-        let labels = kind(group, resource);
-        self.objects.remove(&labels);
-        self.unreadable_objects.remove(&labels);
-        for state in State::ALL {
-            self.kind_state.remove(&kind_state(group, resource, state));
-        }
+        self.unreadable_objects.remove(&kind(group, resource));
         for reason in self.restart_reasons.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             self.watch_restarts.remove(&restart(group, resource, reason));
         }
     }
 
-    /// Sets how many results of one policy stand.
-    pub fn set_violations(&self, policy: &str, severity: Option<Severity>, result: Outcome, number: usize) {
-        self.violations.get_or_create(&violation(policy, severity, result)).set(gauge_value(number));
+    /// Sets how many results stand: for each namespace, policy, severity and outcome.
+    pub fn set_violations(&self, standing: impl IntoIterator<Item = (Arc<str>, Class, usize)>) {
+        let row = |(resource_namespace, class, number): (_, Class, _)| {
+            let (severity, result) = (severity(&class), class.outcome.word());
+            (ViolationLabels { resource_namespace, policy: class.policy, severity, result }, gauge_value(number))
+        };
+        self.violations.replace(standing.into_iter().map(row).collect());
     }
 
-    /// Sets how many exceptions are in each state.
-    pub fn set_exceptions(&self, states: &[ExceptionState]) {
+    /// Has series of violations that may be told, from 0 on: nobody sees that a counter grows which begins with 1.
+    pub fn expect_violations(&self, class: &Class, lane: &'static str) {
+        for counter in [&self.violations_appeared, &self.violations_resolved] {
+            drop(counter.get_or_create(&told(class, lane)));
+        }
+    }
+
+    /// Counts a violation that is told to be new.
+    pub fn violation_appeared(&self, class: &Class, lane: &'static str) {
+        self.violations_appeared.get_or_create(&told(class, lane)).inc();
+    }
+
+    /// Counts a violation that is told to be resolved.
+    pub fn violation_resolved(&self, class: &Class, lane: &'static str) {
+        self.violations_resolved.get_or_create(&told(class, lane)).inc();
+    }
+
+    /// Sets how many exceptions are in each state, and when the next one ends that excuses something.
+    pub fn set_exceptions(&self, exceptions: &[(ExceptionState, Option<Timestamp>)]) {
+        use ExceptionState::{Active, Expiring};
         for state in ExceptionState::ALL {
-            let number = states.iter().filter(|known| **known == state).count();
+            let number = exceptions.iter().filter(|(known, _)| *known == state).count();
             self.exceptions.get_or_create(&ExceptionLabels { state: state.as_str() }).set(gauge_value(number));
+        }
+        let in_use = exceptions.iter().filter(|(state, _)| matches!(state, Active | Expiring));
+        match in_use.filter_map(|(_, end)| *end).min() {
+            Some(end) => _ = self.exceptions_next_end_timestamp_seconds.get_or_create(&[]).set(end.as_second()),
+            None => _ = self.exceptions_next_end_timestamp_seconds.remove(&[]),
         }
     }
 
     /// Sets objects and state of all kinds that are not excluded.
     pub fn set_coverage(&self, coverage: &[Coverage]) {
-        for kind in coverage.iter().filter(|kind| kind.state != State::Excluded) {
-            self.set_objects(&kind.group, &kind.resource, kind.objects);
-            self.set_kind_state(&kind.group, &kind.resource, kind.state);
-        }
+        let covered = || coverage.iter().filter(|kind| kind.state != State::Excluded);
+        let objects = covered().map(|known| (kind(&known.group, &known.resource), gauge_value(known.objects)));
+        self.objects.replace(objects.collect());
+        let states = covered().flat_map(|known| {
+            State::ALL.map(|state| {
+                let (group, resource) = (known.group.clone(), known.resource.clone());
+                (KindStateLabels { group, resource, state: state.as_str() }, (known.state == state).into())
+            })
+        });
+        self.kind_state.replace(states.collect());
+    }
+
+    /// Sets when the server last said anything about each synced kind, given as group and plural.
+    pub fn set_watch_activity<'k>(&self, activity: impl IntoIterator<Item = (&'k str, &'k str, Timestamp)>) {
+        let rows = activity.into_iter().map(|(group, resource, at)| (kind(group, resource), at.as_second()));
+        self.watch_activity_timestamp_seconds.replace(rows.collect());
+    }
+
+    /// Notes that an object changed.
+    pub fn changed(&self, at: Timestamp) {
+        self.last_change_timestamp_seconds.set(at.as_second());
     }
 
     /// Counts an object that was judged.
@@ -267,6 +333,11 @@ impl Metrics {
         self.leader.set(leads.into());
     }
 
+    /// Notes that this replica begins to record.
+    pub fn recording_began(&self) {
+        self.recording_start_time_seconds.get_or_create(&[]).set(Timestamp::now().as_second());
+    }
+
     /// Sets how much memory the container has and may have. Until then there are no such series.
     pub fn set_memory(&self, used: u64, limit: u64) {
         for (gauge, bytes) in [(&self.memory_bytes, used), (&self.memory_limit_bytes, limit)] {
@@ -300,10 +371,20 @@ impl Metrics {
         self.notifications_pending.get_or_create(&labels).set(gauge_value(number));
     }
 
+    /// Notes that a recorder begins, so that it has series before it writes.
+    pub fn recorder_began(&self, recorder: impl Into<Cow<'static, str>>) {
+        let labels = RecorderLabels { recorder: recorder.into() };
+        drop(self.recorder_writes.get_or_create(&labels));
+        drop(self.recorder_retries.get_or_create(&labels));
+        self.recorder_last_write_timestamp_seconds.get_or_create(&labels).set(Timestamp::now().as_second());
+    }
+
     /// Counts a write of a recorder (`events`, `reports`, `status`), or a request of one that notifies (`notify/` and the name
     /// of the receiver).
     pub fn recorder_wrote(&self, recorder: impl Into<Cow<'static, str>>) {
-        self.recorder_writes.get_or_create(&RecorderLabels { recorder: recorder.into() }).inc();
+        let labels = RecorderLabels { recorder: recorder.into() };
+        self.recorder_writes.get_or_create(&labels).inc();
+        self.recorder_last_write_timestamp_seconds.get_or_create(&labels).set(Timestamp::now().as_second());
     }
 
     /// Counts what a recorder did not write, and why (`object_rate`, `forbidden`).
@@ -333,6 +414,11 @@ impl Metrics {
         self.policy_reloads.get_or_create(&ReloadLabels { result }).inc();
     }
 
+    /// Sets how many policies are in force.
+    pub fn set_policies(&self, number: usize) {
+        self.policies.set(gauge_value(number));
+    }
+
     /// Sets how many policy files the last load refused.
     pub fn set_policies_refused(&self, number: usize) {
         self.policies_refused.set(gauge_value(number));
@@ -348,17 +434,16 @@ fn kind(group: &str, resource: &str) -> KindLabels {
     KindLabels { group: group.to_owned(), resource: resource.to_owned() }
 }
 
-fn kind_state(group: &str, resource: &str, state: State) -> KindStateLabels {
-    KindStateLabels { group: group.to_owned(), resource: resource.to_owned(), state: state.as_str() }
-}
-
 fn restart(group: &str, resource: &str, reason: &'static str) -> RestartLabels {
     RestartLabels { group: group.to_owned(), resource: resource.to_owned(), reason }
 }
 
-fn violation(policy: &str, severity: Option<Severity>, result: Outcome) -> ViolationLabels {
-    let severity = severity.map_or("", Severity::word);
-    ViolationLabels { policy: policy.to_owned(), severity, result: result.word() }
+fn severity(class: &Class) -> &'static str {
+    class.severity.map_or("", Severity::word)
+}
+
+fn told(class: &Class, lane: &'static str) -> ToldLabels {
+    ToldLabels { policy: Arc::clone(&class.policy), severity: severity(class), result: class.outcome.word(), lane }
 }
 
 fn gauge_value(number: usize) -> i64 {
@@ -366,57 +451,4 @@ fn gauge_value(number: usize) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Everything once.
-    fn sample() -> Metrics {
-        let metrics = Metrics::default();
-        metrics.set_gate_open(true);
-        metrics.set_objects("apps", "deployments", 3);
-        metrics.set_kind_state("apps", "deployments", State::TimedOut);
-        metrics.set_violations("image", Some(Severity::High), Outcome::Fail, 2);
-        metrics.set_violations("image", Some(Severity::High), Outcome::Fail, 1);
-        metrics.evaluated(Duration::from_micros(52));
-        metrics.change_skipped();
-        metrics.inventory_updated(Duration::from_millis(5));
-        metrics.policy_failed("image");
-        metrics.evaluators_differed();
-        metrics.verdict_shared(Shared::Hit);
-        metrics.shared_verdict_differed();
-        metrics.set_memory(200 << 20, 256 << 20);
-        metrics.set_queue_length(2);
-        metrics.verdict_after(Duration::from_millis(3));
-        metrics.event_after(Duration::from_millis(7));
-        metrics.recorder_wrote("events");
-        metrics.recorder_dropped("events", "rate_limited", 5);
-        metrics.recorder_retries("events");
-        metrics.set_events_pending(6);
-        metrics.events_superseded(2);
-        metrics.watch_restarted("apps", "deployments", "expired");
-        metrics.policies_reloaded(false);
-        metrics.set_policies_refused(4);
-        metrics.object_unreadable("apps", "deployments");
-        metrics
-    }
-
-    #[test]
-    fn names_and_labels_are_a_contract() {
-        let mut text = sample().encode().replace(env!("CARGO_PKG_VERSION"), "VERSION");
-        assert!(text.ends_with("# EOF\n"));
-        // The series of a family have no order of their own.
-        let mut states: Vec<&str> = text.lines().filter(|line| line.starts_with("kaudit_kind_state{")).collect();
-        states.sort_unstable();
-        let states = states.join("\n");
-        text = text.lines().filter(|line| !line.starts_with("kaudit_kind_state{")).collect::<Vec<_>>().join("\n");
-        insta::assert_snapshot!(format!("{text}\n\n{states}"));
-    }
-
-    #[test]
-    fn what_is_gone_leaves_no_series() {
-        let metrics = sample();
-        metrics.remove_kind("apps", "deployments");
-        let text = metrics.encode();
-        assert!(!text.contains("deployments"), "{text}");
-    }
-}
+mod tests;

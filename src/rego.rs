@@ -9,6 +9,7 @@ pub(crate) mod data;
 pub(crate) mod engine;
 pub(crate) mod error;
 pub(crate) mod evaluator;
+pub(crate) mod excerpt;
 pub(crate) mod file;
 pub(crate) mod graph;
 pub mod limits;

@@ -1,6 +1,8 @@
 //! What kaudit serves about itself over HTTP.
 
+pub mod access;
 pub mod admin;
 mod connections;
+mod session;
 mod status;
 pub mod ui;

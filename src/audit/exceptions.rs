@@ -155,9 +155,16 @@ impl Exceptions {
         self.by_policy.is_empty()
     }
 
-    /// Returns when the next one ends after a time.
-    pub(crate) fn next_end(&self, now: Timestamp) -> Option<Timestamp> {
-        self.by_policy.values().flatten().map(|exception| exception.expires).filter(|end| *end > now).min()
+    /// Returns when, after a time, the next one ends or is pointed at.
+    pub(crate) fn next_turn(&self, now: Timestamp) -> Option<Timestamp> {
+        let turns = |exception: &Arc<Exception>| {
+            let end = exception.expires;
+            // One that has less than `NOTICE` left is pointed at.
+            let notice =
+                end.checked_sub(NOTICE).ok().and_then(|from| from.checked_add(SignedDuration::from_nanos(1)).ok());
+            notice.into_iter().chain([end])
+        };
+        self.by_policy.values().flatten().flat_map(turns).filter(|turn| *turn > now).min()
     }
 
     fn may_be_excused(&self, policy: &str, rule: &str) -> bool {

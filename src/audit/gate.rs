@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
+
 use crate::{
     model::{
         coverage::{Coverage, State},
@@ -24,6 +26,8 @@ struct ScopeState {
     joined: bool,
     /// When its first list began or brought something last; `None` while it waits for its turn.
     progress: Option<Instant>,
+    /// When its source said anything last.
+    heard: Timestamp,
     /// Objects that could not be read, with the reason.
     skipped: BTreeMap<String, String>,
 }
@@ -53,6 +57,7 @@ impl Gate {
             message: String::new(),
             joined: false,
             progress: None,
+            heard: Timestamp::now(),
             skipped: BTreeMap::new(),
         });
     }
@@ -81,6 +86,24 @@ impl Gate {
             known.progress = Some(now);
             self.progress = Some(now);
         }
+    }
+
+    /// Notes that the source of `scope` said something, were it that there is nothing to tell.
+    pub fn heard(&mut self, scope: &WatchScope, at: Timestamp) {
+        if let Some(known) = self.scopes.get_mut(scope) {
+            known.heard = at;
+        }
+    }
+
+    /// Returns when anything was last heard of each synced kind, given as group and plural: of the scope that has been silent
+    /// for longest.
+    pub fn activity(&self) -> impl Iterator<Item = (&str, &str, Timestamp)> {
+        let mut kinds: BTreeMap<(&str, &str), Timestamp> = BTreeMap::new();
+        for (scope, known) in self.scopes.iter().filter(|(_, known)| known.state == State::Synced) {
+            let at = kinds.entry((&scope.kind.group, &scope.kind.plural)).or_insert(known.heard);
+            *at = known.heard.min(*at);
+        }
+        kinds.into_iter().map(|((group, resource), at)| (group, resource, at))
     }
 
     /// Notes that the list of `scope` is complete. Returns whether it is the first.
@@ -298,6 +321,22 @@ mod tests {
         assert_eq!(coverage.len(), 1);
         assert_eq!((coverage[0].objects, coverage[0].state), (4, State::Forbidden));
         assert_eq!(coverage[0].message, "namespace b: no");
+    }
+
+    #[test]
+    fn a_kind_is_as_active_as_its_most_silent_namespace() {
+        let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (namespace, second) in [("a", 7), ("b", 5), ("c", 3)] {
+            gate.appeared(scope("pods", Some(namespace)), now);
+            gate.heard(&scope("pods", Some(namespace)), at(second));
+        }
+        assert_eq!(gate.activity().count(), 0, "nothing is synced");
+        gate.synced(&scope("pods", Some("a")));
+        gate.synced(&scope("pods", Some("b")));
+        assert_eq!(gate.activity().collect::<Vec<_>>(), [("", "pods", at(5))]);
+        gate.heard(&scope("pods", Some("b")), at(9));
+        assert_eq!(gate.activity().collect::<Vec<_>>(), [("", "pods", at(7))]);
     }
 
     #[test]

@@ -6,12 +6,13 @@
 //! dependents ([`rollup`]).
 
 mod clean;
+pub mod counts;
 pub mod dependents;
 mod rewording;
 mod rollup;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     fmt,
     sync::Arc,
 };
@@ -20,7 +21,8 @@ use jiff::Timestamp;
 
 use self::{
     clean::Clean,
-    dependents::{Dependents, Owners},
+    counts::{Counts, Totals},
+    dependents::{Dependents, Labels, Owners},
 };
 use crate::{
     audit::queue::Lane,
@@ -28,7 +30,7 @@ use crate::{
     model::{
         digest::Digest,
         object::{ObjectKey, ObjectRef, State},
-        verdict::{Finding, Outcome, Severity, Verdict},
+        verdict::{Class, Finding, Outcome, Verdict},
     },
 };
 
@@ -144,9 +146,6 @@ impl Violation {
     }
 }
 
-/// Labels by key.
-pub type Labels = Arc<BTreeMap<String, String>>;
-
 /// What changed in the results of one object.
 #[derive(Debug, Clone)]
 pub struct Delta {
@@ -233,9 +232,6 @@ pub struct Standing {
     state: Option<State>,
 }
 
-/// Counts by policy, severity and outcome.
-pub type Counts = BTreeMap<(Arc<str>, Option<Severity>, Outcome), usize>;
-
 /// Objects for which there is room at any time.
 const ROOM: usize = 1_024;
 
@@ -263,14 +259,15 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Makes one in which owners stand for their dependents, or not.
-    pub fn new(rolls_up: bool) -> Self {
-        Self { rolls_up, ..Self::default() }
+    /// Makes one in which owners stand for their dependents, or not, and which counts so many namespaces by themselves.
+    pub fn new(rolls_up: bool, namespaces: usize) -> Self {
+        Self { rolls_up, counts: Counts::new(namespaces), ..Self::default() }
     }
 
     /// Notes that verdicts are by other policies from now on.
     pub fn judged_by(&mut self, policies: &PolicySet) {
         self.set += 1;
+        self.counts.expect(policies.classes());
         let alone = policies.policies.iter().filter(|policy| policy.depends.is_object_alone());
         self.looking_nowhere_else = alone.map(|policy| Arc::clone(&policy.name)).collect();
     }
@@ -455,7 +452,7 @@ impl Ledger {
             return self.clean.insert(&key, standing.passed);
         }
         for result in &standing.results {
-            *self.counts.entry(count_key(&result.finding)).or_default() += 1;
+            self.counts.add(key.namespace.as_ref(), &result.finding.class());
             if let Some(excused) = &result.finding.excused {
                 *self.excused.entry(Arc::clone(&excused.excuse.by)).or_default() += 1;
             }
@@ -474,9 +471,7 @@ impl Ledger {
         })?;
         self.passed -= standing.passed as usize;
         for result in &standing.results {
-            if let Some(count) = self.counts.get_mut(&count_key(&result.finding)) {
-                *count -= 1;
-            }
+            self.counts.remove(key.namespace.as_ref(), &result.finding.class());
             let by = result.finding.excused.as_ref().map(|excused| &excused.excuse.by);
             if let Some(count) = by.and_then(|by| self.excused.get_mut(by)) {
                 *count -= 1;
@@ -525,9 +520,14 @@ impl Ledger {
         self.objects.len() + self.clean.len() + self.dropped
     }
 
-    /// Returns the standing results by policy, severity and outcome. A count that fell to zero stays, for metrics.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
+    /// Returns how many results stand of each class that the policies can find; those that do not are 0.
+    pub fn counts(&self) -> &Totals {
+        self.counts.totals()
+    }
+
+    /// Returns the same by namespace: "" is what is in none, and [`OTHER`](counts::OTHER) those that are not among the worst.
+    pub fn counts_by_namespace(&mut self) -> Vec<(Arc<str>, Class, usize)> {
+        self.counts.by_namespace()
     }
 
     /// Returns how many standing results each exception excuses.
@@ -539,10 +539,6 @@ impl Ledger {
     pub fn passed(&self) -> usize {
         self.passed
     }
-}
-
-fn count_key(finding: &Finding) -> (Arc<str>, Option<Severity>, Outcome) {
-    (finding.policy.clone(), finding.severity, finding.outcome)
 }
 
 fn stand(subject: Subject<'_>, findings: impl IntoIterator<Item = Finding>, since: Timestamp) -> Vec<Violation> {

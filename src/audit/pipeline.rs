@@ -119,6 +119,8 @@ pub struct PipelineSettings {
     pub shard: Shard,
     /// Whether what an owner violates in the same way is told at the owner only.
     pub roll_up: bool,
+    /// How many namespaces metrics show by themselves.
+    pub metrics_namespaces: usize,
     /// Whether objects are judged that are over: see [`source::inactive`](crate::source::inactive).
     pub judge_inactive: bool,
 }
@@ -135,8 +137,8 @@ pub struct Pipeline {
     owned: OwnedObjects,
     policies: Policies,
     exceptions: Exceptions,
-    /// When the next exception ends.
-    exception_ends: Option<Timestamp>,
+    /// When the next exception ends, or is pointed at.
+    exception_turns: Option<Timestamp>,
     inventory: InventorySync,
     transitions: Transitions,
     unchanged: Unchanged,
@@ -169,18 +171,19 @@ impl Pipeline {
     ) -> Self {
         exceptions.judged_by(&policies);
         let streams = settings.initial == InitialObjects::Stream;
-        outputs.policies.send_replace(Arc::clone(&policies));
-        Self {
+        let mut ledger = Ledger::new(settings.roll_up, settings.metrics_namespaces);
+        ledger.judged_by(&policies);
+        let mut pipeline = Self {
             settings,
             cache: if streams { Cache::unpacked() } else { Cache::new(outputs.packing.clone()) },
             successors: HashMap::new(),
             gate: Gate::new(settings.sync_timeout),
             queue: Queue::default(),
-            ledger: Ledger::new(settings.roll_up),
+            ledger,
             owned: OwnedObjects::default(),
             inventory: InventorySync::new(&policies),
             policies: Policies::new(policies),
-            exception_ends: exceptions.next_end(Timestamp::now()),
+            exception_turns: exceptions.next_turn(Timestamp::now()),
             exceptions,
             transitions: Transitions::default(),
             unchanged: Unchanged::default(),
@@ -195,7 +198,9 @@ impl Pipeline {
             outputs,
             revision: 0,
             published: None,
-        }
+        };
+        pipeline.publish_policies(&Arc::clone(&pipeline.policies.set));
+        pipeline
     }
 
     /// Runs until stopped; with `once` until everything that was there has been judged. Returns the whole result.
@@ -256,7 +261,7 @@ impl Pipeline {
     /// Opens the gate if it is time, and publishes in any case.
     fn tick(&mut self) {
         self.try_open(Instant::now());
-        if self.exception_ends.is_some_and(|end| end <= Timestamp::now()) {
+        if self.exception_turns.is_some_and(|turn| turn <= Timestamp::now()) {
             self.excuse_again(|_| true);
         }
         for delta in self.ledger.recounted() {
@@ -310,7 +315,8 @@ impl Pipeline {
     }
 
     fn apply(&mut self, change: Change, now: Instant) {
-        self.revision += 1;
+        // Nothing comes of a watch that is quiet.
+        self.revision += u64::from(!matches!(change, Change::Quiet(_)));
         match change {
             Change::Appeared(scope) => {
                 if !self.gate.is_open() {
@@ -341,12 +347,14 @@ impl Pipeline {
             }
             Change::Seen(scope, object) => self.seen(&scope, object, now),
             Change::Gone(scope, object) => {
+                self.happened(&scope);
                 if self.cache.remove(&scope, &object.key, &object.uid) {
                     self.forget(&object.key, &object.uid, now);
                     self.deleted(&scope, object);
                 }
             }
             Change::GoneUnread(scope, key) => {
+                self.happened(&scope);
                 self.gate.readable(&scope, &key);
                 if let Some(uid) = self.cache.uid(&key)
                     && self.cache.remove(&scope, &key, &uid)
@@ -360,8 +368,10 @@ impl Pipeline {
                     kind => warn!(kind, name, why, "An object cannot be read and is not judged"),
                 }
                 self.outputs.metrics.object_unreadable(&scope.kind.group, &scope.kind.plural);
+                self.happened(&scope);
                 self.gate.skipped(&scope, name, why);
             }
+            Change::Quiet(scope) => self.gate.heard(&scope, Timestamp::now()),
             Change::Synced(scope) => self.synced(&scope),
             Change::Unreadable(scope, why) => {
                 // A source says so at each attempt; it is logged when it is new.
@@ -383,10 +393,11 @@ impl Pipeline {
         let projected = object.projected;
         let effect = self.cache.apply(scope, object);
         match &effect {
-            Effect::Same => return,
+            Effect::Same => return self.gate.heard(scope, Timestamp::now()),
             Effect::Replaced(former) => self.forget(&key, former, now),
             Effect::New | Effect::Changed(_) => {}
         }
+        self.happened(scope);
         self.gate.readable(scope, &key);
         if is_exception(&key.kind) {
             return self.exception_seen(&key);
@@ -422,7 +433,15 @@ impl Pipeline {
         self.judge_soon(key, Lane::Change, now);
     }
 
+    /// Notes that something changed.
+    fn happened(&mut self, scope: &WatchScope) {
+        let now = Timestamp::now();
+        self.gate.heard(scope, now);
+        self.outputs.metrics.changed(now);
+    }
+
     fn synced(&mut self, scope: &WatchScope) {
+        self.gate.heard(scope, Timestamp::now());
         self.transitions.end_list(scope);
         let gone = self.cache.listed(scope);
         self.work.push_back(Work::Forget(Box::new(gone.into_iter())));

@@ -20,6 +20,19 @@ pub enum Lane {
     Snapshot,
 }
 
+impl Lane {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Change, Self::Snapshot];
+
+    /// Returns the word for it in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Change => "change",
+            Self::Snapshot => "snapshot",
+        }
+    }
+}
+
 /// Keys for which there is room at any time.
 const ROOM: usize = 1_024;
 

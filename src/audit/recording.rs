@@ -69,6 +69,7 @@ impl Recording {
     pub(crate) fn record(&mut self, delta: Option<Delta>) {
         let Some(delta) = delta else { return };
         self.ended.add(&delta, Timestamp::now());
+        self.count(&delta);
         match &mut self.recorder {
             Recorder::None => {}
             Recorder::Present(recorder) => recorder.record(&delta),
@@ -80,6 +81,19 @@ impl Recording {
                 } else if number > 0 {
                     kept.push(Delta { appeared: Vec::new(), resolved: Vec::new(), results: Vec::new(), ..delta });
                 }
+            }
+        }
+    }
+
+    /// Counts what is told.
+    fn count(&self, delta: &Delta) {
+        if self.is_on() {
+            let lane = delta.lane.as_str();
+            for new in delta.appeared.iter().chain(&delta.transitions) {
+                self.metrics.violation_appeared(&new.finding.class(), lane);
+            }
+            for ended in &delta.resolved {
+                self.metrics.violation_resolved(&ended.finding.class(), lane);
             }
         }
     }

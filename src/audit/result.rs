@@ -12,6 +12,7 @@ use crate::{
         gatekeeper::Unjudged,
         metadata::{Metadata, RelatedResource},
         policy::Policy,
+        rule::RuleText,
     },
     model::{
         coverage::Coverage,
@@ -270,6 +271,9 @@ pub struct PolicySummary {
     /// Annotations of its rules, by name, where they differ from its own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub about_rules: BTreeMap<String, About>,
+    /// The definitions of its rules, by name.
+    #[serde(skip)]
+    pub texts: BTreeMap<String, Vec<RuleText>>,
 }
 
 /// The METADATA annotations of a policy or rule.
@@ -414,6 +418,7 @@ impl From<&Policy> for PolicySummary {
             dialect: policy.dialect.to_string(),
             source: policy.source.to_string(),
             rules,
+            texts: policy.rules.iter().map(|rule| (rule.name.to_string(), rule.texts.clone())).collect(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueEnum};
 
 use super::{
-    cluster::{ClusterArgs, RecordTarget, RecordingArgs},
+    cluster::{ClusterArgs, RecordTarget, RecordingArgs, UiAuthArgs},
     exceptions::ExceptionArgs,
     logging::LogArgs,
     policies::PolicyArgs,
@@ -158,6 +158,10 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub serving: ServingArgs,
 
+    /// Who may see the page.
+    #[command(flatten)]
+    pub page: UiAuthArgs,
+
     /// Read settings from this YAML file
     #[arg(long, env = "KAUDIT_CONFIG", value_name = "FILE", help_heading = "Running")]
     pub config: Option<PathBuf>,
@@ -259,6 +263,10 @@ pub struct ServingArgs {
     )]
     pub listen: Option<String>,
 
+    /// Have metrics of their own for the N namespaces with the most violations, and sum up the others as _other; 0 is none
+    #[arg(long, env = "KAUDIT_METRICS_NAMESPACES", value_name = "N", default_value_t = 50)]
+    pub metrics_namespaces: usize,
+
     /// Serve /status and /policies at this address instead; 127.0.0.1 in a Pod is left to kubectl port-forward
     #[arg(
         long,
@@ -268,12 +276,12 @@ pub struct ServingArgs {
     )]
     pub listen_status: Option<String>,
 
-    /// Serve a page for people at this address of loopback, such as 127.0.0.1:8081; in a Pod, kubectl port-forward leads there
+    /// Serve a page for people at this address, such as 127.0.0.1:8082; in a Pod, kubectl port-forward leads there
     #[arg(
         long,
         env = "KAUDIT_LISTEN_UI",
         value_name = "ADDR",
-        value_parser = values::listen_on_loopback
+        value_parser = values::listen
     )]
     pub listen_ui: Option<String>,
 }

@@ -73,6 +73,24 @@ pub struct RecordingArgs {
     pub lease_name: Option<String>,
 }
 
+/// Who may see the page.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Running")]
+pub struct UiAuthArgs {
+    /// Whom to show the page
+    #[arg(long, env = "KAUDIT_UI_AUTH", value_enum, value_name = "HOW", default_value_t = UiAuth::None)]
+    pub ui_auth: UiAuth,
+}
+
+/// Who may see the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum UiAuth {
+    /// Everybody on this machine: it is served on loopback only
+    None,
+    /// Those whose token of the cluster may get the Audit object; of namespaces, those whose reports they may list
+    Token,
+}
+
 impl RecordingArgs {
     /// Returns the name that the Leases of all shards begin with.
     pub fn lease_name(&self) -> &str {

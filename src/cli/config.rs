@@ -22,11 +22,12 @@ use crate::{
     cli::{
         self, Cli, Subcommand,
         check::{CheckArgs, Initial, Mode, ServingArgs, TimingArgs, WritingArgs},
-        cluster::{ClusterArgs, RecordTarget, RecordingArgs},
+        cluster::{ClusterArgs, RecordTarget, RecordingArgs, UiAuth, UiAuthArgs},
         diff::DiffArgs,
         explain::ExplainArgs,
         plugin,
         scope::{PartArgs, SyncArgs},
+        values,
     },
     judge::sources::PolicySource,
     model::spelling::nearest,
@@ -184,9 +185,22 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
             "{option} needs --once or --filename: a watch has no end, and exceptions say what may stay"
         ));
     }
+    settle_page(check)?;
     settle_record(&check.recording)?;
     settle_output(check, mode)?;
     standard_input_once(&check.source.manifests.filename)
+}
+
+/// Refuses to show names and messages to a network without asking who is there.
+fn settle_page(check: &CheckArgs) -> Result<(), String> {
+    let open = check.serving.listen_ui.as_deref().filter(|address| !values::is_on_loopback(address));
+    match (open, check.page.ui_auth) {
+        (Some(address), UiAuth::None) => Err(format!(
+            "--listen-ui {address} would show the page to whoever reaches it\nListen on loopback (127.0.0.1:PORT, \
+             [::1]:PORT or localhost:PORT), or ask who may see it: --ui-auth token"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The same for `kaudit diff`.
@@ -238,6 +252,7 @@ fn cluster_option(matches: &ArgMatches, origins: &Origins) -> Option<String> {
         TimingArgs::group_id(),
         SyncArgs::group_id(),
         ServingArgs::group_id(),
+        UiAuthArgs::group_id(),
     ];
     let (name, matches) = matches.subcommand()?;
     let command = cli::command();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    cluster::{ClusterArgs, RecordingArgs},
+    cluster::{ClusterArgs, RecordingArgs, UiAuthArgs},
     scope::ScopeArgs,
     values::{self, ServiceAccount},
 };
@@ -54,6 +54,10 @@ pub struct RbacArgs {
     /// What will be written into the cluster.
     #[command(flatten)]
     pub recording: RecordingArgs,
+
+    /// Who will see the page.
+    #[command(flatten)]
+    pub ui_auth: UiAuthArgs,
 
     /// Give the rights to this ServiceAccount; the Audit object is in its namespace
     #[arg(

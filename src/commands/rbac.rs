@@ -11,7 +11,11 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{cluster::RecordTarget, rbac::RbacArgs, scope::KindFilter},
+    cli::{
+        cluster::{RecordTarget, UiAuth},
+        rbac::RbacArgs,
+        scope::KindFilter,
+    },
     cluster::identity::OWN_GROUP,
     commands::{connect::connect, sources},
     judge::set::PolicySet,
@@ -21,6 +25,9 @@ use crate::{
     rego::limits::Limits,
     source::{discovery::Served, selection::Selection},
 };
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// Runs `kaudit rbac`; returns the exit code.
 ///
@@ -88,11 +95,7 @@ fn writes(target: RecordTarget, options: &RbacArgs) -> Writes {
             let rule = |api: reports::Api| {
                 let namespaced = [true].into_iter().chain(options.scope.namespace.is_empty().then_some(false));
                 let resources: Vec<&str> = namespaced.map(|namespaced| api.kind(namespaced).1).collect();
-                PolicyRule::new(
-                    api.api_version().split('/').next().unwrap_or_default(),
-                    &resources,
-                    &reports::Api::VERBS,
-                )
+                PolicyRule::new(api.group(), &resources, &reports::Api::VERBS)
             };
             Writes { judged: options.recording.report_api.apis().iter().copied().map(rule).collect(), own: vec![] }
         }
@@ -169,6 +172,12 @@ fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
     }
     let name = format!("{}-self", options.role_name);
     objects.extend(role(options, &name, Some(own_namespace), &own));
+    if options.ui_auth.ui_auth == UiAuth::Token {
+        // Whom a token is of, and what they may do, can only be asked cluster-wide; this role of every cluster is for that.
+        let delegator = "system:auth-delegator";
+        let metadata = json!({"name": format!("{}:{delegator}", options.role_name)});
+        objects.push(binding(options, "Cluster", delegator, &metadata));
+    }
     objects
 }
 
@@ -183,19 +192,21 @@ fn role(options: &RbacArgs, name: &str, namespace: Option<&str>, rules: &[Policy
         metadata["namespace"] = namespace.into();
     }
     let rules: Vec<Value> = rules.iter().map(PolicyRule::json).collect();
-    let api = "rbac.authorization.k8s.io";
-    let (version, account) = (format!("{api}/v1"), &options.service_account);
+    let role = json!({"apiVersion": VERSION, "kind": format!("{scope}Role"), "metadata": metadata, "rules": rules});
+    vec![role, binding(options, scope, name, &metadata)]
+}
+
+/// Returns what gives a role, or with `Cluster` a cluster role, to the ServiceAccount.
+fn binding(options: &RbacArgs, scope: &str, role: &str, metadata: &Value) -> Value {
+    let account = &options.service_account;
     let subject = json!({"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace});
-    vec![
-        json!({"apiVersion": version, "kind": format!("{scope}Role"), "metadata": metadata, "rules": rules}),
-        json!({
-            "apiVersion": version,
-            "kind": format!("{scope}RoleBinding"),
-            "metadata": metadata,
-            "roleRef": {"apiGroup": api, "kind": format!("{scope}Role"), "name": name},
-            "subjects": [subject],
-        }),
-    ]
+    json!({
+        "apiVersion": VERSION,
+        "kind": format!("{scope}RoleBinding"),
+        "metadata": metadata,
+        "roleRef": {"apiGroup": GROUP, "kind": format!("{scope}Role"), "name": role},
+        "subjects": [subject],
+    })
 }
 
 #[cfg(test)]

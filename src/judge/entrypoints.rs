@@ -17,12 +17,13 @@ use super::{
     metadata::{AnnotationScope, Metadata},
     policy::Policy,
     reads::{Matches, Projection, Queries, Reads, Rules},
-    rule::{Definition, Entrypoint, Exception, ResultShape, Rule},
+    rule::{Definition, Entrypoint, Exception, ResultShape, Rule, RuleText},
     unit::Group,
 };
 use crate::{
     model::verdict::{Outcome, Source},
     rego::{
+        excerpt,
         file::File,
         graph::Graph,
         limits::Version,
@@ -175,11 +176,16 @@ impl Reading<'_> {
             })
             .collect();
         let first = nodes.iter().find(|node| definition(node)).or(nodes.first())?;
+        let text = |node: &&Node| {
+            let (_, lines) = excerpt::lines(self.rule(node), &self.files[node.module].text);
+            RuleText { source: self.source(node), text: lines.join("\n").into() }
+        };
         let rule = Rule {
             name: name.as_str().into(),
             outcome: outcome(name)?,
             metadata: Arc::new(self.metadata(package, name, &nodes)),
             source: self.source(first),
+            texts: nodes.iter().map(text).collect(),
             not_compiled: None,
         };
         let suffix = name.split_once('_').map_or("", |(_, suffix)| suffix);

@@ -257,11 +257,12 @@ impl LoadedLibrary {
         for entrypoint in unit.groups.iter_mut().flat_map(|group| &mut group.entrypoints) {
             entrypoint.definitions.iter_mut().for_each(|definition| place(&mut definition.source));
         }
-        let mut source = own.rules[0].source.clone();
-        place(&mut source);
+        let mut rule = own.rules[0].clone();
+        rule.texts.iter_mut().map(|text| &mut text.source).chain([&mut rule.source]).for_each(place);
         for constraint in &mut constraints {
-            constraint.rule.not_compiled.clone_from(&own.rules[0].not_compiled);
-            let own_source = std::mem::replace(&mut constraint.rule.source, source.clone());
+            constraint.rule.not_compiled.clone_from(&rule.not_compiled);
+            constraint.rule.texts.clone_from(&rule.texts);
+            let own_source = std::mem::replace(&mut constraint.rule.source, rule.source.clone());
             let namespace = own.depends.namespace || constraint.matching.needs_namespace();
             self.policies.push(Policy {
                 name: Arc::clone(&constraint.policy),

@@ -24,8 +24,19 @@ pub struct Rule {
     pub metadata: Arc<Metadata>,
     /// Where its first definition begins.
     pub source: Source,
+    /// Its definitions as they are written; those of its template for a Constraint.
+    pub texts: Vec<RuleText>,
     /// Why regorus evaluates it; `None` for one that runs as a program.
     pub not_compiled: Option<Arc<str>>,
+}
+
+/// A definition of a rule as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleText {
+    /// Where it begins.
+    pub source: Source,
+    /// Its lines.
+    pub text: Arc<str>,
 }
 
 /// How the results stand in a rule's value.

@@ -22,6 +22,7 @@ use crate::{
     model::{
         digest::Digest,
         object::{Kind, Object, Projected},
+        verdict::Class,
     },
     rego::{
         limits::Limits,
@@ -156,5 +157,17 @@ impl PolicySet {
     /// Returns how many rules judge each object.
     pub fn rules(&self) -> usize {
         self.policies.iter().map(|policy| policy.rules.len()).sum()
+    }
+
+    /// Returns what results are counted by, as far as rules say it and not a result itself.
+    pub fn classes(&self) -> BTreeSet<Class> {
+        let rules = self.policies.iter().flat_map(|policy| policy.rules.iter().map(|rule| (&policy.name, rule)));
+        rules
+            .map(|(policy, rule)| Class {
+                policy: Arc::clone(policy),
+                severity: rule.metadata.severity,
+                outcome: rule.outcome,
+            })
+            .collect()
     }
 }

@@ -110,7 +110,23 @@ pub struct Finding {
     pub excused: Option<Excused>,
 }
 
+/// What results are counted by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class {
+    /// Their policy.
+    pub policy: Arc<str>,
+    /// Their severity, if it is known.
+    pub severity: Option<Severity>,
+    /// What they count as.
+    pub outcome: Outcome,
+}
+
 impl Finding {
+    /// Returns what it is counted by.
+    pub fn class(&self) -> Class {
+        Class { policy: Arc::clone(&self.policy), severity: self.severity, outcome: self.outcome }
+    }
+
     /// Makes it a skip, if it is a violation.
     pub fn excuse(&mut self, excuse: &Arc<Excuse>) {
         if self.outcome.is_violation() {

@@ -6,7 +6,6 @@
 mod anchor;
 mod github;
 mod gitlab;
-mod html;
 mod junit;
 mod markdown;
 mod openreport;
@@ -17,6 +16,6 @@ mod tests;
 
 pub(super) use self::markdown::{MESSAGE_BYTES, code};
 pub(super) use self::{
-    github::render as github, gitlab::render as gitlab, html::render as html, junit::render as junit,
-    markdown::render as markdown, openreport::render as openreport, sarif::render as sarif,
+    github::render as github, gitlab::render as gitlab, junit::render as junit, markdown::render as markdown,
+    openreport::render as openreport, sarif::render as sarif,
 };

@@ -1,28 +1,34 @@
 //! The page: what stands and what changed, for whoever leaves a browser open.
 //!
-//! In: one [`AuditResult`], [what is known about it](About), and [what was asked for](Query). Out: HTML, or JSON. Every view
+//! In: one [`AuditResult`], [what is known about it](About), and [what was asked for](Query). Out: HTML, or JSON; or one file
+//! that holds everything, for the audit of a pipeline. Every view
 //! is a URL, works without the script, and shows text from policies and objects as text. The order is that of the questions:
 //! may I trust it, what is new, how bad is it, whose is it, what is to be done.
 
+mod document;
+mod file;
 mod filter;
 mod html;
 mod owners;
+mod parts;
 
-use std::io;
+use std::{collections::BTreeSet, io, sync::Arc};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub use self::filter::Query;
+pub(super) use self::file::render;
 use self::owners::Owner;
+pub use self::{
+    document::{STYLE, refusal, sign_in_page},
+    filter::Query,
+};
 use super::{names::urgency, safe::write_json};
 use crate::audit::{
     ended::KEPT,
-    result::{AuditResult, Entry, Summary},
+    result::{AuditResult, Entry, ExceptionSummary, Summary},
 };
 
-/// The style of the page.
-pub const STYLE: &str = include_str!("page/style.css");
 /// The script of the page, which fetches it again when the result has changed.
 pub const SCRIPT: &str = include_str!("page/script.js");
 
@@ -43,12 +49,19 @@ pub struct About {
     pub problems: Vec<String>,
 }
 
+/// Where results are: namespaces, and `None` for what is in none.
+pub type Places = BTreeSet<Option<Arc<str>>>;
+
 /// A result that is ready to be shown, again and again.
 #[derive(Debug)]
 pub struct Page {
     /// Without what an owner stands for, the worst first.
     result: AuditResult,
     about: About,
+    /// Where anything is that it tells of.
+    places: Places,
+    /// Whether results of other places were left out.
+    is_part: bool,
 }
 
 impl Page {
@@ -58,14 +71,50 @@ impl Page {
         // What is not judged yet must not be called clean.
         result.complete &= about.syncing.is_none() && about.waiting == 0;
         result.results.sort_by(|a, b| (urgency(a), a.order()).cmp(&(urgency(b), b.order())));
-        Self { result, about }
+        let ended = result.ended.iter().map(|ended| &ended.entry);
+        let exceptions = result.exceptions.iter().map(place_of_exception);
+        let places = result.results.iter().chain(ended).map(place).chain(exceptions).collect();
+        Self { result, about, places, is_part: false }
     }
 
-    /// Returns the HTML of all that the query asks for.
-    pub fn html(&self, query: &Query) -> String {
+    /// Returns where anything is that the page tells of.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Returns the page of what is in these places, for somebody who may not see all: their results, and counts of them. How
+    /// many objects were judged, and what could not be, is said of the whole, as in the status of the `Audit`.
+    #[must_use]
+    pub fn part(&self, places: &Places) -> Self {
+        let sees = |entry: &Entry| places.contains(&place(entry));
+        let AuditResult { results, ended, exceptions, .. } = &self.result;
+        let results: Vec<Entry> = results.iter().filter(|entry| sees(entry)).cloned().collect();
+        let mut summary = Summary { fail: 0, warn: 0, error: 0, skip: 0, covered: 0, ..self.result.summary };
+        for entry in &results {
+            *summary.of(entry.result) += 1;
+        }
+        let exceptions = exceptions.iter().filter(|exception| places.contains(&place_of_exception(exception)));
+        let result = AuditResult {
+            summary,
+            results,
+            ended: ended.iter().filter(|ended| sees(&ended.entry)).cloned().collect(),
+            exceptions: exceptions.cloned().collect(),
+            coverage: self.result.coverage.clone(),
+            policies: self.result.policies.clone(),
+            refused: self.result.refused.clone(),
+            not_judged: self.result.not_judged.clone(),
+            scope: self.result.scope.clone(),
+            baseline: None,
+            ..self.result
+        };
+        Self { result, about: self.about.clone(), places: places.clone(), is_part: true }
+    }
+
+    /// Returns the HTML of all that the query asks for, and for whom, if somebody has signed in.
+    pub fn html(&self, query: &Query, reader: Option<&str>) -> String {
         match self.object(query) {
-            Some(owner) => html::object(self, &owner).into_string(),
-            None => html::overview(self, query).into_string(),
+            Some(owner) => html::object(self, &owner, reader).into_string(),
+            None => html::overview(self, query, reader).into_string(),
         }
     }
 
@@ -109,6 +158,15 @@ impl Page {
         new.sort_by_key(|entry| std::cmp::Reverse(entry.since));
         new
     }
+}
+
+/// Returns where an entry belongs.
+fn place(entry: &Entry) -> Option<Arc<str>> {
+    entry.resource.namespace.clone()
+}
+
+fn place_of_exception(exception: &ExceptionSummary) -> Option<Arc<str>> {
+    exception.name.split_once('/').map(|(namespace, _)| namespace.into())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::io;
 
 use super::{
     format::{Format, RenderOptions, StreamEvent},
-    forms, json, text,
+    forms, json, page, text,
 };
 use crate::audit::result::{AuditResult, Entry};
 
@@ -29,7 +29,7 @@ pub fn render(
         Format::Github => forms::github(result, out),
         Format::Gitlab => forms::gitlab(result, out),
         Format::Markdown => forms::markdown(result, options, out),
-        Format::Html => forms::html(result, out),
+        Format::Html => page::render(result, out),
         Format::Openreport => forms::openreport(result, out),
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::audit::result::{About, AuditResult, PolicySummary};
+use crate::{
+    audit::result::{About, AuditResult, Entry, PolicySummary},
+    judge::rule::RuleText,
+};
 
 /// The policies of an audit, by name.
 pub(super) struct Rules<'r>(BTreeMap<&'r str, &'r PolicySummary>);
@@ -16,6 +19,17 @@ impl<'r> Rules<'r> {
     pub(super) fn about(&self, policy: &str, rule: &str) -> Option<&'r About> {
         let policy = self.0.get(policy)?;
         Some(policy.about_rules.get(rule).unwrap_or(&policy.about))
+    }
+
+    /// Returns the definitions of a rule, as far as they are known.
+    pub(super) fn texts(&self, policy: &str, rule: &str) -> &'r [RuleText] {
+        self.0.get(policy).and_then(|policy| policy.texts.get(rule)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the definition that a result comes from; of a Constraint, the first of its template.
+    pub(super) fn text(&self, entry: &Entry) -> Option<&'r str> {
+        let texts = self.texts(&entry.policy, &entry.rule);
+        texts.iter().find(|text| text.source == entry.source).or(texts.first()).map(|text| &*text.text)
     }
 }
 

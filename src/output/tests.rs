@@ -57,6 +57,7 @@ fn policy(name: &str, dialect: &str, rules: &[&str]) -> PolicySummary {
         rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
         about: About::default(),
         about_rules: BTreeMap::new(),
+        texts: BTreeMap::new(),
     }
 }
 

@@ -25,8 +25,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::config::NotifyConfig;
 use self::{
-    formats::Teller,
-    notification::Notification,
+    notification::{Notification, Teller},
     receiver::Receiver,
     worker::{Surroundings, Worker},
 };

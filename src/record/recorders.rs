@@ -128,6 +128,7 @@ impl Recorders {
             recorded = std::mem::take(&mut loaded.recorded);
             let (sink, run) = reports::start(reports, loaded, healths.add());
             sinks.reports = Some(sink);
+            metrics.recorder_began("reports");
             tasks.spawn(run);
         }
         if settings.events != events::EventFilter::None {
@@ -149,6 +150,7 @@ impl Recorders {
             });
             recorded = settings.recorded(recorded).await;
             sinks.events = Some(sink);
+            metrics.recorder_began("events");
             tasks.spawn(run);
         }
         if let Some(notify) = settings.notify.clone() {
@@ -172,6 +174,7 @@ impl Recorders {
             };
             let (sender, health) = watch::channel(Health::default());
             tasks.spawn(join(healths.0, sender));
+            metrics.recorder_began("status");
             tasks.spawn(status::run(settings, overview, health));
         }
         (Self { tasks }, recorded, Box::new(sinks))

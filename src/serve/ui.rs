@@ -3,8 +3,9 @@
 //! A request costs the pipeline nothing: [`follow`] asks it for the result when that has changed, never while nobody looks,
 //! and for a large one seldom. Who has the page open learns by server-sent events that there is a newer one.
 //!
-//! The page names objects and has the messages of violations. It is served on loopback only, to browsers that ask for
-//! loopback: a name of another site that leads here (DNS rebinding) is refused.
+//! The page names objects and has the messages of violations. Whoever wants to see it [says who they are](Access), or it is
+//! served on loopback only, to browsers that ask for loopback: a name of another site that leads here (DNS rebinding) is
+//! refused.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -28,7 +29,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{admin::Server, connections};
+use super::{
+    access::{Access, AccessSettings, Denied, Reader},
+    admin::Server,
+    connections,
+    session::{self, token},
+};
 use crate::{
     audit::{
         command::{Command, ask},
@@ -65,20 +71,23 @@ pub struct Sources {
 /// A page and the revision of its result.
 type Kept = Option<(u64, Arc<Page>)>;
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Ui {
     kept: watch::Receiver<Kept>,
     /// When somebody asked last.
     asked: watch::Sender<Option<Instant>>,
+    /// Says who may see what; without it everybody sees everything.
+    access: Option<Arc<Access>>,
 }
 
-/// Serves the page until `shutdown`.
-pub async fn serve(server: Server, sources: Sources, shutdown: CancellationToken) {
+/// Serves the page until `shutdown`, to everybody or to those who may see it.
+pub async fn serve(server: Server, sources: Sources, access: Option<AccessSettings>, shutdown: CancellationToken) {
     tracing::info!(address = %server.address, "Serving the page");
     let (keep, kept) = watch::channel(None);
     let (asked, interest) = watch::channel(None);
     let following = follow(sources, interest, keep);
-    let serving = connections::serve(server.listener, router(Ui { kept, asked }), shutdown);
+    let access = access.map(|settings| Arc::new(Access::new(settings)));
+    let serving = connections::serve(server.listener, router(Ui { kept, asked, access }), shutdown);
     tokio::select! {
         () = serving => {}
         () = following => {}
@@ -91,14 +100,15 @@ fn router(ui: Ui) -> Router {
         .route("/events", get(events))
         .route("/style.css", get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE) }))
         .route("/script.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT) }))
+        .merge(session::routes(ui.access.clone()))
+        .layer(middleware::from_fn_with_state(ui.clone(), guard))
         .with_state(ui)
-        .layer(middleware::from_fn(guard))
 }
 
-/// Refuses requests for other hosts, and has browsers keep to the page.
-async fn guard(request: Request, next: Next) -> Response {
+/// Refuses requests for other hosts where nobody is asked who they are, and has browsers keep to the page.
+async fn guard(State(ui): State<Ui>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    if !host.is_some_and(is_loopback) {
+    if ui.access.is_none() && !host.is_some_and(is_loopback) {
         let why = "This page is for http://localhost and http://127.0.0.1, for example by kubectl port-forward.\n";
         return (StatusCode::MISDIRECTED_REQUEST, why).into_response();
     }
@@ -122,22 +132,47 @@ fn is_loopback(host: &str) -> bool {
     matches!(name, "localhost" | "127.0.0.1" | "[::1]")
 }
 
-async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<Query>) -> Response {
+async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<Query>, headers: HeaderMap) -> Response {
+    let reader = match ui.reader(&headers).await {
+        Ok(reader) => reader,
+        Err(denied) => return session::refuse(&denied, &query),
+    };
     let Some(page) = ui.latest().await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the pipeline does not answer\n").into_response();
     };
-    let answer = spawn_blocking(move || match query.format.as_deref() {
-        Some("json") => match page.json(&query) {
-            Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
-            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-        },
-        _ => Html(page.html(&query)).into_response(),
+    let seen = match (&ui.access, &reader) {
+        (Some(access), Some(reader)) => access.seen(reader, page.places()).await,
+        _ => Ok(None),
+    };
+    let seen = match seen {
+        Ok(seen) => seen,
+        Err(denied) => return session::refuse(&denied, &query),
+    };
+    let answer = spawn_blocking(move || {
+        let page = match seen {
+            Some(seen) => Arc::new(page.part(&seen)),
+            None => page,
+        };
+        match query.format.as_deref() {
+            Some("json") => match page.json(&query) {
+                Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
+                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+            },
+            _ => Html(page.html(&query, reader.as_deref().map(Reader::name))).into_response(),
+        }
     });
     answer.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
 
 /// Says at once that there is another page than the one that the client has seen, and then whenever there is.
-async fn events(State(ui): State<Ui>, headers: HeaderMap) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+async fn events(State(ui): State<Ui>, headers: HeaderMap) -> Response {
+    match ui.reader(&headers).await {
+        Ok(_) => changes(ui, &headers).into_response(),
+        Err(denied) => session::refuse(&denied, &Query::default()),
+    }
+}
+
+fn changes(ui: Ui, headers: &HeaderMap) -> Sse<impl Stream<Item = Result<Event, Infallible>> + use<>> {
     let seen: Option<u64> = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
     let changes = stream::unfold((ui, seen), |(ui, seen)| async move {
         let mut kept = ui.kept.clone();
@@ -161,6 +196,13 @@ async fn events(State(ui): State<Ui>, headers: HeaderMap) -> Sse<impl Stream<Ite
 }
 
 impl Ui {
+    /// Returns who sends these headers, where that is asked.
+    async fn reader(&self, headers: &HeaderMap) -> Result<Option<Arc<Reader>>, Denied> {
+        let Some(access) = &self.access else { return Ok(None) };
+        let token = token(headers).ok_or(Denied::Unknown)?;
+        access.reader(&token).await.map(Some)
+    }
+
     /// Returns the newest page; `None` if there is none in time.
     async fn latest(&self) -> Option<Arc<Page>> {
         self.asked.send_replace(Some(Instant::now()));
@@ -272,7 +314,7 @@ mod tests {
     fn ui(sources: Sources) -> (Ui, JoinHandle<()>) {
         let (keep, kept) = watch::channel(None);
         let (asked, interest) = watch::channel(None);
-        (Ui { kept, asked }, tokio::spawn(follow(sources, interest, keep)))
+        (Ui { kept, asked, access: None }, tokio::spawn(follow(sources, interest, keep)))
     }
 
     async fn ask(ui: &Ui, host: &str, path: &str) -> (StatusCode, HeaderMap, String) {
@@ -340,13 +382,13 @@ mod tests {
         let (mut pipeline, sources) = pipeline();
         pipeline.progress.send_replace(Progress { open: true, queue: 3, ..Progress::default() });
         let (ui, _following) = ui(sources);
-        assert!(ui.latest().await.unwrap().html(&Query::default()).contains("judging: 3 objects to go"));
+        assert!(ui.latest().await.unwrap().html(&Query::default(), None).contains("judging: 3 objects to go"));
         pipeline.progress.send_replace(Progress { open: true, ..Progress::default() });
         // Without a change of the result.
         pipeline.asked.wait_for(|asked| *asked > 1).await.unwrap();
         let mut kept = ui.kept.clone();
         kept.wait_for(|kept| kept.as_ref().is_some_and(|(revision, _)| *revision > 1)).await.unwrap();
-        assert!(ui.latest().await.unwrap().html(&Query::default()).contains(">complete<"));
+        assert!(ui.latest().await.unwrap().html(&Query::default(), None).contains(">complete<"));
     }
 
     #[tokio::test(start_paused = true)]

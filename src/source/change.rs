@@ -29,6 +29,8 @@ pub enum Change {
     GoneUnread(WatchScope, ObjectKey),
     /// An object cannot be read: its name, as far as it is known, and why.
     Skipped(WatchScope, String, String),
+    /// The watch scope's watch works, and has nothing to tell.
+    Quiet(WatchScope),
     /// The watch scope's list is complete, or it can be read again.
     Synced(WatchScope),
     /// The watch scope cannot be read for now.

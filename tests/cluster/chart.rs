@@ -37,12 +37,12 @@ async fn helm(arguments: &[&str]) -> Ended {
 }
 
 /// What a release renders.
-struct Rendered {
-    text: String,
+pub(crate) struct Rendered {
+    pub(crate) text: String,
     objects: Vec<Value>,
 }
 
-async fn render(release: &str, settings: &[&str]) -> Rendered {
+pub(crate) async fn render(release: &str, settings: &[&str]) -> Rendered {
     let chart = chart();
     let base = ["template", release, chart.to_str().unwrap(), "--namespace", release];
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
@@ -53,28 +53,31 @@ async fn render(release: &str, settings: &[&str]) -> Rendered {
 }
 
 impl Rendered {
-    fn of_kinds(&self, kinds: &[&str]) -> impl Iterator<Item = &Value> {
+    pub(crate) fn of_kinds(&self, kinds: &[&str]) -> impl Iterator<Item = &Value> {
         self.objects.iter().filter(move |object| kinds.iter().any(|kind| object["kind"] == *kind))
     }
 
-    fn name(&self, kind: &str) -> &str {
+    pub(crate) fn name(&self, kind: &str) -> &str {
         self.of_kinds(&[kind]).next().unwrap()["metadata"]["name"].as_str().unwrap()
     }
 
     /// What the container is started with, but with policies and an address that this machine has.
-    fn arguments(&self, policies: &str) -> Vec<String> {
+    pub(crate) fn arguments(&self, policies: &str) -> Vec<String> {
         let workload = self.of_kinds(&["Deployment", "StatefulSet"]).next().unwrap();
         let arguments = workload["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
         let mut arguments: Vec<_> = arguments.iter().map(|argument| argument.as_str().unwrap().to_owned()).collect();
         let fixed = ["check", "--listen=0.0.0.0:8080", "--listen-status=127.0.0.1:8081", "--policies=builtin"];
-        assert_eq!(arguments[..fixed.len()], fixed);
-        arguments.drain(..fixed.len());
+        assert!(fixed.iter().all(|fixed| arguments.iter().any(|argument| argument == fixed)), "{arguments:?}");
+        arguments.retain(|argument| !fixed.contains(&argument.as_str()));
+        for argument in arguments.iter_mut().filter(|argument| argument.starts_with("--listen-ui=")) {
+            "--listen-ui=127.0.0.1:0".clone_into(argument);
+        }
         arguments.push(format!("--policies={policies}"));
         arguments
     }
 
     /// Checks all of it with the server's schemas, and creates what gives rights.
-    async fn install(&self, plane: &ControlPlane) {
+    pub(crate) async fn install(&self, plane: &ControlPlane) {
         let files = tempfile::tempdir().unwrap();
         let file = files.path().join("rendered.yaml");
         std::fs::write(&file, &self.text).unwrap();
@@ -159,6 +162,8 @@ async fn the_chart_grants_what_kaudit_rbac_prints() {
         (&["namespaces={shop}", "events=none"], &["-n", "shop", "--events=none"]),
         (&["record={status}", "auditName=own"], &["--record=status", "--audit-name=own"]),
         (&["reports.api=openreports", "replicas=2"], &["--report-api=openreports", "--leader-elect"]),
+        (&["ui.enabled=true"], &[]),
+        (&["ui.enabled=true", "ui.auth=token", "namespaces={shop}"], &["--ui-auth=token", "-n", "shop"]),
         (&["record={events,status}", "shards=3"], &["--report-api=none", "--leader-elect", "--shard=0/3"]),
     ] {
         let rendered = render("kaudit", settings).await;

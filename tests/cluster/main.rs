@@ -11,6 +11,7 @@
     reason = "a test says what failed"
 )]
 
+mod alerts;
 mod basics;
 mod browser;
 mod chart;

@@ -1,8 +1,11 @@
 //! The page for people, as a long run on a real API server serves it.
 
+mod readers;
+
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::{SocketAddr, TcpStream},
+    path::Path,
     sync::mpsc,
     time::Duration,
 };
@@ -12,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     browser::{Browser, ENTER, TAB, require_browser},
-    support::{PATIENCE, Running, denies_marked, get, marked, policies, wait_for},
+    support::{PATIENCE, Running, denies_marked, get, marked, policies, run, wait_for},
 };
 
 /// Opens the stream of events; returns the names of those that come.
@@ -127,7 +130,9 @@ async fn people_look_at_it_in_a_browser() {
     with.until("location.search.includes('object=')");
     let object = with.url().replace(&format!("{origin}/"), "");
     let text = with.text();
-    for words in ["high", HOSTILE, "Remove the mark.", "Since", "marked.rego:", "Exception to copy"] {
+    for words in
+        ["high", HOSTILE, "Remove the mark.", "Since", "marked.rego:", "Source of the rule", "Exception to copy"]
+    {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert_eq!(with.evaluate("return document.querySelectorAll('main img, main script').length"), 0);
@@ -158,4 +163,66 @@ async fn people_look_at_it_in_a_browser() {
         assert!(elsewhere.is_empty(), "{elsewhere:#?}");
     }
     assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_searched_in_a_browser() {
+    if !require_browser() {
+        return;
+    }
+    let directory = policies(&[]);
+    let file = directory.path().join("audit.html");
+    let output = format!("html={}", file.display());
+    let manifests = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/manifests");
+    let ended = run(Path::new("none"), &["check", "-f", manifests, "-p", "builtin", "-o", &output]).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let url = format!("file://{}", file.display());
+    let shown = "[...document.querySelectorAll('article')].filter((one) => !one.hidden).length";
+    let (with, without) = (Browser::open(1_200, true), Browser::open(400, false));
+
+    with.go(&url);
+    let all = with.evaluate(&format!("return {shown}")).as_u64().unwrap();
+    assert!(all > 10 && with.text().contains(&format!("{all} of {all} results")), "{}", with.text());
+    with.evaluate("document.querySelector('input[type=search]').focus()");
+    with.press("PRIVILEGED log-agent");
+    with.until(&format!("{shown} > 0 && {shown} < {all}"));
+    with.until("[...document.querySelectorAll('details.owner')].filter((one) => !one.hidden).length === 1");
+    let choose = |field: &str, value: &str| {
+        with.evaluate(&format!(
+            "const one = document.querySelector('{field}'); one.value = '{value}'; \
+             one.dispatchEvent(new Event('input', {{bubbles: true}}))"
+        ));
+    };
+    choose("input", "");
+    with.until(&format!("{shown} === {all}"));
+    choose("select[name=severity]", "low");
+    with.until(&format!("{shown} > 0 && {shown} < {all}"));
+    choose("select[name=policy]", "ingress");
+    with.until(&format!("{shown} === 0"));
+    choose("select[name=policy]", "");
+    // A result leads to what its rule says of itself, and to its source.
+    with.evaluate("document.querySelector('details.owner:not([hidden])').open = true");
+    with.evaluate("document.querySelector('details.owner[open] article:not([hidden]) a').click()");
+    with.until("location.hash.startsWith('#rule-')");
+    with.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })");
+    assert!(with.text().contains("warn_node_port contains"), "{}", with.text());
+    for (width, scheme) in [(1_200, "light"), (400, "dark")] {
+        with.resize(width);
+        with.prefer(scheme);
+        assert_eq!(with.accessibility_violations(), json!([]), "{scheme}, {width} pixels wide");
+    }
+
+    // Without scripts: all of it, to open and to find with the browser's own search.
+    without.go(&url);
+    let text = without.evaluate("return document.body.textContent");
+    let text = text.as_str().unwrap();
+    assert!(text.contains("log-agent") && text.contains("examples/manifests/log-agent.yaml:"), "{text}");
+    assert_eq!(without.evaluate("return document.getElementById('filter').checkVisibility()"), false);
+    let widths = without.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
+    assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
+    for browser in [&with, &without] {
+        let console = browser.console();
+        assert!(console.is_empty(), "{console:#?}");
+        assert_eq!(browser.requests(), [""; 0], "it needs no network");
+    }
 }

@@ -91,13 +91,18 @@ const PAGE: &str = "Serving the page";
 
 /// Gets a path of a server on loopback; `None` if it does not answer with 200.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Option<String> {
+    ask(address, path, "Host: localhost").filter(|(head, _)| head.starts_with("HTTP/1.0 200")).map(|(_, body)| body)
+}
+
+/// Gets a path with these headers; returns the head of the answer and the body.
+pub(crate) fn ask(address: SocketAddr, path: &str, headers: &str) -> Option<(String, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\n{headers}\r\n\r\n").ok()?;
     let mut response = String::new();
     stream.read_to_string(&mut response).ok()?;
     let (head, body) = response.split_once("\r\n\r\n")?;
-    head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
+    Some((head.to_owned(), body.to_owned()))
 }
 
 /// A long run under way. Ends with the test, however that ends.

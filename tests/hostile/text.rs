@@ -5,6 +5,7 @@ use std::sync::Arc;
 use clap::ValueEnum as _;
 use kaudit::{
     audit::result::{AuditResult, Entry, PolicySummary, Summary},
+    judge::rule::RuleText,
     model::{
         object::ObjectRef,
         verdict::{Finding, Outcome, Source},
@@ -97,6 +98,7 @@ fn result(text: &str) -> AuditResult {
             rules: vec![text.to_owned()],
             about: about.clone(),
             about_rules: [(text.to_owned(), about)].into(),
+            texts: [(text.to_owned(), vec![RuleText { source: finding.source.clone(), text: text.into() }])].into(),
         }],
         refused: vec![],
         not_judged: vec![],

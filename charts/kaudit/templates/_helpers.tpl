@@ -69,6 +69,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ include "kaudit.fullname" . }}-exceptions
 {{- end }}
 
+{{- define "kaudit.notifyConfigMap" -}}
+{{ include "kaudit.fullname" . }}-notify
+{{- end }}
+
+{{/* Not empty if receivers are told. */}}
+{{- define "kaudit.notifies" -}}
+{{- if and .Values.notify.receivers .Values.notify.existingSecret }}
+{{- fail "notify.receivers and notify.existingSecret exclude each other: the Secret has the receivers" }}
+{{- end }}
+{{- if or .Values.notify.receivers .Values.notify.existingSecret }}true{{ end }}
+{{- end }}
+
+{{/* The file of receivers. */}}
+{{- define "kaudit.notifyFile" -}}
+{{- with .Values.notify.externalURL }}
+externalURL: {{ . | quote }}
+{{- end }}
+receivers:
+  {{- toYaml .Values.notify.receivers | nindent 2 }}
+{{- end }}
+
 {{/* The names of all ConfigMaps with policies, as a YAML list. */}}
 {{- define "kaudit.policyConfigMaps" -}}
 {{- $names := .Values.policies.configMaps }}
@@ -118,4 +139,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: {{ toJson . }}
+{{- end }}
+
+{{/* Whether the page is served beyond the pod, to those who say who they are; empty if it is not. */}}
+{{- define "kaudit.uiIsServed" -}}
+{{- if and .Values.ui.enabled (ne .Values.ui.auth "none") }}true{{ end }}
 {{- end }}

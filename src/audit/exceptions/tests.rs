@@ -64,8 +64,11 @@ fn a_violation_is_excused_until_the_end_of_the_last_day() {
     let excuse = Some("excused by e until 2027-02-01T00:00:00Z: legacy".to_owned());
     assert_eq!(excused(&exceptions, &object, "{}", "2027-01-31T23:59:59Z"), excuse);
     assert_eq!(excused(&exceptions, &object, "{}", "2027-02-01T00:00:00Z"), None);
-    assert_eq!(exceptions.next_end(time("2027-01-01T00:00:00Z")), Some(time("2027-02-01T00:00:00Z")));
-    assert_eq!(exceptions.next_end(time("2027-02-01T00:00:00Z")), None);
+    let notice = time("2027-01-18T00:00:00.000000001Z");
+    assert_eq!(exceptions.next_turn(time("2027-01-01T00:00:00Z")), Some(notice));
+    assert_eq!(exceptions.summaries(&HashMap::from([("e".into(), 1)]), notice)[0].state, ExceptionState::Expiring);
+    assert_eq!(exceptions.next_turn(notice), Some(time("2027-02-01T00:00:00Z")));
+    assert_eq!(exceptions.next_turn(time("2027-02-01T00:00:00Z")), None);
     // What was excused before and no longer is, is what the policy says.
     let mut findings = [Finding::sample("x"), Finding { outcome: Outcome::Error, ..Finding::sample("x") }];
     for (now, outcome) in [("2027-01-01T00:00:00Z", Outcome::Skip), ("2028-01-01T00:00:00Z", Outcome::Fail)] {

@@ -5,7 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use super::Labels;
 use crate::model::{
     object::{ObjectKey, ObjectRef},
     verdict::{Finding, Outcome},
@@ -17,6 +16,9 @@ pub(super) type Rule = (Arc<str>, Arc<str>, Outcome);
 pub(super) fn rule(finding: &Finding) -> Rule {
     (Arc::clone(&finding.policy), Arc::clone(&finding.rule), finding.outcome)
 }
+
+/// Labels by key.
+pub type Labels = Arc<BTreeMap<String, String>>;
 
 /// The owners of an object that are known, for [`Ledger::record`](super::Ledger::record).
 #[derive(Debug, Default)]

@@ -44,7 +44,7 @@ impl Pipeline {
     pub(super) fn excuse_again(&mut self, wanted: impl Fn(&ObjectKey) -> bool) {
         let now = Timestamp::now();
         self.revision += 1;
-        self.exception_ends = self.exceptions.next_end(now);
+        self.exception_turns = self.exceptions.next_turn(now);
         let judged = self.ledger.objects().map(|(key, _)| key).filter(|key| wanted(key));
         let keys: Vec<ObjectKey> = judged.cloned().collect();
         self.work.push_back(Work::Excuse(keys.into_iter()));

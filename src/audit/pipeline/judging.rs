@@ -158,7 +158,7 @@ impl Pipeline {
             Ok(set) => {
                 info!(rules = set.rules(), digest = %set.digest, "Policies loaded");
                 let same = set.digest == self.policies.set.digest;
-                self.outputs.policies.send_replace(Arc::clone(&set));
+                self.publish_policies(&set);
                 self.exceptions.judged_by(&set);
                 if !same {
                     self.ledger.judged_by(&set);

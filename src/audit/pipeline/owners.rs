@@ -9,7 +9,10 @@ use jiff::Timestamp;
 
 use super::Pipeline;
 use crate::{
-    audit::ledger::{Delta, Labels, dependents::Owners},
+    audit::ledger::{
+        Delta,
+        dependents::{Labels, Owners},
+    },
     model::{
         object::{ObjectKey, ObjectRef},
         verdict::Finding,

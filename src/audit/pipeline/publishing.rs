@@ -6,9 +6,17 @@ use jiff::Timestamp;
 
 use super::{Overview, Pipeline, Progress};
 use crate::{
-    audit::result::{AuditResult, Entry, KIND, PolicySummary, Summary},
+    audit::{
+        queue::Lane,
+        result::{AuditResult, Entry, KIND, PolicySummary, Summary},
+    },
     cluster::identity::API_VERSION,
-    model::{coverage::Coverage, object::ObjectRef, verdict::Outcome},
+    judge::set::PolicySet,
+    model::{
+        coverage::Coverage,
+        object::ObjectRef,
+        verdict::{Class, Outcome},
+    },
 };
 
 /// Scopes that are named to whoever asks what the gate waits for.
@@ -22,6 +30,7 @@ impl Pipeline {
         let progress =
             Progress { open: self.gate.is_open(), scopes_done, scopes, waiting_for, queue: self.queue.waiting() };
         self.outputs.metrics.set_queue_length(progress.queue);
+        self.outputs.metrics.set_watch_activity(self.gate.activity());
         self.outputs.progress.send_if_modified(|known| {
             let new = *known != progress;
             *known = progress;
@@ -33,11 +42,10 @@ impl Pipeline {
         self.published = Some(self.revision);
         let overview = self.overview();
         self.outputs.metrics.set_coverage(&overview.coverage);
-        let states: Vec<_> = overview.exceptions.iter().map(|exception| exception.state).collect();
-        self.outputs.metrics.set_exceptions(&states);
-        for ((policy, severity, outcome), count) in self.ledger.counts() {
-            self.outputs.metrics.set_violations(policy, *severity, *outcome, *count);
-        }
+        self.outputs.metrics.set_complete(overview.synced && overview.complete);
+        let exceptions: Vec<_> = overview.exceptions.iter().map(|known| (known.state, known.expires_at)).collect();
+        self.outputs.metrics.set_exceptions(&exceptions);
+        self.outputs.metrics.set_violations(self.ledger.counts_by_namespace());
         self.outputs.overview.send_replace(Some(Arc::new(overview)));
     }
 
@@ -49,8 +57,8 @@ impl Pipeline {
     fn summary(&self) -> Summary {
         let (objects, pass) = (self.ledger.judged(), self.ledger.passed());
         let mut summary = Summary { objects, pass, covered: self.ledger.covered(), ..Summary::default() };
-        for ((_, _, outcome), count) in self.ledger.counts() {
-            *summary.of(*outcome) += count;
+        for (class, count) in self.ledger.counts() {
+            *summary.of(class.outcome) += count;
         }
         summary
     }
@@ -58,7 +66,7 @@ impl Pipeline {
     fn overview(&self) -> Overview {
         let summary = self.summary();
         let mut by_policy: BTreeMap<Arc<str>, [usize; 3]> = BTreeMap::new();
-        for ((policy, _, outcome), count) in self.ledger.counts() {
+        for (Class { policy, outcome, .. }, count) in self.ledger.counts() {
             let slot = match outcome {
                 Outcome::Fail => 0,
                 Outcome::Warn => 1,
@@ -84,6 +92,17 @@ impl Pipeline {
     fn is_complete(&self, summary: &Summary) -> bool {
         let judged = summary.error == 0 && self.inventory.problem.is_empty() && !self.policies.set.is_partial();
         self.gate.is_complete() && judged
+    }
+
+    /// Makes known which policies are in force.
+    pub(super) fn publish_policies(&mut self, policies: &Arc<PolicySet>) {
+        self.outputs.policies.send_replace(Arc::clone(policies));
+        self.outputs.metrics.set_policies(policies.policies.len());
+        for class in policies.classes() {
+            for lane in Lane::ALL {
+                self.outputs.metrics.expect_violations(&class, lane.as_str());
+            }
+        }
     }
 
     /// Counts the policy files that are refused, and has a note about them recorded.

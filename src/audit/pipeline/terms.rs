@@ -30,6 +30,7 @@ impl Pipeline {
             let results = self.ledger.results(&delta.object, &delta.uid);
             self.recording.record(Some(Delta { results, ..delta }));
         }
+        self.outputs.metrics.recording_began();
     }
 
     /// Compares everything that was recorded with what is known.

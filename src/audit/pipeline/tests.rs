@@ -2,6 +2,7 @@
 
 mod exceptions;
 mod histories;
+mod metrics;
 mod owners;
 mod recording;
 mod scale;
@@ -96,6 +97,7 @@ const SETTINGS: PipelineSettings = PipelineSettings {
     update_filter: true,
     shard: Shard::WHOLE,
     roll_up: true,
+    metrics_namespaces: 1,
     judge_inactive: false,
 };
 

@@ -89,6 +89,7 @@ fn what_makes_no_sense_is_refused() {
         &["-f", "a.yaml", "--listen", ":8080"],
         &["-f", "a.yaml", "--listen-ui", "127.0.0.1:8082"],
         &["--listen-ui", ":8082"],
+        &["-f", "a.yaml", "--ui-auth", "token"],
         &["-f", "a.yaml", "--initial", "judge"],
         &["-f", "a.yaml", "--sync-timeout", "1m"],
         &["-f", "a.yaml", "--rejudge-every", "1m"],

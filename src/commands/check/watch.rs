@@ -17,19 +17,23 @@ use super::{
 };
 use crate::{
     audit::command::Command,
-    cli::check::CheckArgs,
+    cli::{check::CheckArgs, cluster::UiAuth},
     cluster::{
         client::Clients,
         lease::{self, Candidate, ClusterStore, Times},
     },
     commands::connect::connect,
     output::Streams,
-    record::{memory, term::Terms},
+    record::{memory, reports, term::Terms},
     serve::{
+        access::AccessSettings,
         admin::{self, Admin, Pages, Status},
         ui,
     },
-    source::informer::{Informer, ReadOptions},
+    source::{
+        discovery::Served,
+        informer::{Informer, ReadOptions},
+    },
 };
 
 /// Judges a cluster until `stop`; returns the exit code.
@@ -40,6 +44,10 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
     wiring.tell_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
     let mut helpers = JoinSet::new();
     serve(check, &wiring, &commands, &stop, &mut helpers).await?;
+    let page = match &check.serving.listen_ui {
+        Some(address) => Some(admin::bind(address).await?),
+        None => None,
+    };
     let (memory, of_memory) = watch::channel(None);
     helpers.spawn(memory::follow(Arc::clone(wiring.metrics()), memory));
     let (clients, served) = tokio::select! {
@@ -47,6 +55,11 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
+    if let Some(server) = page {
+        let sources =
+            ui::Sources { pipeline: commands.clone(), progress: wiring.progress(), overview: wiring.overview() };
+        helpers.spawn(ui::serve(server, sources, access(check, &clients, &served), stop.clone()));
+    }
     let terms = Terms {
         settings: recording::settings(check, &clients, receivers, &commands, of_memory, wiring.metrics()),
         overview: wiring.overview(),
@@ -100,12 +113,22 @@ async fn serve(
     {
         helpers.spawn(admin::bind(address).await?.serve(admin.clone(), pages, stop.clone()));
     }
-    if let Some(address) = &check.serving.listen_ui {
-        let sources =
-            ui::Sources { pipeline: commands.clone(), progress: wiring.progress(), overview: wiring.overview() };
-        helpers.spawn(ui::serve(admin::bind(address).await?, sources, stop.clone()));
-    }
     Ok(())
+}
+
+/// Returns what seeing the page takes; `None` if everybody may see it.
+fn access(check: &CheckArgs, clients: &Clients, served: &Served) -> Option<AccessSettings> {
+    let audit = check.shard().name(&check.recording.audit_name);
+    let is_served = |api: &reports::Api| {
+        served.kinds.iter().any(|kind| (&*kind.group, &*kind.plural) == (api.group(), api.kind(true).1))
+    };
+    let written = check.recording.report_api.apis().iter().copied().find(is_served);
+    (check.page.ui_auth == UiAuth::Token).then(|| AccessSettings {
+        client: clients.plain.clone(),
+        audit: (clients.namespace().to_owned(), audit),
+        // Who may read the preferred ones may see results also where none are written.
+        reports: written.unwrap_or(reports::Api::OpenReports),
+    })
 }
 
 /// Returns this replica's part in the election of a leader, as a follower.

@@ -121,6 +121,7 @@ pub(super) fn settings(check: &CheckArgs, policies: &PolicySet) -> PipelineSetti
         initial: if check.timing.initial == Initial::Skip { InitialObjects::Skip } else { once.initial },
         rejudge_every: Some(check.timing.rejudge_every).filter(|every| !every.is_zero() && check.mode() == Mode::Watch),
         update_filter: check.update_filter == Switch::On,
+        metrics_namespaces: if check.mode() == Mode::Watch { check.serving.metrics_namespaces } else { 0 },
         ..once
     }
 }
@@ -141,6 +142,7 @@ pub(in crate::commands) fn settings_once(
         update_filter: true,
         shard,
         roll_up: group_by == GroupBy::Owner,
+        metrics_namespaces: 0,
         judge_inactive: source.inactive == Inactive::Judge,
     }
 }

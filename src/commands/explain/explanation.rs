@@ -14,7 +14,7 @@ use crate::{
     commands::test::explain::Explainer,
     judge::evaluate::{Asked, Job, asked},
     model::object::{Location, ObjectRef},
-    rego::file::File,
+    rego::{excerpt, file::File},
 };
 
 /// How long may be asked about one definition. Somebody waits for nothing but that.
@@ -84,7 +84,7 @@ impl Explained {
             let field =
                 |body: &TracedBody, query| (body.holds == Some(1)).then(|| field::mended(&explainer, query, &question));
             fields.extend(held.map(|(query, body)| field(body, query).flatten()));
-            let (line, lines) = trace::lines(&definition.rule, text);
+            let (line, lines) = excerpt::lines(&definition.rule, text);
             self.definitions.push(TracedDefinition { file: path.as_str().into(), line, lines, bodies });
         }
         // Where several hold, each may be about another field.

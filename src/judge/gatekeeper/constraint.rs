@@ -40,7 +40,7 @@ impl EnforcementPoint {
 pub(crate) struct Constraint {
     /// Its kind, which results name as the policy.
     pub(crate) policy: Arc<str>,
-    /// Its name and outcome; the source is that of the template's rule once both are joined.
+    /// Its name and outcome; source and texts are those of the template's rule once both are joined.
     pub(crate) rule: Rule,
     pub(crate) matching: Match,
     /// `input.parameters`.
@@ -119,6 +119,7 @@ pub(super) fn read(
             outcome,
             metadata: Arc::new(metadata),
             source: Source { file: Arc::clone(&document.file.shown), line: document.node.at.line },
+            texts: Vec::new(),
             not_compiled: None,
         },
     })))

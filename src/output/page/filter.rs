@@ -58,7 +58,8 @@ impl Query {
         query.url()
     }
 
-    fn url(&self) -> String {
+    /// Returns the URL of the view, relative to that of the page.
+    pub fn url(&self) -> String {
         let page = self.page.filter(|page| *page > 1).map(|page| page.to_string());
         let mut url = form_urlencoded::Serializer::new(String::new());
         let fields = [

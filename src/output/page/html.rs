@@ -1,26 +1,24 @@
 //! The HTML of the views. maud escapes all text; control characters are shown before.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 
 use super::{
     About, Page,
-    filter::{NO_NAMESPACE, NO_SEVERITY, Query, severity},
+    document::{document, sign_out},
+    filter::{NO_NAMESPACE, Query},
     owners::{self, Owner},
+    parts::{self, article, badge, choice, lines, place, search, severities, words},
 };
 use crate::{
-    audit::result::{self, Entry},
-    cluster::identity::OWN_GROUP,
-    model::verdict::{Outcome, Severity},
+    audit::result::Entry,
     output::{
         draft::drafts,
         names::{message, object_name, rule_name},
-        rules::{Rules, page},
-        safe::{shown, shown_line},
-        style::{Paint, count},
-        summary::{headline, remarks, sentence, unjudged},
+        rules::Rules,
+        safe::shown_line,
+        style::count,
+        summary::headline,
     },
 };
 
@@ -30,15 +28,17 @@ const OWNERS: usize = 100;
 const CHANGES: usize = 8;
 
 /// Returns the first view: everything, or what a query leaves.
-pub(super) fn overview(page: &Page, query: &Query) -> Markup {
+pub(super) fn overview(page: &Page, query: &Query, reader: Option<&str>) -> Markup {
     let owners = owners::grouped(page.entries(query));
     document(
-        page,
         &headline(&page.result),
+        Some(&header(page, reader)),
         &html! {
             (trust(page))
             (changes(page))
-            (severities(page, query))
+            (severities(&page.result.results, |word| {
+                Some(query.with(|query| query.severity = Some(word.to_owned())))
+            }))
             (filter(page, query))
             (table(&owners, query))
         },
@@ -46,7 +46,7 @@ pub(super) fn overview(page: &Page, query: &Query) -> Markup {
 }
 
 /// Returns the view of one object with what it owns.
-pub(super) fn object(page: &Page, owner: &Owner<'_>) -> Markup {
+pub(super) fn object(page: &Page, owner: &Owner<'_>, reader: Option<&str>) -> Markup {
     let rules = Rules::of(&page.result);
     let name = shown_line(&owner.name);
     let content = html! {
@@ -56,27 +56,26 @@ pub(super) fn object(page: &Page, owner: &Owner<'_>) -> Markup {
             p { "No rule finds anything of this object, or it is not there." }
         }
         @for entry in &owner.entries {
-            article class=(entry.result.word()) {
-                h3 { (badge(entry)) " " (rule_name(entry)) }
-                p.message { (message(entry)) }
+            (article(entry, owner, &html! {
                 dl {
-                    @if owners::name(&entry.resource) != owner.name {
-                        dt { "Object" } dd { (object_name(&entry.resource, true)) }
-                    }
                     @if let Some(since) = entry.since { dt { "Since" } dd { (time(since)) } }
-                    @if let Some(about) = rules.about(&entry.policy, &entry.rule) { (mend(about)) }
-                    dt { "Rule" } dd { code { (shown_line(&format!("{}:{}", entry.source.file, entry.source.line))) } }
+                    @if let Some(about) = rules.about(&entry.policy, &entry.rule) { (words(about)) }
+                    dt { "Rule" } dd { code { (place(&entry.source)) } }
+                }
+                @if let Some(text) = rules.text(entry) {
+                    details { summary { "Source of the rule" } pre tabindex="0" { (lines(text)) } }
                 }
                 @if let (true, Ok(draft)) = (entry.result.is_violation(), drafts(&[entry], page.about.at)) {
-                    details { summary { "Exception to copy" } pre tabindex="0" { (shown(&draft)) } }
+                    details { summary { "Exception to copy" } pre tabindex="0" { (lines(&draft)) } }
                 }
-            }
+            }))
         }
     };
-    document(page, &name, &content)
+    document(&name, Some(&header(page, reader)), &content)
 }
 
-fn document(page: &Page, title: &str, content: &Markup) -> Markup {
+/// Returns how far the result is, and who looks at it.
+fn header(page: &Page, reader: Option<&str>) -> Markup {
     let (class, state) = match page.about {
         About { syncing: Some((read, all)), .. } => ("error", format!("not judging yet: {read} of {all} lists read")),
         About { waiting: waiting @ 1.., .. } => ("error", format!("judging: {} to go", count(waiting, "object"))),
@@ -84,57 +83,19 @@ fn document(page: &Page, title: &str, content: &Markup) -> Markup {
         _ => ("pass", "complete".to_owned()),
     };
     html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "kaudit: " (title) }
-                link rel="icon" href="data:,";
-                link rel="stylesheet" href="style.css";
-                script src="script.js" defer {}
-            }
-            body {
-                header {
-                    h1 { a href="?" { "kaudit" } }
-                    span class=(class) { (state) }
-                    span #live role="status" { "As of " (time(page.about.at)) }
-                }
-                main tabindex="-1" { (content) }
-            }
-        }
+        span class=(class) { (state) }
+        span #live role="status" { "As of " (time(page.about.at)) }
+        @if let Some(reader) = reader { span { (shown_line(reader)) } (sign_out()) }
     }
 }
 
-/// Says whether the results can be trusted: what is clean and what was not judged must not look the same.
+/// Says whether the results can be trusted.
 fn trust(page: &Page) -> Markup {
-    let result = &page.result;
-    let mut gaps = unjudged(result, Paint(false));
-    gaps.extend(page.about.problems.iter().map(|problem| shown_line(problem)));
-    let kinds = result.coverage.iter().filter(|kind| !kind.is_gap() && kind.objects > 0 && kind.group != OWN_GROUP);
-    html! {
-        section #trust aria-labelledby="trust-title" {
-            h2 #trust-title { "May I trust it?" }
-            p { (sentence(result, Paint(false))) "." }
-            @if gaps.is_empty() && result.complete {
-                p { "Everything in scope is judged." }
-            } @else {
-                p.error { "Not everything is judged." }
-                ul.error { @for gap in &gaps { li { (gap) } } }
-            }
-            @for remark in remarks(result, Paint(false)) { p { (remark) } }
-            details {
-                summary { (result.policies.len()) (if result.policies.len() == 1 { " policy" } else { " policies" }) ", revision " code { (page.about.policies) } }
-                ul { @for policy in &result.policies {
-                    li { (shown_line(&policy.name)) ": " code { (shown_line(&policy.source)) } }
-                } }
-            }
-            details {
-                summary { (count(kinds.clone().count(), "kind")) " with objects" }
-                ul { @for kind in kinds { li { (kind.kind) @if !kind.group.is_empty() { "." (kind.group) } ": " (kind.objects) } } }
-            }
-        }
-    }
+    let left_out = html! {
+        @if page.is_part { p { "Results in namespaces whose reports you may not list are left out." } }
+    };
+    let problems = page.about.problems.iter().map(String::as_str);
+    parts::trust(&page.result, problems, Some(&page.about.policies), &left_out)
 }
 
 /// Says what is new and what has ended, and how far back that is known.
@@ -176,27 +137,6 @@ fn listed<'p>(entries: impl Iterator<Item = (Option<Timestamp>, &'p Entry)>, num
     }
 }
 
-fn severities(page: &Page, query: &Query) -> Markup {
-    let mut counts: BTreeMap<(bool, Option<Severity>), usize> = BTreeMap::new();
-    for entry in page.result.results.iter().filter(|entry| entry.result.is_violation()) {
-        *counts.entry((entry.severity.is_none(), entry.severity)).or_default() += 1;
-    }
-    html! {
-        section #severities aria-labelledby="severities-title" {
-            h2 #severities-title { "Severities" }
-            @if counts.is_empty() { p { "No violations." } }
-            ul.counts {
-                @for ((_, known), number) in &counts {
-                    @let word = severity(*known);
-                    li { a class=(word) href=(query.with(|query| query.severity = Some(word.to_owned()))) {
-                        b { (number) } " " (if word == NO_SEVERITY { "without severity" } else { word })
-                    } }
-                }
-            }
-        }
-    }
-}
-
 fn filter(page: &Page, query: &Query) -> Markup {
     let mut namespaces: Vec<&str> =
         page.result.results.iter().map(|entry| entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE)).collect();
@@ -205,30 +145,12 @@ fn filter(page: &Page, query: &Query) -> Markup {
     let policies: Vec<&str> = page.result.policies.iter().map(|policy| policy.name.as_str()).collect();
     html! {
         form #filter method="get" role="search" {
-            label { "Search " input type="search" name="q" value=[query.q.as_deref()]; }
+            (search(query.q.as_deref()))
             (choice("Namespace", "namespace", &namespaces, query.namespace.as_deref()))
             (choice("Policy", "policy", &policies, query.policy.as_deref()))
             @if let Some(severity) = query.severity.as_deref() { input type="hidden" name="severity" value=(severity); }
             button { "Show" }
             @if query.filters() { " " a href="?" { "Show all" } }
-        }
-    }
-}
-
-fn choice(label: &str, name: &str, values: &[&str], chosen: Option<&str>) -> Markup {
-    // What is chosen stays so, also when it has no results any more.
-    let lost = chosen.filter(|chosen| !values.contains(chosen));
-    html! {
-        label {
-            (label) " "
-            select name=(name) {
-                option value="" { "all" }
-                @for value in values.iter().copied().chain(lost) {
-                    option value=(value) selected[chosen == Some(value)] {
-                        (if value == NO_NAMESPACE { "(cluster-scoped)".to_owned() } else { shown_line(value) })
-                    }
-                }
-            }
         }
     }
 }
@@ -271,26 +193,9 @@ fn row(owner: &Owner<'_>) -> Markup {
                 a href=(link(&owner.name)) { (shown_line(&owner.name)) }
             }
             td.number { (owner.entries.len()) }
-            td { @if let Some(worst) = worst { (rule_name(worst)) ": " span.message { (message(worst)) } } }
+            td { @if let Some(worst) = worst { (rule_name(worst)) ": " span.message { (lines(&message(worst))) } } }
         }
     }
-}
-
-/// Says how to mend what a rule finds, in the words of its policy.
-fn mend(about: &result::About) -> Markup {
-    let texts = [about.title.as_deref(), about.description.as_deref()];
-    html! {
-        @for text in texts.into_iter().flatten() { dt { "About the rule" } dd.message { (shown(text)) } }
-        @if let Some(url) = page(about) { dt { "More" } dd { a href=(url) rel="noreferrer" { (url) } } }
-    }
-}
-
-fn badge(entry: &Entry) -> Markup {
-    let word = match entry.result {
-        Outcome::Fail | Outcome::Warn => entry.severity.map_or(entry.result.word(), Severity::word),
-        other => other.word(),
-    };
-    html! { b.badge.(word) { (word) } }
 }
 
 fn time(at: Timestamp) -> Markup {

@@ -11,6 +11,8 @@ const update = async () => {
     wanted = false;
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      // Whoever was signed in is asked again.
+      if (answer.status === 401) return location.reload();
       if (!answer.ok) throw new Error(answer.statusText);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       document.title = page.title;

@@ -19,7 +19,7 @@ fn about() -> About {
 }
 
 fn html(result: &AuditResult, query: &Query) -> String {
-    Page::new(result, about()).html(query)
+    Page::new(result, about()).html(query, None)
 }
 
 /// Two Pods of a Deployment and a ConfigMap with this many entries each.
@@ -84,6 +84,24 @@ fn links_keep_the_filters() {
 }
 
 #[test]
+fn a_part_says_nothing_of_other_places() {
+    let mut result = owned();
+    result.results.push(entry(resource("v1", "Namespace", "", "blog"), "image", "deny_latest", Outcome::Fail, "bad"));
+    let mended = entry(resource("v1", "Pod", "bank", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
+    result.ended = vec![Ended { at: about().at, entry: mended }];
+    let page = Page::new(&result, about());
+    let places = |names: &[Option<&str>]| names.iter().map(|name| name.map(Arc::from)).collect::<Places>();
+    assert_eq!(*page.places(), places(&[None, Some("bank"), Some("blog"), Some("shop")]));
+    let part = page.part(&places(&[Some("shop")]));
+    let text = part.html(&Query::default(), Some("reader"));
+    assert!(text.contains("2 fail, 1 pass") && text.contains("are left out") && text.contains("reader"), "{text}");
+    assert!(!text.contains("blog") && !text.contains("settings") && !text.contains("bank"), "{text}");
+    assert_eq!(part.entries(&Query::default()).count(), 2);
+    let cluster = page.part(&places(&[None])).html(&Query::default(), None);
+    assert!(cluster.contains("1 fail") && !cluster.contains("shop"), "{cluster}");
+}
+
+#[test]
 fn long_tables_have_pages() {
     let entries = (0..250).map(|number| {
         let map = resource("v1", "ConfigMap", "shop", &format!("m{number:03}"));
@@ -111,7 +129,7 @@ fn clean_and_not_judged_do_not_look_the_same() {
     let gaps = html(&cluster_with_gaps(), &Query::default());
     assert!(gaps.contains("Not everything is judged.") && gaps.contains(">incomplete<"), "{gaps}");
     for about in [About { waiting: 7, ..about() }, About { syncing: Some((2, 9)), ..about() }] {
-        let text = Page::new(&clean, about).html(&Query::default());
+        let text = Page::new(&clean, about).html(&Query::default(), None);
         assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains(">complete<"), "{text}");
         assert!(text.contains("judging: 7 objects to go") || text.contains("2 of 9 lists read"), "{text}");
     }

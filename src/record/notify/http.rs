@@ -16,6 +16,7 @@ use http::{
 use hyper::body::Bytes;
 use jiff::Timestamp;
 use reqwest::{Client, Url, redirect::Policy};
+use serde::Serialize;
 use sha2::Sha256;
 
 use super::credential::{Credential, Text};
@@ -38,6 +39,11 @@ pub(super) struct Message {
     pub(super) body: Bytes,
     /// How many notifications it tells.
     pub(super) tells: usize,
+}
+
+/// Returns a body of JSON.
+pub(super) fn json(value: &impl Serialize) -> Result<Bytes, String> {
+    serde_json::to_vec(value).map(Bytes::from).map_err(|error| error.to_string())
 }
 
 /// Why a message did not arrive.

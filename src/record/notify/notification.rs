@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     audit::{
-        ledger::{Delta, Labels, Violation},
+        ledger::{Delta, Violation, dependents::Labels},
         queue::Lane,
     },
     model::{
@@ -15,7 +15,7 @@ use crate::{
         text::{dependents, shortened},
         verdict::{Excused, Finding, Outcome, Severity},
     },
-    record::lifecycle::Lifecycle,
+    record::lifecycle::{Lifecycle, message_name},
 };
 
 /// Longest message of a policy that is passed on, in bytes.
@@ -212,4 +212,35 @@ pub(super) struct Batch {
     pub(super) notifications: Vec<Arc<Notification>>,
     /// How many were left out before these, as there was no room for them.
     pub(super) left_out: u64,
+}
+
+impl Batch {
+    /// Returns the name of a message that tells all of it, which is the same when it is sent again.
+    pub(super) fn name(&self) -> String {
+        let ids: Vec<&str> = self.notifications.iter().map(|notification| notification.id.as_str()).collect();
+        // A batch of one is known by the same name as what it tells.
+        if let [one] = ids[..] { one.to_owned() } else { message_name(&ids) }
+    }
+}
+
+/// Who tells: the `Audit` object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Teller {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+#[cfg(test)]
+impl Batch {
+    /// One with every kind of notification, some before which were left out.
+    pub(super) fn sample() -> Self {
+        Self { notifications: Notification::samples().into_iter().map(Into::into).collect(), left_out: 2 }
+    }
+}
+
+#[cfg(test)]
+impl Teller {
+    pub(super) fn sample() -> Self {
+        Self { namespace: "kaudit".to_owned(), name: "kaudit".to_owned() }
+    }
 }

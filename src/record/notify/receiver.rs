@@ -6,9 +6,9 @@ use hyper::body::Bytes;
 
 use super::{
     file::{self, RotatedFile},
-    formats::{Format, Teller},
+    formats::Format,
     http::{Endpoint, Message, SendError},
-    notification::Batch,
+    notification::{Batch, Teller},
     queue::Batching,
     route::Match,
 };

@@ -18,9 +18,8 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    formats::Teller,
     http::{Message, SendError},
-    notification::{Batch, Notification},
+    notification::{Batch, Notification, Teller},
     queue::NotificationQueue,
     receiver::Receiver,
 };
@@ -80,8 +79,10 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(receiver: Arc<Receiver>, surroundings: Surroundings, health: watch::Sender<Health>) -> Self {
+        let label = format!("notify/{}", receiver.name);
+        surroundings.metrics.recorder_began(label.clone());
         Self {
-            label: format!("notify/{}", receiver.name),
+            label,
             queue: NotificationQueue::new(receiver.batching),
             resend: receiver.resend_every().map(|_| Instant::now()),
             receiver,

@@ -22,9 +22,9 @@ use crate::{
     },
 };
 
-/// The recommended label for the name of an instance: that of the `Audit` object.
 /// The property of a result that says how many results of dependents it stands for.
 const DEPENDENTS: &str = "dependents";
+/// The recommended label for the name of an instance: that of the `Audit` object.
 const INSTANCE: &str = "app.kubernetes.io/instance";
 /// Label with the namespace of that; both together tell the reports of one kaudit from those of another.
 const AUDIT_NAMESPACE: &str = "kaudit.dev/audit-namespace";
@@ -97,6 +97,11 @@ impl Api {
         }
     }
 
+    /// Returns the API group.
+    pub fn group(self) -> &'static str {
+        self.api_version().split_once('/').map_or("", |(group, _)| group)
+    }
+
     /// Returns kind and plural of the reports on namespaced objects or on cluster-scoped ones.
     pub fn kind(self, namespaced: bool) -> (&'static str, &'static str) {
         match (self, namespaced) {
@@ -109,9 +114,9 @@ impl Api {
 
     pub(super) fn resource(self, namespaced: bool) -> ApiResource {
         let (kind, plural) = self.kind(namespaced);
-        let (group, version) = self.api_version().split_once('/').unwrap_or_default();
+        let version = self.api_version().rsplit('/').next().unwrap_or_default();
         ApiResource {
-            group: group.to_owned(),
+            group: self.group().to_owned(),
             version: version.to_owned(),
             api_version: self.api_version().to_owned(),
             kind: kind.to_owned(),

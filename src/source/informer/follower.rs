@@ -87,6 +87,7 @@ impl Follower {
     /// Watches from a version on until the server ends it, and leaves the version of what came last.
     async fn watch(&mut self, version: &mut String) -> Result<(), Failure> {
         let mut watch = self.reader.watch(version, fastrand::u32(WATCH_SECONDS)).await?;
+        self.shared.send(Change::Quiet(self.scope.clone())).await;
         let began = Instant::now();
         let mut came = false;
         loop {
@@ -109,7 +110,10 @@ impl Follower {
             match event.what {
                 What::Applied => self.reader.changed(event.object).await,
                 What::Deleted => self.reader.gone(event.object).await,
-                What::Bookmark => continue,
+                What::Bookmark => {
+                    self.shared.send(Change::Quiet(self.scope.clone())).await;
+                    continue;
+                }
             }
             self.announce();
         }

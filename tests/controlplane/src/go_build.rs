@@ -22,6 +22,8 @@ pub(crate) struct Module {
     packages: &'static [Package],
     /// Returns the linker flags that tell the binaries their version.
     version_flags: fn(&str) -> String,
+    /// What is built, or left out.
+    tags: &'static str,
 }
 
 /// A main package and the name its binary gets.
@@ -44,6 +46,7 @@ pub(crate) const KUBERNETES: Module = Module {
         Package { path: "kaudit/tests/tools/kubernetes/kubectl-read", binary: "kubectl-read" },
     ],
     version_flags: kubernetes_version,
+    tags: "",
 };
 
 /// The reference implementation of Rego.
@@ -52,6 +55,7 @@ pub(crate) const OPA: Module = Module {
     main: "github.com/open-policy-agent/opa",
     packages: &[Package { path: "github.com/open-policy-agent/opa", binary: "opa" }],
     version_flags: |_| String::new(),
+    tags: "",
 };
 
 /// Gatekeeper's command line: what its policies say, without a cluster.
@@ -60,6 +64,7 @@ pub(crate) const GATOR: Module = Module {
     main: "github.com/open-policy-agent/gatekeeper/v3",
     packages: &[Package { path: "github.com/open-policy-agent/gatekeeper/v3/cmd/gator", binary: "gator" }],
     version_flags: |_| String::new(),
+    tags: "",
 };
 
 /// Alertmanager's API and its store of alerts.
@@ -68,6 +73,7 @@ pub(crate) const ALERTMANAGER: Module = Module {
     main: "github.com/prometheus/alertmanager",
     packages: &[Package { path: "kaudit/tests/tools/alertmanager", binary: "alertmanager" }],
     version_flags: |_| String::new(),
+    tags: "",
 };
 
 /// What prints OPA's own compliance cases.
@@ -76,6 +82,7 @@ pub(crate) const OPA_CASES: Module = Module {
     main: "github.com/open-policy-agent/opa",
     packages: &[Package { path: "kaudit/tests/tools/opa-cases", binary: "opa-cases" }],
     version_flags: |_| String::new(),
+    tags: "",
 };
 
 /// The tool that a dialect is named after, and OPA as a library with prepared queries, which the benchmark measures.
@@ -87,6 +94,19 @@ pub(crate) const CONFTEST: Module = Module {
         Package { path: "kaudit/tests/tools/conftest/prepared", binary: "prepared" },
     ],
     version_flags: |_| String::new(),
+    tags: "",
+};
+
+/// What scrapes metrics, and what checks and tests its rules; without the ways to find targets in clouds, which are most of it.
+pub(crate) const PROMETHEUS: Module = Module {
+    folder: "prometheus",
+    main: "github.com/prometheus/prometheus",
+    packages: &[
+        Package { path: "github.com/prometheus/prometheus/cmd/prometheus", binary: "prometheus" },
+        Package { path: "github.com/prometheus/prometheus/cmd/promtool", binary: "promtool" },
+    ],
+    version_flags: |_| String::new(),
+    tags: "remove_all_sd",
 };
 
 /// Without these the server says v0.0.0, and clients that look at its version misbehave.
@@ -137,7 +157,7 @@ impl Module {
             .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-trimpath -mod=readonly"), ("GOWORK", "off")])
             // A seventh of the compiler's time is spent on collecting garbage that fits into memory.
             .envs([("GOGC", "off"), ("GOMEMLIMIT", "1GiB")])
-            .args(["build", "-ldflags", &recipe.linker_flags, "-o"])
+            .args(["build", "-tags", self.tags, "-ldflags", &recipe.linker_flags, "-o"])
             .arg(recipe.output.join(""))
             .args(self.packages.iter().map(|package| package.path))
             .output()?;
@@ -256,7 +276,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR, &CONFTEST, &ALERTMANAGER] {
+        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR, &CONFTEST, &PROMETHEUS, &ALERTMANAGER] {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

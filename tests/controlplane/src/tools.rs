@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use crate::{
-    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, go},
+    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, PROMETHEUS, go},
     shared::use_existing_cluster,
 };
 
@@ -42,6 +42,10 @@ pub enum Tool {
     OpaCases,
     /// OPA as a library, with a prepared query.
     Prepared,
+    /// What scrapes metrics.
+    Prometheus,
+    /// What checks and tests its rules.
+    Promtool,
     /// Alertmanager's API and its store of alerts.
     Alertmanager,
 }
@@ -60,6 +64,8 @@ impl Tool {
             Self::Gator => "gator",
             Self::OpaCases => "opa-cases",
             Self::Prepared => "prepared",
+            Self::Prometheus => "prometheus",
+            Self::Promtool => "promtool",
             Self::Alertmanager => "alertmanager",
         }
     }
@@ -70,6 +76,7 @@ impl Tool {
             Self::Gator => &GATOR,
             Self::OpaCases => &OPA_CASES,
             Self::Conftest | Self::Prepared => &CONFTEST,
+            Self::Prometheus | Self::Promtool => &PROMETHEUS,
             Self::Alertmanager => &ALERTMANAGER,
             _ => &KUBERNETES,
         }

@@ -36,15 +36,22 @@ impl Element {
     }
 }
 
-/// Reads a document to its end; returns its elements.
+/// The elements of HTML that have no end.
+const VOID: [&[u8]; 4] = [b"meta", b"link", b"br", b"input"];
+
+/// Reads a document of XML, or one of HTML that closes all its other elements, to its end; returns its elements.
 fn elements(what: &str, text: &str) -> Vec<Element> {
+    let is_html = text.starts_with("<!DOCTYPE html>");
     let mut reader = Reader::from_str(text);
+    reader.config_mut().check_end_names = !is_html;
     let mut open: Vec<Vec<u8>> = Vec::new();
     let mut found = Vec::new();
     loop {
         match reader.read_event().unwrap_or_else(|error| panic!("{what}: {error}")) {
             Xml::Start(element) => {
-                open.push(element.name().as_ref().to_vec());
+                if !(is_html && VOID.contains(&element.name().as_ref())) {
+                    open.push(element.name().as_ref().to_vec());
+                }
                 found.push(Element::new(&element));
             }
             Xml::Empty(element) => found.push(Element::new(&element)),
@@ -58,7 +65,7 @@ fn elements(what: &str, text: &str) -> Vec<Element> {
         }
     }
     assert!(open.is_empty(), "{what}: not closed: {open:?}");
-    assert!(text.chars().all(is_legal), "{what}");
+    assert!(is_html || text.chars().all(is_legal), "{what}");
     found
 }
 
@@ -68,7 +75,7 @@ fn attributes(element: &BytesStart<'_>) -> Vec<(String, String)> {
         let value = String::from_utf8(attribute.value.to_vec()).unwrap();
         (key, value.replace("&amp;", "&"))
     };
-    element.attributes().map(|found| attribute(found.unwrap())).collect()
+    element.html_attributes().map(|found| attribute(found.unwrap())).collect()
 }
 
 fn samples() -> Vec<(String, AuditResult)> {
@@ -208,14 +215,15 @@ fn the_page_needs_nothing_and_obeys_nothing() {
         assert!(policy.contains(&format!("script-src {}", inline("script"))), "{policy}");
         let names: Vec<&str> = elements.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names.iter().filter(|name| **name == "script").count(), 1, "{what}");
-        assert!(!names.iter().any(|name| ["link", "img", "iframe", "object", "base"].contains(name)), "{what}");
+        assert!(!names.iter().any(|name| ["img", "iframe", "object", "base"].contains(name)), "{what}");
         for (key, value) in elements.iter().flat_map(|one| &one.attributes) {
             assert!(!["src", "style", "action"].contains(&key.as_str()) && !key.starts_with("on"), "{what}: {key}");
-            assert!(key != "href" || value.starts_with("https://"), "{what}: {value}");
+            let leads = ["https://", "#rule-", "data:,"].iter().any(|start| value.starts_with(start));
+            assert!(key != "href" || leads, "{what}: {value}");
         }
         assert!(!text.lines().any(|line| line.trim_start().starts_with("::")), "{what}: a command of a pipeline");
-        let rows = names.iter().filter(|name| **name == "tr").count();
-        assert_eq!(rows, result.results.len() + usize::from(!result.results.is_empty()), "{what}");
+        let shown = names.iter().filter(|name| **name == "article").count();
+        assert_eq!(shown, result.results.len(), "{what}");
     }
 }
 

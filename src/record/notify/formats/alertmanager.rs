@@ -8,12 +8,9 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{
-    super::{
-        http::Message,
-        notification::{Batch, Notification},
-    },
-    Teller, batch_name, json,
+use crate::record::notify::{
+    http::{Message, json},
+    notification::{Batch, Notification, Resource, Teller},
 };
 use crate::{
     model::{text::shortened, verdict::Severity},
@@ -27,12 +24,12 @@ const VALUE_BYTES: usize = 1_024;
 
 /// An Alertmanager.
 #[derive(Debug)]
-pub(in super::super) struct Alertmanager {
-    pub(in super::super) resend_every: Duration,
+pub(crate) struct Alertmanager {
+    pub(crate) resend_every: Duration,
     /// Labels that every alert has, such as the name of the cluster.
-    pub(in super::super) labels: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
     /// Where the page is that shows the violation.
-    pub(in super::super) external_url: Option<String>,
+    pub(crate) external_url: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -50,7 +47,7 @@ impl Alertmanager {
     pub(super) fn messages(&self, batch: &Batch, teller: &Teller) -> Result<Vec<Message>, String> {
         let now = Timestamp::now();
         let alerts: Vec<Alert> = batch.notifications.iter().map(|told| self.alert(told, teller, now)).collect();
-        let (id, tells) = (batch_name(batch), batch.notifications.len());
+        let (id, tells) = (batch.name(), batch.notifications.len());
         let body = json(&alerts)?;
         Ok(vec![Message { id, content_type: "application/json", headers: Vec::new(), body, tells }])
     }
@@ -95,7 +92,7 @@ impl Alertmanager {
 }
 
 fn annotations(told: &Notification) -> BTreeMap<&'static str, String> {
-    let owner = told.owner.as_ref().map(super::super::notification::Resource::title);
+    let owner = told.owner.as_ref().map(Resource::title);
     let all = [
         ("summary", Some(format!("{} violates {}", told.resource.title(), told.rule_path()))),
         ("description", Some(told.text())),
@@ -116,7 +113,6 @@ fn page(external_url: &str, told: &Notification) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::notify::formats::tests::{batch, teller};
 
     #[test]
     fn an_alert_fires_until_its_violation_is_resolved() {
@@ -126,7 +122,7 @@ mod tests {
             external_url: Some("https://kaudit.example.com/".to_owned()),
         };
         let before = Timestamp::now();
-        let message = alertmanager.messages(&batch(), &teller()).unwrap().remove(0);
+        let message = alertmanager.messages(&Batch::sample(), &Teller::sample()).unwrap().remove(0);
         let mut alerts: serde_json::Value = serde_json::from_slice(&message.body).unwrap();
         for (alert, fires) in [(0, true), (1, false), (2, true)] {
             let ends: Timestamp = alerts[alert]["endsAt"].as_str().unwrap().parse().unwrap();
@@ -145,7 +141,7 @@ mod tests {
             Alertmanager { resend_every: Duration::from_mins(1), labels: BTreeMap::new(), external_url: None };
         let told = Notification::sample(Lifecycle::Resolved, "a");
         let told = Notification { since: told.time + Duration::from_secs(9), ..told };
-        let alert = alertmanager.alert(&told, &teller(), Timestamp::now());
+        let alert = alertmanager.alert(&told, &Teller::sample(), Timestamp::now());
         assert_eq!(alert.starts_at, alert.ends_at);
     }
 }

@@ -3,12 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{
-    super::{
-        http::Message,
-        notification::{Batch, Notification},
-    },
-    Teller, batch_name, json,
+use crate::record::notify::{
+    http::{Message, json},
+    notification::{Batch, Notification, Teller},
 };
 use crate::{cluster::identity::API_VERSION, record::lifecycle::message_name};
 
@@ -20,7 +17,7 @@ const TYPE: &str = "dev.kaudit.violation";
 /// How an event becomes a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(in super::super) enum Mode {
+pub(crate) enum Mode {
     /// Its attributes are headers, its data is the body.
     Binary,
     /// The body is one event.
@@ -32,8 +29,8 @@ pub(in super::super) enum Mode {
 
 /// A receiver of `CloudEvents`.
 #[derive(Debug, Default)]
-pub(in super::super) struct CloudEvents {
-    pub(in super::super) mode: Mode,
+pub(crate) struct CloudEvents {
+    pub(crate) mode: Mode,
 }
 
 /// An event in the JSON format.
@@ -57,7 +54,7 @@ impl CloudEvents {
         let tells = |event: &Event| usize::from(event.kind != left_out_type());
         match self.mode {
             Mode::Batched => {
-                let (id, tells) = (batch_name(batch), batch.notifications.len());
+                let (id, tells) = (batch.name(), batch.notifications.len());
                 let content_type = "application/cloudevents-batch+json; charset=utf-8";
                 Ok(vec![Message { id, content_type, headers: Vec::new(), body: json(&events)?, tells }])
             }
@@ -135,10 +132,9 @@ fn header_value(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::notify::formats::tests::{batch, teller};
 
     fn messages(mode: Mode) -> Vec<Message> {
-        CloudEvents { mode }.messages(&batch(), &teller()).unwrap()
+        CloudEvents { mode }.messages(&Batch::sample(), &Teller::sample()).unwrap()
     }
 
     #[test]

@@ -5,12 +5,9 @@
 
 use serde_json::json;
 
-use super::{
-    super::{
-        http::Message,
-        notification::{Batch, Notification},
-    },
-    batch_name, json,
+use crate::record::notify::{
+    http::{Message, json},
+    notification::{Batch, Notification},
 };
 use crate::{model::text::shortened, record::lifecycle::Lifecycle};
 
@@ -21,12 +18,12 @@ const LINE_BYTES: usize = 600;
 
 /// An incoming webhook.
 #[derive(Debug, Default)]
-pub(in super::super) struct Slack;
+pub(crate) struct Slack;
 
 impl Slack {
     pub(super) fn messages(&self, batch: &Batch) -> Result<Vec<Message>, String> {
         let body = json(&json!({"text": text(batch), "unfurl_links": false, "unfurl_media": false}))?;
-        let (id, tells) = (batch_name(batch), batch.notifications.len());
+        let (id, tells) = (batch.name(), batch.notifications.len());
         Ok(vec![Message { id, content_type: "application/json", headers: Vec::new(), body, tells }])
     }
 }
@@ -84,7 +81,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{model::verdict::Severity, record::notify::formats::tests::batch};
+    use crate::model::verdict::Severity;
 
     fn sent(batch: &Batch) -> String {
         let message = &Slack.messages(batch).unwrap()[0];
@@ -94,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_message_counts_and_lists() {
-        insta::assert_snapshot!(sent(&batch()));
+        insta::assert_snapshot!(sent(&Batch::sample()));
     }
 
     #[test]

@@ -4,14 +4,11 @@ use hyper::body::Bytes;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, syntax::SyntaxConfig, value::Serde};
 use serde::Serialize;
 
-use super::{
-    super::{
-        http::Message,
-        notification::{Batch, Notification},
-    },
-    Teller, batch_name, json,
-};
 use crate::cluster::identity::API_VERSION;
+use crate::record::notify::{
+    http::{Message, json},
+    notification::{Batch, Notification, Teller},
+};
 
 const JSON: &str = "application/json";
 /// The name of the one template.
@@ -19,7 +16,7 @@ const TEMPLATE: &str = "body";
 
 /// A webhook.
 #[derive(Debug, Default)]
-pub(in super::super) struct Webhook {
+pub(crate) struct Webhook {
     /// Makes the body, if it is not the document.
     template: Option<Environment<'static>>,
 }
@@ -40,7 +37,7 @@ impl Webhook {
     ///
     /// # Errors
     /// When the template is wrong, names what is not there, or makes no JSON: says what, and in which of its lines.
-    pub(in super::super) fn with_template(template: String) -> Result<Self, String> {
+    pub(crate) fn with_template(template: String) -> Result<Self, String> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_auto_escape_callback(|_| AutoEscape::Json);
@@ -62,7 +59,7 @@ impl Webhook {
 
     pub(super) fn messages(&self, batch: &Batch, teller: &Teller) -> Result<Vec<Message>, String> {
         let body = self.body(batch, teller)?;
-        let (id, tells) = (batch_name(batch), batch.notifications.len());
+        let (id, tells) = (batch.name(), batch.notifications.len());
         Ok(vec![Message { id, content_type: JSON, headers: Vec::new(), body, tells }])
     }
 
@@ -83,14 +80,11 @@ fn shown(error: &minijinja::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{
-        lifecycle::Lifecycle,
-        notify::formats::tests::{batch, teller},
-    };
+    use crate::record::lifecycle::Lifecycle;
 
     #[test]
     fn the_document_has_every_field_of_every_notification() {
-        let messages = Webhook::default().messages(&batch(), &teller()).unwrap();
+        let messages = Webhook::default().messages(&Batch::sample(), &Teller::sample()).unwrap();
         assert_eq!((messages.len(), messages[0].tells), (1, 3));
         let document: serde_json::Value = serde_json::from_slice(&messages[0].body).unwrap();
         insta::assert_snapshot!(serde_json::to_string_pretty(&document).unwrap());
@@ -98,12 +92,12 @@ mod tests {
 
     #[test]
     fn a_message_is_named_after_what_it_tells() {
-        let name = |batch: &Batch| Webhook::default().messages(batch, &teller()).unwrap()[0].id.clone();
+        let name = |batch: &Batch| Webhook::default().messages(batch, &Teller::sample()).unwrap()[0].id.clone();
         let one = Notification::sample(Lifecycle::Appeared, "a");
         let alone = Batch { notifications: vec![one.clone().into()], left_out: 0 };
         assert_eq!(name(&alone), one.id);
-        assert_eq!(name(&batch()), name(&batch()));
-        assert_ne!(name(&batch()), one.id);
+        assert_eq!(name(&Batch::sample()), name(&Batch::sample()));
+        assert_ne!(name(&Batch::sample()), one.id);
     }
 
     #[test]
@@ -113,7 +107,7 @@ mod tests {
         let webhook = Webhook::with_template(template.to_owned()).unwrap();
         let hostile = Notification::sample(Lifecycle::Appeared, "\"}, {\"a\": \"\\");
         let batch = Batch { notifications: vec![hostile.into()], left_out: 2 };
-        let body = &webhook.messages(&batch, &teller()).unwrap()[0].body;
+        let body = &webhook.messages(&batch, &Teller::sample()).unwrap()[0].body;
         let value: serde_json::Value = serde_json::from_slice(body).unwrap();
         assert_eq!(value, serde_json::json!({"text": ["api: \"}, {\"a\": \"\\"], "more": 2}));
     }

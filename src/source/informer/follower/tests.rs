@@ -118,6 +118,7 @@ async fn play(once: bool, answers: Vec<Said>) -> (Outcome, Vec<String>) {
     let mut said = Vec::new();
     while let Some(change) = receiver.recv().await {
         said.push(match change {
+            Change::Quiet(_) => continue,
             Change::Listing(_) => "listing".to_owned(),
             Change::Seen(_, object) => format!("seen {}", object.key.name),
             Change::Gone(_, object) => format!("gone {}", object.key.name),
@@ -157,6 +158,21 @@ async fn pages_are_read_to_the_last_and_the_watch_begins_where_the_list_was_made
     }
     names.sort();
     assert_eq!(names, ["a", "b", "c", "d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_says_that_it_works_when_it_begins_and_at_bookmarks() {
+    let bookmark = || event("BOOKMARK", json!({"metadata": {"resourceVersion": "31"}}));
+    let second = Said::LinesAndSilence(vec![], Duration::from_mins(5));
+    let (mut follower, mut receiver, _) =
+        follower(false, vec![list(&["a"], ""), Said::Lines(vec![bookmark(), bookmark()]), second]);
+    assert_eq!(outcome(&mut follower).await, Outcome::Waits);
+    drop(follower);
+    let mut quiet = 0;
+    while let Some(change) = receiver.recv().await {
+        quiet += usize::from(matches!(change, Change::Quiet(_)));
+    }
+    assert_eq!(quiet, 4, "two watches, two bookmarks, and a third watch has no answer");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,61 @@
+//! The frame of each view, and the views of whom is shown nothing else.
+
+use maud::{DOCTYPE, Markup, html};
+
+use super::filter::Query;
+use crate::output::safe::shown_line;
+
+/// The style of the page.
+pub const STYLE: &str = include_str!("style.css");
+
+/// Returns the form in which somebody says who they are, to see this view; `problem` is why that was refused before.
+pub fn sign_in_page(query: &Query, problem: Option<&str>) -> String {
+    let content = html! {
+        h2 { "Sign in" }
+        @if let Some(problem) = problem { p.fail role="alert" { (shown_line(problem)) } }
+        form method="post" action=(format!("login{}", query.url())) {
+            label { "Token " input type="password" name="token" required autocomplete="off" autofocus; }
+            button { "Sign in" }
+        }
+        p.note { "A token of the cluster, for example what " code { "kubectl create token" } " prints. It stays in this browser until that is closed." }
+    };
+    document("sign in", None, &content).into_string()
+}
+
+/// Returns what is shown to whom may see nothing.
+pub fn refusal(why: &str) -> String {
+    let content = html! {
+        h2 { "Not for you" }
+        p.fail role="alert" { (shown_line(why)) }
+        (sign_out())
+    };
+    document("not allowed", None, &content).into_string()
+}
+
+/// Returns a page with this title; without a header there is nothing to keep up to date.
+pub(super) fn document(title: &str, header: Option<&Markup>, content: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "kaudit: " (title) }
+                link rel="icon" href="data:,";
+                link rel="stylesheet" href="style.css";
+                @if header.is_some() { script src="script.js" defer {} }
+            }
+            body {
+                header {
+                    h1 { a href="./" { "kaudit" } }
+                    @if let Some(header) = header { (header) }
+                }
+                main tabindex="-1" { (content) }
+            }
+        }
+    }
+}
+
+pub(super) fn sign_out() -> Markup {
+    html! { form.bare method="post" action="logout" { button { "Sign out" } } }
+}

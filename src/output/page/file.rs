@@ -1,0 +1,145 @@
+//! The page as one file that needs no network: to keep, to send, to print, and to search in.
+//!
+//! The only style and script that a browser runs are those whose hashes the page's policy names ([`STYLE`], [`SCRIPT`]).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
+
+use data_encoding::BASE64;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    document::STYLE,
+    filter::{NO_NAMESPACE, severity},
+    owners::{Owner, grouped},
+    parts::{article, badge, choice, lines, place, search, severities, trust, words},
+};
+use crate::{
+    audit::result::{AuditResult, Entry},
+    output::{
+        names::{message, rule_name, worst_first},
+        rules::Rules,
+        safe::shown_line,
+        style::count,
+        summary::headline,
+    },
+};
+
+const SCRIPT: &str = include_str!("file.js");
+
+/// The rules that found something, each with its place among them.
+type Found<'r> = BTreeMap<(&'r str, &'r str), usize>;
+
+/// Writes the counts, what was not judged, the results by owner, the worst first, and what the rules say of themselves.
+pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+    let policy = format!(
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src '{}'; script-src '{}'",
+        hash(STYLE),
+        hash(SCRIPT)
+    );
+    let headline = headline(result);
+    let entries = worst_first(&result.results);
+    let rules: BTreeSet<_> = entries.iter().map(|entry| (&*entry.policy, &*entry.rule)).collect();
+    let found: Found<'_> = rules.into_iter().enumerate().map(|(number, rule)| (rule, number)).collect();
+    let owners = grouped(entries.iter().copied());
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "kaudit: " (headline) }
+                link rel="icon" href="data:,";
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header { h1 { "kaudit: " (headline) } }
+                main {
+                    (trust(result, std::iter::empty(), None, &html! {}))
+                    (severities(&result.results, |_| None))
+                    (filter(&entries))
+                    section #owners aria-labelledby="owners-title" {
+                        h2 #owners-title { (count(owners.len(), "object")) " with results" }
+                        @if owners.is_empty() { p { "No rule finds anything." } }
+                        @for owner in &owners { (results(owner, &found)) }
+                    }
+                    (about(result, &found))
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    writeln!(out, "{}", page.into_string())
+}
+
+/// Returns what only the script makes something of, and shows.
+fn filter(entries: &[&Entry]) -> Markup {
+    let namespaces: BTreeSet<&str> = entries.iter().map(|entry| namespace(entry)).collect();
+    let policies: BTreeSet<String> = entries.iter().map(|entry| shown_line(&entry.policy)).collect();
+    let severities: BTreeSet<(bool, _)> =
+        entries.iter().map(|entry| (entry.severity.is_none(), entry.severity)).collect();
+    let severities: Vec<&str> = severities.into_iter().map(|(_, known)| severity(known)).collect();
+    html! {
+        form #filter role="search" hidden {
+            (search(None))
+            (choice("Namespace", "namespace", &namespaces.into_iter().collect::<Vec<_>>(), None))
+            (choice("Policy", "policy", &policies.iter().map(String::as_str).collect::<Vec<_>>(), None))
+            (choice("Severity", "severity", &severities, None))
+            output #found {}
+        }
+    }
+}
+
+fn results(owner: &Owner<'_>, found: &Found<'_>) -> Markup {
+    let Some(worst) = owner.entries.first() else { return Markup::default() };
+    html! {
+        details.owner data-namespace=(namespace(worst)) {
+            summary {
+                (badge(worst)) " " b { (shown_line(&owner.name)) } " " (count(owner.entries.len(), "result"))
+                span.note { " " (rule_name(worst)) ": " (lines(&message(worst))) }
+            }
+            @for entry in &owner.entries {
+                (article(entry, owner, &html! {
+                    @if let Some(location) = &entry.location {
+                        p { "Manifest " code { (shown_line(&format!("{}:{}", location.file, location.line))) } }
+                    }
+                    @if let Some(number) = found.get(&(&*entry.policy, &*entry.rule)) {
+                        p { a href=(format!("#rule-{number}")) { "About the rule" } ", " code { (place(&entry.source)) } }
+                    }
+                }))
+            }
+        }
+    }
+}
+
+/// Returns title, description, page and source of each rule that found something.
+fn about(result: &AuditResult, found: &Found<'_>) -> Markup {
+    let rules = Rules::of(result);
+    html! {
+        @if !found.is_empty() {
+            section #rules aria-labelledby="rules-title" {
+                h2 #rules-title { "Rules" }
+                @for ((policy, rule), number) in found {
+                    h3 id=(format!("rule-{number}")) { (shown_line(&format!("{policy}/{rule}"))) }
+                    @if let Some(about) = rules.about(policy, rule) { dl { (words(about)) } }
+                    @for text in rules.texts(policy, rule) {
+                        details { summary { code { (place(&text.source)) } } pre tabindex="0" { (lines(&text.text)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn namespace(entry: &Entry) -> &str {
+    entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE)
+}
+
+/// Returns the source expression of an inline text, as Content Security Policy Level 3 has it.
+fn hash(inline: &str) -> String {
+    format!("sha256-{}", BASE64.encode(&Sha256::digest(inline)))
+}

@@ -1,0 +1,148 @@
+//! What the page over HTTP and the page in a file have in common. maud escapes all text; control characters are shown before.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+
+use super::{
+    filter::{NO_NAMESPACE, NO_SEVERITY, severity},
+    owners::{self, Owner},
+};
+use crate::{
+    audit::result::{About, AuditResult, Entry},
+    cluster::identity::OWN_GROUP,
+    model::verdict::{Outcome, Severity, Source},
+    output::{
+        names::{message, object_name, rule_name},
+        rules::page,
+        safe::{shown, shown_line},
+        style::{Paint, count},
+        summary::{remarks, sentence, unjudged},
+    },
+};
+
+/// Says whether the results can be trusted: what is clean and what was not judged must not look the same. `problems` are
+/// gaps that the result does not know, `revision` is that of the policies, and `more` is said beside.
+pub(super) fn trust<'p>(
+    result: &AuditResult,
+    problems: impl Iterator<Item = &'p str>,
+    revision: Option<&str>,
+    more: &Markup,
+) -> Markup {
+    let mut gaps = unjudged(result, Paint(false));
+    gaps.extend(problems.map(shown_line));
+    let kinds = result.coverage.iter().filter(|kind| !kind.is_gap() && kind.objects > 0 && kind.group != OWN_GROUP);
+    let policies = result.policies.len();
+    html! {
+        section #trust aria-labelledby="trust-title" {
+            h2 #trust-title { "May I trust it?" }
+            p { (sentence(result, Paint(false))) "." }
+            @if gaps.is_empty() && result.complete {
+                p { "Everything in scope is judged." }
+            } @else {
+                p.error { "Not everything is judged." }
+                ul.error { @for gap in &gaps { li { (gap) } } }
+            }
+            (more)
+            @for remark in remarks(result, Paint(false)) { p { (remark) } }
+            details {
+                summary {
+                    (policies) (if policies == 1 { " policy" } else { " policies" })
+                    @if let Some(revision) = revision { ", revision " code { (revision) } }
+                }
+                ul { @for policy in &result.policies {
+                    li { (shown_line(&policy.name)) ": " code { (shown_line(&policy.source)) } }
+                } }
+            }
+            details {
+                summary { (count(kinds.clone().count(), "kind")) " with objects" }
+                ul { @for kind in kinds {
+                    li { (shown_line(&kind.kind)) @if !kind.group.is_empty() { "." (shown_line(&kind.group)) } ": " (kind.objects) }
+                } }
+            }
+        }
+    }
+}
+
+/// Counts violations by severity, each with a link to where they are if there is one.
+pub(super) fn severities(entries: &[Entry], link: impl Fn(&str) -> Option<String>) -> Markup {
+    let mut counts: BTreeMap<(bool, Option<Severity>), usize> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.result.is_violation()) {
+        *counts.entry((entry.severity.is_none(), entry.severity)).or_default() += 1;
+    }
+    html! {
+        section #severities aria-labelledby="severities-title" {
+            h2 #severities-title { "Severities" }
+            @if counts.is_empty() { p { "No violations." } }
+            ul.counts {
+                @for ((_, known), number) in &counts {
+                    @let word = severity(*known);
+                    @let counted = html! { b { (number) } " " (if word == NO_SEVERITY { "without severity" } else { word }) };
+                    li { @if let Some(link) = link(word) { a href=(link) { (counted) } } @else { span { (counted) } } }
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn search(words: Option<&str>) -> Markup {
+    html! { label { "Search " input type="search" name="q" value=[words] autocomplete="off"; } }
+}
+
+/// Returns a choice of one of these values or all.
+pub(super) fn choice(label: &str, name: &str, values: &[&str], chosen: Option<&str>) -> Markup {
+    // What is chosen stays so, also when it has no results any more.
+    let lost = chosen.filter(|chosen| !values.contains(chosen));
+    html! {
+        label {
+            (label) " "
+            select name=(name) {
+                option value="" { "all" }
+                @for value in values.iter().copied().chain(lost) {
+                    option value=(value) selected[chosen == Some(value)] {
+                        (if value == NO_NAMESPACE { "(cluster-scoped)".to_owned() } else { shown_line(value) })
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Shows a result of an owner or of what it owns; `more` is what is known of it beside.
+pub(super) fn article(entry: &Entry, owner: &Owner<'_>, more: &Markup) -> Markup {
+    html! {
+        article class=(entry.result.word()) data-policy=(shown_line(&entry.policy)) data-severity=(severity(entry.severity)) {
+            h3 { (badge(entry)) " " (rule_name(entry)) }
+            p.message { (lines(&message(entry))) }
+            @if owners::name(&entry.resource) != owner.name { p { "Found in " (object_name(&entry.resource, true)) } }
+            (more)
+        }
+    }
+}
+
+/// Returns what a rule says of itself, as items of a list of descriptions.
+pub(super) fn words(about: &About) -> Markup {
+    let texts = [about.title.as_deref(), about.description.as_deref()];
+    html! {
+        @for text in texts.into_iter().flatten() { dt { "About the rule" } dd.message { (lines(text)) } }
+        @if let Some(url) = page(about) { dt { "More" } dd { a href=(url) rel="noreferrer" { (url) } } }
+    }
+}
+
+pub(super) fn badge(entry: &Entry) -> Markup {
+    let word = match entry.result {
+        Outcome::Fail | Outcome::Warn => entry.severity.map_or(entry.result.word(), Severity::word),
+        other => other.word(),
+    };
+    html! { b.badge.(word) { (word) } }
+}
+
+pub(super) fn place(source: &Source) -> String {
+    shown_line(&format!("{}:{}", source.file, source.line))
+}
+
+/// Shows a text in its lines, none of which is one of the HTML: that could be a command to the log of a pipeline.
+pub(super) fn lines(text: &str) -> Markup {
+    let text = shown(text.trim_end());
+    html! { @for (number, line) in text.split('\n').enumerate() { @if number > 0 { br; } (line) } }
+}

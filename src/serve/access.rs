@@ -1,0 +1,184 @@
+//! Who may see the page: the API server says whom a token is of and what they may read (`TokenReview`,
+//! `SubjectAccessReview`), as it does for its own aggregated servers.
+//!
+//! Who may get the `Audit` may see the page. It names objects and has the messages of violations, as the reports have, so of
+//! each namespace it shows as much as the reader may list reports in.
+
+use std::{
+    fmt::Debug,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+};
+use kube::{Api, Client, Resource, api::PostParams, core::ClusterResourceScope};
+use quick_cache::sync::Cache;
+use serde::{Serialize, de::DeserializeOwned};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    cluster::{error::describe, identity::OWN_GROUP},
+    output::page::Places,
+    record::reports,
+};
+
+/// How long an answer of the API server holds at most: what was granted or withdrawn shows within that.
+const HOLDS: Duration = Duration::from_mins(1);
+/// Readers, and namespaces of all readers, of which answers are kept.
+const READERS: usize = 256;
+const NAMESPACES: usize = 16_384;
+/// Namespaces that are asked for at a time.
+const AT_ONCE: usize = 8;
+/// Longer than any token that an API server takes; browsers keep cookies of up to 4,096 bytes.
+pub(super) const TOKEN_BYTES: usize = 3_000;
+
+/// What the permission to see something is asked for.
+#[derive(Clone)]
+pub struct AccessSettings {
+    /// Asks for others what they may do, which takes the rights of `system:auth-delegator`.
+    pub client: Client,
+    /// Namespace and name of the `Audit`.
+    pub audit: (String, String),
+    /// The API of the reports that stand for what is shown.
+    pub reports: reports::Api,
+}
+
+/// Asks the API server, and keeps for a while what it says.
+pub(super) struct Access {
+    settings: AccessSettings,
+    began: Instant,
+    readers: Cache<Session, Arc<Reader>>,
+    lists: Cache<(Session, Reports), bool>,
+}
+
+/// A token and when it was used, in the length that answers hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Session {
+    token: [u8; 32],
+    span: u64,
+}
+
+/// Somebody who may see the page.
+#[derive(Debug)]
+pub(super) struct Reader {
+    session: Session,
+    user: UserInfo,
+}
+
+/// What may be listed or not.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Reports {
+    /// The reports on namespaced objects, everywhere.
+    Everywhere,
+    /// Those in this namespace.
+    Of(Arc<str>),
+    /// The reports on cluster-scoped objects.
+    Cluster,
+}
+
+/// Why somebody may see nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// The token is nobody's.
+    Unknown,
+    /// This user may not get this `Audit`, as `namespace/name`.
+    Forbidden { user: String, audit: String },
+    /// The API server does not say.
+    Unavailable(String),
+}
+
+impl Access {
+    pub(super) fn new(settings: AccessSettings) -> Self {
+        Self { settings, began: Instant::now(), readers: Cache::new(READERS), lists: Cache::new(NAMESPACES) }
+    }
+
+    /// Returns whom a token is of, if they may see the page.
+    pub(super) async fn reader(&self, token: &str) -> Result<Arc<Reader>, Denied> {
+        let span = self.began.elapsed().as_secs() / HOLDS.as_secs();
+        let session = Session { token: Sha256::digest(token).into(), span };
+        let admit = async {
+            let user = self.user(token).await?;
+            let (namespace, name) = &self.settings.audit;
+            let audit = ResourceAttributes {
+                group: Some(OWN_GROUP.to_owned()),
+                resource: Some("audits".to_owned()),
+                verb: Some("get".to_owned()),
+                namespace: Some(namespace.clone()),
+                name: Some(name.clone()),
+                ..ResourceAttributes::default()
+            };
+            if self.may(&user, audit).await? {
+                return Ok(Arc::new(Reader { session, user }));
+            }
+            Err(Denied::Forbidden { user: user.username.unwrap_or_default(), audit: format!("{namespace}/{name}") })
+        };
+        self.readers.get_or_insert_async(&session, admit).await
+    }
+
+    /// Returns the places in which a reader may see results, out of these; `None` if that is everywhere. A place is a
+    /// namespace, or `None` for what is in none.
+    pub(super) async fn seen(&self, reader: &Reader, places: &Places) -> Result<Option<Places>, Denied> {
+        let everywhere = self.may_list(reader, Reports::Everywhere).await?;
+        let seen = stream::iter(places.iter().cloned()).map(|place| async {
+            let reports = place.clone().map_or(Reports::Cluster, Reports::Of);
+            let is_seen = everywhere && place.is_some() || self.may_list(reader, reports).await?;
+            Ok(is_seen.then_some(place))
+        });
+        let seen: Places =
+            seen.buffer_unordered(AT_ONCE).try_filter_map(|seen| async { Ok(seen) }).try_collect().await?;
+        Ok((seen.len() < places.len()).then_some(seen))
+    }
+
+    async fn user(&self, token: &str) -> Result<UserInfo, Denied> {
+        let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
+        let review = self.ask(&TokenReview { spec, ..TokenReview::default() }).await?;
+        let status = review.status.unwrap_or_default();
+        status.user.filter(|_| status.authenticated == Some(true)).ok_or(Denied::Unknown)
+    }
+
+    async fn may_list(&self, reader: &Reader, reports: Reports) -> Result<bool, Denied> {
+        let api = self.settings.reports;
+        let what = ResourceAttributes {
+            group: Some(api.group().to_owned()),
+            resource: Some(api.kind(reports != Reports::Cluster).1.to_owned()),
+            verb: Some("list".to_owned()),
+            namespace: if let Reports::Of(namespace) = &reports { Some(namespace.to_string()) } else { None },
+            ..ResourceAttributes::default()
+        };
+        self.lists.get_or_insert_async(&(reader.session, reports), self.may(&reader.user, what)).await
+    }
+
+    async fn may(&self, user: &UserInfo, what: ResourceAttributes) -> Result<bool, Denied> {
+        let UserInfo { username, uid, groups, extra } = user.clone();
+        let spec = SubjectAccessReviewSpec {
+            user: username,
+            uid,
+            groups,
+            extra,
+            resource_attributes: Some(what),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = self.ask(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
+        Ok(review.status.is_some_and(|status| status.allowed))
+    }
+
+    /// Asks the API server for a review.
+    async fn ask<R>(&self, review: &R) -> Result<R, Denied>
+    where
+        R: Resource<Scope = ClusterResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let api = Api::all(self.settings.client.clone());
+        api.create(&PostParams::default(), review).await.map_err(|error| Denied::Unavailable(describe(&error)))
+    }
+}
+
+impl Reader {
+    /// The name of the user.
+    pub(super) fn name(&self) -> &str {
+        self.user.username.as_deref().unwrap_or_default()
+    }
+}

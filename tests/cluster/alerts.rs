@@ -1,0 +1,232 @@
+//! The alerts of the chart, as promtool evaluates them: each fires when it should, and nothing else does.
+
+use std::{collections::BTreeSet, process::Command};
+
+use kaudit_controlplane::{Tool, require_tool, tool};
+use serde_json::{Value, json};
+
+use crate::chart::render;
+
+/// Every metric that there is, by name.
+const METRICS: &str =
+    include_str!("../../src/metrics/snapshots/kaudit__metrics__tests__names_and_labels_are_a_contract.snap");
+
+/// What two hours look like, minute by minute, in which all is well and nothing happens.
+const QUIET: &[(&str, &str)] = &[
+    ("kaudit_build_info{}", "1x120"),
+    ("kaudit_start_time_seconds{}", "1x120"),
+    ("kaudit_recording_start_time_seconds{}", "1x120"),
+    ("kaudit_gate_open{}", "1x120"),
+    ("kaudit_leader{}", "1x120"),
+    ("kaudit_queue_length{}", "0x120"),
+    ("kaudit_policies_refused{}", "0x120"),
+    ("kaudit_last_change_timestamp_seconds{}", "1x120"),
+    (r#"kaudit_watch_activity_timestamp_seconds{group="",resource="nodes"}"#, "0+60x120"),
+    (r#"kaudit_watch_activity_timestamp_seconds{group="",resource="pods"}"#, "0+60x120"),
+    (r#"kaudit_kind_state{group="",resource="pods",state="synced"}"#, "1x120"),
+    (r#"kaudit_kind_state{group="",resource="pods",state="forbidden"}"#, "0x120"),
+    (r#"kaudit_violations{policy="p",severity="critical",result="fail"}"#, "3x120"),
+    (r#"kaudit_violations_appeared_total{policy="p",severity="critical",result="fail",lane="change"}"#, "7x120"),
+    (r#"kaudit_violations_appeared_total{policy="p",severity="critical",result="fail",lane="snapshot"}"#, "7x120"),
+    (r#"kaudit_exceptions{state="expired"}"#, "0x120"),
+    (r#"kaudit_exceptions{state="unused"}"#, "1x120"),
+    // A hundred days from the beginning.
+    ("kaudit_exceptions_next_end_timestamp_seconds{}", "8640000x120"),
+    (r#"kaudit_recorder_writes_total{recorder="events"}"#, "5x120"),
+    (r#"kaudit_recorder_retries_total{recorder="events"}"#, "1x120"),
+    (r#"kaudit_recorder_drops_total{recorder="events",reason="forbidden"}"#, "1x120"),
+    ("kaudit_memory_bytes{}", "80x120"),
+    ("kaudit_memory_limit_bytes{}", "100x120"),
+    ("kaudit_evaluator_differences_total{}", "1x120"),
+    ("kaudit_shared_verdict_differences_total{}", "0x120"),
+];
+
+const CHANGE: &str = r#"kaudit_violations_appeared_total{policy="p",severity="critical",result="fail",lane="change"}"#;
+const LOW: &str = r#"kaudit_violations_appeared_total{policy="p",severity="low",result="fail",lane="change"}"#;
+const SNAPSHOT: &str =
+    r#"kaudit_violations_appeared_total{policy="p",severity="critical",result="fail",lane="snapshot"}"#;
+const RETRIES: &str = r#"kaudit_recorder_retries_total{recorder="events"}"#;
+const WRITES: &str = r#"kaudit_recorder_writes_total{recorder="events"}"#;
+const ACTIVITY: &str = r#"kaudit_watch_activity_timestamp_seconds{group="",resource="pods"}"#;
+
+/// What is different from [`QUIET`], and which alert fires after two hours; none if it is empty.
+const CASES: &[(&[(&str, &str)], &str)] = &[
+    (&[], ""),
+    (&[("kaudit_start_time_seconds{}", "0+60x120")], "KauditRestarts"),
+    (&[("kaudit_start_time_seconds{}", "1x100 6000x20")], ""),
+    (&[("kaudit_gate_open{}", "0x120")], "KauditGateShut"),
+    (&[("kaudit_gate_open{}", "1x110 0x10")], ""),
+    (&[("kaudit_leader{}", "0x120")], "KauditNoLeader"),
+    (&[("kaudit_leader{}", "1x117 0x3")], ""),
+    (&[(ACTIVITY, "0x120")], "KauditSilent"),
+    (&[(ACTIVITY, "6600x120")], ""),
+    (&[("kaudit_queue_length{}", "2000x120")], "KauditBehind"),
+    (&[("kaudit_queue_length{}", "0x115 2000x5")], ""),
+    (&[(r#"kaudit_kind_state{group="",resource="pods",state="forbidden"}"#, "1x120")], "KauditKindsNotJudged"),
+    (&[(r#"kaudit_kind_state{group="a",resource="*",state="failed"}"#, "1x100 0x20")], ""),
+    (&[("kaudit_policies_refused{}", "2x120")], "KauditPoliciesRefused"),
+    (&[(r#"kaudit_violations{policy="p",severity="",result="error"}"#, "1x120")], "KauditPolicyErrors"),
+    (&[(CHANGE, "7x115 8x5")], "KauditNewViolations"),
+    (&[(LOW, "7x115 8x5")], ""),
+    (&[(SNAPSHOT, "7x115 8x5")], "KauditNewViolations"),
+    // What is found at the start was there before.
+    (&[(SNAPSHOT, "0x112 500x8"), ("kaudit_recording_start_time_seconds{}", "6600x120")], ""),
+    (&[("kaudit_exceptions_next_end_timestamp_seconds{}", "266400x120")], "KauditExceptionsEndSoon"),
+    (&[(r#"kaudit_exceptions{state="expired"}"#, "1x120")], "KauditExceptionsNotInForce"),
+    (&[(r#"kaudit_exceptions{state="invalid"}"#, "1x120")], "KauditExceptionsNotInForce"),
+    (&[(RETRIES, "0+1x120")], "KauditWritesFail"),
+    (&[(RETRIES, "0+1x120"), (WRITES, "0+1x120")], ""),
+    (&[(r#"kaudit_recorder_drops_total{recorder="events",reason="forbidden"}"#, "0+1x120")], "KauditRecordsDropped"),
+    (&[(r#"kaudit_recorder_drops_total{recorder="reports",reason="no_api"}"#, "0+1x120")], ""),
+    (&[("kaudit_memory_bytes{}", "95x120")], "KauditMemoryHigh"),
+    (&[("kaudit_evaluator_differences_total{}", "1x110 2x10")], "KauditEvaluatorDifferences"),
+    (&[("kaudit_shared_verdict_differences_total{}", "0x110 1x10")], "KauditEvaluatorDifferences"),
+];
+
+/// A series as it is scraped.
+fn series(labels: &str, (series, values): (&str, &str)) -> Value {
+    let (name, own) = series.split_once('{').unwrap();
+    let own = own.trim_end_matches('}');
+    let comma = if own.is_empty() { "" } else { "," };
+    json!({"series": format!("{name}{{{labels}{comma}{own}}}"), "values": values})
+}
+
+fn case(input: &[Value], firing: &str) -> Value {
+    let samples: Vec<Value> = [firing]
+        .iter()
+        .filter(|name| !name.is_empty())
+        .map(|name| json!({"labels": format!("{{alertname={name:?}}}"), "value": 1}))
+        .collect();
+    let firing = r#"count by (alertname) (ALERTS{alertstate="firing"})"#;
+    json!({"interval": "1m", "input_series": input, "promql_expr_test": [
+        {"expr": firing, "eval_time": "120m", "exp_samples": samples}]})
+}
+
+/// All cases for a kaudit that is scraped with these labels.
+fn cases(labels: &str) -> Vec<Value> {
+    let changed = CASES.iter().map(|(changes, firing)| {
+        let same = QUIET.iter().filter(|(name, _)| changes.iter().all(|(changed, _)| changed != name));
+        case(&same.chain(changes.iter()).map(|known| series(labels, *known)).collect::<Vec<_>>(), firing)
+    });
+    changed.chain([case(&[series(labels, ("other{}", "1x120"))], "KauditDown")]).collect()
+}
+
+/// Whether kaudit has a metric of this name.
+fn is_metric(name: &str) -> bool {
+    METRICS.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+}
+
+/// Runs promtool, which must be content.
+fn promtool(arguments: &[&str], file: &std::path::Path) {
+    let output = Command::new(tool(Tool::Promtool).unwrap()).args(arguments).arg(file).output().unwrap();
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}", said(&output.stdout), said(&output.stderr));
+}
+
+#[tokio::test]
+async fn each_alert_fires_when_it_should_and_no_other() {
+    if !require_tool(Tool::Helm) || !require_tool(Tool::Promtool) {
+        return;
+    }
+    let enabled = "prometheusRule.enabled=true";
+    for (settings, labels) in [
+        // As the ServiceMonitor has it scraped, and as any other configuration may.
+        (&[enabled, "serviceMonitor.enabled=true"][..], r#"namespace="kaudit",job="kaudit",pod="a",instance="b""#),
+        (&[enabled], r#"job="any",instance="b""#),
+    ] {
+        let rendered = render("kaudit", settings).await;
+        let rules = rendered.of_kinds(&["PrometheusRule"]).next().unwrap()["spec"].clone();
+        let folder = tempfile::tempdir().unwrap();
+        let rules_file = folder.path().join("rules.yaml");
+        std::fs::write(&rules_file, rules.to_string()).unwrap();
+        promtool(&["check", "rules", "--lint-fatal"], &rules_file);
+        let tests = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": cases(labels)});
+        let tests_file = folder.path().join("tests.yaml");
+        std::fs::write(&tests_file, tests.to_string()).unwrap();
+        // promtool runs them where its own folder is.
+        promtool(&["test", "rules"], &tests_file);
+
+        let alerts = rules["groups"][0]["rules"].as_array().unwrap();
+        let names: BTreeSet<&str> = alerts.iter().map(|alert| alert["alert"].as_str().unwrap()).collect();
+        let tested = CASES.iter().map(|(_, firing)| *firing).chain(["KauditDown"]);
+        assert_eq!(names, tested.filter(|name| !name.is_empty()).collect(), "each alert has a case in which it fires");
+        for alert in alerts {
+            let expression = alert["expr"].as_str().unwrap();
+            for metric in expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+                let known = !metric.starts_with("kaudit_") || is_metric(metric);
+                assert!(known, "there is no {metric}, of which {} is made", alert["alert"]);
+            }
+            assert!(["critical", "warning", "info"].iter().any(|word| alert["labels"]["severity"] == *word), "{alert}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn alerts_can_be_left_out_and_have_labels_and_thresholds() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let settings = [
+        "prometheusRule.enabled=true",
+        "prometheusRule.disabled={KauditBehind}",
+        "prometheusRule.alertLabels.team=platform",
+        "prometheusRule.labels.release=prometheus",
+        "prometheusRule.thresholds.memoryPercent=50",
+        "prometheusRule.selector=job=\"mine\"",
+        "shards=3",
+    ];
+    let rendered = render("kaudit", &settings).await;
+    let rule = rendered.of_kinds(&["PrometheusRule"]).next().unwrap();
+    assert_eq!(rule["metadata"]["labels"]["release"], "prometheus");
+    let alerts = rule["spec"]["groups"][0]["rules"].as_array().unwrap();
+    let alert = |name: &str| alerts.iter().find(|alert| alert["alert"] == name);
+    assert!(alert("KauditBehind").is_none());
+    assert!(alerts.iter().all(
+        |alert| alert["labels"]["team"] == "platform" && alert["expr"].as_str().unwrap().contains(r#"job="mine""#)
+    ));
+    assert!(alert("KauditMemoryHigh").unwrap()["expr"].as_str().unwrap().ends_with("> 50"));
+    assert!(alert("KauditNoLeader").unwrap()["expr"].as_str().unwrap().ends_with("< 3"));
+    assert_eq!(render("kaudit", &[]).await.of_kinds(&["PrometheusRule"]).count(), 0, "off by default");
+}
+
+/// What Grafana asks, with its variables filled in.
+fn questions(dashboard: &Value) -> Vec<String> {
+    let targets = dashboard["panels"].as_array().unwrap().iter().filter_map(|panel| panel["targets"].as_array());
+    let filled = |target: &Value| {
+        let mut expression = target["expr"].as_str().unwrap().to_owned();
+        for (variable, value) in
+            [("$__rate_interval", "5m"), ("$resource_namespace", ".*"), ("$cluster", ".*"), ("$job", ".*")]
+        {
+            expression = expression.replace(variable, value);
+        }
+        assert!(!expression.contains('$'), "{expression}");
+        expression
+    };
+    targets.flatten().map(filled).collect()
+}
+
+#[tokio::test]
+async fn prometheus_understands_what_the_dashboard_asks() {
+    if !require_tool(Tool::Helm) || !require_tool(Tool::Promtool) {
+        return;
+    }
+    let rendered = render("kaudit", &["dashboard.enabled=true", "dashboard.annotations.grafana_folder=Security"]).await;
+    let maps = || rendered.of_kinds(&["ConfigMap"]);
+    let map = maps().find(|object| object["data"]["kaudit.json"].is_string()).unwrap();
+    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+    let dashboard: Value = serde_json::from_str(map["data"]["kaudit.json"].as_str().unwrap()).unwrap();
+    let expressions = questions(&dashboard);
+    assert!(expressions.len() > 20, "{expressions:#?}");
+    let rule = |(number, expression)| json!({"record": format!("asked:{number}"), "expr": expression});
+    let rules: Vec<Value> = expressions.iter().enumerate().map(rule).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.yaml");
+    std::fs::write(&file, json!({"groups": [{"name": "dashboard", "rules": rules}]}).to_string()).unwrap();
+    promtool(&["check", "rules", "--lint=none"], &file);
+    let words =
+        |text: &str| text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map(str::to_owned).collect();
+    let words: Vec<String> = expressions.iter().flat_map(|text| -> Vec<String> { words(text) }).collect();
+    for metric in words.iter().filter(|word| word.starts_with("kaudit_")) {
+        assert!(is_metric(metric), "there is no {metric}");
+    }
+}
