@@ -162,7 +162,9 @@ impl Recorders {
             }
             let (sink, runs) = notify::start(notify, || healths.add());
             sinks.notify = Some(sink);
-            runs.into_iter().for_each(|run| drop(tasks.spawn(run)));
+            for run in runs {
+                tasks.spawn(run);
+            }
         }
         if settings.status {
             let settings = status::StatusSettings {
@@ -206,9 +208,9 @@ async fn join(mut parts: Vec<watch::Receiver<Health>>, all: watch::Sender<Health
         if changes.is_empty() {
             return;
         }
-        let ((part, changed), ..) = select_all(changes).await;
+        let ((part, goes_on), ..) = select_all(changes).await;
         if let Some(running) = running.get_mut(part) {
-            *running = changed.is_ok();
+            *running = goes_on.is_ok();
         }
     }
 }

@@ -464,3 +464,15 @@ fn exceptions_can_be_drafted_and_want_a_reason() {
     fs::write(&path, drafts.replace("reason: ''", "reason: legacy").replace("reason: \"\"", "reason: legacy")).unwrap();
     assert_eq!(check(folder.path(), &excused).output().unwrap().status.code(), Some(0));
 }
+
+#[test]
+fn receivers_of_notifications_are_read_before_anything_else() {
+    let folder = files::folder(&[
+        ("p/p.rego", IMAGES),
+        ("pod.yaml", &good()),
+        ("inline.yaml", "receivers:\n- name: team\n  slack: {url: https://hooks.example.com/services/T0/B0/secret}\n"),
+    ]);
+    let run = |more: &[&str]| kaudit(folder.path(), &[&["check", "-p", "p", "--notify", "inline.yaml"], more].concat());
+    assert_cmd_snapshot!("notify_inline_secret", run(&["--once"]));
+    assert_cmd_snapshot!("notify_with_files", run(&["-f", "pod.yaml"]));
+}

@@ -134,8 +134,8 @@ async fn a_receiver_that_fails_is_told_later_and_one_that_refuses_is_not_asked_a
     until_told(&receiver, &["a appeared", "b appeared"]).await;
 
     // Who refuses is asked once about each batch.
-    let refused = r#"kaudit_recorder_drops_total{recorder="notify/refusing",reason="refused"}"#;
-    wait_for("refusals", || async { (kaudit.metric(refused)? == 2).then_some(()) }).await;
+    let drops = r#"kaudit_recorder_drops_total{recorder="notify/refusing",reason="refused"}"#;
+    wait_for("refusals", || async { (kaudit.metric(drops)? == 2).then_some(()) }).await;
     assert_eq!(refuses.asked("/hook"), 2);
     let log = kaudit.log();
     let lines: Vec<_> = log.lines().filter(|line| line.contains("receiver refusing answers 400")).collect();

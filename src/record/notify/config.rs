@@ -20,7 +20,6 @@ use super::{
         Format,
         alertmanager::Alertmanager,
         cloudevents::{CloudEvents, Mode},
-        slack::Slack,
         webhook::Webhook,
     },
     http::{self, Endpoint, HttpCredentials},
@@ -280,9 +279,8 @@ struct Kind<'a> {
     place: &'a str,
 }
 
-const FOR_PROGRAMS: Batching = Batching { max_items: MAX_ITEMS, max_wait: MAX_WAIT, max_queued: MAX_QUEUED };
-const FOR_PEOPLE: Batching =
-    Batching { max_items: MAX_ITEMS_FOR_PEOPLE, max_wait: MAX_WAIT_FOR_PEOPLE, max_queued: MAX_QUEUED };
+const FOR_PROGRAMS: Batching = Batching { items: MAX_ITEMS, wait: MAX_WAIT, queued: MAX_QUEUED };
+const FOR_PEOPLE: Batching = Batching { items: MAX_ITEMS_FOR_PEOPLE, wait: MAX_WAIT_FOR_PEOPLE, queued: MAX_QUEUED };
 
 impl ReceiverDocument {
     fn settle(mut self, external_url: Option<&String>) -> Result<Receiver, Mistake> {
@@ -310,18 +308,18 @@ impl ReceiverDocument {
             ));
         }
         let (target, batching) = match (self.file.take(), self.kind(external_url)?) {
-            (Some(file), _) => (file_target(file, self.http.as_ref())?, FOR_PROGRAMS),
+            (Some(file), _) => (file_target(&file, self.http.as_ref())?, FOR_PROGRAMS),
             (None, Some(kind)) => {
                 let batching = kind.batching;
-                (http_target(kind, self.http, &at_name)?, batching)
+                (http_target(kind, self.http.as_ref(), &at_name)?, batching)
             }
             (None, None) => return Err(at_name("says not where to".into())),
         };
         let BatchDocument { max_items, max_wait } = self.batch;
         let batching = Batching {
-            max_items: max_items.map_or(batching.max_items, |Count(items)| items),
-            max_wait: max_wait.map_or(batching.max_wait, |Wait(wait)| wait),
-            max_queued: self.max_queued.map_or(batching.max_queued, |Count(items)| items),
+            items: max_items.map_or(batching.items, |Count(items)| items),
+            wait: max_wait.map_or(batching.wait, |Wait(wait)| wait),
+            queued: self.max_queued.map_or(batching.queued, |Count(items)| items),
         };
         Ok(Receiver { name: name.value, matching: self.matching, batching, target })
     }
@@ -342,7 +340,7 @@ impl ReceiverDocument {
         }
         if let Some(SlackDocument { url }) = self.slack.take() {
             let url = Spanned::new(Text::Secret(url.value), url.referenced, url.defined);
-            return Ok(Some(Kind { batching: FOR_PEOPLE, ..kind("slack", Format::Slack(Slack), url) }));
+            return Ok(Some(Kind { batching: FOR_PEOPLE, ..kind("slack", Format::Slack, url) }));
         }
         let Some(AlertmanagerDocument { url, resend_every, labels }) = self.alertmanager.take() else {
             return Ok(None);
@@ -353,7 +351,7 @@ impl ReceiverDocument {
     }
 }
 
-fn file_target(file: Spanned<FileDocument>, http: Option<&Spanned<HttpDocument>>) -> Result<Target, Mistake> {
+fn file_target(file: &Spanned<FileDocument>, http: Option<&Spanned<HttpDocument>>) -> Result<Target, Mistake> {
     if let Some(http) = http {
         return Err(Mistake::at(http, "http: a file is not reached by HTTP"));
     }
@@ -365,18 +363,18 @@ fn file_target(file: Spanned<FileDocument>, http: Option<&Spanned<HttpDocument>>
     };
     // Whether it can be written is known now, and not when the first violation appears.
     let writable = fs::OpenOptions::new().append(true).create(true).open(path);
-    writable.map_err(|error| Mistake::at(&file, format!("file.path: cannot write {}: {error}", path.display())))?;
+    writable.map_err(|error| Mistake::at(file, format!("file.path: cannot write {}: {error}", path.display())))?;
     Ok(Target::File(Arc::new(rotated)))
 }
 
 fn http_target(
     kind: Kind<'_>,
-    http: Option<Spanned<HttpDocument>>,
+    http: Option<&Spanned<HttpDocument>>,
     at_name: &impl Fn(String) -> Mistake,
 ) -> Result<Target, Mistake> {
     let Kind { format, url, path, signing, place, .. } = kind;
-    let at_http = |what: String| http.as_ref().map_or_else(|| at_name(what.clone()), |http| Mistake::at(http, &what));
-    let settings = http.as_ref().map(|http| &http.value);
+    let at_http = |what: String| http.map_or_else(|| at_name(what.clone()), |http| Mistake::at(http, &what));
+    let settings = http.map(|http| &http.value);
     let timeout = settings.and_then(|http| http.timeout.as_ref()).map_or(TIMEOUT, |Period(timeout)| *timeout);
     let ca_file = settings.and_then(|http| http.ca_file.as_ref());
     let client = http::client(timeout, ca_file).map_err(|why| at_http(format!("http.caFile: {why:#}")))?;
@@ -388,7 +386,7 @@ fn http_target(
         .map_err(|why| Mistake::at(&url, format!("{place}.url: {why}")))?;
     let endpoint = Endpoint { url: url.value, path, credentials, signing, client };
     endpoint.check().map_err(at_name)?;
-    Ok(Target::Http(endpoint, format))
+    Ok(Target::Http(Box::new((endpoint, format))))
 }
 
 fn credentials(http: &HttpDocument) -> Result<HttpCredentials, String> {

@@ -20,11 +20,11 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Batching {
     /// At most so many at a time.
-    pub(super) max_items: usize,
+    pub(super) items: usize,
     /// How long the first of them waits for others.
-    pub(super) max_wait: Duration,
+    pub(super) wait: Duration,
     /// At most so many wait.
-    pub(super) max_queued: usize,
+    pub(super) queued: usize,
 }
 
 /// Whether it is part of what was found at once, which waits until what somebody just changed is told; and its number.
@@ -86,22 +86,22 @@ impl NotificationQueue {
     pub(super) fn due(&mut self, now: Instant) -> Option<Instant> {
         self.wake(now);
         let handed_over = self.handed_over.first_key_value().map(|((due, _), _)| *due);
-        let whole = self.waiting.len() >= self.batching.max_items;
-        let waiting = self.opened.map(|opened| if whole { now } else { opened + self.batching.max_wait });
+        let whole = self.waiting.len() >= self.batching.items;
+        let waiting = self.opened.map(|opened| if whole { now } else { opened + self.batching.wait });
         waiting.into_iter().chain(handed_over).min()
     }
 
     /// Takes the next batch, with what was left out until now.
     pub(super) fn take(&mut self, now: Instant) -> Batch {
         self.wake(now);
-        let places: Vec<Place> = self.waiting.keys().take(self.batching.max_items).copied().collect();
+        let places: Vec<Place> = self.waiting.keys().take(self.batching.items).copied().collect();
         let notifications = places.into_iter().filter_map(|place| self.remove(place)).collect();
         Batch { notifications, left_out: std::mem::take(&mut self.left_out) }
     }
 
     /// Lets everything be taken at once.
     pub(super) fn expedite(&mut self, now: Instant) {
-        self.batching.max_wait = Duration::ZERO;
+        self.batching.wait = Duration::ZERO;
         for (_, notification) in std::mem::take(&mut self.handed_over) {
             self.line_up(notification, now);
         }
@@ -145,7 +145,7 @@ impl NotificationQueue {
 
     fn leave_out(&mut self) -> u64 {
         let mut number = 0;
-        while self.len() > self.batching.max_queued {
+        while self.len() > self.batching.queued {
             let last = self.waiting.last_key_value().map(|(place, _)| *place);
             let removed = last.and_then(|place| self.remove(place));
             if removed.or_else(|| self.handed_over.pop_last().map(|(_, notification)| notification)).is_none() {
@@ -166,8 +166,8 @@ mod tests {
         Arc::new(Notification { lane, ..Notification::sample(event, message) })
     }
 
-    fn queue(max_items: usize, max_queued: usize) -> NotificationQueue {
-        NotificationQueue::new(Batching { max_items, max_wait: Duration::from_secs(5), max_queued })
+    fn queue(items: usize, queued: usize) -> NotificationQueue {
+        NotificationQueue::new(Batching { items, wait: Duration::from_secs(5), queued })
     }
 
     fn drain(queue: &mut NotificationQueue, now: Instant) -> Vec<String> {

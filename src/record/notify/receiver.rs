@@ -26,7 +26,7 @@ pub(super) struct Receiver {
 /// Where notifications go.
 #[derive(Debug)]
 pub(super) enum Target {
-    Http(Endpoint, Format),
+    Http(Box<(Endpoint, Format)>),
     File(Arc<RotatedFile>),
 }
 
@@ -36,18 +36,18 @@ impl Receiver {
     /// # Errors
     /// When the batch cannot be told, ever.
     pub(super) fn messages(&self, batch: &Batch, teller: &Teller) -> Result<Vec<Message>, String> {
-        let Target::Http(_, format) = &self.target else {
+        let Target::Http(http) = &self.target else {
             let body = Bytes::from(file::lines(batch).map_err(|error| error.to_string())?);
             let (id, tells) = (String::new(), batch.notifications.len());
             return Ok(vec![Message { id, content_type: "application/x-ndjson", headers: Vec::new(), body, tells }]);
         };
-        format.messages(batch, teller)
+        http.1.messages(batch, teller)
     }
 
     /// Makes one attempt to send a message.
     pub(super) async fn send(&self, message: &Message) -> Result<(), SendError> {
         let file = match &self.target {
-            Target::Http(endpoint, _) => return endpoint.post(message).await,
+            Target::Http(http) => return http.0.post(message).await,
             Target::File(file) => Arc::clone(file),
         };
         let body = message.body.clone();
@@ -58,9 +58,7 @@ impl Receiver {
 
     /// Returns how often everything that stands is sent again; `None` is never.
     pub(super) fn resend_every(&self) -> Option<Duration> {
-        match &self.target {
-            Target::Http(_, Format::Alertmanager(alertmanager)) => Some(alertmanager.resend_every),
-            _ => None,
-        }
+        let Target::Http(http) = &self.target else { return None };
+        if let Format::Alertmanager(alertmanager) = &http.1 { Some(alertmanager.resend_every) } else { None }
     }
 }

@@ -136,8 +136,8 @@ mod tests {
         matching.concerns(&notification)
     }
 
-    fn labelled(text: &str) -> Option<Arc<BTreeMap<String, String>>> {
-        Some(Arc::new([("team".to_owned(), text.to_owned())].into()))
+    fn labelled(text: &str) -> Arc<BTreeMap<String, String>> {
+        Arc::new([("team".to_owned(), text.to_owned())].into())
     }
 
     #[test]
@@ -169,14 +169,14 @@ mod tests {
     #[test]
     fn labels_are_those_that_are_known() {
         let yaml = "labelSelector: {matchLabels: {team: shop}}";
-        assert!(concerns(yaml, |notification| notification.labels = labelled("shop")));
-        assert!(!concerns(yaml, |notification| notification.labels = labelled("billing")));
+        assert!(concerns(yaml, |notification| notification.labels = Some(labelled("shop"))));
+        assert!(!concerns(yaml, |notification| notification.labels = Some(labelled("billing"))));
         assert!(!concerns(yaml, |notification| notification.labels = None));
         let yaml = "labelSelector: {matchExpressions: [{key: team, operator: NotIn, values: [shop]}]}";
-        assert!(concerns(yaml, |notification| notification.labels = labelled("billing")));
+        assert!(concerns(yaml, |notification| notification.labels = Some(labelled("billing"))));
         assert!(!concerns(yaml, |notification| notification.labels = None), "perhaps it was the team's");
         let matching: Match = serde_saphyr::from_str(yaml).unwrap();
-        assert_eq!(Vec::from_iter(matching.label_keys()), ["team"]);
+        assert_eq!(matching.label_keys().collect::<Vec<_>>(), ["team"]);
     }
 
     #[test]

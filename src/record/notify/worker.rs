@@ -211,7 +211,7 @@ impl Worker {
         let notifications = standing.iter().flat_map(|delta| Notification::standing(delta, time));
         let concerned: Vec<_> =
             notifications.filter(|told| self.receiver.matching.concerns(told)).map(Arc::new).collect();
-        for notifications in concerned.chunks(self.receiver.batching.max_items) {
+        for notifications in concerned.chunks(self.receiver.batching.items) {
             self.put_into_words(&Batch { notifications: notifications.to_vec(), left_out: 0 });
         }
         self.is_resent = true;

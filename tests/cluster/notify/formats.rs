@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kaudit_controlplane::{require, shared};
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{config, receiver::Receiver, start, webhook};
@@ -136,9 +136,9 @@ async fn a_team_is_told_of_what_its_labels_select_also_when_it_is_gone() {
     let owner = scene.objects().patch("owner", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
     let uid = owner.metadata.uid.unwrap();
     let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "controller": true});
-    let owned = json!({"metadata": {"name": "owned", "ownerReferences": [reference],
+    let dependent = json!({"metadata": {"name": "owned", "ownerReferences": [reference],
         "labels": {"team": "billing", &scene.namespace: "yes"}}});
-    scene.objects().create(&Default::default(), &serde_json::from_value(owned).unwrap()).await.unwrap();
+    scene.objects().create(&PostParams::default(), &serde_json::from_value(dependent).unwrap()).await.unwrap();
     let told = |name: &str| -> Vec<String> {
         let path = format!("/{name}");
         let requests = receiver.taken().into_iter().filter(|request| request.path == path);

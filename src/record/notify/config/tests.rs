@@ -54,11 +54,11 @@ receivers:
         file.display()
     ))
     .unwrap();
-    assert_eq!(Vec::from_iter(config.label_keys()), ["team"]);
+    assert_eq!(config.label_keys().into_iter().collect::<Vec<_>>(), ["team"]);
     let shown = format!("{config:?}");
     assert!(!shown.contains("hidden"), "{shown}");
     let [all, people, _, pager, disk] = config.receivers() else { panic!("{config:?}") };
-    let batching = Batching { max_items: 7, max_wait: Duration::ZERO, max_queued: 70 };
+    let batching = Batching { items: 7, wait: Duration::ZERO, queued: 70 };
     assert_eq!((all.batching, people.batching), (batching, FOR_PEOPLE));
     assert_eq!((pager.resend_every(), disk.resend_every()), (Some(Duration::from_secs(30)), None));
     let Target::File(rotated) = &disk.target else { panic!("{disk:?}") };
@@ -104,4 +104,17 @@ fn mistakes_are_named_with_their_place_and_no_secret() {
     let told = wrong.map(|text| format!("{text}\n=> {:#}\n", load(&text).map(drop).unwrap_err()));
     assert!(told.iter().all(|text| !text.split("=> ").nth(1).unwrap().contains("hidden")));
     insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn the_example_can_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = secret(&folder, "https://hooks.example.com/T0/B0/secret");
+    let example = include_str!("../../../../examples/notify.yaml")
+        .replace("/notify.d/kaudit-notify/slack-url", &secret)
+        .replace("/notify.d/kaudit-notify/signing-secret", &secret)
+        .replace("{env: TICKETS_TOKEN}", &format!("{{file: {secret}}}"))
+        .replace("/var/log/kaudit", &folder.path().display().to_string());
+    let config = load(&example).unwrap();
+    assert_eq!((config.receivers().len(), config.label_keys().len()), (6, 1));
 }

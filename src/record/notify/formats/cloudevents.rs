@@ -144,7 +144,7 @@ mod tests {
             (messages(Mode::Structured), messages(Mode::Batched), messages(Mode::Binary));
         insta::assert_snapshot!(serde_json::to_string_pretty(&parsed(&structured[1])).unwrap());
         assert_eq!(parsed(&structured[0])["data"], json!({"leftOut": 2}));
-        assert_eq!(Value::from_iter(structured.iter().map(parsed)), parsed(&batched[0]));
+        assert_eq!(structured.iter().map(parsed).collect::<Value>(), parsed(&batched[0]));
         assert_eq!((structured.len(), batched.len(), binary.len()), (4, 1, 4));
         let tells = |messages: &[Message]| messages.iter().map(|message| message.tells).sum::<usize>();
         assert_eq!([&structured[..], &batched, &binary].map(tells), [3, 3, 3]);

@@ -16,16 +16,11 @@ const TEXT_BYTES: usize = 4_000;
 /// Longest line, so that one message does not take the place of all others.
 const LINE_BYTES: usize = 600;
 
-/// An incoming webhook.
-#[derive(Debug, Default)]
-pub(crate) struct Slack;
-
-impl Slack {
-    pub(super) fn messages(&self, batch: &Batch) -> Result<Vec<Message>, String> {
-        let body = json(&json!({"text": text(batch), "unfurl_links": false, "unfurl_media": false}))?;
-        let (id, tells) = (batch.name(), batch.notifications.len());
-        Ok(vec![Message { id, content_type: "application/json", headers: Vec::new(), body, tells }])
-    }
+/// Returns the one request that tells a batch.
+pub(super) fn messages(batch: &Batch) -> Result<Vec<Message>, String> {
+    let body = json(&json!({"text": text(batch), "unfurl_links": false, "unfurl_media": false}))?;
+    let (id, tells) = (batch.name(), batch.notifications.len());
+    Ok(vec![Message { id, content_type: "application/json", headers: Vec::new(), body, tells }])
 }
 
 /// Returns the counts, then as many notifications as fit, the worst first.
@@ -54,7 +49,8 @@ fn text(batch: &Batch) -> String {
         shown += 1;
     }
     if shown < notifications.len() {
-        text.push_str(&format!("\n_and {} more_", notifications.len() - shown));
+        let more = format!("\n_and {} more_", notifications.len() - shown);
+        text.push_str(&more);
     }
     text + &left_out(batch.left_out)
 }
@@ -84,7 +80,7 @@ mod tests {
     use crate::model::verdict::Severity;
 
     fn sent(batch: &Batch) -> String {
-        let message = &Slack.messages(batch).unwrap()[0];
+        let message = &messages(batch).unwrap()[0];
         let body: serde_json::Value = serde_json::from_slice(&message.body).unwrap();
         body["text"].as_str().unwrap().to_owned()
     }
