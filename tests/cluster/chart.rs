@@ -509,6 +509,8 @@ async fn the_chart_is_clean_and_refuses_unknown_values() {
         ("shards=0", "shards"),
         ("policies.parts={Pod}", "parts"),
         ("policies.paths={relative}", "paths"),
+        ("notify.receivers[0].name=Team", "receivers"),
+        ("notify.secret=s", "secret"),
     ] {
         let refused = helm(&["template", "kaudit", chart, "--set", setting]).await;
         assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
@@ -522,7 +524,8 @@ async fn what_the_chart_renders_passes_the_policies_that_come_with_kaudit() {
         return;
     }
     let all = ["serviceMonitor.enabled=true", "networkPolicy.enabled=true"];
-    for settings in [&[][..], &["namespaces={shop,bank}"], &all, &["replicas=2"], &["shards=3"]] {
+    let notify = ["notify.receivers[0].name=a", "notify.secrets={b}"];
+    for settings in [&[][..], &["namespaces={shop,bank}"], &all, &["replicas=2"], &["shards=3"], &notify] {
         let rendered = render("kaudit", settings).await;
         let files = tempfile::tempdir().unwrap();
         let file = files.path().join("rendered.yaml");

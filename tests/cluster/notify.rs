@@ -6,12 +6,13 @@ mod receiver;
 
 use std::time::Duration;
 
-use kaudit_controlplane::{require, shared};
+use kaudit_controlplane::{Tool, require, require_tool, shared};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::receiver::Receiver;
 use crate::{
+    chart::render,
     events::Scene,
     files::folder,
     support::{Running, wait_for},
@@ -192,4 +193,34 @@ async fn what_is_pending_is_told_before_the_end() {
     assert_eq!(kaudit.stop().await, Some(0));
     assert!(began.elapsed() < Duration::from_secs(15));
     assert_eq!(told(&receiver), ["a appeared"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_receivers_of_the_chart_are_told() {
+    if !require() || !require_tool(Tool::Helm) {
+        return;
+    }
+    let scene = Scene::new(shared().await, "notify-chart").await;
+    let receiver = Receiver::start().await;
+    let url = format!("notify.receivers[0].webhook.url={}", receiver.url("/hook"));
+    let settings = [
+        "notify.receivers[0].name=hook",
+        &url,
+        "notify.receivers[0].webhook.signingSecret.file=/notify.d/keys/secret",
+        "notify.externalURL=https://kaudit.example.com",
+        "notify.secrets={keys}",
+    ];
+    let rendered = render("kaudit", &settings).await;
+    assert!(rendered.arguments("p").contains(&"--notify=/notify/notify.yaml".to_owned()));
+    assert!(rendered.text.contains("mountPath: /notify.d/keys\n") && rendered.text.contains("checksum/notify: "));
+    let config = config(&json!({}));
+    let map = rendered.of_kinds(&["ConfigMap"]).next().unwrap();
+    let file = map["data"]["notify.yaml"].as_str().unwrap();
+    let file = file.replace("/notify.d/keys", config.path().to_str().unwrap());
+    std::fs::write(config.path().join("notify.yaml"), file).unwrap();
+    let kaudit = start(&scene, &config).await;
+    scene.create(["a".to_owned()], "yes").await;
+    until_told(&receiver, &["a appeared"]).await;
+    receiver.taken()[0].verify(SECRET);
+    assert_eq!(kaudit.stop().await, Some(0));
 }

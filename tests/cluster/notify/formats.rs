@@ -150,12 +150,14 @@ async fn a_team_is_told_of_what_its_labels_select_also_when_it_is_gone() {
     let both = ["owned appeared", "owned resolved"];
     wait_for("the end to be told", || async { (told("shop") == both && told("ends") == both[1..]).then_some(()) })
         .await;
-    // The team of an object counts where nothing owns it, and as it is then.
-    scene.create(["alone".to_owned()], "yes").await;
-    let label = json!({"metadata": {"labels": {"team": "billing"}}});
-    scene.objects().patch("alone", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
+    // The team of an object counts where nothing owns it.
+    let labels = json!({"team": "billing", &scene.namespace: "yes"});
+    let alone = serde_json::from_value(json!({"metadata": {"name": "alone", "labels": labels}})).unwrap();
+    scene.objects().create(&PostParams::default(), &alone).await.unwrap();
+    wait_for("the other team to be told", || async { (told("billing") == ["alone appeared"]).then_some(()) }).await;
     scene.mark("alone", None).await;
-    wait_for("the other team to be told", || async { (told("billing") == ["alone resolved"]).then_some(()) }).await;
+    let both = ["alone appeared", "alone resolved"];
+    wait_for("the other team to be told of the end", || async { (told("billing") == both).then_some(()) }).await;
     assert_eq!((told("shop").len(), told("worst").len(), told("elsewhere").len()), (2, 0, 0));
     assert_eq!(kaudit.stop().await, Some(0));
 }
