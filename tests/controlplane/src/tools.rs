@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use crate::{
-    go_build::{CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, PROMETHEUS, go},
+    go_build::{CONFTEST, FORWARDER, GATOR, KUBERNETES, Module, OPA, OPA_CASES, PROMETHEUS, go},
     shared::use_existing_cluster,
 };
 
@@ -46,6 +46,8 @@ pub enum Tool {
     Prometheus,
     /// What checks and tests its rules.
     Promtool,
+    /// What forwards the ports of pods, as a kubelet does.
+    Forwarder,
 }
 
 impl Tool {
@@ -64,6 +66,7 @@ impl Tool {
             Self::Prepared => "prepared",
             Self::Prometheus => "prometheus",
             Self::Promtool => "promtool",
+            Self::Forwarder => "forwarder",
         }
     }
 
@@ -74,6 +77,7 @@ impl Tool {
             Self::OpaCases => &OPA_CASES,
             Self::Conftest | Self::Prepared => &CONFTEST,
             Self::Prometheus | Self::Promtool => &PROMETHEUS,
+            Self::Forwarder => &FORWARDER,
             _ => &KUBERNETES,
         }
     }
