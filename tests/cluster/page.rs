@@ -1,5 +1,6 @@
 //! The page for people, as a long run on a real API server serves it.
 
+mod forwarded;
 mod readers;
 
 use std::{

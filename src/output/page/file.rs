@@ -78,7 +78,7 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
 
 /// Returns what only the script makes something of, and shows.
 fn filter(entries: &[&Entry]) -> Markup {
-    let namespaces: BTreeSet<&str> = entries.iter().map(|entry| namespace(entry)).collect();
+    let namespaces: BTreeSet<String> = entries.iter().map(|entry| namespace(entry)).collect();
     let policies: BTreeSet<String> = entries.iter().map(|entry| shown_line(&entry.policy)).collect();
     let severities: BTreeSet<(bool, _)> =
         entries.iter().map(|entry| (entry.severity.is_none(), entry.severity)).collect();
@@ -86,7 +86,7 @@ fn filter(entries: &[&Entry]) -> Markup {
     html! {
         form #filter role="search" hidden {
             (search(None))
-            (choice("Namespace", "namespace", &namespaces.into_iter().collect::<Vec<_>>(), None))
+            (choice("Namespace", "namespace", &namespaces.iter().map(String::as_str).collect::<Vec<_>>(), None))
             (choice("Policy", "policy", &policies.iter().map(String::as_str).collect::<Vec<_>>(), None))
             (choice("Severity", "severity", &severities, None))
             output #found {}
@@ -135,8 +135,8 @@ fn about(result: &AuditResult, found: &Found<'_>) -> Markup {
     }
 }
 
-fn namespace(entry: &Entry) -> &str {
-    entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE)
+fn namespace(entry: &Entry) -> String {
+    shown_line(entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE))
 }
 
 /// Returns the source expression of an inline text, as Content Security Policy Level 3 has it.

@@ -60,7 +60,7 @@ pub(super) fn object(page: &Page, owner: &Owner<'_>, reader: Option<&str>) -> Ma
                 dl {
                     @if let Some(since) = entry.since { dt { "Since" } dd { (time(since)) } }
                     @if let Some(about) = rules.about(&entry.policy, &entry.rule) { (words(about)) }
-                    dt { "Rule" } dd { code { (place(&entry.source)) } }
+                    dt { "Found by" } dd { code { (place(&entry.source)) } }
                 }
                 @if let Some(text) = rules.text(entry) {
                     details { summary { "Source of the rule" } pre tabindex="0" { (lines(text)) } }

@@ -122,9 +122,11 @@ pub(super) fn article(entry: &Entry, owner: &Owner<'_>, more: &Markup) -> Markup
 
 /// Returns what a rule says of itself, as items of a list of descriptions.
 pub(super) fn words(about: &About) -> Markup {
-    let texts = [about.title.as_deref(), about.description.as_deref()];
+    let texts = [("Rule", about.title.as_deref()), ("About it", about.description.as_deref())];
     html! {
-        @for text in texts.into_iter().flatten() { dt { "About the rule" } dd.message { (lines(text)) } }
+        @for (label, text) in texts.into_iter().filter_map(|(label, text)| Some((label, text?))) {
+            dt { (label) } dd.message { (lines(text)) }
+        }
         @if let Some(url) = page(about) { dt { "More" } dd { a href=(url) rel="noreferrer" { (url) } } }
     }
 }

@@ -109,6 +109,15 @@ pub(crate) const PROMETHEUS: Module = Module {
     tags: "remove_all_sd",
 };
 
+/// The part of a kubelet that forwards ports, made of the kubelet's own package for that.
+pub(crate) const FORWARDER: Module = Module {
+    folder: "forwarder",
+    main: "k8s.io/cri-streaming",
+    packages: &[Package { path: "kaudit/tests/tools/forwarder", binary: "forwarder" }],
+    version_flags: |_| String::new(),
+    tags: "",
+};
+
 /// Without these the server says v0.0.0, and clients that look at its version misbehave.
 fn kubernetes_version(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');

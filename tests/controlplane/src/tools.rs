@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use crate::{
-    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, PROMETHEUS, go},
+    go_build::{ALERTMANAGER, CONFTEST, FORWARDER, GATOR, KUBERNETES, Module, OPA, OPA_CASES, PROMETHEUS, go},
     shared::use_existing_cluster,
 };
 
@@ -46,6 +46,8 @@ pub enum Tool {
     Prometheus,
     /// What checks and tests its rules.
     Promtool,
+    /// What forwards the ports of pods, as a kubelet does.
+    Forwarder,
     /// Alertmanager's API and its store of alerts.
     Alertmanager,
 }
@@ -66,6 +68,7 @@ impl Tool {
             Self::Prepared => "prepared",
             Self::Prometheus => "prometheus",
             Self::Promtool => "promtool",
+            Self::Forwarder => "forwarder",
             Self::Alertmanager => "alertmanager",
         }
     }
@@ -77,6 +80,7 @@ impl Tool {
             Self::OpaCases => &OPA_CASES,
             Self::Conftest | Self::Prepared => &CONFTEST,
             Self::Prometheus | Self::Promtool => &PROMETHEUS,
+            Self::Forwarder => &FORWARDER,
             Self::Alertmanager => &ALERTMANAGER,
             _ => &KUBERNETES,
         }

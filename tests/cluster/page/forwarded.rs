@@ -1,0 +1,100 @@
+//! The page of a release as people reach it: `kubectl port-forward`, through the API server and a node.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use kaudit_controlplane::{Tool, require_tool, shared, tool};
+use serde_json::json;
+
+use crate::{
+    chart::render,
+    support::{Running, denies_marked, get, marked, policies, wait_for},
+};
+
+/// A program and the first line that it prints. It ends with the test.
+struct Started {
+    child: Child,
+    line: String,
+}
+
+impl Started {
+    fn new(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let mut started = Self { child, line: String::new() };
+        let mut reader = BufReader::new(stdout);
+        reader.read_line(&mut started.line).unwrap();
+        // So that it can go on writing.
+        std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+        started
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(tool(Tool::Kubectl).unwrap());
+    command.arg("--kubeconfig").arg(kubeconfig).args(arguments);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn port_forward_leads_to_the_page_of_a_release() {
+    if !require_tool(Tool::Helm) || !require_tool(Tool::Forwarder) {
+        return;
+    }
+    let plane = shared().await;
+    let release = plane.temp_namespace("kaudit").await.unwrap();
+    let rendered = render(&release, &["ui.enabled=true", "record={}"]).await;
+    rendered.install(plane).await;
+    plane.apply(&marked("v1", "ConfigMap", &release, "first", &release)).await.unwrap();
+    let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
+    let directory = policies(&[("marked.rego", &denies_marked(&release))]);
+    let arguments = rendered.arguments(directory.path().to_str().unwrap());
+    let kaudit =
+        Running::start(user.kubeconfig_path(), &arguments.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    kaudit.ready().await;
+    let forwarder = Started::new(Command::new(tool(Tool::Forwarder).unwrap()).arg(kaudit.page().await.to_string()));
+
+    // A node of which only that is there, and the release's pod on it.
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": release}});
+    let deployment = rendered.of_kinds(&["Deployment"]).next().unwrap();
+    let template = &deployment["spec"]["template"];
+    let mut pod =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"]});
+    pod["metadata"]["name"] = json!("kaudit");
+    pod["metadata"]["namespace"] = json!(release);
+    pod["spec"]["nodeName"] = json!(release);
+    plane.apply(&format!("{node}\n---\n{deployment}\n---\n{pod}")).await.unwrap();
+    let port: u16 = forwarder.line.trim().parse().unwrap();
+    let of_node = json!({"status": {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+    }});
+    let of_pod = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+    for (object, status) in [(format!("node/{release}"), of_node), ("pod/kaudit".to_owned(), of_pod)] {
+        let status = status.to_string();
+        plane.kubectl(&["-n", &release, "patch", &object, "--subresource=status", "-p", &status]).await.unwrap();
+    }
+
+    let name = format!("deployment/{}", rendered.name("Deployment"));
+    let forwarded = Started::new(&mut kubectl(&plane.kubeconfig(), &["-n", &release, "port-forward", &name, ":8082"]));
+    let local = forwarded.line.strip_prefix("Forwarding from ").and_then(|rest| rest.split(' ').next()).unwrap();
+    let address = local.parse().unwrap();
+    let page = wait_for("the page", || async { get(address, "/").filter(|page| page.contains("first")) }).await;
+    assert!(page.contains("marked/deny") && page.contains("Everything in scope is judged."), "{page}");
+    assert!(get(address, "/style.css").is_some());
+
+    drop(forwarded);
+    assert_eq!(kaudit.stop().await, Some(0));
+    plane.kubectl(&["delete", "node", &release]).await.unwrap();
+    plane.kubectl(&["-n", &release, "delete", "pod/kaudit", "--grace-period=0", "--force"]).await.unwrap();
+}
