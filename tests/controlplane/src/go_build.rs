@@ -1,7 +1,7 @@
 //! Builds the tools out of the Go modules in `tests/tools`, once per target folder.
 //!
 //! The invariant: a folder with a stamp that matches holds every binary of its module. The stamp is
-//! removed before a build and written after it, both under the module's lock.
+//! removed before a build and written after it, both under a lock.
 
 use std::env;
 use std::ffi::OsString;
@@ -32,8 +32,9 @@ struct Package {
     binary: &'static str,
 }
 
-/// The API server, etcd, the controller manager, kubectl, and its way of reading manifests; and Helm, which shares most of its
-/// packages with them and is built in a fraction of the time when it shares their versions, too.
+/// The API server, etcd, the controller manager, kubectl, and its way of reading manifests, a kubelet's way of forwarding ports;
+/// and Helm, which shares most of its packages with them and is built in a fraction of the time when it shares their versions,
+/// too.
 pub(crate) const KUBERNETES: Module = Module {
     folder: "kubernetes",
     main: "k8s.io/kubernetes",
@@ -44,6 +45,7 @@ pub(crate) const KUBERNETES: Module = Module {
         Package { path: "k8s.io/kubernetes/cmd/kubectl", binary: "kubectl" },
         Package { path: "helm.sh/helm/v4/cmd/helm", binary: "helm" },
         Package { path: "kaudit/tests/tools/kubernetes/kubectl-read", binary: "kubectl-read" },
+        Package { path: "kaudit/tests/tools/kubernetes/forwarder", binary: "forwarder" },
     ],
     version_flags: kubernetes_version,
     tags: "",
@@ -109,15 +111,6 @@ pub(crate) const PROMETHEUS: Module = Module {
     tags: "remove_all_sd",
 };
 
-/// The part of a kubelet that forwards ports, made of the kubelet's own package for that.
-pub(crate) const FORWARDER: Module = Module {
-    folder: "forwarder",
-    main: "k8s.io/cri-streaming",
-    packages: &[Package { path: "kaudit/tests/tools/forwarder", binary: "forwarder" }],
-    version_flags: |_| String::new(),
-    tags: "",
-};
-
 /// Without these the server says v0.0.0, and clients that look at its version misbehave.
 fn kubernetes_version(version: &str) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
@@ -139,8 +132,9 @@ impl Module {
             return Ok(recipe.output);
         }
         fs::create_dir_all(&recipe.output)?;
-        let lock = File::create(recipe.output.join("lock"))?;
-        lock.lock().context("waiting for another build of the same tools")?;
+        // One build at a time, of all modules: each takes every processor, and more memory than two of them leave.
+        let lock = File::create(recipe.output.with_file_name("lock"))?;
+        lock.lock().context("waiting for another build of tools")?;
         // Another process may have built them while we waited for the lock.
         if !recipe.is_done() {
             self.go_build(&recipe).with_context(|| format!("building tests/tools/{}", self.folder))?;
@@ -188,9 +182,10 @@ impl Module {
         let version = required_version(&go_mod, self.main)
             .with_context(|| format!("{}/go.mod requires no {}", source.display(), self.main))?;
         let linker_flags = format!("-s -w {}", (self.version_flags)(&version));
+        let packages = self.packages.iter().map(|package| package.path).collect::<Vec<_>>().join(" ");
         Ok(Recipe {
             output: target_folder()?.join("tools").join(format!("{}-{version}", self.folder)),
-            stamp: format!("{linker_flags}\n{go_mod}\n{go_sum}{}", own_sources(&source)?),
+            stamp: format!("{linker_flags} {}\n{packages}\n{go_mod}\n{go_sum}{}", self.tags, own_sources(&source)?),
             source,
             version,
             linker_flags,

@@ -1,24 +1,27 @@
-//! The tools that no control plane needs.
+//! The tools that no control plane needs, built one after the other before anything needs them.
 
 use std::process::Command;
 
 use kaudit_controlplane::{Tool, require_tool, tool};
 
 #[test]
-fn helm_runs() {
-    assert_says(Tool::Helm, "v4.");
-}
-
-#[test]
-fn opa_runs() {
-    assert_says(Tool::Opa, "Version: 1.");
-}
-
-fn assert_says(name: Tool, version: &str) {
-    if !require_tool(name) {
-        return;
+fn tools_run() {
+    let tools = [
+        (Tool::Helm, &["version"][..], "v4."),
+        (Tool::Opa, &["version"], "Version: 1."),
+        (Tool::Conftest, &["--version"], "Conftest:"),
+        (Tool::Gator, &["--version"], "gator"),
+        (Tool::Promtool, &["--version"], "promtool, version"),
+        (Tool::Prometheus, &["--version"], "prometheus, version"),
+        (Tool::Alertmanager, &[], "127.0.0.1:"),
+        (Tool::OpaCases, &[], "\"version\""),
+    ];
+    for (name, arguments, expected) in tools {
+        if !require_tool(name) {
+            continue;
+        }
+        let output = Command::new(tool(name).expect("a binary")).args(arguments).output().expect("an output");
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(said.contains(expected), "{name:?}: {said}");
     }
-    let output = Command::new(tool(name).expect("a binary")).arg("version").output().expect("an output");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains(version), "{said}");
 }

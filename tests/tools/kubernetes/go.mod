@@ -12,6 +12,8 @@ tool (
 	k8s.io/kubernetes/cmd/kubectl
 )
 
+require k8s.io/cri-streaming v0.0.0
+
 require (
 	cel.dev/expr v0.25.1 // indirect
 	cyphar.com/go-pathrs v0.2.2 // indirect
