@@ -53,7 +53,7 @@ async fn port_forward_leads_to_the_page_of_a_release() {
     }
     let plane = shared().await;
     let release = plane.temp_namespace("kaudit").await.unwrap();
-    let rendered = render(&release, &["ui.enabled=true", "record={}"]).await;
+    let rendered = render(&release, &["ui.enabled=true", "record={events}"]).await;
     rendered.install(plane).await;
     plane.apply(&marked("v1", "ConfigMap", &release, "first", &release)).await.unwrap();
     let user = plane.service_account(&release, rendered.name("ServiceAccount")).await.unwrap();
