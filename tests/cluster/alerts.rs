@@ -1,11 +1,13 @@
 //! The alerts of the chart, as promtool evaluates them: each fires when it should, and nothing else does.
 
+mod scraped;
+
 use std::{collections::BTreeSet, process::Command};
 
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Value, json};
 
-use crate::chart::render;
+use crate::chart::{Rendered, render};
 
 /// Every metric that there is, by name.
 const METRICS: &str =
@@ -189,6 +191,13 @@ async fn alerts_can_be_left_out_and_have_labels_and_thresholds() {
     assert_eq!(render("kaudit", &[]).await.of_kinds(&["PrometheusRule"]).count(), 0, "off by default");
 }
 
+/// The dashboard of a release.
+fn dashboard(rendered: &Rendered) -> Value {
+    let map = rendered.of_kinds(&["ConfigMap"]).find(|object| object["data"]["kaudit.json"].is_string()).unwrap();
+    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+    serde_json::from_str(map["data"]["kaudit.json"].as_str().unwrap()).unwrap()
+}
+
 /// What Grafana asks, with its variables filled in.
 fn questions(dashboard: &Value) -> Vec<String> {
     let targets = dashboard["panels"].as_array().unwrap().iter().filter_map(|panel| panel["targets"].as_array());
@@ -211,11 +220,7 @@ async fn prometheus_understands_what_the_dashboard_asks() {
         return;
     }
     let rendered = render("kaudit", &["dashboard.enabled=true", "dashboard.annotations.grafana_folder=Security"]).await;
-    let maps = || rendered.of_kinds(&["ConfigMap"]);
-    let map = maps().find(|object| object["data"]["kaudit.json"].is_string()).unwrap();
-    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
-    let dashboard: Value = serde_json::from_str(map["data"]["kaudit.json"].as_str().unwrap()).unwrap();
-    let expressions = questions(&dashboard);
+    let expressions = questions(&dashboard(&rendered));
     assert!(expressions.len() > 20, "{expressions:#?}");
     let rule = |(number, expression)| json!({"record": format!("asked:{number}"), "expr": expression});
     let rules: Vec<Value> = expressions.iter().enumerate().map(rule).collect();

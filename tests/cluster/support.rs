@@ -155,6 +155,11 @@ impl Running {
         .await
     }
 
+    /// Where it serves health, metrics and status.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Gets a path of its server; `None` if it does not answer with 200.
     pub(crate) fn get(&self, path: &str) -> Option<String> {
         get(self.address, path)

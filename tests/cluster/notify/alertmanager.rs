@@ -1,10 +1,6 @@
 //! Alerts, in Alertmanager's own store.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    net::SocketAddr,
-    process::{Child, Command, Stdio},
-};
+use std::{net::SocketAddr, process::Command};
 
 use kaudit_controlplane::{Tool, require, require_tool, shared, tool};
 use serde_json::{Value, json};
@@ -12,22 +8,21 @@ use serde_json::{Value, json};
 use super::{config, start};
 use crate::{
     events::Scene,
+    program::Program,
     support::{get, wait_for},
 };
 
 /// A real Alertmanager; ends with the test.
 struct Alertmanager {
-    process: Child,
+    _program: Program,
     address: SocketAddr,
 }
 
 impl Alertmanager {
     fn start() -> Self {
         let mut command = Command::new(tool(Tool::Alertmanager).unwrap());
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { process, address: line.trim().parse().unwrap() }
+        let (_program, address) = Program::start(&mut command, |line| line.parse().ok());
+        Self { _program, address }
     }
 
     /// The alerts that fire, by the name of the object.
@@ -48,13 +43,6 @@ impl Alertmanager {
                 .then_some(firing)
         })
         .await
-    }
-}
-
-impl Drop for Alertmanager {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
     }
 }
 

@@ -1,44 +1,15 @@
 //! The page of a release as people reach it: `kubectl port-forward`, through the API server and a node.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
-};
+use std::{path::Path, process::Command};
 
 use kaudit_controlplane::{Tool, require_tool, shared, tool};
 use serde_json::json;
 
 use crate::{
     chart::render,
+    program::Program,
     support::{Running, denies_marked, get, marked, policies, wait_for},
 };
-
-/// A program and the first line that it prints. It ends with the test.
-struct Started {
-    child: Child,
-    line: String,
-}
-
-impl Started {
-    fn new(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let stdout = child.stdout.take().unwrap();
-        let mut started = Self { child, line: String::new() };
-        let mut reader = BufReader::new(stdout);
-        reader.read_line(&mut started.line).unwrap();
-        // So that it can go on writing.
-        std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
-        started
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
 
 fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(tool(Tool::Kubectl).unwrap());
@@ -62,7 +33,9 @@ async fn port_forward_leads_to_the_page_of_a_release() {
     let kaudit =
         Running::start(user.kubeconfig_path(), &arguments.iter().map(String::as_str).collect::<Vec<_>>()).await;
     kaudit.ready().await;
-    let forwarder = Started::new(Command::new(tool(Tool::Forwarder).unwrap()).arg(kaudit.page().await.to_string()));
+    let mut forwarder = Command::new(tool(Tool::Forwarder).unwrap());
+    let (_forwarder, port) =
+        Program::start(forwarder.arg(kaudit.page().await.to_string()), |line| line.parse::<u16>().ok());
 
     // A node of which only that is there, and the release's pod on it.
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": release}});
@@ -74,7 +47,6 @@ async fn port_forward_leads_to_the_page_of_a_release() {
     pod["metadata"]["namespace"] = json!(release);
     pod["spec"]["nodeName"] = json!(release);
     plane.apply(&format!("{node}\n---\n{deployment}\n---\n{pod}")).await.unwrap();
-    let port: u16 = forwarder.line.trim().parse().unwrap();
     let of_node = json!({"status": {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
@@ -86,9 +58,10 @@ async fn port_forward_leads_to_the_page_of_a_release() {
     }
 
     let name = format!("deployment/{}", rendered.name("Deployment"));
-    let forwarded = Started::new(&mut kubectl(&plane.kubeconfig(), &["-n", &release, "port-forward", &name, ":8082"]));
-    let local = forwarded.line.strip_prefix("Forwarding from ").and_then(|rest| rest.split(' ').next()).unwrap();
-    let address = local.parse().unwrap();
+    let mut port_forward = kubectl(&plane.kubeconfig(), &["-n", &release, "port-forward", &name, ":8082"]);
+    let (forwarded, address) = Program::start(&mut port_forward, |line| {
+        line.strip_prefix("Forwarding from ")?.split(' ').next()?.parse().ok()
+    });
     let page = wait_for("the page", || async { get(address, "/").filter(|page| page.contains("first")) }).await;
     assert!(page.contains("marked/deny") && page.contains("Everything in scope is judged."), "{page}");
     assert!(get(address, "/style.css").is_some());

@@ -1,0 +1,137 @@
+//! A real Prometheus scrapes a running kaudit: what the dashboard asks and alerts are made of is there.
+
+use std::{fs, net::SocketAddr, process::Command};
+
+use form_urlencoded::byte_serialize;
+use kaudit_controlplane::{Tool, require, require_tool, shared, tool};
+use serde_json::{Value, json};
+
+use super::{dashboard, questions};
+use crate::{
+    chart::render,
+    events::Scene,
+    program::Program,
+    support::{Running, get, wait_for},
+};
+
+/// What there is only once something was dropped, or where the container's memory has a limit.
+const SOMETIMES: &[&str] = &["kaudit_recorder_drops_total", "kaudit_memory_bytes", "kaudit_memory_limit_bytes"];
+
+/// A Prometheus that scrapes one kaudit every second.
+struct Prometheus {
+    _program: Program,
+    address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Prometheus {
+    fn start(target: SocketAddr, rules: &Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (config, rules_file) = (folder.path().join("prometheus.yaml"), folder.path().join("rules.yaml"));
+        let settings = json!({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [rules_file],
+            "scrape_configs": [{"job_name": "kaudit", "static_configs": [{"targets": [target]}]}],
+        });
+        fs::write(&config, settings.to_string()).unwrap();
+        fs::write(&rules_file, rules.to_string()).unwrap();
+        let mut command = Command::new(tool(Tool::Prometheus).unwrap());
+        command.arg("--web.listen-address=127.0.0.1:0").arg("--log.format=json");
+        command.arg(format!("--config.file={}", config.display()));
+        command.arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()));
+        let (program, address) = Program::start(&mut command, |line| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            line["address"].as_str().filter(|_| line["msg"] == "Listening on")?.parse().ok()
+        });
+        Self { _program: program, address, _folder: folder }
+    }
+
+    fn ask(&self, path: &str) -> Option<Value> {
+        let answer: Value = serde_json::from_str(&get(self.address, path)?).ok()?;
+        (answer["status"] == "success").then(|| answer["data"].clone())
+    }
+
+    /// The values of an expression now.
+    fn values(&self, expression: &str) -> Vec<String> {
+        let query: String = byte_serialize(expression.as_bytes()).collect();
+        let answer = self.ask(&format!("/api/v1/query?query={query}")).unwrap_or_default();
+        let result = answer["result"].as_array().into_iter().flatten();
+        result.filter_map(|sample| Some(sample["value"][1].as_str()?.to_owned())).collect()
+    }
+
+    fn answers(&self, expression: &str) -> bool {
+        self.values(expression).iter().any(|value| value != "NaN")
+    }
+}
+
+/// Names of metrics in an expression.
+fn metrics(expression: &str) -> impl Iterator<Item = &str> {
+    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("kaudit_"))
+}
+
+/// Has something appear and be resolved, again and again: a rate needs two scrapes with a change in between.
+async fn changes(scene: &Scene) {
+    for mark in [None, Some("yes")].into_iter().cycle() {
+        scene.mark("b", mark).await;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    }
+}
+
+async fn watched(scene: &Scene, exceptions: &tempfile::TempDir) -> Running {
+    let file = exceptions.path().join("exceptions.yaml");
+    let exception = json!({
+        "apiVersion": "kaudit.dev/v1alpha1", "kind": "PolicyException",
+        "metadata": {"name": "legacy", "namespace": scene.namespace},
+        "spec": {"policies": [{"name": "marked"}], "match": {"names": ["c"]}, "reason": "it is replaced",
+                 "expiresAt": "2099-01-01T00:00:00Z"},
+    });
+    fs::write(&file, exception.to_string()).unwrap();
+    scene.start(&["--exceptions", file.to_str().unwrap()]).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_dashboard_and_alerts_ask_of_a_running_kaudit_has_answers() {
+    if !require() || !require_tool(Tool::Helm) || !require_tool(Tool::Prometheus) {
+        return;
+    }
+    let scene = Scene::new(shared().await, "scraped").await;
+    scene.create(["a", "b", "c"].map(str::to_owned), "yes").await;
+    let exceptions = tempfile::tempdir().unwrap();
+    let kaudit = watched(&scene, &exceptions).await;
+    let rendered = render("kaudit", &["dashboard.enabled=true", "prometheusRule.enabled=true"]).await;
+    let rules = rendered.of_kinds(&["PrometheusRule"]).next().unwrap()["spec"].clone();
+    let prometheus = Prometheus::start(kaudit.address(), &rules);
+
+    let has_limit = kaudit.metric("kaudit_memory_limit_bytes").is_some();
+    let asked: Vec<String> = questions(&dashboard(&rendered))
+        .into_iter()
+        .filter(|asked| has_limit || !metrics(asked).any(|metric| metric.starts_with("kaudit_memory")))
+        .collect();
+    assert!(asked.len() > 20, "{asked:#?}");
+    let answered = async {
+        for expression in &asked {
+            let answer = || async { prometheus.answers(expression).then_some(()) };
+            wait_for(&format!("an answer to {expression}"), answer).await;
+        }
+    };
+    tokio::select! {
+        () = answered => {}
+        () = changes(&scene) => {}
+    }
+
+    let groups = wait_for("the rules to be evaluated", || async {
+        let groups = prometheus.ask("/api/v1/rules")?["groups"].clone();
+        let evaluated = |rule: &Value| rule["health"] != "unknown";
+        groups[0]["rules"].as_array()?.iter().all(evaluated).then_some(groups)
+    })
+    .await;
+    for rule in groups[0]["rules"].as_array().unwrap() {
+        assert_eq!(rule["health"], "ok", "{rule}");
+        assert_eq!(rule["state"], "inactive", "nothing is wrong: {rule}");
+        for metric in metrics(rule["query"].as_str().unwrap()).filter(|metric| !SOMETIMES.contains(metric)) {
+            assert!(prometheus.answers(metric), "there is no {metric}, of which {} is made", rule["name"]);
+        }
+    }
+    assert_eq!(kaudit.stop().await, Some(0));
+}
