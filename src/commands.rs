@@ -28,11 +28,8 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
             Ok(0)
         }
         Subcommand::Init(options) => init::run(&options),
-        Subcommand::Policies(options) => policies::run(&options),
-        Subcommand::Rbac(options) => {
-            let runtime = Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(Box::pin(rbac::run(&options)))
-        }
+        Subcommand::Policies(options) => asking(policies::run(&options)),
+        Subcommand::Rbac(options) => asking(rbac::run(&options)),
         Subcommand::Test(options) => {
             logging::init(&options.log, false)?;
             test::run(&options)
@@ -50,6 +47,12 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
             judging(diff::run(*options))
         }
     }
+}
+
+/// Runs a command that may ask a cluster.
+fn asking(command: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
+    let runtime = Builder::new_multi_thread().enable_all().thread_stack_size(STACK_BYTES).build()?;
+    runtime.block_on(Box::pin(command))
 }
 
 /// Runs a command that judges.

@@ -6,5 +6,6 @@ pub mod inactive;
 pub mod informer;
 mod json;
 pub mod manifest;
+pub mod policies;
 pub mod received;
 pub mod selection;

@@ -4,20 +4,21 @@ use std::time::Duration;
 
 use clap::{Args, ColorChoice, ValueEnum, builder::BoolishValueParser};
 
-use super::values;
+use super::{cluster::ClusterArgs, values};
 use crate::{judge::sources::PolicySource, rego::limits::Limits};
 
 /// Where the policies are.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct PolicyArgs {
-    /// Load policies from this file or directory, or from kaudit's own library: builtin, or a part such as builtin:rbac;
-    /// repeatable [default: ./policies if it exists, else builtin]
+    /// Load policies from this file or directory; from kaudit's own library: builtin, or a part such as builtin:rbac; or from
+    /// the cluster: cluster:gatekeeper, cluster:configmaps[=NAMESPACE][,LABEL=VALUE]; repeatable [default: ./policies if it
+    /// exists, else builtin]
     #[arg(
         short = 'p',
         long = "policies",
         id = "policies",
-        value_name = "PATH|builtin[:PART]",
+        value_name = "PATH|builtin[:PART]|cluster:WHAT",
         env = "KAUDIT_POLICIES",
         value_parser = values::policy_source()
     )]
@@ -125,7 +126,7 @@ EXAMPLES:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct PoliciesArgs {
-    /// The files and directories to load, or builtin[:PART] [default: ./policies if it exists, else builtin]
+    /// The files and directories to load, builtin[:PART], or cluster:WHAT as for kaudit check [default: ./policies if it exists, else builtin]
     #[arg(id = "policies", value_name = "PATH", env = "KAUDIT_POLICIES", value_parser = values::policy_source())]
     pub sources: Vec<PolicySource>,
 
@@ -137,6 +138,10 @@ pub struct PoliciesArgs {
     #[arg(long, value_enum, value_name = "WHEN", env = "KAUDIT_COLOR", default_value_t = ColorChoice::Auto)]
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     pub color: ColorChoice,
+
+    /// How to reach the cluster, for policies that lie in it.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// How a list is written.

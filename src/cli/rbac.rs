@@ -34,13 +34,12 @@ pub struct RbacArgs {
     #[command(flatten)]
     pub scope: ScopeArgs,
 
-    /// The files and directories with the policies, or builtin[:PART], as for kaudit check; looked at with --kinds judged
-    /// only [default: ./policies if it exists, else builtin]
+    /// The policies, as for kaudit check; what is not in the cluster is looked at with --kinds judged only [default: ./policies if it exists, else builtin]
     #[arg(
         short = 'p',
         long = "policies",
         id = "policies",
-        value_name = "PATH",
+        value_name = "PATH|builtin[:PART]|cluster:WHAT",
         env = "KAUDIT_POLICIES",
         value_parser = values::policy_source(),
         help_heading = "Policies"

@@ -23,7 +23,7 @@ use tracing::info;
 use self::{baseline::Baseline, wiring::Rules};
 use crate::{
     cli::check::{CheckArgs, Mode},
-    commands::sources,
+    commands::sources::{self, Sources},
     judge::set::PolicySet,
 };
 
@@ -31,13 +31,14 @@ use crate::{
 ///
 /// # Errors
 /// When nothing could be judged, with what to do; the exit code is 2 then.
-pub async fn run(mut check: CheckArgs) -> anyhow::Result<u8> {
+pub async fn run(check: CheckArgs) -> anyhow::Result<u8> {
     let watching = check.mode() == Mode::Watch;
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
-    check.policies.sources = sources::chosen(&check.policies.sources, say);
+    let chosen = sources::chosen(&check.policies.sources, say);
+    let sources = Sources::follow(chosen, &check.cluster).await?;
     let partly = watching || check.policies.evaluation.allow_refused;
-    let mut loaded = policies::load(&check.policies.sources, &check.policies.evaluation).await?;
+    let mut loaded = policies::load(&sources.now(), &check.policies.evaluation).await?;
     if !partly {
         loaded = loaded.and_then(PolicySet::whole);
     }
@@ -53,7 +54,7 @@ pub async fn run(mut check: CheckArgs) -> anyhow::Result<u8> {
         match check.mode() {
             Mode::Files => files::run(&check, rules, baseline, stop).await,
             Mode::Once => once::run(&check, rules, baseline, stop).await,
-            Mode::Watch => watch::run(&check, rules, stop).await,
+            Mode::Watch => watch::run(&check, rules, sources, stop).await,
         }
     };
     tokio::select! {

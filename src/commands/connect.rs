@@ -21,6 +21,16 @@ const FIRST_ANSWER: Duration = Duration::from_secs(12);
 /// # Errors
 /// Says what to check.
 pub(crate) async fn connect(cluster: &ClusterArgs, scope: &ScopeArgs) -> anyhow::Result<(Clients, Served)> {
+    let (clients, served) = reach(cluster).await?;
+    scope.selection(None).check(&served).map_err(anyhow::Error::msg)?;
+    Ok((clients, served))
+}
+
+/// Connects, and makes sure that the cluster answers.
+///
+/// # Errors
+/// Says what to check.
+pub(super) async fn reach(cluster: &ClusterArgs) -> anyhow::Result<(Clients, Served)> {
     let access = Access {
         kubeconfig: cluster.kubeconfig.clone(),
         context: cluster.context.clone(),
@@ -42,6 +52,5 @@ pub(crate) async fn connect(cluster: &ClusterArgs, scope: &ScopeArgs) -> anyhow:
             FIRST_ANSWER.as_secs()
         ),
     };
-    scope.selection(None).check(&served).map_err(anyhow::Error::msg)?;
     Ok((clients, served))
 }

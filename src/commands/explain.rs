@@ -19,7 +19,10 @@ use self::{
     explanation::Explained,
     objects::{Objects, Wanted},
 };
-use super::{check::policies, sources};
+use super::{
+    check::policies,
+    sources::{self, Sources},
+};
 use crate::{
     audit::{
         fingerprint::Fingerprint,
@@ -59,7 +62,8 @@ enum Subject {
 /// When there is no such object, rule or result, with the nearest name; or nothing can be read.
 pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     let subject = Subject::parse(&options.what)?;
-    let sources = sources::chosen(&options.policies.sources, sources::note);
+    let chosen = sources::chosen(&options.policies.sources, sources::note);
+    let sources = Sources::follow(chosen, &options.cluster).await?.now();
     let mut loaded = policies::load(&sources, &options.policies.evaluation).await?;
     if !options.policies.evaluation.allow_refused {
         loaded = loaded.and_then(PolicySet::whole);

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use super::sources;
+use super::sources::{self, Sources};
 use crate::{
     cli::policies::{ListFormat, PoliciesArgs},
     judge::set::PolicySet,
@@ -13,9 +13,11 @@ use crate::{
 /// Runs `kaudit policies`: the list goes to standard output, problems to standard error. Returns the exit code.
 ///
 /// # Errors
-/// When standard output cannot be written to.
-pub fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
-    let list = match PolicySet::load_partly(&sources::chosen(&options.sources, sources::note), &Limits::default()) {
+/// When a source outside of the file system cannot be read, or standard output cannot be written to.
+pub async fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
+    let chosen = sources::chosen(&options.sources, sources::note);
+    let sources = Sources::follow(chosen, &options.cluster).await?.now();
+    let list = match PolicySet::load_partly(&sources, &Limits::default()) {
         Ok(policies) => PolicyList::new(&policies),
         Err(why) => PolicyList::failed(&why),
     };

@@ -17,8 +17,14 @@ use crate::{
         scope::KindFilter,
     },
     cluster::identity::OWN_GROUP,
-    commands::{connect::connect, sources},
-    judge::set::PolicySet,
+    commands::{
+        connect::connect,
+        sources::{self, Sources},
+    },
+    judge::{
+        set::PolicySet,
+        sources::{ClusterSource, PolicySource},
+    },
     model::object::Kind,
     output::print,
     record::reports,
@@ -122,7 +128,8 @@ async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
         KindFilter::All if scope.include.is_empty() && scope.exclude.is_empty() => return Ok(vec![read("*", ["*"])]),
         KindFilter::All => None,
         KindFilter::Judged => {
-            let sources = sources::chosen(&options.policies, sources::note);
+            let chosen = sources::chosen(&options.policies, sources::note);
+            let sources = Sources::follow(chosen, &options.cluster).await?.now();
             Some(Arc::new(PolicySet::load_with(&sources, &Limits::default())?))
         }
     };
@@ -133,6 +140,29 @@ async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
 fn read<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>) -> PolicyRule {
     let resources = resources.into_iter().map(str::to_owned).collect();
     PolicyRule { resources, ..PolicyRule::new(group, &[], &["list", "watch"]) }
+}
+
+/// Returns what is read of policies that lie in the cluster: in a namespace, or in the whole cluster.
+fn policies_read(options: &RbacArgs) -> BTreeMap<Option<&str>, Vec<PolicyRule>> {
+    let mut rules: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for source in &options.policies {
+        match source {
+            PolicySource::Cluster(ClusterSource::Gatekeeper) => rules.entry(None).or_default().extend(
+                [
+                    ("config.gatekeeper.sh", "configs"),
+                    ("constraints.gatekeeper.sh", "*"),
+                    ("templates.gatekeeper.sh", "constrainttemplates"),
+                ]
+                .map(|(group, resource)| read(group, [resource])),
+            ),
+            PolicySource::Cluster(ClusterSource::ConfigMaps { namespace, .. }) => {
+                let namespace = namespace.as_deref().unwrap_or(&options.service_account.namespace);
+                rules.insert(Some(namespace), vec![read("", ["configmaps"])]);
+            }
+            PolicySource::Path(_) | PolicySource::Builtin(_) | PolicySource::Tree(_) => {}
+        }
+    }
+    rules
 }
 
 fn readable(selection: &Selection, served: &Served) -> Vec<PolicyRule> {
@@ -148,6 +178,7 @@ fn readable(selection: &Selection, served: &Served) -> Vec<PolicyRule> {
 fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
     let own_namespace = options.service_account.namespace.as_str();
     let namespaces: BTreeSet<&str> = options.scope.namespace.iter().map(String::as_str).collect();
+    let everything = namespaces.is_empty() && reading.iter().any(|rule| rule.group == "*");
     let (mut judged, mut own) = (reading, Vec::new());
     for recorder in [RecordTarget::Events, RecordTarget::Reports, RecordTarget::Status] {
         if !options.recording.wants(recorder, true) {
@@ -172,6 +203,13 @@ fn objects(options: &RbacArgs, reading: Vec<PolicyRule>) -> Vec<Value> {
     }
     let name = format!("{}-self", options.role_name);
     objects.extend(role(options, &name, Some(own_namespace), &own));
+    // Whoever may read everything everywhere may read these.
+    if !everything {
+        let name = format!("{}-policies", options.role_name);
+        for (namespace, rules) in policies_read(options) {
+            objects.extend(role(options, &name, namespace, &rules));
+        }
+    }
     if options.ui_auth.ui_auth == UiAuth::Token {
         // Whom a token is of, and what they may do, can only be asked cluster-wide; this role of every cluster is for that.
         let delegator = "system:auth-delegator";

@@ -1,4 +1,4 @@
-//! Which policies a command uses where none are named.
+//! Which policies a command uses where none are named, and those that have to be read from elsewhere first.
 
 use std::{
     fs,
@@ -6,7 +6,12 @@ use std::{
     path::Path,
 };
 
-use crate::judge::sources::PolicySource;
+use super::connect::reach;
+use crate::{
+    cli::cluster::ClusterArgs,
+    judge::sources::PolicySource,
+    source::policies::{self, FollowedPolicies},
+};
 
 /// The directory that is used if it exists.
 const DIRECTORY: &str = "policies";
@@ -26,6 +31,43 @@ pub(super) fn chosen(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<Poli
     }
     say(BUILTIN);
     vec![PolicySource::builtin()]
+}
+
+/// Sources of policies; those that have to be read from elsewhere are followed until this is dropped.
+pub(super) struct Sources(Vec<Source>);
+
+enum Source {
+    Local(PolicySource),
+    Cluster(FollowedPolicies),
+}
+
+impl Sources {
+    /// Reads what has to be read from elsewhere, and follows it.
+    ///
+    /// # Errors
+    /// When a source cannot be read as a whole; says what to do.
+    pub(super) async fn follow(sources: Vec<PolicySource>, cluster: &ClusterArgs) -> anyhow::Result<Self> {
+        let mut followed = Vec::new();
+        for source in sources {
+            followed.push(match source {
+                PolicySource::Cluster(source) => {
+                    let (clients, served) = reach(cluster).await?;
+                    Source::Cluster(policies::follow(&source, &clients, served).await?)
+                }
+                source => Source::Local(source),
+            });
+        }
+        Ok(Self(followed))
+    }
+
+    /// Returns them as they are now.
+    pub(super) fn now(&self) -> Vec<PolicySource> {
+        let sources = self.0.iter().map(|source| match source {
+            Source::Local(source) => vec![source.clone()],
+            Source::Cluster(followed) => followed.trees.borrow().iter().cloned().map(PolicySource::Tree).collect(),
+        });
+        sources.flatten().collect()
+    }
 }
 
 /// Writes a line for the user to standard error.

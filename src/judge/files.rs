@@ -9,7 +9,6 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io,
     path::{Path, PathBuf},
-    sync::Arc,
     time::SystemTime,
 };
 
@@ -56,6 +55,10 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
                 from_memory(tree, limits, &mut files, &mut problems);
                 continue;
             }
+            PolicySource::Cluster(_) => {
+                problems.push(Problem::refused(&source.shown(), "needs a cluster, which this command does not ask"));
+                continue;
+            }
         };
         let mut found = Vec::new();
         find(root, &mut found, &mut problems);
@@ -85,9 +88,9 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
 
 /// Takes the policy and data files of a tree.
 fn from_memory(tree: &FileTree, limits: &Limits, files: &mut Vec<File>, problems: &mut Vec<Problem>) {
-    for TreeFile { path, content } in &tree.files {
-        let names = [&*tree.name].into_iter().chain(path.iter().map(String::as_str));
-        let shown: Arc<str> = names.collect::<Vec<_>>().join("/").into();
+    for file in &tree.files {
+        let TreeFile { path, content } = file;
+        let shown = tree.shown(file);
         let Some(form) = Form::of(Path::new(&*shown)) else { continue };
         let text = content.clone().and_then(|bytes| {
             check_length(bytes.len() as u64, limits)?;
@@ -132,8 +135,8 @@ fn find(root: &Path, found: &mut Vec<FoundFile>, problems: &mut Vec<Problem>) {
                 io::ErrorKind::NotFound => "no such file or directory".to_owned(),
                 _ => format!("cannot be read: {why}"),
             };
-            let help = "name a directory or file of policies, or builtin for the library inside kaudit; kaudit init writes some to \
-                           start from";
+            let help = "name a directory or file of policies, builtin for the library inside kaudit, cluster:gatekeeper or \
+                        cluster:configmaps[=NAMESPACE][,LABEL=VALUE]; kaudit init writes some to start from";
             problems.push(Problem::refused(&shown(root), message).help(help));
             return;
         }

@@ -1,4 +1,4 @@
-//! Where policies come from: paths, and the library inside the binary.
+//! Where policies come from: paths, the library inside the binary, and objects of a cluster.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,6 +18,22 @@ pub enum PolicySource {
     Builtin(String),
     /// Files that were read elsewhere.
     Tree(Arc<FileTree>),
+    /// Objects of the cluster, which have to be read first: see [`Self::is_remote`].
+    Cluster(ClusterSource),
+}
+
+/// Policies that are objects of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClusterSource {
+    /// Gatekeeper's `ConstraintTemplate`s, Constraints and `Config`.
+    Gatekeeper,
+    /// `ConfigMap`s, as `kube-mgmt` loads them into OPA: each value is a file.
+    ConfigMaps {
+        /// Where they are; `None` is kaudit's own namespace.
+        namespace: Option<String>,
+        /// A label selector.
+        selector: String,
+    },
 }
 
 /// The files of a directory, or one file, in memory: those of a commit.
@@ -30,12 +46,20 @@ pub struct FileTree {
 }
 
 /// One file of a [`FileTree`].
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeFile {
     /// Names of the directories below the tree, and of the file; none if the tree is that file.
     pub path: Vec<String>,
     /// What is in it, or why it cannot be read.
     pub content: Result<Vec<u8>, String>,
+}
+
+impl FileTree {
+    /// Returns how messages name a file of it.
+    pub(crate) fn shown(&self, file: &TreeFile) -> Arc<str> {
+        let names = [&*self.name].into_iter().chain(file.path.iter().map(String::as_str));
+        names.collect::<Vec<_>>().join("/").into()
+    }
 }
 
 impl PolicySource {
@@ -44,11 +68,16 @@ impl PolicySource {
         Self::Builtin(String::new())
     }
 
+    /// Whether it is read from elsewhere before anything can be loaded of it, as a [`FileTree`].
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// As messages name it, which is how a user would name it.
     pub(crate) fn shown(&self) -> Arc<str> {
         match self {
             Self::Path(path) => shown(path),
-            Self::Builtin(_) | Self::Tree(_) => self.to_string().into(),
+            Self::Builtin(_) | Self::Tree(_) | Self::Cluster(_) => self.to_string().into(),
         }
     }
 }
@@ -67,6 +96,44 @@ impl fmt::Display for PolicySource {
             Self::Builtin(part) if part.is_empty() => f.write_str(builtin::NAME),
             Self::Builtin(part) => write!(f, "{}:{part}", builtin::NAME),
             Self::Tree(tree) => f.write_str(&tree.name),
+            Self::Cluster(source) => source.fmt(f),
+        }
+    }
+}
+
+/// What begins the name of a source in the cluster.
+const CLUSTER: &str = "cluster:";
+/// The label that `kube-mgmt` looks for.
+const POLICY_LABEL: &str = "openpolicyagent.org/policy=rego";
+
+impl ClusterSource {
+    fn parse(text: &OsStr) -> Option<Self> {
+        let text = text.to_str()?.strip_prefix(CLUSTER)?;
+        if text == "gatekeeper" {
+            return Some(Self::Gatekeeper);
+        }
+        let rest = text.strip_prefix("configmaps")?;
+        let (namespace, selector) = rest.split_once(',').unwrap_or((rest, POLICY_LABEL));
+        let namespace = match namespace.strip_prefix('=') {
+            Some(name) if !name.is_empty() => Some(name.to_owned()),
+            None if namespace.is_empty() => None,
+            _ => return None,
+        };
+        (!selector.is_empty()).then(|| Self::ConfigMaps { namespace, selector: selector.to_owned() })
+    }
+}
+
+/// Shows it as it is written on the command line.
+impl fmt::Display for ClusterSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(CLUSTER)?;
+        match self {
+            Self::Gatekeeper => f.write_str("gatekeeper"),
+            Self::ConfigMaps { namespace, selector } => {
+                f.write_str("configmaps")?;
+                namespace.as_ref().map_or(Ok(()), |namespace| write!(f, "={namespace}"))?;
+                if selector == POLICY_LABEL { Ok(()) } else { write!(f, ",{selector}") }
+            }
         }
     }
 }
@@ -78,7 +145,8 @@ impl From<PathBuf> for PolicySource {
     }
 }
 
-/// As it is written on the command line: `builtin`, `builtin:PART` or a path. A path of that name is `./builtin`.
+/// As it is written on the command line: `builtin`, `builtin:PART`, `cluster:…` or a path. A path of such a name begins with
+/// `./`.
 impl From<&str> for PolicySource {
     fn from(text: &str) -> Self {
         Self::from(OsString::from(text))
@@ -91,13 +159,18 @@ impl From<OsString> for PolicySource {
             let rest = text.to_str()?.strip_prefix(builtin::NAME)?;
             if rest.is_empty() { Some(String::new()) } else { rest.strip_prefix(':').map(str::to_owned) }
         };
-        part(&text).map_or_else(|| Self::Path(text.into()), Self::Builtin)
+        let cluster = || ClusterSource::parse(&text).map(Self::Cluster);
+        part(&text).map(Self::Builtin).or_else(cluster).unwrap_or_else(|| Self::Path(text.into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn maps(namespace: Option<&str>, selector: &str) -> ClusterSource {
+        ClusterSource::ConfigMaps { namespace: namespace.map(str::to_owned), selector: selector.to_owned() }
+    }
 
     #[test]
     fn only_the_bare_name_is_the_library() {
@@ -111,6 +184,22 @@ mod tests {
             ("policies", PolicySource::Path("policies".into())),
         ] {
             assert_eq!(PolicySource::from(text), want, "{text}");
+        }
+        for (text, want) in [
+            ("cluster:gatekeeper", Some(ClusterSource::Gatekeeper)),
+            ("cluster:configmaps", Some(maps(None, POLICY_LABEL))),
+            ("cluster:configmaps=opa", Some(maps(Some("opa"), POLICY_LABEL))),
+            ("cluster:configmaps,a=b,c", Some(maps(None, "a=b,c"))),
+            ("cluster:configmaps=opa,a in (b,c)", Some(maps(Some("opa"), "a in (b,c)"))),
+            ("cluster:", None),
+            ("cluster:configmaps=", None),
+            ("cluster:configmapsopa", None),
+            ("cluster:configmaps,", None),
+            ("cluster:secrets", None),
+        ] {
+            let parsed = PolicySource::from(text);
+            let want = want.map_or_else(|| PolicySource::Path(text.into()), PolicySource::Cluster);
+            assert_eq!((&parsed, parsed.to_string().as_str()), (&want, text));
         }
         assert_eq!(PolicySource::from("builtin:rbac").to_string(), "builtin:rbac");
         assert_eq!(PolicySource::from("builtin:").to_string(), "builtin");

@@ -32,6 +32,7 @@ mod odd;
 mod owners;
 mod page;
 mod pod_security;
+mod policies;
 mod program;
 mod proxy;
 mod reach;

@@ -1,4 +1,4 @@
-//! The policy directory: loaded at the start, and again whenever it changed.
+//! The policies: loaded at the start, and again whenever their sources changed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,9 +8,11 @@ use tracing::{error, warn};
 
 use crate::{
     audit::command::Command,
-    cli::policies::{EvaluationArgs, PolicyArgs},
+    cli::policies::EvaluationArgs,
+    commands::sources::Sources,
     judge::{
         files::{self, Fingerprint},
+        last_good::LastGood,
         set::PolicySet,
         sources::PolicySource,
     },
@@ -41,43 +43,81 @@ pub(in crate::commands) fn log_problems(policies: &PolicySet, shard: Shard) {
     }
 }
 
-/// Loads the policies again whenever their files changed and have come to rest, until the pipeline has ended.
-pub(super) async fn follow(
-    policies: PolicyArgs,
+/// Loads the policies again whenever they changed and have come to rest.
+pub(super) struct Reloader {
+    sources: Sources,
+    evaluation: EvaluationArgs,
     shard: Shard,
-    mut in_force: Arc<PolicySet>,
-    pipeline: mpsc::Sender<Command>,
-) {
-    let mut failed = false;
-    let mut loaded = fingerprint(&policies.sources).await;
-    let mut before = loaded;
-    while !pipeline.is_closed() {
-        sleep(POLL).await;
-        let now = fingerprint(&policies.sources).await;
-        // Whoever is writing files gets the time to finish.
-        let at_rest = std::mem::replace(&mut before, now) == now;
-        if now == loaded || !at_rest {
-            continue;
-        }
-        loaded = now;
-        let reload = match load(&policies.sources, &policies.evaluation).await {
-            Ok(reload) => reload.and_then(|policies| policies.after(&in_force)).map(Arc::new),
-            Err(error) => {
-                error!("{error:#}");
+    in_force: Arc<PolicySet>,
+    last_good: LastGood,
+}
+
+impl Reloader {
+    /// Makes one that has policies in force which were loaded from `sources`.
+    pub(super) fn new(sources: Sources, evaluation: &EvaluationArgs, shard: Shard, in_force: &Arc<PolicySet>) -> Self {
+        let mut last_good = LastGood::default();
+        last_good.learn(&sources.now(), in_force);
+        Self { sources, evaluation: evaluation.clone(), shard, in_force: Arc::clone(in_force), last_good }
+    }
+
+    /// Sends what was loaded, until the pipeline has ended.
+    pub(super) async fn run(mut self, pipeline: mpsc::Sender<Command>) {
+        let mut failed = false;
+        let mut loaded = self.state().await;
+        let mut before = loaded.clone();
+        while !pipeline.is_closed() {
+            sleep(POLL).await;
+            let now = self.state().await;
+            // Whoever is writing files gets the time to finish.
+            let at_rest = before == now;
+            before = now.clone();
+            if now == loaded || !at_rest {
                 continue;
             }
-        };
-        // Policies that are the same as before are worth a message only after some that failed.
-        let was_failing = std::mem::replace(&mut failed, reload.is_err());
-        if let Ok(policies) = &reload {
-            let before = std::mem::replace(&mut in_force, policies.clone());
-            if before.digest == policies.digest && !was_failing {
-                continue;
+            let reload = self.load(now.0.clone()).await;
+            loaded = now;
+            let reload = match reload {
+                Ok(reload) => reload,
+                Err(error) => {
+                    error!("{error:#}");
+                    continue;
+                }
+            };
+            // Policies that are the same as before are worth a message only after some that failed.
+            let was_failing = std::mem::replace(&mut failed, reload.is_err());
+            if let Ok(policies) = &reload {
+                let before = std::mem::replace(&mut self.in_force, policies.clone());
+                if before.digest == policies.digest && before.problems == policies.problems && !was_failing {
+                    continue;
+                }
+                log_problems(policies, self.shard);
             }
-            log_problems(policies, shard);
+            // An error says that the pipeline has ended.
+            let _ended = pipeline.send(Command::Reload(reload)).await;
         }
-        // An error says that the pipeline has ended.
-        let _ended = pipeline.send(Command::Reload(reload)).await;
+    }
+
+    /// Returns what changes when the policies do: the sources, and the state of their files; `None` if that cannot be found
+    /// out.
+    async fn state(&self) -> (Vec<PolicySource>, Option<Fingerprint>) {
+        let sources = self.sources.now();
+        let files = fingerprint(&sources).await;
+        (sources, files)
+    }
+
+    /// Loads what can be loaded. The outer error is not about the policies.
+    async fn load(&mut self, sources: Vec<PolicySource>) -> anyhow::Result<Result<Arc<PolicySet>, LoadError>> {
+        let (limits, last_good, in_force) =
+            (self.evaluation.limits(), self.last_good.clone(), Arc::clone(&self.in_force));
+        let loading = spawn_blocking(move || {
+            let loaded = last_good.load(&sources, &limits, &in_force);
+            (sources, loaded)
+        });
+        let (sources, loaded) = loading.await.context("loading the policies")?;
+        if let Ok(policies) = &loaded {
+            self.last_good.learn(&sources, policies);
+        }
+        Ok(loaded.map(Arc::new))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
         client::Clients,
         lease::{self, Candidate, ClusterStore, Times},
     },
-    commands::connect::connect,
+    commands::{connect::connect, sources::Sources},
     output::Streams,
     record::{memory, reports, term::Terms},
     serve::{
@@ -37,7 +37,12 @@ use crate::{
 };
 
 /// Judges a cluster until `stop`; returns the exit code.
-pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken) -> anyhow::Result<u8> {
+pub(super) async fn run(
+    check: &CheckArgs,
+    rules: Rules,
+    sources: Sources,
+    stop: CancellationToken,
+) -> anyhow::Result<u8> {
     let streams = Streams::open(&check.output, check.log.color)?;
     let receivers = recording::receivers(check)?;
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
@@ -71,11 +76,13 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
     let candidate = check.recording.leader_elect.then(|| candidate(check, &clients));
     helpers.spawn(exceptions::warn_of(wiring.overview()));
     helpers.spawn(exceptions::follow(check.exceptions.given.files.clone(), commands.clone()));
-    helpers.spawn(policies::follow(check.policies.clone(), check.shard(), Arc::clone(&rules.policies), commands));
+    let reloader = policies::Reloader::new(sources, &check.policies.evaluation, check.shard(), &rules.policies);
+    helpers.spawn(reloader.run(commands));
     let selection = check.scope.selection(Some(&rules.policies));
     let options = ReadOptions {
         secrets: check.source.manifests.secrets,
         once: false,
+        label_selector: None,
         packing: wiring.packing(),
         policies: Some(wiring.policies()),
     };

@@ -24,6 +24,7 @@ use crate::{
             wiring::{CHANGES, INTERRUPTED, Rules, Wiring, settings_once},
         },
         connect::connect,
+        sources::Sources,
     },
     judge::{set::PolicySet, sources::PolicySource},
     output::progress,
@@ -74,7 +75,8 @@ impl Ruled {
                 PolicySource::Tree(Arc::new(read.await.context("reading the commit")??))
             }
         };
-        let mut loaded = policies::load(std::slice::from_ref(&source), &options.evaluation).await?;
+        let sources = Sources::follow(vec![source.clone()], &options.cluster).await?.now();
+        let mut loaded = policies::load(&sources, &options.evaluation).await?;
         if !options.evaluation.allow_refused {
             loaded = loaded.and_then(PolicySet::whole);
         }

@@ -101,7 +101,9 @@ impl Reader {
         heads: mpsc::UnboundedSender<ListMeta>,
         _permit: Option<OwnedSemaphorePermit>,
     ) -> Result<(), Failure> {
-        let parameters = ListParams { limit: Some(PAGE), continue_token: from, ..ListParams::default() };
+        let label_selector = self.shared.options.label_selector.clone();
+        let parameters =
+            ListParams { label_selector, limit: Some(PAGE), continue_token: from, ..ListParams::default() };
         let request =
             self.request.list(&parameters).map_err(|error| Failure::List(kube::Error::BuildRequest(error)))?;
         let client = &self.shared.clients.reading;
@@ -130,7 +132,8 @@ impl Reader {
 
     /// Begins to watch from a version on, for so many seconds.
     pub(super) async fn watch(&self, version: &str, seconds: u32) -> Result<Watch, Failure> {
-        let parameters = WatchParams::default().timeout(seconds);
+        let label_selector = self.shared.options.label_selector.clone();
+        let parameters = WatchParams { label_selector, ..WatchParams::default() }.timeout(seconds);
         let request = self.request.watch(&parameters, version);
         let mut request = request.map_err(|error| Failure::WatchStart(kube::Error::BuildRequest(error)))?;
         // Compressed, each event would be a member of its own, of which the decompression reads the first only.

@@ -24,6 +24,8 @@ pub struct ReadOptions {
     pub secrets: Secrets,
     /// Whether to end after each kind's first list.
     pub once: bool,
+    /// Reads only objects whose labels fit; `None` is all.
+    pub label_selector: Option<String>,
     /// Compresses what was read.
     pub packing: Packing,
     /// The policies in force, to find out beside the pipeline whether they can see what changed.
@@ -33,7 +35,7 @@ pub struct ReadOptions {
 impl ReadOptions {
     /// Reads each kind once, and leaves the objects as they are.
     pub fn once(secrets: Secrets) -> Self {
-        Self { secrets, once: true, packing: Packing::default(), policies: None }
+        Self { secrets, once: true, label_selector: None, packing: Packing::default(), policies: None }
     }
 }
 

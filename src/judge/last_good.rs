@@ -1,0 +1,95 @@
+//! What was last in order of policies that are read as objects: one that breaks judges on as it was.
+//!
+//! A directory is what somebody made of it as a whole, so one file that breaks keeps all of it from being taken. Objects of a
+//! cluster have different owners: each stands for itself.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    set::PolicySet,
+    sources::{FileTree, PolicySource, TreeFile},
+};
+use crate::rego::{
+    limits::Limits,
+    problem::{LoadError, Problem},
+};
+
+/// Attempts to load with older files. What is older may not go with what is new, and break in its turn.
+const ATTEMPTS: usize = 4;
+
+/// The contents of files that are or were judged by, by their names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastGood(BTreeMap<String, Arc<[u8]>>);
+
+impl LastGood {
+    /// Takes what of `sources` is in order, as `policies` that were loaded from them say, and forgets what is gone.
+    pub(crate) fn learn(&mut self, sources: &[PolicySource], policies: &PolicySet) {
+        let refused = policies.refused_files();
+        let mut known = std::mem::take(&mut self.0);
+        for (tree, file) in files(sources) {
+            let shown = tree.shown(file);
+            let content = match &file.content {
+                Ok(content) if !refused.contains_key(&shown) => Some(content.as_slice().into()),
+                _ => known.remove(&*shown),
+            };
+            self.0.extend(content.map(|content| (shown.to_string(), content)));
+        }
+    }
+
+    /// Loads policies that may replace `before`; the problems of the set say which files are judged by as they were.
+    ///
+    /// # Errors
+    /// As [`PolicySet::after`].
+    pub(crate) fn load(
+        &self,
+        sources: &[PolicySource],
+        limits: &Limits,
+        before: &PolicySet,
+    ) -> Result<PolicySet, LoadError> {
+        let (mut sources, mut replaced) = (sources.to_vec(), Vec::new());
+        for _ in 0..ATTEMPTS {
+            let loaded = PolicySet::load_partly(&sources, limits);
+            let problems = match &loaded {
+                Ok(policies) => &policies.problems,
+                Err(error) => &error.problems,
+            };
+            let again = self.replace(&mut sources, problems, &mut replaced);
+            if !again {
+                let mut policies = loaded?.after(before)?;
+                policies.problems.extend(replaced);
+                policies.problems.sort();
+                return Ok(policies);
+            }
+        }
+        PolicySet::load_partly(&sources, limits)?.after(before)
+    }
+
+    /// Puts in what was in order of the files that are refused; returns whether there was any.
+    fn replace(&self, sources: &mut [PolicySource], problems: &[Problem], replaced: &mut Vec<Problem>) -> bool {
+        let count = replaced.len();
+        for source in sources {
+            let PolicySource::Tree(tree) = source else { continue };
+            let name = Arc::clone(&tree.name);
+            let files = tree.files.iter().map(|file| {
+                let shown = tree.shown(file);
+                let problem = problems.iter().find(|problem| problem.is_refusal() && *problem.file == *shown);
+                let good = self.0.get(&*shown).filter(|good| file.content.as_deref().ok() != Some(&good[..]));
+                let Some((problem, good)) = problem.zip(good) else { return file.clone() };
+                let message = format!("{}; it judges on as it was before", problem.message);
+                replaced.push(Problem { message, ..problem.clone() });
+                TreeFile { path: file.path.clone(), content: Ok(good.to_vec()) }
+            });
+            let files = files.collect();
+            *source = PolicySource::Tree(Arc::new(FileTree { name, files }));
+        }
+        replaced.len() > count
+    }
+}
+
+fn files(sources: &[PolicySource]) -> impl Iterator<Item = (&FileTree, &TreeFile)> {
+    let trees = sources.iter().filter_map(|source| match source {
+        PolicySource::Tree(tree) => Some(&**tree),
+        _ => None,
+    });
+    trees.flat_map(|tree| tree.files.iter().map(move |file| (tree, file)))
+}

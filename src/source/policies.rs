@@ -1,0 +1,268 @@
+//! Policies that are objects of a cluster: read by an informer of their own, and passed on as files.
+//!
+//! In: Gatekeeper's objects, or `ConfigMap`s with a label. Out: a [`FileTree`] for each kind of object, or for each
+//! `ConfigMap`, again whenever one of them changes. What cannot be read any more stays as it was last seen.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use anyhow::{Context as _, bail};
+use data_encoding::BASE64;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::{
+    sync::{mpsc, watch},
+    task::AbortHandle,
+};
+use tracing::warn;
+
+use super::{
+    change::{Change, WatchScope},
+    discovery::Served,
+    informer::{Informer, ReadOptions},
+    received::Secrets,
+    selection::{KindPattern, Selection},
+};
+use crate::{
+    cluster::{client::Clients, identity::is_exception},
+    judge::sources::{ClusterSource, FileTree, TreeFile},
+    model::object::{Object, ObjectKey},
+    rego::file::Form,
+};
+
+/// Changes that wait for being taken.
+const CHANGES: usize = 256;
+/// The kinds of Gatekeeper that say how to judge.
+const GATEKEEPER: [&str; 3] =
+    ["constrainttemplates.templates.gatekeeper.sh", "*.constraints.gatekeeper.sh", "configs.config.gatekeeper.sh"];
+/// What changes although the policy does not.
+const CHANGING: [&str; 6] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
+/// What `kubectl apply` keeps: the same once more.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The files of a source, in the order of their names.
+pub type Trees = Vec<Arc<FileTree>>;
+
+/// Policies of a cluster that are followed until this is dropped.
+pub struct FollowedPolicies {
+    /// The newest.
+    pub trees: watch::Receiver<Trees>,
+    task: AbortHandle,
+}
+
+impl Drop for FollowedPolicies {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Reads the policies of a source and follows their changes.
+///
+/// # Errors
+/// When some of the objects cannot be read at the beginning, as half of the policies would pass for all of them.
+pub async fn follow(source: &ClusterSource, clients: &Clients, served: Served) -> anyhow::Result<FollowedPolicies> {
+    let mut reading = Reading::new(source, clients);
+    let (informer, mut changes) = reading.informer(clients);
+    let informing = tokio::spawn(informer.run(served));
+    while !reading.is_complete() {
+        reading.take(changes.recv().await.context("reading policies of the cluster failed, which is a bug")?);
+    }
+    reading.readable()?;
+    let (sender, trees) = watch::channel(reading.trees());
+    let task = tokio::spawn(async move {
+        // Ends with the last receiver, and the informer with it.
+        let _informing = informing;
+        while let Some(change) = changes.recv().await {
+            reading.take(change);
+            // What a list is about to say again is not gone.
+            if reading.is_complete() {
+                let trees = reading.trees();
+                sender.send_if_modified(|known| {
+                    *known != trees && {
+                        *known = trees;
+                        true
+                    }
+                });
+            }
+        }
+    });
+    Ok(FollowedPolicies { trees, task: task.abort_handle() })
+}
+
+/// What is known of a source.
+struct Reading {
+    source: ClusterSource,
+    /// Of `ConfigMap`s.
+    namespace: String,
+    objects: BTreeMap<ObjectKey, Vec<TreeFile>>,
+    scopes: BTreeMap<WatchScope, Scope>,
+    discovered: bool,
+}
+
+/// How far a kind is read.
+#[derive(Default)]
+struct Scope {
+    /// What a list that has begun has not named yet.
+    unseen: BTreeSet<ObjectKey>,
+    /// A first list is complete, or it is known that there is none to be had.
+    settled: bool,
+    unreadable: Option<String>,
+}
+
+impl Reading {
+    fn new(source: &ClusterSource, clients: &Clients) -> Self {
+        let namespace = match source {
+            ClusterSource::ConfigMaps { namespace: Some(namespace), .. } => namespace.clone(),
+            _ => clients.namespace().to_owned(),
+        };
+        let (objects, scopes) = (BTreeMap::new(), BTreeMap::new());
+        Self { source: source.clone(), namespace, objects, scopes, discovered: false }
+    }
+
+    fn informer(&self, clients: &Clients) -> (Informer, mpsc::Receiver<Change>) {
+        let (kinds, namespaces, label_selector) = match &self.source {
+            ClusterSource::Gatekeeper => (&GATEKEEPER[..], BTreeSet::new(), None),
+            ClusterSource::ConfigMaps { selector, .. } => {
+                (&["configmaps.core"][..], [self.namespace.clone()].into(), Some(selector.clone()))
+            }
+        };
+        let patterns = |names: &[&str]| names.iter().filter_map(|name| name.parse::<KindPattern>().ok()).collect();
+        let selection =
+            Selection { namespaces, include: patterns(kinds), exclude: patterns(&["*"]), ..Selection::default() };
+        let options = ReadOptions { once: false, label_selector, ..ReadOptions::once(Secrets::Redact) };
+        let (sender, changes) = mpsc::channel(CHANGES);
+        (Informer::new(clients.clone(), selection, options, sender), changes)
+    }
+
+    fn take(&mut self, change: Change) {
+        match change {
+            Change::Discovered(_) => self.discovered = true,
+            Change::Appeared(scope) if !is_exception(&scope.kind) => {
+                self.scopes.entry(scope).or_default();
+            }
+            Change::Vanished(scope) => {
+                self.scopes.remove(&scope);
+                self.objects.retain(|key, _| !is_in(key, &scope));
+            }
+            Change::Listing(scope) => {
+                let unseen = self.objects.keys().filter(|key| is_in(key, &scope)).cloned().collect();
+                self.change(&scope, |known| known.unseen = unseen);
+            }
+            Change::Seen(scope, object) => {
+                self.change(&scope, |known| _ = known.unseen.remove(&object.key));
+                if self.scopes.contains_key(&scope) {
+                    self.see(&object);
+                }
+            }
+            Change::Gone(_, Object { key, .. }) | Change::GoneUnread(_, key) => drop(self.objects.remove(&key)),
+            Change::Skipped(scope, name, why) => warn!(kind = %scope, name, "A policy cannot be read: {why}"),
+            Change::Synced(scope) => {
+                let gone = self.scopes.get_mut(&scope).map(|known| std::mem::take(&mut known.unseen));
+                self.objects.retain(|key, _| !gone.as_ref().is_some_and(|gone| gone.contains(key)));
+                self.change(&scope, |known| (known.settled, known.unreadable) = (true, None));
+            }
+            Change::Unreadable(scope, why) => {
+                warn!(kind = %scope, source = %self.source, "Policies cannot be read: {}", why.message);
+                self.change(&scope, |known| (known.settled, known.unreadable) = (true, Some(why.message)));
+            }
+            Change::Appeared(_) | Change::Succeeds(..) | Change::Quiet(_) | Change::Restarted(..) => {}
+        }
+    }
+
+    fn change(&mut self, scope: &WatchScope, change: impl FnOnce(&mut Scope)) {
+        if let Some(known) = self.scopes.get_mut(scope) {
+            change(known);
+        }
+    }
+
+    fn see(&mut self, object: &Object) {
+        let files = object.body.json().map_err(anyhow::Error::from).and_then(|json| match self.source {
+            ClusterSource::Gatekeeper => definition(&object.key, &json),
+            ClusterSource::ConfigMaps { .. } => values(&json),
+        });
+        match files {
+            Ok(files) => drop(self.objects.insert(object.key.clone(), files)),
+            Err(error) => warn!(object = %object.key, "A policy cannot be read: {error:#}"),
+        }
+    }
+
+    /// Whether all is known that there is.
+    fn is_complete(&self) -> bool {
+        self.discovered && self.scopes.values().all(|scope| scope.settled && scope.unseen.is_empty())
+    }
+
+    /// Makes sure that all could be read.
+    fn readable(&self) -> anyhow::Result<()> {
+        if self.scopes.is_empty() {
+            bail!("{}: the cluster serves no {}; install Gatekeeper, or its CRDs alone", self.source, GATEKEEPER[0]);
+        }
+        let unreadable = self.scopes.iter().find_map(|(scope, known)| Some((scope, known.unreadable.as_ref()?)));
+        let Some((scope, why)) = unreadable else { return Ok(()) };
+        bail!(
+            "{}: cannot read {scope}: {why}\n  help: kaudit rbac -p {} prints the rights that it takes",
+            self.source,
+            self.source
+        )
+    }
+
+    fn trees(&self) -> Trees {
+        let tree = |name: String, files| Arc::new(FileTree { name: name.into(), files });
+        match self.source {
+            ClusterSource::Gatekeeper => {
+                vec![tree(self.source.to_string(), self.objects.values().flatten().cloned().collect())]
+            }
+            // Each is a directory of its own, as if it were mounted: its data is at the root.
+            ClusterSource::ConfigMaps { .. } => {
+                let named = |key: &ObjectKey| format!("cluster:configmaps/{}/{}", self.namespace, key.name);
+                self.objects.iter().map(|(key, files)| tree(named(key), files.clone())).collect()
+            }
+        }
+    }
+}
+
+fn is_in(key: &ObjectKey, scope: &WatchScope) -> bool {
+    key.kind == scope.kind && (scope.namespace.is_none() || key.namespace == scope.namespace)
+}
+
+/// Returns an object of Gatekeeper as YAML, without what says nothing about the policy.
+fn definition(key: &ObjectKey, json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
+    let mut object: Map<String, Value> = serde_json::from_slice(json)?;
+    object.remove("status");
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        CHANGING.iter().for_each(|field| drop(metadata.remove(*field)));
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.remove(LAST_APPLIED);
+        }
+    }
+    let content = Ok(serde_saphyr::to_string(&object)?.into_bytes());
+    let namespace = key.namespace.iter().map(ToString::to_string);
+    let path = [key.kind.plural.clone()].into_iter().chain(namespace).chain([format!("{}.yaml", key.name)]);
+    Ok(vec![TreeFile { path: path.collect(), content }])
+}
+
+/// Returns the values of a `ConfigMap` as files of the names that they have.
+fn values(json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ConfigMap {
+        #[serde(default)]
+        data: Option<BTreeMap<String, String>>,
+        #[serde(default)]
+        binary_data: Option<BTreeMap<String, String>>,
+    }
+    let ConfigMap { data, binary_data } = serde_json::from_slice(json)?;
+    let text = data.into_iter().flatten().map(|(name, text)| (name, Ok(text.into_bytes())));
+    let binary = binary_data.into_iter().flatten().map(|(name, bytes)| {
+        let bytes = BASE64.decode(bytes.as_bytes()).map_err(|why| format!("cannot be read: {why}"));
+        (name, bytes)
+    });
+    let file = |(name, content): (String, _)| {
+        // What is labelled as a policy is one, whatever its name.
+        let path = if Form::of(Path::new(&name)).is_some() { name } else { format!("{name}.rego") };
+        TreeFile { path: vec![path], content }
+    };
+    Ok(text.chain(binary).map(file).collect())
+}

@@ -1,0 +1,202 @@
+//! Policies that lie in the cluster as objects: Gatekeeper's, and `ConfigMap`s.
+
+use kaudit_controlplane::{ControlPlane, Options, require, shared};
+use serde_json::{Value, json};
+
+use crate::{
+    kubectl::operator,
+    support::{Running, crd, denies_marked, establish, policies, results_in, run, until_violations, wait_for},
+};
+
+const TEMPLATES: &str = "constrainttemplates.templates.gatekeeper.sh";
+
+/// Gatekeeper's own CRDs, as far as an API server needs them, and its kinds of Constraints.
+fn crds(constraints: &[&str]) -> String {
+    let cluster = |group: &str, plural: &str, kind: &str, version: &str| {
+        crd(group, plural, kind, version).replace("\"Namespaced\"", "\"Cluster\"")
+    };
+    let of_constraints = constraints
+        .iter()
+        .map(|kind| cluster("constraints.gatekeeper.sh", &kind.to_lowercase(), kind, "v1beta1"))
+        .collect::<String>();
+    cluster("templates.gatekeeper.sh", "constrainttemplates", "ConstraintTemplate", "v1")
+        + &crd("config.gatekeeper.sh", "configs", "Config", "v1alpha1")
+        + &of_constraints
+}
+
+fn constraint_crd(kind: &str) -> String {
+    format!("{}.constraints.gatekeeper.sh", kind.to_lowercase())
+}
+
+/// A template that denies objects without a label.
+fn template(kind: &str, words: &str) -> String {
+    let rego = format!(
+        "package required\n\nviolation[{{\"msg\": msg}}] {{\n  not input.review.object.metadata.labels[input.parameters.label]\n  \
+         msg := sprintf(\"{words} %v\", [input.parameters.label])\n}}\n"
+    );
+    let schema = json!({"type": "object", "properties": {"label": {"type": "string"}}});
+    json!({
+        "apiVersion": "templates.gatekeeper.sh/v1", "kind": "ConstraintTemplate",
+        "metadata": {"name": kind.to_lowercase()},
+        "spec": {
+            "crd": {"spec": {"names": {"kind": kind}, "validation": {"openAPIV3Schema": schema}}},
+            "targets": [{"target": "admission.k8s.gatekeeper.sh", "rego": rego}],
+        },
+    })
+    .to_string()
+}
+
+/// A Constraint that wants a label on the `ConfigMap`s of a namespace.
+fn constraint(kind: &str, name: &str, namespace: &str, label: &str) -> String {
+    json!({
+        "apiVersion": "constraints.gatekeeper.sh/v1beta1", "kind": kind,
+        "metadata": {"name": name, "annotations": {"metadata.gatekeeper.sh/title": "A label"}},
+        "spec": {
+            "match": {"kinds": [{"apiGroups": [""], "kinds": ["ConfigMap"]}], "namespaces": [namespace]},
+            "parameters": {"label": label},
+        },
+    })
+    .to_string()
+}
+
+/// The messages of what stands in a namespace, sorted.
+fn messages(result: &Value, namespace: &str) -> Vec<String> {
+    let results = results_in(result, namespace);
+    let mut messages: Vec<_> = results.iter().map(|one| one["message"].as_str().unwrap().to_owned()).collect();
+    messages.sort();
+    messages
+}
+
+async fn until(kaudit: &Running, namespace: &str, wanted: &[&str]) {
+    let found = || messages(&kaudit.status(), namespace);
+    wait_for(&format!("{wanted:?} instead of {:?}", found()), || async { (found() == wanted).then_some(()) })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gatekeepers_policies_are_judged_by_without_gatekeeper_and_followed() {
+    if !require() {
+        return;
+    }
+    // Of its own: its kinds are watched by everybody.
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    establish(&plane, &crds(&["K8sLabel"]), &[TEMPLATES, "configs.config.gatekeeper.sh", &constraint_crd("K8sLabel")])
+        .await;
+    let namespace = plane.temp_namespace("gatekeeper").await.unwrap();
+    plane.kubectl(&["-n", &namespace, "create", "configmap", "bare"]).await.unwrap();
+    plane.apply(&template("K8sLabel", "there is no")).await.unwrap();
+    plane.apply(&constraint("K8sLabel", "owner", &namespace, "owner")).await.unwrap();
+    // With a policy of a directory beside it, and no right but those that kaudit asks for.
+    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
+    let path = directory.path().to_str().unwrap();
+    let policies = ["-p", path, "-p", "cluster:gatekeeper", "-n", &namespace];
+    let account = format!("{namespace}:kaudit");
+    let rights = run(&plane.kubeconfig(), &[&["rbac", "--service-account", &account], &policies[..]].concat()).await;
+    plane.apply(&rights.stdout).await.unwrap();
+    let user = plane.service_account(&namespace, "kaudit").await.unwrap();
+    let kaudit = Running::start(user.kubeconfig_path(), &[&["--record=none"], &policies[..]].concat()).await;
+    kaudit.ready().await;
+    let until = async |wanted: &[&str]| {
+        until(&kaudit, &namespace, wanted).await;
+        let once = run(&plane.kubeconfig(), &[&["check", "--once", "-o", "json"], &policies[..]].concat()).await;
+        assert_eq!(messages(&once.json(), &namespace), wanted, "{}", once.stderr);
+    };
+    until(&["there is no owner"]).await;
+
+    // Templates and Constraints change, break, come and go.
+    plane.apply(&template("K8sLabel", "it lacks")).await.unwrap();
+    until(&["it lacks owner"]).await;
+    plane.apply(&constraint("K8sLabel", "team", &namespace, "team")).await.unwrap();
+    until(&["it lacks owner", "it lacks team"]).await;
+    plane.apply(&template("K8sLabel", "broken\" +")).await.unwrap();
+    wait_for("the broken template to be named", || async {
+        let at = "cluster:gatekeeper/constrainttemplates/k8slabel.yaml:";
+        (kaudit.log().contains(at) && kaudit.log().contains("it judges on as it was before")).then_some(())
+    })
+    .await;
+    plane.kubectl(&["delete", &constraint_crd("K8sLabel"), "owner"]).await.unwrap();
+    self::until(&kaudit, &namespace, &["it lacks team"]).await;
+    plane.apply(&template("K8sLabel", "again no")).await.unwrap();
+    until(&["again no team"]).await;
+
+    // A kind whose CRD comes later than its template.
+    plane.apply(&template("K8sLater", "later no")).await.unwrap();
+    establish(&plane, &crds(&["K8sLater"]), &[&constraint_crd("K8sLater")]).await;
+    plane.apply(&constraint("K8sLater", "zone", &namespace, "zone")).await.unwrap();
+    until(&["again no team", "later no zone"]).await;
+
+    // What Gatekeeper's audit leaves out is left out.
+    let config = json!({
+        "apiVersion": "config.gatekeeper.sh/v1alpha1", "kind": "Config",
+        "metadata": {"name": "config", "namespace": "default"},
+        "spec": {"match": [{"excludedNamespaces": [namespace], "processes": ["audit"]}]},
+    });
+    plane.apply(&config.to_string()).await.unwrap();
+    until(&[]).await;
+    plane.kubectl(&["-n", "default", "delete", "configs.config.gatekeeper.sh", "config"]).await.unwrap();
+    until(&["again no team", "later no zone"]).await;
+    plane
+        .kubectl(&["-n", &namespace, "label", "configmap", "bare", &format!("{namespace}=yes"), "zone=a"])
+        .await
+        .unwrap();
+    wait_for("the policy of the directory", || async {
+        messages(&kaudit.status(), &namespace).iter().any(|message| !message.contains(" no ")).then_some(())
+    })
+    .await;
+    assert_eq!(kaudit.stop().await, Some(0));
+
+    let listed = run(&plane.kubeconfig(), &["policies", "cluster:gatekeeper", "-o", "json"]).await.json();
+    let source = listed["policies"][0]["rules"][0]["source"]["file"].as_str().unwrap();
+    assert_eq!(source, "cluster:gatekeeper/constrainttemplates/k8slabel.yaml", "{listed}");
+}
+
+/// A `ConfigMap` with policies.
+fn config_map(namespace: &str, name: &str, files: &[(&str, &str)]) -> String {
+    let data: Value = files.iter().map(|(name, text)| ((*name).to_owned(), json!(text))).collect();
+    let labels = json!({"openpolicyagent.org/policy": "rego"});
+    let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}).to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_in_config_maps_are_followed() {
+    if !require() {
+        return;
+    }
+    let plane = shared().await;
+    let namespace = plane.temp_namespace("kube-mgmt").await.unwrap();
+    let user = operator(plane, &namespace).await;
+    let words = |word: &str| denies_marked(&namespace).replace("is marked", word);
+    let first = words("first");
+    let source = format!("cluster:configmaps={namespace}");
+    let arguments = ["--record=none", "--include=secrets", "--exclude=*", "-n", &namespace, "-p", &source];
+    // Without a policy there is nothing to judge by, which is said.
+    let none = run(&plane.kubeconfig(), &[&["check", "--once"], &arguments[1..]].concat()).await;
+    assert_eq!(none.code, Some(2), "{}", none.stderr);
+    assert!(none.stderr.contains("no rule to judge by"), "{}", none.stderr);
+
+    plane.apply(&config_map(&namespace, "first", &[("main.rego", &first)])).await.unwrap();
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": namespace, "labels": {&namespace: "yes"}}});
+    plane.apply(&secret.to_string()).await.unwrap();
+    let kaudit = Running::start(user.kubeconfig_path(), &arguments).await;
+    kaudit.ready().await;
+    let before = until_violations(&kaudit, &namespace, 1).await;
+    // A name that says nothing is that of a policy; those without the label are not.
+    let second = first.replace("package ", "package other.");
+    plane.apply(&config_map(&namespace, "second", &[("policy", &second)])).await.unwrap();
+    until_violations(&kaudit, &namespace, 2).await;
+    plane.kubectl(&["-n", &namespace, "label", "configmap", "second", "openpolicyagent.org/policy-"]).await.unwrap();
+    assert_eq!(until_violations(&kaudit, &namespace, 1).await, before);
+    // One that breaks judges on; one beside it is taken.
+    plane.apply(&config_map(&namespace, "first", &[("main.rego", "package broken\n\ndeny[")])).await.unwrap();
+    plane.apply(&config_map(&namespace, "second", &[("policy", &second)])).await.unwrap();
+    until_violations(&kaudit, &namespace, 2).await;
+    let at = format!("cluster:configmaps/{namespace}/first/main.rego:3");
+    assert!(kaudit.log().contains(&at), "{}", kaudit.log());
+    plane.kubectl(&["-n", &namespace, "delete", "configmap", "first", "second"]).await.unwrap();
+    wait_for("the loss of all policies to be said", || async {
+        kaudit.log().contains("no rule to judge by").then_some(())
+    })
+    .await;
+    assert_eq!(kaudit.stop().await, Some(0));
+}
