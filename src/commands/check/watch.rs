@@ -56,8 +56,12 @@ pub(super) async fn run(check: &CheckArgs, rules: Rules, stop: CancellationToken
     };
     info!(server = clients.url, "Connected");
     if let Some(server) = page {
-        let sources =
-            ui::Sources { pipeline: commands.clone(), progress: wiring.progress(), overview: wiring.overview() };
+        let sources = ui::Sources {
+            pipeline: commands.clone(),
+            progress: wiring.progress(),
+            overview: wiring.overview(),
+            told: wiring.told(),
+        };
         helpers.spawn(ui::serve(server, sources, access(check, &clients, &served), stop.clone()));
     }
     let terms = Terms {
