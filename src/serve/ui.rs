@@ -404,11 +404,11 @@ mod tests {
             let changed = Instant::now();
             pipeline.told.send_replace(());
             kept.wait_for(is(asked)).await.unwrap();
-            assert_eq!(changed.elapsed(), TOGETHER);
+            assert!(changed.elapsed() <= TOGETHER * 2, "{:?}", changed.elapsed());
         }
         for _ in 0..10 {
             pipeline.told.send_replace(());
-            advance(REST.0 / 20).await;
+            advance(TOGETHER / 20).await;
         }
         kept.wait_for(is(5)).await.unwrap();
         advance(REST.0 * 2).await;
