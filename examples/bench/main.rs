@@ -30,7 +30,8 @@
 //! cargo run --profile dist --example bench -- scale
 //! ```
 //!
-//! measures hundreds of thousands of objects, which a simulated API server serves (`bench serve`, by itself).
+//! measures hundreds of thousands of objects, which a simulated API server serves (`bench serve`, by itself); `bench page`
+//! measures the page for people over such a server.
 //!
 //! The API server runs on the same machine, so all times include its work.
 
@@ -46,6 +47,7 @@ mod changes;
 mod download;
 mod evaluation;
 mod objects;
+mod page;
 mod peers;
 mod process;
 mod scale;
@@ -106,6 +108,8 @@ enum Mode {
     Peers(peers::Options),
     /// Measure a simulated cluster that is larger than a real API server on this machine can hold
     Scale(scale::Options),
+    /// Measure the page for people over a simulated cluster: answers, memory, and how soon it shows a change
+    Page(page::Options),
     /// Serve a simulated cluster of any size, until interrupted
     Serve(apiserver::Options),
 }
@@ -145,6 +149,10 @@ async fn bench(options: &Options) -> Result<()> {
     if let Some(Mode::Scale(options)) = &options.mode {
         print(&host(&programs[0])?)?;
         return scale::run(options, &programs[0]).await;
+    }
+    if let Some(Mode::Page(options)) = &options.mode {
+        print(&host(&programs[0])?)?;
+        return page::run(options, &programs[0]).await;
     }
     let folder = tempfile::tempdir()?;
     note("Starting the control plane");

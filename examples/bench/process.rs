@@ -140,9 +140,8 @@ impl Kaudit {
         });
         loop {
             let text = fs::read_to_string(&log)?;
-            let told = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            if let Some(address) = told.into_iter().find_map(|line| line["address"].as_str()?.parse().ok()) {
-                return Ok(LongRun { child, address, began, lines });
+            if let Some(address) = address(&text, |message| message != PAGE) {
+                return Ok(LongRun { child, address, began, lines, log });
             }
             if began.elapsed() > PATIENCE || has_ended(child.0.id()) {
                 bail!("kaudit does not listen\n{text}");
@@ -150,6 +149,15 @@ impl Kaudit {
             sleep(LOOK_EVERY).await;
         }
     }
+}
+
+/// What the log says beside the address of the page for people.
+const PAGE: &str = "Serving the page";
+
+/// Returns the address that a log has beside such a message.
+fn address(log: &str, is_it: impl Fn(&Value) -> bool) -> Option<SocketAddr> {
+    let told = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    told.filter(|line| is_it(&line["message"])).find_map(|line| line["address"].as_str()?.parse().ok())
 }
 
 /// A long run.
@@ -160,11 +168,18 @@ pub(crate) struct LongRun {
     pub(crate) began: Instant,
     /// Lines of standard output and when they were read.
     pub(crate) lines: Receiver<(Instant, String)>,
+    log: PathBuf,
 }
 
 impl LongRun {
     pub(crate) fn pid(&self) -> u32 {
         self.child.0.id()
+    }
+
+    /// Returns where its page for people is.
+    pub(crate) fn page(&self) -> Result<SocketAddr> {
+        let log = fs::read_to_string(&self.log)?;
+        address(&log, |message| message == PAGE).context("kaudit serves no page")
     }
 
     fn get(&self, path: &str) -> Option<String> {

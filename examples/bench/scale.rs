@@ -13,10 +13,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use tokio::time::sleep;
 
-use self::{
-    report::Table,
-    simulated::{Simulated, lists},
-};
+use self::simulated::lists;
+pub(crate) use self::{report::Table, simulated::Simulated};
 use crate::{
     download::download,
     note, peers, print,
@@ -217,7 +215,7 @@ async fn long_run(options: &Options, server: &Simulated, kaudit: &Kaudit, folder
 }
 
 /// Waits until everything that is known has been judged; returns the time since the start.
-async fn settled(running: &LongRun) -> Result<Duration> {
+pub(crate) async fn settled(running: &LongRun) -> Result<Duration> {
     let mut seen = (0.0, running.began);
     loop {
         let metrics = running.metrics();
@@ -355,6 +353,6 @@ fn selecting(folder: &Path) -> Result<PathBuf> {
     Ok(policies)
 }
 
-fn mb(kb: u64) -> String {
+pub(crate) fn mb(kb: u64) -> String {
     format!("{:.0}", kb as f64 / 1_024.0)
 }

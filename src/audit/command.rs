@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{exceptions::Exceptions, ledger::Delta, recorded::Recorded, result::AuditResult};
@@ -40,6 +41,8 @@ pub async fn ask(pipeline: &mpsc::Sender<Command>, known: Option<u64>) -> Option
 pub struct Snapshot {
     /// Grows with each change of the result.
     pub revision: u64,
+    /// When an object was last seen to change.
+    pub changed: Option<Timestamp>,
     /// The result; its entries are to be [sorted](AuditResult::sort) by whoever asked, to spare the pipeline.
     pub result: AuditResult,
 }

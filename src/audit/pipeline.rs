@@ -87,6 +87,8 @@ pub struct Outputs {
     pub progress: watch::Sender<Progress>,
     /// The overview, at most every [`OVERVIEW_EVERY`].
     pub overview: watch::Sender<Option<Arc<Overview>>>,
+    /// Sent to whenever what is told has changed, at once and each time.
+    pub told: watch::Sender<()>,
     /// The policies in force, as they were loaded.
     pub policies: watch::Sender<Arc<PolicySet>>,
     /// Compresses objects for the pipeline's cache, which trains the dictionary.
@@ -155,6 +157,8 @@ pub struct Pipeline {
     /// How many objects are dealt with in one go; fewer in tests.
     turn: usize,
     outputs: Outputs,
+    /// When an object was last seen to change.
+    changed: Option<Timestamp>,
     /// Grows with each change that the overview or the result shows.
     revision: u64,
     /// The revision that the overview shows.
@@ -190,12 +194,13 @@ impl Pipeline {
             clock: Clock::new(settings.rejudge_every),
             judges: Judges::default(),
             retries: Retries::default(),
-            recording: Recording::new(Arc::clone(&outputs.metrics)),
+            recording: Recording::new(Arc::clone(&outputs.metrics), outputs.told.clone()),
             received: VecDeque::new(),
             held: None,
             work: Agenda::new(),
             turn: TURN,
             outputs,
+            changed: None,
             revision: 0,
             published: None,
         };
@@ -284,7 +289,8 @@ impl Pipeline {
         match command {
             Command::Result(ResultQuery { known, answer }) => {
                 let revision = self.revision;
-                let snapshot = (known != Some(revision)).then(|| Snapshot { revision, result: self.result() });
+                let is_newer = known != Some(revision);
+                let snapshot = is_newer.then(|| Snapshot { revision, changed: self.changed, result: self.result() });
                 // Whoever asked may have gone away.
                 let _unheard = answer.send(snapshot);
             }
@@ -436,6 +442,7 @@ impl Pipeline {
     /// Notes that something changed.
     fn happened(&mut self, scope: &WatchScope) {
         let now = Timestamp::now();
+        self.changed = Some(now);
         self.gate.heard(scope, now);
         self.outputs.metrics.changed(now);
     }

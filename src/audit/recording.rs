@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 use super::{
     command::{Record, Term},
@@ -23,6 +24,8 @@ pub(crate) struct Recording {
     /// What ended, whoever recorded that.
     pub(crate) ended: EndedViolations,
     metrics: Arc<Metrics>,
+    /// Wakes who waits for the next delta.
+    told: watch::Sender<()>,
 }
 
 /// What takes deltas.
@@ -35,9 +38,10 @@ enum Recorder {
 }
 
 impl Recording {
-    /// Makes it without a term.
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { recorder: Recorder::None, recorded: Recorded::default(), ended: EndedViolations::default(), metrics }
+    /// Makes it without a term. Each delta is announced to `told`, whoever records.
+    pub(crate) fn new(metrics: Arc<Metrics>, told: watch::Sender<()>) -> Self {
+        let (recorded, ended) = (Recorded::default(), EndedViolations::default());
+        Self { recorder: Recorder::None, recorded, ended, metrics, told }
     }
 
     /// Turns to another state of the term; `owns` says which namespaces are this process's to record. Returns what was kept
@@ -70,6 +74,7 @@ impl Recording {
         let Some(delta) = delta else { return };
         self.ended.add(&delta, Timestamp::now());
         self.count(&delta);
+        self.told.send_replace(());
         match &mut self.recorder {
             Recorder::None => {}
             Recorder::Present(recorder) => recorder.record(&delta),
@@ -131,7 +136,7 @@ mod tests {
     #[test]
     fn transitions_are_kept_while_a_term_is_awaited_and_those_that_are_too_many_counted() {
         let metrics = Arc::<Metrics>::default();
-        let mut recording = Recording::new(Arc::clone(&metrics));
+        let mut recording = Recording::new(Arc::clone(&metrics), watch::Sender::default());
         let begin = || Term::Begin(Recorded::default(), Box::new(Nobody));
         // Nobody waits where another records.
         recording.record(Some(delta(1)));

@@ -87,12 +87,21 @@ impl AuditResult {
         if self.results.iter().all(|entry| entry.covered_by.is_none()) {
             return Cow::Borrowed(self);
         }
-        let mut summary = self.summary;
-        for covered in self.results.iter().filter(|entry| entry.covered_by.is_some()) {
-            *summary.of(covered.result) -= 1;
-        }
-        let results = self.results.iter().filter(|entry| entry.covered_by.is_none()).cloned().collect();
-        Cow::Owned(Self { summary, results, ..self.clone() })
+        let mut rolled_up = self.clone();
+        rolled_up.roll_up();
+        Cow::Owned(rolled_up)
+    }
+
+    /// Leaves out the results that an owner stands for.
+    pub fn roll_up(&mut self) {
+        let Self { summary, results, .. } = self;
+        results.retain(|entry| {
+            let stays = entry.covered_by.is_none();
+            if !stays {
+                *summary.of(entry.result) -= 1;
+            }
+            stays
+        });
     }
 }
 

@@ -39,6 +39,8 @@ pub struct About {
     pub at: Timestamp,
     /// When this process began: what ended before is not known.
     pub began: Timestamp,
+    /// When an object was last seen to change.
+    pub changed: Option<Timestamp>,
     /// Whether judging has begun; if not, how many lists were read, and of how many.
     pub syncing: Option<(usize, usize)>,
     /// Objects that wait to be judged.
@@ -66,8 +68,8 @@ pub struct Page {
 
 impl Page {
     /// Prepares a result, which takes as long as sorting it.
-    pub fn new(result: &AuditResult, about: About) -> Self {
-        let mut result = result.rolled_up().into_owned();
+    pub fn new(mut result: AuditResult, about: About) -> Self {
+        result.roll_up();
         // What is not judged yet must not be called clean.
         result.complete &= about.syncing.is_none() && about.waiting == 0;
         result.results.sort_by(|a, b| (urgency(a), a.order()).cmp(&(urgency(b), b.order())));
@@ -113,7 +115,7 @@ impl Page {
     /// Returns the HTML of all that the query asks for, and for whom, if somebody has signed in.
     pub fn html(&self, query: &Query, reader: Option<&str>) -> String {
         match self.object(query) {
-            Some(owner) => html::object(self, &owner, reader).into_string(),
+            Some(owner) => html::object(self, &owner, query, reader).into_string(),
             None => html::overview(self, query, reader).into_string(),
         }
     }
@@ -140,7 +142,8 @@ impl Page {
 
     /// Returns the entries that the query asks for.
     fn entries<'p>(&'p self, query: &'p Query) -> impl Iterator<Item = &'p Entry> {
-        self.result.results.iter().filter(|entry| query.matches(entry))
+        let mut is_asked_for = query.filter();
+        self.result.results.iter().filter(move |entry| is_asked_for(entry))
     }
 
     /// Returns the one object that is asked for; it need not have results any more.

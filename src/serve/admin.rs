@@ -246,7 +246,7 @@ mod tests {
             let Some(Command::Result(ResultQuery { answer, .. })) = running.commands.recv().await else {
                 panic!("not asked")
             };
-            assert!(answer.send(Some(Snapshot { revision: 1, result })).is_ok());
+            assert!(answer.send(Some(Snapshot { revision: 1, changed: None, result })).is_ok());
         });
         let response = get(running.address, "/status").await;
         assert!(response.contains("content-type: application/json"), "{response}");

@@ -52,7 +52,7 @@ impl Status {
         let asked = Instant::now();
         let answer = ask(&self.pipeline, kept.as_ref().map(|kept| kept.revision));
         let (revision, json) = match (timeout_at(began + patience, answer).await.ok()??, kept.take()) {
-            (Some(Snapshot { revision, mut result }), _) => {
+            (Some(Snapshot { revision, mut result, .. }), _) => {
                 let json = spawn_blocking(move || {
                     result.sort();
                     let mut json = Vec::new();
@@ -95,7 +95,9 @@ mod tests {
                 asked += 1;
                 // All who ask at once have asked by then.
                 tokio::task::yield_now().await;
-                let snapshot = (known != Some(revision)).then(|| Snapshot { revision, result: AuditResult::sample(7) });
+                let result = || AuditResult::sample(7);
+                let is_newer = known != Some(revision);
+                let snapshot = is_newer.then(|| Snapshot { revision, changed: None, result: result() });
                 made += usize::from(snapshot.is_some());
                 assert!(answer.send(snapshot).is_ok());
             }

@@ -1,7 +1,7 @@
 //! The page over HTTP, from a result that is kept while somebody looks.
 //!
-//! A request costs the pipeline nothing: [`follow`] asks it for the result when that has changed, never while nobody looks,
-//! and for a large one seldom. Who has the page open learns by server-sent events that there is a newer one.
+//! A request costs the pipeline nothing: [`follow`] asks it for the result when that has changed, at once after some quiet,
+//! for a large one seldom, and never while nobody looks. Who has the page open learns by server-sent events that there is a newer one.
 //!
 //! The page names objects and has the messages of violations. Whoever wants to see it [says who they are](Access), or it is
 //! served on loopback only, to browsers that ask for loopback: a name of another site that leads here (DNS rebinding) is
@@ -47,6 +47,8 @@ use crate::{
 const INTEREST: Duration = Duration::from_mins(1);
 /// The least time between two results, and how many times as long as making one takes.
 const REST: (Duration, u32) = (Duration::from_millis(50), 4);
+/// How soon after a violation what belongs to it is told as well, such as that of the Pod in place of another.
+const TOGETHER: Duration = Duration::from_millis(20);
 /// How often the page is made while lists are read or objects wait.
 const UNSETTLED: Duration = Duration::from_millis(500);
 /// How long the first result may take.
@@ -64,8 +66,10 @@ pub struct Sources {
     pub pipeline: mpsc::Sender<Command>,
     /// How far the initial sync is.
     pub progress: watch::Receiver<Progress>,
-    /// Changes with the result; names the policies, and what is wrong with them.
+    /// Changes with all that a result shows, after a while; names the policies, and what is wrong with them.
     pub overview: watch::Receiver<Option<Arc<Overview>>>,
+    /// Changes as soon as a violation appears or ends.
+    pub told: watch::Receiver<()>,
 }
 
 /// A page and the revision of its result.
@@ -224,11 +228,12 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
         let start = Instant::now();
         let settled = sources.progress.borrow().is_settled();
         sources.overview.mark_unchanged();
+        sources.told.mark_unchanged();
         // Until then what is left to do changes, and perhaps not the result.
         match ask(&sources.pipeline, known.filter(|_| settled)).await {
             Some(Some(snapshot)) => {
-                let (revision, about) = (snapshot.revision, sources.about(began));
-                let page = spawn_blocking(move || Page::new(&snapshot.result, about)).await;
+                let (revision, about) = (snapshot.revision, sources.about(began, snapshot.changed));
+                let page = spawn_blocking(move || Page::new(snapshot.result, about)).await;
                 let Ok(page) = page else { return };
                 known = settled.then_some(revision);
                 keep.send_replace(Some((revision, Arc::new(page))));
@@ -239,6 +244,12 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
         sleep((start.elapsed() * REST.1).max(REST.0)).await;
         let idle_at = interest.borrow().map_or(start, |at| at + INTEREST);
         tokio::select! {
+            changed = sources.told.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                sleep(TOGETHER).await;
+            }
             changed = sources.overview.changed() => if changed.is_err() { return },
             () = sleep(UNSETTLED), if !settled => {}
             () = sleep_until(idle_at) => if interest.borrow().is_none_or(|at| at.elapsed() >= INTEREST) {
@@ -250,12 +261,13 @@ async fn follow(mut sources: Sources, mut interest: watch::Receiver<Option<Insta
 }
 
 impl Sources {
-    fn about(&self, began: Timestamp) -> About {
+    fn about(&self, began: Timestamp, changed: Option<Timestamp>) -> About {
         let Progress { open, scopes_done, scopes, queue, .. } = self.progress.borrow().clone();
         let overview = self.overview.borrow().clone();
         let mut about = About {
             at: Timestamp::now(),
             began,
+            changed,
             syncing: (!open).then_some((scopes_done, scopes)),
             waiting: queue,
             policies: String::new(),
@@ -288,6 +300,7 @@ mod tests {
     struct Pipeline {
         progress: watch::Sender<Progress>,
         overview: watch::Sender<Option<Arc<Overview>>>,
+        told: watch::Sender<()>,
         asked: watch::Receiver<usize>,
         _answering: JoinHandle<()>,
     }
@@ -295,7 +308,7 @@ mod tests {
     fn pipeline() -> (Pipeline, Sources) {
         let (sender, mut commands) = mpsc::channel(1);
         let progress = watch::Sender::new(Progress { open: true, ..Progress::default() });
-        let overview = watch::Sender::new(None);
+        let (overview, told) = (watch::Sender::new(None), watch::Sender::default());
         let (count, asked) = watch::channel(0);
         let answering = tokio::spawn(async move {
             while let Some(Command::Result(ResultQuery { known, answer })) = commands.recv().await {
@@ -303,11 +316,13 @@ mod tests {
                 let objects = *count.borrow();
                 let revision = objects as u64;
                 assert_ne!(known, Some(revision));
-                assert!(answer.send(Some(Snapshot { revision, result: AuditResult::sample(objects) })).is_ok());
+                let result = AuditResult::sample(objects);
+                assert!(answer.send(Some(Snapshot { revision, changed: None, result })).is_ok());
             }
         });
-        let sources = Sources { pipeline: sender, progress: progress.subscribe(), overview: overview.subscribe() };
-        (Pipeline { progress, overview, asked, _answering: answering }, sources)
+        let (progress_of, overview_of, told_of) = (progress.subscribe(), overview.subscribe(), told.subscribe());
+        let sources = Sources { pipeline: sender, progress: progress_of, overview: overview_of, told: told_of };
+        (Pipeline { progress, overview, told, asked, _answering: answering }, sources)
     }
 
     /// A server of the page.
@@ -375,6 +390,29 @@ mod tests {
         drop(pipeline);
         drop(ui);
         following.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_change_after_some_quiet_is_shown_at_once_and_many_together() {
+        let (mut pipeline, sources) = pipeline();
+        let (ui, _following) = ui(sources);
+        let mut kept = ui.kept.clone();
+        let is = |asked: u64| move |kept: &Kept| kept.as_ref().is_some_and(|(revision, _)| *revision == asked);
+        assert!(ui.latest().await.is_some());
+        for asked in 2..5 {
+            advance(Duration::from_secs(1)).await;
+            let changed = Instant::now();
+            pipeline.told.send_replace(());
+            kept.wait_for(is(asked)).await.unwrap();
+            assert!(changed.elapsed() <= TOGETHER * 2, "{:?}", changed.elapsed());
+        }
+        for _ in 0..10 {
+            pipeline.told.send_replace(());
+            advance(TOGETHER / 20).await;
+        }
+        kept.wait_for(is(5)).await.unwrap();
+        advance(REST.0 * 2).await;
+        assert_eq!(*pipeline.asked.borrow_and_update(), 5);
     }
 
     #[tokio::test(start_paused = true)]

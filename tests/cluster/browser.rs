@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use data_encoding::BASE64;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -70,6 +71,8 @@ impl Browser {
             "--no-sandbox".to_owned(),
             "--disable-dev-shm-usage".to_owned(),
             "--disable-gpu".to_owned(),
+            // Text in shades of one colour, whatever the screen: pictures of it are small.
+            "--disable-lcd-text".to_owned(),
             "--disable-background-networking".to_owned(),
             format!("--window-size={width},1200"),
             format!("--user-data-dir={directory}"),
@@ -119,6 +122,23 @@ impl Browser {
     /// Makes the window so many pixels wide.
     pub(crate) fn resize(&self, width: u32) {
         self.command("window/rect", &json!({"width": width, "height": 1_200}));
+    }
+
+    /// Shows the page in so many pixels, whatever the window, without scroll bars.
+    pub(crate) fn view(&self, width: u32, height: u32) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        let bars = json!({"hidden": true});
+        for (command, params) in [("setDeviceMetricsOverride", size), ("setScrollbarsHidden", bars)] {
+            let command = format!("Emulation.{command}");
+            self.command("goog/cdp/execute", &json!({"cmd": command, "params": params}));
+        }
+    }
+
+    /// Returns what is shown as PNG.
+    pub(crate) fn picture(&self) -> Vec<u8> {
+        let params = json!({"format": "png", "optimizeForSpeed": false});
+        let shot = self.command("goog/cdp/execute", &json!({"cmd": "Page.captureScreenshot", "params": params}));
+        BASE64.decode(shot["data"].as_str().unwrap().as_bytes()).unwrap()
     }
 
     /// Has the page shown as somebody sees it who prefers `dark` or `light`.

@@ -61,8 +61,12 @@ pub(super) async fn run(
     };
     info!(server = clients.url, "Connected");
     if let Some(server) = page {
-        let sources =
-            ui::Sources { pipeline: commands.clone(), progress: wiring.progress(), overview: wiring.overview() };
+        let sources = ui::Sources {
+            pipeline: commands.clone(),
+            progress: wiring.progress(),
+            overview: wiring.overview(),
+            told: wiring.told(),
+        };
         helpers.spawn(ui::serve(server, sources, access(check, &clients, &served), stop.clone()));
     }
     let terms = Terms {

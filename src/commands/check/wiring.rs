@@ -55,6 +55,7 @@ impl Wiring {
         let outputs = Outputs {
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,
+            told: watch::Sender::default(),
             policies: watch::channel(Arc::clone(policies)).0,
             packing: Packing::default(),
             labels: BTreeSet::new(),
@@ -78,6 +79,10 @@ impl Wiring {
 
     pub(super) fn overview(&self) -> watch::Receiver<Option<Arc<Overview>>> {
         self.outputs.overview.subscribe()
+    }
+
+    pub(super) fn told(&self) -> watch::Receiver<()> {
+        self.outputs.told.subscribe()
     }
 
     pub(super) fn policies(&self) -> watch::Receiver<Arc<PolicySet>> {

@@ -1,5 +1,6 @@
 //! What a view shows: the query of its URL.
 
+use memchr::memmem::Finder;
 use serde::{Deserialize, Deserializer};
 
 use crate::{audit::result::Entry, model::verdict::Severity};
@@ -36,13 +37,22 @@ pub(super) const NO_NAMESPACE: &str = "-";
 pub(super) const NO_SEVERITY: &str = "none";
 
 impl Query {
-    /// Whether a result is asked for.
-    pub(super) fn matches(&self, entry: &Entry) -> bool {
+    /// Returns what tells of each result whether it is asked for.
+    pub(super) fn filter(&self) -> impl FnMut(&Entry) -> bool {
         let is = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
-        is(&self.namespace, entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE))
-            && is(&self.policy, &entry.policy)
-            && is(&self.severity, severity(entry.severity))
-            && self.q.as_deref().is_none_or(|words| contains(entry, words))
+        let words = self.q.as_deref().unwrap_or_default().to_lowercase();
+        let words: Vec<Finder<'_>> = words.split_whitespace().map(|word| Finder::new(word).into_owned()).collect();
+        // One for all of the many results.
+        let mut text = String::new();
+        move |entry| {
+            is(&self.namespace, entry.resource.namespace.as_deref().unwrap_or(NO_NAMESPACE))
+                && is(&self.policy, &entry.policy)
+                && is(&self.severity, severity(entry.severity))
+                && (words.is_empty() || {
+                    write_searched(entry, &mut text);
+                    words.iter().all(|word| word.find(text.as_bytes()).is_some())
+                })
+        }
     }
 
     /// Whether it leaves anything out.
@@ -87,12 +97,17 @@ pub(super) fn severity(severity: Option<Severity>) -> &'static str {
     severity.map_or(NO_SEVERITY, Severity::word)
 }
 
-/// Whether all words are in what is shown of a result.
-fn contains(entry: &Entry, words: &str) -> bool {
+/// Writes what is searched in of a result, which is what is shown, in small letters.
+fn write_searched(entry: &Entry, text: &mut String) {
     let Entry { policy, rule, message, resource, owner, .. } = entry;
     let owner = owner.as_ref().map_or("", |owner| &*owner.name);
     let namespace = resource.namespace.as_deref().unwrap_or_default();
     let (kind, name) = (&resource.kind, &resource.name);
-    let text = format!("{kind} {namespace}/{name} {owner} {policy}/{rule} {message}").to_lowercase();
-    words.to_lowercase().split_whitespace().all(|word| text.contains(word))
+    text.clear();
+    text.extend([kind, " ", namespace, "/", name, " ", owner, " ", policy, "/", rule, " ", message]);
+    if text.is_ascii() {
+        text.make_ascii_lowercase();
+    } else {
+        *text = text.to_lowercase();
+    }
 }

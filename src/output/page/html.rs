@@ -1,6 +1,8 @@
 //! The HTML of the views. maud escapes all text; control characters are shown before.
 
-use jiff::Timestamp;
+use std::ops::Range;
+
+use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use super::{
@@ -24,8 +26,10 @@ use crate::{
 
 /// Owners in one table.
 const OWNERS: usize = 100;
+/// Results in one view of an object.
+const RESULTS: usize = 50;
 /// Violations in each list of changes.
-const CHANGES: usize = 8;
+const CHANGES: usize = 5;
 
 /// Returns the first view: everything, or what a query leaves.
 pub(super) fn overview(page: &Page, query: &Query, reader: Option<&str>) -> Markup {
@@ -46,8 +50,9 @@ pub(super) fn overview(page: &Page, query: &Query, reader: Option<&str>) -> Mark
 }
 
 /// Returns the view of one object with what it owns.
-pub(super) fn object(page: &Page, owner: &Owner<'_>, reader: Option<&str>) -> Markup {
+pub(super) fn object(page: &Page, owner: &Owner<'_>, query: &Query, reader: Option<&str>) -> Markup {
     let rules = Rules::of(&page.result);
+    let pages = Pages::of(owner.entries.len(), RESULTS, query);
     let name = shown_line(&owner.name);
     let content = html! {
         p { a href="?" { "All objects" } }
@@ -55,7 +60,8 @@ pub(super) fn object(page: &Page, owner: &Owner<'_>, reader: Option<&str>) -> Ma
         @if owner.entries.is_empty() {
             p { "No rule finds anything of this object, or it is not there." }
         }
-        @for entry in &owner.entries {
+        @if pages.last > 1 { p { (count(owner.entries.len(), "result")) ", the worst first" } }
+        @for entry in &owner.entries[pages.shown()] {
             (article(entry, owner, &html! {
                 dl {
                     @if let Some(since) = entry.since { dt { "Since" } dd { (time(since)) } }
@@ -70,6 +76,7 @@ pub(super) fn object(page: &Page, owner: &Owner<'_>, reader: Option<&str>) -> Ma
                 }
             }))
         }
+        (pages.links(query))
     };
     document(&name, Some(&header(page, reader)), &content)
 }
@@ -91,11 +98,29 @@ fn header(page: &Page, reader: Option<&str>) -> Markup {
 
 /// Says whether the results can be trusted.
 fn trust(page: &Page) -> Markup {
-    let left_out = html! {
+    let About { at, changed, syncing, .. } = page.about;
+    let more = html! {
+        dl {
+            dt { "Gate" }
+            dd { @match syncing {
+                Some((read, all)) => { "shut until all lists are read: " (read) " of " (all) " so far" }
+                None => "open",
+            } }
+            dt { "Last change" }
+            dd { @match changed {
+                Some(changed) => { (time(changed)) ", " (age(at, changed)) " before this page" }
+                None => "none seen yet",
+            } }
+        }
         @if page.is_part { p { "Results in namespaces whose reports you may not list are left out." } }
     };
     let problems = page.about.problems.iter().map(String::as_str);
-    parts::trust(&page.result, problems, Some(&page.about.policies), &left_out)
+    parts::trust(&page.result, problems, Some(&page.about.policies), &more)
+}
+
+/// Returns how long before `at` something was, in whole seconds, such as `1m 3s`.
+fn age(at: Timestamp, then: Timestamp) -> String {
+    format!("{:#}", SignedDuration::from_secs(at.duration_since(then).as_secs().max(0)))
 }
 
 /// Says what is new and what has ended, and how far back that is known.
@@ -127,13 +152,14 @@ fn listed<'p>(entries: impl Iterator<Item = (Option<Timestamp>, &'p Entry)>, num
             @for (at, entry) in entries.take(CHANGES) {
                 li {
                     (badge(entry)) " "
-                    a href=(link(&owners::name(owners::of(entry)))) { (object_name(&entry.resource, false)) } " "
-                    (rule_name(entry)) " "
-                    @if let Some(at) = at { (time(at)) }
+                    div {
+                        a href=(link(&owners::name(owners::of(entry)))) { (object_name(&entry.resource, false)) } " "
+                        div.note { (rule_name(entry)) " " @if let Some(at) = at { (time(at)) } }
+                    }
                 }
             }
-            @if number > CHANGES { li { "and " (number - CHANGES) " more" } }
         }
+        @if number > CHANGES { p { "and " (number - CHANGES) " more" } }
     }
 }
 
@@ -156,9 +182,7 @@ fn filter(page: &Page, query: &Query) -> Markup {
 }
 
 fn table(owners: &[Owner<'_>], query: &Query) -> Markup {
-    let pages = owners.len().div_ceil(OWNERS).max(1);
-    let number = query.page.unwrap_or(1).clamp(1, pages);
-    let shown = owners.iter().skip((number - 1) * OWNERS).take(OWNERS);
+    let pages = Pages::of(owners.len(), OWNERS, query);
     html! {
         section #owners aria-labelledby="owners-title" {
             h2 #owners-title {
@@ -169,15 +193,44 @@ fn table(owners: &[Owner<'_>], query: &Query) -> Markup {
                 p { @if query.filters() { "Nothing that stands is asked for." } @else { "No rule finds anything." } }
             } @else {
                 table {
-                    thead { tr { th scope="col" { "Worst" } th scope="col" { "Object" } th scope="col" { "Results" } th scope="col" { "The worst" } } }
-                    tbody { @for owner in shown { (row(owner)) } }
+                    thead { tr { th scope="col" { "Worst" } th scope="col" { "Object" } th.number scope="col" { "Results" } th scope="col" { "The worst" } } }
+                    tbody { @for owner in &owners[pages.shown()] { (row(owner)) } }
                 }
             }
-            @if pages > 1 {
+            (pages.links(query))
+        }
+    }
+}
+
+/// The pages of something long, and the one that is shown.
+struct Pages {
+    all: usize,
+    size: usize,
+    number: usize,
+    last: usize,
+}
+
+impl Pages {
+    fn of(all: usize, size: usize, query: &Query) -> Self {
+        let last = all.div_ceil(size).max(1);
+        Self { all, size, number: query.page.unwrap_or(1).clamp(1, last), last }
+    }
+
+    /// Returns the places of what is on the page.
+    fn shown(&self) -> Range<usize> {
+        let begin = (self.number - 1) * self.size;
+        begin..self.all.min(begin + self.size)
+    }
+
+    fn links(&self, query: &Query) -> Markup {
+        let Self { number, last, .. } = *self;
+        let to = |number| query.with(|query| query.page = Some(number));
+        html! {
+            @if last > 1 {
                 nav aria-label="Pages" {
-                    @if number > 1 { a rel="prev" href=(query.with(|query| query.page = Some(number - 1))) { "Previous" } }
-                    " Page " (number) " of " (pages) " "
-                    @if number < pages { a rel="next" href=(query.with(|query| query.page = Some(number + 1))) { "Next" } }
+                    @if number > 1 { a rel="prev" href=(to(number - 1)) { "Previous" } }
+                    " Page " (number) " of " (last) " "
+                    @if number < last { a rel="next" href=(to(number + 1)) { "Next" } }
                 }
             }
         }

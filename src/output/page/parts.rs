@@ -21,6 +21,9 @@ use crate::{
     },
 };
 
+/// Characters of the policies' revision that are shown: enough to tell two apart.
+const REVISION: usize = 12;
+
 /// Says whether the results can be trusted: what is clean and what was not judged must not look the same. `problems` are
 /// gaps that the result does not know, `revision` is that of the policies, and `more` is said beside.
 pub(super) fn trust<'p>(
@@ -41,14 +44,14 @@ pub(super) fn trust<'p>(
                 p { "Everything in scope is judged." }
             } @else {
                 p.error { "Not everything is judged." }
-                ul.error { @for gap in &gaps { li { (gap) } } }
+                @if !gaps.is_empty() { ul.error { @for gap in &gaps { li { (gap) } } } }
             }
             (more)
             @for remark in remarks(result, Paint(false)) { p { (remark) } }
             details {
                 summary {
                     (policies) (if policies == 1 { " policy" } else { " policies" })
-                    @if let Some(revision) = revision { ", revision " code { (revision) } }
+                    @if let Some(revision) = revision { ", revision " code title=(revision) { (revision.get(..REVISION).unwrap_or(revision)) } }
                 }
                 ul { @for policy in &result.policies {
                     li { (shown_line(&policy.name)) ": " code { (shown_line(&policy.source)) } }

@@ -5,12 +5,14 @@ use crate::{
     audit::result::Ended,
     model::verdict::{Outcome, Severity},
     output::tests::{audit, cluster_with_gaps, entry, hostile, resource},
+    rego::problem::Problem,
 };
 
 fn about() -> About {
     About {
         at: "2026-11-23T10:00:00Z".parse().unwrap(),
         began: "2026-11-23T08:00:00Z".parse().unwrap(),
+        changed: Some("2026-11-23T09:58:57Z".parse().unwrap()),
         syncing: None,
         waiting: 0,
         policies: "1780961d".to_owned(),
@@ -19,7 +21,7 @@ fn about() -> About {
 }
 
 fn html(result: &AuditResult, query: &Query) -> String {
-    Page::new(result, about()).html(query, None)
+    Page::new(result.clone(), about()).html(query, None)
 }
 
 /// Two Pods of a Deployment and a ConfigMap with this many entries each.
@@ -40,7 +42,7 @@ fn owned() -> AuditResult {
 }
 
 fn names(result: &AuditResult, query: &Query) -> Vec<String> {
-    let page = Page::new(result, about());
+    let page = Page::new(result.clone(), about());
     page.entries(query).map(|entry| entry.resource.name.to_string()).collect()
 }
 
@@ -73,7 +75,12 @@ fn filters_leave_what_is_asked_for() {
     assert_eq!(query(|query| &mut query.severity, "none").len(), 2);
     assert_eq!(query(|query| &mut query.policy, "other"), [""; 0]);
     assert_eq!(query(|query| &mut query.q, "TAG web-2"), ["web-2"]);
+    assert_eq!(query(|query| &mut query.q, "ConfigMap LARGE"), ["settings"]);
     assert_eq!(query(|query| &mut query.q, "deployment"), [""; 0]);
+    let mut umlaut = owned();
+    umlaut.results[0].message = "Größe".into();
+    assert_eq!(names(&umlaut, &Query { q: Some("GRÖSSE gröẞe".to_owned()), ..Query::default() }), [""; 0]);
+    assert_eq!(names(&umlaut, &Query { q: Some("GRÖß".to_owned()), ..Query::default() }), ["web-1"]);
 }
 
 #[test]
@@ -89,7 +96,7 @@ fn a_part_says_nothing_of_other_places() {
     result.results.push(entry(resource("v1", "Namespace", "", "blog"), "image", "deny_latest", Outcome::Fail, "bad"));
     let mended = entry(resource("v1", "Pod", "bank", "old"), "image", "deny_latest", Outcome::Fail, "no tag");
     result.ended = vec![Ended { at: about().at, entry: mended }];
-    let page = Page::new(&result, about());
+    let page = Page::new(result, about());
     let places = |names: &[Option<&str>]| names.iter().map(|name| name.map(Arc::from)).collect::<Places>();
     assert_eq!(*page.places(), places(&[None, Some("bank"), Some("blog"), Some("shop")]));
     let part = page.part(&places(&[Some("shop")]));
@@ -113,6 +120,19 @@ fn long_tables_have_pages() {
 }
 
 #[test]
+fn an_object_with_many_results_has_pages() {
+    let map = resource("v1", "ConfigMap", "shop", "many");
+    let entries = (0..120).map(|n| entry(map.clone(), "image", "deny_latest", Outcome::Fail, &format!("no tag {n}")));
+    let result = audit(entries.collect(), Vec::new(), 0);
+    let view = |page| {
+        let object = Some("ConfigMap/shop/many".to_owned());
+        html(&result, &Query { object, page: Some(page), ..Query::default() })
+    };
+    assert_eq!([1, 2, 3, 4].map(|page| view(page).matches("<article").count()), [50, 50, 20, 20]);
+    assert!(view(1).contains("120 results") && view(2).contains("object=ConfigMap%2Fshop%2Fmany&amp;page=3"));
+}
+
+#[test]
 fn text_from_others_is_text() {
     for query in [Query::default(), Query { q: Some("\"><script>alert(1)</script>".to_owned()), ..Query::default() }] {
         let html = html(&hostile(), &query);
@@ -129,16 +149,41 @@ fn clean_and_not_judged_do_not_look_the_same() {
     let gaps = html(&cluster_with_gaps(), &Query::default());
     assert!(gaps.contains("Not everything is judged.") && gaps.contains(">incomplete<"), "{gaps}");
     for about in [About { waiting: 7, ..about() }, About { syncing: Some((2, 9)), ..about() }] {
-        let text = Page::new(&clean, about).html(&Query::default(), None);
+        let text = Page::new(clean.clone(), about).html(&Query::default(), None);
         assert!(!text.contains("clean") && !text.contains("Everything") && !text.contains(">complete<"), "{text}");
         assert!(text.contains("judging: 7 objects to go") || text.contains("2 of 9 lists read"), "{text}");
     }
 }
 
 #[test]
+fn what_trust_rests_on_is_said() {
+    let text = html(&clean(), &Query::default());
+    assert!(text.contains("<dt>Gate</dt><dd>open</dd>") && text.contains(", 1m 3s before this page"), "{text}");
+    assert!(text.contains("revision <code title=\"1780961d\">1780961d</code>"), "{text}");
+    let mut shut = About { syncing: Some((2, 9)), changed: None, ..about() };
+    shut.problems.push("newer policies are not in force: policies/a.rego:3: unsafe variable".to_owned());
+    let mut gaps = cluster_with_gaps();
+    gaps.refused = vec![Problem { line: 7, ..Problem::refused(&"policies/b.rego".into(), "no such function: nope") }];
+    let text = Page::new(gaps, shut).html(&Query::default(), None);
+    for words in [
+        "shut until all lists are read: 2 of 9 so far",
+        "none seen yet",
+        "<li>newer policies are not in force: policies/a.rego:3: unsafe variable</li>",
+        "<li>not judged: secrets",
+        "<li>not judged by: policies/b.rego:7: no such function: nope",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+}
+
+fn clean() -> AuditResult {
+    audit(Vec::new(), Vec::new(), 3)
+}
+
+#[test]
 fn json_has_what_the_view_shows() {
     let json = |query: &Query| -> serde_json::Value {
-        serde_json::from_slice(&Page::new(&owned(), about()).json(query).unwrap()).unwrap()
+        serde_json::from_slice(&Page::new(owned(), about()).json(query).unwrap()).unwrap()
     };
     let all = json(&Query::default());
     assert_eq!((all["results"].as_array().unwrap().len(), &all["summary"]["fail"]), (3, &2.into()));

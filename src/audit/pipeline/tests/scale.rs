@@ -131,6 +131,7 @@ fn still(policies: Arc<PolicySet>) -> Pipeline {
         progress: watch::channel(Progress::default()).0,
         policies: watch::channel(Arc::clone(&policies)).0,
         overview: watch::channel(None).0,
+        told: watch::Sender::default(),
         packing: crate::model::body::Packing::default(),
         labels: std::collections::BTreeSet::new(),
         metrics: Arc::default(),

@@ -1,0 +1,83 @@
+//! README's pictures of the page: what it shows of the example, on a control plane of its own.
+
+use std::{fs, path::PathBuf};
+
+use kaudit_controlplane::require;
+use serde_json::json;
+
+use crate::{
+    browser::{Browser, require_browser},
+    support::{Running, bare_plane},
+};
+
+/// Where to write the pictures, if anywhere.
+fn folder() -> Option<PathBuf> {
+    std::env::var_os("KAUDIT_PICTURES").map(PathBuf::from)
+}
+
+/// What a picture may weigh.
+const BYTES: usize = 150_000;
+
+/// A blog beside the shop of `examples/manifests`.
+const BLOG: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: blog, labels: {pod-security.kubernetes.io/enforce: baseline}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: comments, namespace: blog}
+spec:
+  selector: {matchLabels: {app: comments}}
+  template:
+    metadata: {labels: {app: comments}}
+    spec:
+      containers:
+        - {name: comments, image: "registry.example.com/comments:latest"}
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pictures_show_the_example() {
+    if !require() || !require_browser() {
+        return;
+    }
+    let plane = bare_plane().await;
+    let mut manifests = vec![BLOG.to_owned()];
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/manifests");
+    for name in ["namespace", "api", "cleanup", "db", "log-agent", "web", "worker"] {
+        manifests.push(fs::read_to_string(format!("{example}/{name}.yaml")).unwrap());
+    }
+    plane.apply(&manifests.join("\n---\n")).await.unwrap();
+    let arguments = ["-p", "builtin", "-n", "shop", "-n", "blog", "--record=none", "--listen-ui=127.0.0.1:0"];
+    let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+    kaudit.ready().await;
+    let origin = format!("http://{}/", kaudit.page().await);
+    let browser = Browser::open(1_100, true);
+    browser.go(&origin);
+    browser.until("document.querySelector('header span').innerText === 'complete'");
+    browser.until("document.querySelector('#owners').innerText.includes('log-agent')");
+
+    // Something is mended and something else appears while the page is open.
+    plane.kubectl(&["-n", "shop", "delete", "cronjob", "cleanup"]).await.unwrap();
+    browser.until("document.querySelector('#changes').innerText.includes('cleanup')");
+    let text = browser.text();
+    for words in ["complete", "May I trust it?", "Gate", "Last change", "resolved", "critical", "blog", "comments"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    for (name, scheme, width) in [("page", "light", 960), ("page-dark", "dark", 960), ("phone", "light", 390)] {
+        browser.view(width, 900);
+        browser.prefer(scheme);
+        assert_eq!(browser.accessibility_violations(), json!([]), "{name}");
+        let widths = browser.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
+        assert!(widths[0].as_u64() <= widths[1].as_u64(), "{name}: {widths}");
+        let picture = browser.picture();
+        assert!(picture.starts_with(b"\x89PNG"), "{name}");
+        if let Some(folder) = folder() {
+            fs::write(folder.join(format!("{name}.png")), &picture).unwrap();
+            assert!(picture.len() < BYTES, "{name}: {} bytes", picture.len());
+        }
+    }
+    let console = browser.console();
+    assert!(console.is_empty(), "{console:#?}");
+    assert_eq!(kaudit.stop().await, Some(0));
+}

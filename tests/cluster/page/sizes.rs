@@ -1,0 +1,154 @@
+//! The page at its largest and at its emptiest, in a browser.
+
+use std::fs;
+
+use kaudit_controlplane::{require, shared};
+use serde_json::json;
+
+use crate::{
+    browser::{Browser, require_browser},
+    support::{Running, get, policies, wait_for},
+};
+
+/// Objects, and violations of each: of one many times as many as of the others, 20,000 in all.
+const OBJECTS: usize = 240;
+const EACH: usize = 80;
+const OF_FIRST: usize = 880;
+/// Characters of HTML that no view may exceed, however much there is.
+const MOST: usize = 150_000;
+
+/// Fails for whatever is wider than the window.
+fn assert_fits(browser: &Browser) {
+    let widths = browser.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
+    assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");
+}
+
+fn assert_silent(browser: &Browser) {
+    let console = browser.console();
+    assert!(console.is_empty(), "{console:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_thousand_violations_have_pages() {
+    if !require() || !require_browser() {
+        return;
+    }
+    let plane = shared().await;
+    let namespace = plane.temp_namespace("large").await.unwrap();
+    let map = |number: usize| {
+        let metadata = json!({"name": format!("m{number:03}"), "namespace": namespace, "labels": {"large": "yes"}});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string()
+    };
+    plane.apply(&(0..OBJECTS).map(map).collect::<Vec<_>>().join("\n---\n")).await.unwrap();
+    let policy = format!(
+        "package large\ndeny contains msg if {{\n\tinput.metadata.labels.large\n\tinput.metadata.name == \"m000\"\n\t\
+         some number in numbers.range(1, {OF_FIRST})\n\tmsg := sprintf(\"finding %d of m000\", [number])\n}}\n\
+         deny contains msg if {{\n\tinput.metadata.labels.large\n\tinput.metadata.name != \"m000\"\n\tsome number in \
+         numbers.range(1, {EACH})\n\tmsg := sprintf(\"finding %d of %s\", [number, input.metadata.name])\n}}\n"
+    );
+    let directory = policies(&[("large.rego", &policy)]);
+    let arguments =
+        ["-p", directory.path().to_str().unwrap(), "-n", &namespace, "--record=none", "--listen-ui=127.0.0.1:0"];
+    let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+    kaudit.ready().await;
+    let address = kaudit.page().await;
+    wait_for("all violations", || async { get(address, "/").filter(|html| html.contains(" 20000 fail")) }).await;
+    let origin = format!("http://{address}");
+    let (with, without) = (Browser::open(1_200, true), Browser::open(400, false));
+
+    let object = format!("?object=ConfigMap%2F{namespace}%2Fm000");
+    for view in ["", "?q=finding", "?page=3", &object, &format!("{object}&page=18")] {
+        let html = get(address, &format!("/{view}")).unwrap();
+        assert!(html.len() < MOST, "{view}: {} characters", html.len());
+        for browser in [&with, &without] {
+            browser.go(&format!("{origin}/{view}"));
+            assert_fits(browser);
+            assert_silent(browser);
+        }
+        assert_eq!(with.accessibility_violations(), json!([]), "{view}");
+    }
+
+    // The worst comes first, and the pages lead on from there, with script and without.
+    let rows = "[...document.querySelectorAll('#owners tbody tr')]";
+    for browser in [&with, &without] {
+        browser.go(&origin);
+        let first = browser.evaluate(&format!("return [{rows}.length, {rows}[0].innerText.includes('m000')]"));
+        assert_eq!(first, json!([100, true]));
+        let mut pages = vec![100];
+        while browser.evaluate("return document.querySelector('a[rel=next]') !== null") == true {
+            let url = browser.url();
+            browser.evaluate("document.querySelector('a[rel=next]').click()");
+            browser.until(&format!("location.href !== '{url}' && document.querySelector('#owners nav')"));
+            pages.push(browser.evaluate(&format!("return {rows}.length")).as_u64().unwrap());
+        }
+        assert_eq!(pages, [100, 100, 40]);
+        browser.go(&format!("{origin}/?q=m123"));
+        assert_eq!(browser.evaluate(&format!("return {rows}.length")), 1);
+        browser.evaluate(&format!("{rows}[0].querySelector('a').click()"));
+        browser.until("document.querySelectorAll('article').length === 50 && document.querySelector('a[rel=next]')");
+        assert!(browser.text().contains("80 results"), "{}", browser.text());
+        assert_silent(browser);
+    }
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clean_and_not_judged_look_different() {
+    if !require() || !require_browser() {
+        return;
+    }
+    let plane = shared().await;
+    let namespace = plane.temp_namespace("clean").await.unwrap();
+    let directory =
+        policies(&[("clean.rego", "package clean\ndeny contains \"never\" if input.kind == \"Nothing\"\n")]);
+    let arguments = [
+        "-p",
+        directory.path().to_str().unwrap(),
+        "-n",
+        &namespace,
+        "--record=none",
+        "--allow-refused",
+        "--listen-ui=127.0.0.1:0",
+    ];
+    let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+    kaudit.ready().await;
+    let origin = format!("http://{}", kaudit.page().await);
+    let (with, without) = (Browser::open(1_200, true), Browser::open(400, false));
+    let state = "document.querySelector('header span').innerText";
+    let look = |browser: &Browser| {
+        browser.evaluate(&format!("return [{state}, getComputedStyle(document.querySelector('header span')).color]"))
+    };
+    with.go(&origin);
+    with.until(&format!("{state} === 'complete'"));
+    without.go(&origin);
+    let clean = look(&with);
+    assert_eq!(look(&without), clean);
+    for browser in [&with, &without] {
+        let text = browser.text();
+        for words in ["clean: ", "Everything in scope is judged.", "No violations.", "No rule finds anything.", "Gate"]
+        {
+            assert!(text.contains(words), "{words} in {text}");
+        }
+        assert_eq!(browser.evaluate("return document.title"), "kaudit: clean");
+        assert_fits(browser);
+    }
+    assert_eq!(with.accessibility_violations(), json!([]));
+
+    // A file that is refused: the page that is open says so, and where.
+    fs::write(directory.path().join("broken.rego"), "package broken\n\ndeny contains msg if nope(input)\n").unwrap();
+    with.until(&format!("{state} === 'incomplete'"));
+    without.go(&origin);
+    let incomplete = look(&with);
+    assert_eq!(look(&without), incomplete);
+    assert_ne!(clean[1], incomplete[1], "the colours differ, too");
+    for browser in [&with, &without] {
+        let text = browser.text();
+        assert!(text.contains("Not everything is judged.") && text.contains("broken.rego:3"), "{text}");
+        assert!(!text.contains("clean: ") && !text.contains("Everything in scope"), "{text}");
+        assert_eq!(browser.evaluate("return document.title"), "kaudit: incomplete");
+        assert_fits(browser);
+        assert_silent(browser);
+    }
+    assert_eq!(with.accessibility_violations(), json!([]));
+    assert_eq!(kaudit.stop().await, Some(0));
+}
