@@ -25,19 +25,38 @@ use crate::{
     cli::check::{CheckArgs, Mode},
     commands::sources,
     judge::set::PolicySet,
+    metrics::Metrics,
+    telemetry::Span,
 };
 
-/// Runs `kaudit check`; returns the exit code.
+/// Runs `kaudit check`, and counts what it does; returns the exit code.
 ///
 /// # Errors
 /// When nothing could be judged, with what to do; the exit code is 2 then.
-pub async fn run(mut check: CheckArgs) -> anyhow::Result<u8> {
+pub async fn run(check: CheckArgs, metrics: Arc<Metrics>) -> anyhow::Result<u8> {
+    if check.mode() == Mode::Watch {
+        // Over when everything is judged that was there at the start.
+        return Box::pin(judge(check, metrics, Span::run("start"))).await;
+    }
+    let span = Span::run("check");
+    span.embrace();
+    let outcome = Box::pin(judge(check, metrics, span.clone())).await;
+    span.set(|| [("process.exit.code", i64::from(*outcome.as_ref().unwrap_or(&2)).into())]);
+    if outcome.is_err() {
+        span.fail("not_judged");
+    }
+    span.end();
+    outcome
+}
+
+/// Judges in one of the three ways, which begins within a span.
+async fn judge(mut check: CheckArgs, metrics: Arc<Metrics>, span: Span) -> anyhow::Result<u8> {
     let watching = check.mode() == Mode::Watch;
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
     check.policies.sources = sources::chosen(&check.policies.sources, say);
     let partly = watching || check.policies.evaluation.allow_refused;
-    let mut loaded = policies::load(&check.policies.sources, &check.policies.evaluation).await?;
+    let mut loaded = span.within(policies::load(&check.policies.sources, &check.policies.evaluation)).await?;
     if !partly {
         loaded = loaded.and_then(PolicySet::whole);
     }
@@ -51,9 +70,9 @@ pub async fn run(mut check: CheckArgs) -> anyhow::Result<u8> {
     let stopped_twice = signals(stop.clone())?;
     let running = async {
         match check.mode() {
-            Mode::Files => files::run(&check, rules, baseline, stop).await,
-            Mode::Once => once::run(&check, rules, baseline, stop).await,
-            Mode::Watch => watch::run(&check, rules, stop).await,
+            Mode::Files => files::run(&check, rules, baseline, stop, metrics).await,
+            Mode::Once => once::run(&check, rules, baseline, stop, metrics).await,
+            Mode::Watch => watch::run(&check, rules, stop, metrics, span).await,
         }
     };
     tokio::select! {

@@ -16,6 +16,7 @@ use crate::{
     },
     model::shard::Shard,
     rego::problem::LoadError,
+    telemetry::{Span, count},
 };
 
 /// How often files are looked at. Polling also sees changes on network and overlay file systems, and of
@@ -28,7 +29,15 @@ pub(in crate::commands) async fn load(
     evaluation: &EvaluationArgs,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
     let (sources, limits) = (sources.to_vec(), evaluation.limits());
-    spawn_blocking(move || PolicySet::load_partly(&sources, &limits)).await.context("loading the policies")
+    let span = Span::begin("load policies");
+    let loaded =
+        spawn_blocking(move || PolicySet::load_partly(&sources, &limits)).await.context("loading the policies")?;
+    match &loaded {
+        Ok(set) => span.set(|| [("kaudit.policies", count(set.policies.len())), ("kaudit.rules", count(set.rules()))]),
+        Err(_) => span.fail("refused"),
+    }
+    span.end();
+    Ok(loaded)
 }
 
 /// Logs what is wrong with the policies, and what they cannot see from a shard.
