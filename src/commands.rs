@@ -10,8 +10,6 @@ pub mod rbac;
 mod sources;
 pub mod test;
 
-use std::sync::Arc;
-
 use tokio::runtime::Builder;
 
 use crate::{
@@ -45,7 +43,7 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
         Subcommand::Check(options) => {
             logging::init(&options.log, options.mode() == Mode::Watch)?;
             let telemetry = Telemetry::start();
-            let outcome = judging(check::run(*options, Arc::clone(telemetry.metrics())));
+            let outcome = judging(check::run(*options, &telemetry));
             telemetry.finish();
             outcome
         }

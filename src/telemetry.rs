@@ -5,7 +5,7 @@
 //! changes of objects, writes. Metrics are those of [`Metrics`] ([`metrics`]).
 //!
 //! Invariant: nothing waits for a collector and nothing fails by it. Each signal is sent by a thread of its own, whose
-//! requests make no spans, and the end of a run waits for both at most [`FLUSH`].
+//! requests make no spans, and the end of a run waits for both at most [`FLUSH`], and a moment.
 
 mod http;
 mod metrics;
@@ -29,6 +29,8 @@ use crate::metrics::Metrics;
 
 /// How long the end of a run waits for what is not sent yet.
 const FLUSH: Duration = Duration::from_secs(3);
+/// How long senders have after that to say that they have not sent it.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// What this process sends. [`Telemetry::finish`] sends the rest.
 #[derive(Debug)]
@@ -82,21 +84,27 @@ impl Telemetry {
         &self.metrics
     }
 
+    /// Has the end wait for nothing.
+    pub fn give_up(&self) {
+        self.deadline.send_replace(Some(Instant::now()));
+    }
+
     /// Sends what is not sent yet. Blocks, for at most [`FLUSH`].
     pub fn finish(self) {
         let Self { metrics: _, traces, sending, deadline } = self;
-        let until = Instant::now() + FLUSH;
+        let until = deadline.borrow().unwrap_or_else(|| Instant::now() + FLUSH);
         deadline.send_replace(Some(until));
         let done = sending.map(|Sending { stop, done }| {
             drop(stop);
             done
         });
-        // Senders have said what could not be sent; they end by the deadline, which is told them.
+        // Senders end by the deadline, which they know, and have said then what could not be sent.
+        let left = || (until + GRACE).saturating_duration_since(Instant::now());
         if let Some(traces) = traces {
-            let _said = traces.shutdown_with_timeout(FLUSH);
+            let _said = traces.shutdown_with_timeout(left());
         }
         if let Some(done) = done {
-            let _closed = done.recv_timeout(until.saturating_duration_since(Instant::now()));
+            let _closed = done.recv_timeout(left());
         }
     }
 }

@@ -25,22 +25,21 @@ use crate::{
     cli::check::{CheckArgs, Mode},
     commands::sources,
     judge::set::PolicySet,
-    metrics::Metrics,
-    telemetry::Span,
+    telemetry::{Span, Telemetry},
 };
 
-/// Runs `kaudit check`, and counts what it does; returns the exit code.
+/// Runs `kaudit check`, and tells what it does; returns the exit code.
 ///
 /// # Errors
 /// When nothing could be judged, with what to do; the exit code is 2 then.
-pub async fn run(check: CheckArgs, metrics: Arc<Metrics>) -> anyhow::Result<u8> {
+pub async fn run(check: CheckArgs, telemetry: &Telemetry) -> anyhow::Result<u8> {
     if check.mode() == Mode::Watch {
         // Over when everything is judged that was there at the start.
-        return Box::pin(judge(check, metrics, Span::run("start"))).await;
+        return Box::pin(judge(check, telemetry, Span::run("start"))).await;
     }
     let span = Span::run("check");
     span.embrace();
-    let outcome = Box::pin(judge(check, metrics, span.clone())).await;
+    let outcome = Box::pin(judge(check, telemetry, span.clone())).await;
     span.set(|| [("process.exit.code", i64::from(*outcome.as_ref().unwrap_or(&2)).into())]);
     if outcome.is_err() {
         span.fail("not_judged");
@@ -50,7 +49,7 @@ pub async fn run(check: CheckArgs, metrics: Arc<Metrics>) -> anyhow::Result<u8> 
 }
 
 /// Judges in one of the three ways, which begins within a span.
-async fn judge(mut check: CheckArgs, metrics: Arc<Metrics>, span: Span) -> anyhow::Result<u8> {
+async fn judge(mut check: CheckArgs, telemetry: &Telemetry, span: Span) -> anyhow::Result<u8> {
     let watching = check.mode() == Mode::Watch;
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
@@ -68,16 +67,20 @@ async fn judge(mut check: CheckArgs, metrics: Arc<Metrics>, span: Span) -> anyho
     let baseline = check.exceptions.baseline.as_deref().map(Baseline::read).transpose()?;
     let stop = CancellationToken::new();
     let stopped_twice = signals(stop.clone())?;
+    let metrics = || Arc::clone(telemetry.metrics());
     let running = async {
         match check.mode() {
-            Mode::Files => files::run(&check, rules, baseline, stop, metrics).await,
-            Mode::Once => once::run(&check, rules, baseline, stop, metrics).await,
-            Mode::Watch => watch::run(&check, rules, stop, metrics, span).await,
+            Mode::Files => files::run(&check, rules, baseline, stop, metrics()).await,
+            Mode::Once => once::run(&check, rules, baseline, stop, metrics()).await,
+            Mode::Watch => watch::run(&check, rules, stop, metrics(), span).await,
         }
     };
     tokio::select! {
         code = Box::pin(running) => code,
-        () = stopped_twice => anyhow::bail!("stopped at once by a second signal: what was pending is not written"),
+        () = stopped_twice => {
+            telemetry.give_up();
+            anyhow::bail!("stopped at once by a second signal: what was pending is not written")
+        }
     }
 }
 
