@@ -13,7 +13,7 @@ mod settings;
 mod trace;
 
 use std::{
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -49,7 +49,7 @@ struct Sending {
     /// Dropped to have them sent a last time.
     stop: mpsc::Sender<()>,
     /// Closed when that is done.
-    done: mpsc::Receiver<()>,
+    done: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Telemetry {
@@ -96,7 +96,7 @@ impl Telemetry {
         deadline.send_replace(Some(until));
         let done = sending.map(|Sending { stop, done }| {
             drop(stop);
-            done
+            done.into_inner().unwrap_or_else(PoisonError::into_inner)
         });
         // Senders end by the deadline, which they know, and have said then what could not be sent.
         let left = || (until + GRACE).saturating_duration_since(Instant::now());
@@ -121,7 +121,7 @@ fn send_metrics(source: metrics::Source, sender: Sender, interval: Duration) -> 
         sender.send(&source.request());
     };
     match thread::Builder::new().name("otlp-metrics".to_owned()).spawn(run) {
-        Ok(_) => Some(Sending { stop, done }),
+        Ok(_) => Some(Sending { stop, done: Mutex::new(done) }),
         Err(error) => {
             warn!("No OTLP metrics are sent: {error}");
             None

@@ -71,8 +71,8 @@ async fn judge(mut check: CheckArgs, telemetry: &Telemetry, span: Span) -> anyho
     let running = async {
         match check.mode() {
             Mode::Files => files::run(&check, rules, baseline, stop, metrics()).await,
-            Mode::Once => once::run(&check, rules, baseline, stop, metrics()).await,
-            Mode::Watch => watch::run(&check, rules, stop, metrics(), span).await,
+            Mode::Once => Box::pin(once::run(&check, rules, baseline, stop, metrics())).await,
+            Mode::Watch => Box::pin(watch::run(&check, rules, stop, metrics(), span)).await,
         }
     };
     tokio::select! {

@@ -4,7 +4,7 @@
 //! ever shown.
 
 use std::{
-    fs, io,
+    io,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -18,7 +18,7 @@ use http::{
 use hyper::body::Bytes;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
 use prost::Message;
-use reqwest::{Certificate, Client, Identity, Response, Url, redirect::Policy};
+use reqwest::{Client, Identity, Response, Url};
 use tokio::{
     runtime::{self, Runtime},
     sync::watch,
@@ -27,7 +27,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::settings::Target;
-use crate::cluster::error::reasons;
+use crate::cluster::{error::reasons, http_client};
 
 /// The first pause between two attempts; each is twice the one before.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -169,23 +169,9 @@ async fn judge(answer: Response) -> Result<(), SendError> {
 }
 
 fn client(target: &Target) -> anyhow::Result<Client> {
-    // Another part of the process may have chosen before.
-    let _chosen = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
-        .user_agent(concat!("kaudit/", env!("CARGO_PKG_VERSION")))
-        .redirect(Policy::none())
-        .retry(reqwest::retry::never())
-        .timeout(target.timeout);
-    let read = |path: &std::path::Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    if let Some(path) = &target.ca_file {
-        let certificates = Certificate::from_pem_bundle(&read(path)?)
-            .ok()
-            .filter(|certificates| !certificates.is_empty())
-            .with_context(|| format!("{} has no certificates in PEM", path.display()))?;
-        builder = builder.tls_certs_merge(certificates);
-    }
+    let mut builder = http_client::builder(target.timeout, target.ca_file.as_ref())?;
     if let Some((certificate, key)) = &target.identity {
-        let pem = [read(certificate)?, b"\n".to_vec(), read(key)?].concat();
+        let pem = [http_client::pem(certificate)?, b"\n".to_vec(), http_client::pem(key)?].concat();
         let identity = Identity::from_pem(&pem).ok().with_context(|| {
             format!("{} and {} are no certificate with its key in PEM", certificate.display(), key.display())
         })?;

@@ -145,9 +145,6 @@ impl<'t> Sample<'t> {
         if let Some(inside) = rest.strip_prefix('{') {
             rest = inside;
             while let Some((label, text)) = rest.split_once("=\"") {
-                if label.contains('}') {
-                    break;
-                }
                 let (value, after) = unquoted(text)?;
                 labels.push((label.trim_start_matches(','), value));
                 rest = after;

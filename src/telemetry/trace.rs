@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use futures::{FutureExt as _, future::Either};
 use opentelemetry::{
     Context, KeyValue, Value,
     context::FutureExt as _,
@@ -168,18 +169,16 @@ impl Span {
     }
 
     /// Runs something in the span, which goes on after that.
-    pub async fn within<F: Future>(&self, future: F) -> F::Output {
+    pub fn within<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         match &self.0 {
-            Some(context) => future.with_context(context.clone()).await,
-            None => future.await,
+            Some(context) => Either::Left(future.with_context(context.clone())),
+            None => Either::Right(future),
         }
     }
 
     /// Runs something that the span is about, and ends the span.
-    pub async fn cover<F: Future>(self, future: F) -> F::Output {
-        let output = self.within(future).await;
-        self.end();
-        output
+    pub fn cover<F: Future>(self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        self.within(future).inspect(move |_| self.end())
     }
 }
 

@@ -32,6 +32,13 @@ fn plain() -> Output {
     check().output().unwrap()
 }
 
+fn metrics(collector: &Collector) -> Vec<Value> {
+    until("metrics", || {
+        let metrics = collector.parts("metrics", &["resourceMetrics", "scopeMetrics", "metrics"]);
+        Some(metrics).filter(|metrics| !metrics.is_empty())
+    })
+}
+
 fn until<T>(what: &str, probe: impl Fn() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
@@ -75,7 +82,7 @@ fn a_run_is_one_trace_in_that_of_its_caller_and_its_metrics_are_those_of_its_end
     }
     assert!(attribute(&spans[0], "kaudit.rules").unwrap().parse::<usize>().unwrap() > 30);
 
-    let metrics = until("metrics", || Some(collector.metrics()).filter(|metrics| !metrics.is_empty()));
+    let metrics = metrics(&collector);
     let metric = |name: &str| metrics.iter().find(|metric| metric["name"] == name).unwrap();
     let evaluations = &metric("kaudit_evaluations_total")["sum"];
     assert_eq!((&evaluations["isMonotonic"], &evaluations["dataPoints"][0]["asInt"]), (&true.into(), &"17".into()));
@@ -88,7 +95,7 @@ fn a_run_is_one_trace_in_that_of_its_caller_and_its_metrics_are_those_of_its_end
     assert_eq!((&latency["unit"], &latency["histogram"]["dataPoints"][0]["count"]), (&"s".into(), &"17".into()));
 
     let resources = [("traces", "resourceSpans"), ("metrics", "resourceMetrics")];
-    let resources = resources.map(|(signal, resources)| collector.resource(signal, resources).unwrap());
+    let resources = resources.map(|(signal, resources)| collector.parts(signal, &[resources])[0]["resource"].clone());
     for resource in resources {
         assert_eq!(attribute(&resource, "service.name").unwrap(), "kaudit");
         assert_eq!(attribute(&resource, "service.version").unwrap(), env!("CARGO_PKG_VERSION"));
@@ -106,10 +113,10 @@ fn the_environment_says_what_is_sent_and_as_whose() {
     command.envs(collector.environment()).env("OTEL_TRACES_EXPORTER", "none").env("OTEL_SERVICE_NAME", "audit");
     command.env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,service.instance.id=one");
     assert_eq!(command.output().unwrap().status.code(), Some(1));
-    until("metrics", || Some(()).filter(|()| !collector.metrics().is_empty()));
-    let resource = collector.resource("metrics", "resourceMetrics").unwrap();
+    assert!(!metrics(&collector).is_empty());
+    let resource = &collector.parts("metrics", &["resourceMetrics"])[0]["resource"];
     let attributes = ["service.name", "service.instance.id", "deployment.environment.name"];
-    let attributes = attributes.map(|key| attribute(&resource, key).unwrap());
+    let attributes = attributes.map(|key| attribute(resource, key).unwrap());
     assert_eq!(attributes, ["audit", "one", "test"]);
     let mut command = check();
     command.envs(collector.environment()).env("OTEL_METRICS_EXPORTER", "none").env("OTEL_TRACES_SAMPLER", "always_off");

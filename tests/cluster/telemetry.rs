@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     events::Scene,
     otlp::{Collector, TOKEN, attribute},
-    support::{Running, denies_marked, get, kaudit, wait_for},
+    support::{Running, get, kaudit, wait_for},
 };
 
 /// Starts a kaudit in a scene that soon sends what it has to send.
@@ -63,7 +63,8 @@ async fn traces_tell_the_start_each_change_with_its_writes_and_each_reload() {
         assert_eq!(part["traceId"], change["traceId"]);
     }
 
-    std::fs::write(scene.policies.path().join("other.rego"), denies_marked("other")).unwrap();
+    let more = "package more\n\ndeny_more contains \"more\" if input.kind == \"Other\"\n";
+    std::fs::write(scene.policies.path().join("more.rego"), more).unwrap();
     let is_reload = |span: &Value| span["name"] == "load policies" && span["traceId"] != start["traceId"];
     let reload = span(&collector, "the reload", is_reload).await;
     assert_eq!(attribute(&reload, "kaudit.rules").unwrap(), "2");
@@ -72,6 +73,27 @@ async fn traces_tell_the_start_each_change_with_its_writes_and_each_reload() {
     let (log, spans) = (kaudit.log(), format!("{:?}", collector.spans()));
     assert!(!log.contains(TOKEN) && !spans.contains("Canary-value") && !spans.contains("marked"), "{spans}");
     assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_audit_of_a_cluster_is_one_trace() {
+    if !require() || !require_tool(Tool::OtlpReceiver) {
+        return;
+    }
+    let scene = Scene::new(shared().await, "otlp-once").await;
+    scene.create(["a", "b"].map(str::to_owned), "yes").await;
+    let collector = Collector::start();
+    let path = scene.policies.path().to_str().unwrap();
+    let arguments = ["check", "--once", "--record=events", "--include=configmaps", "--exclude=*", "-p", path];
+    let mut command = kaudit(scene.user.kubeconfig_path(), &arguments);
+    command.args(["-n", &scene.namespace]).envs(collector.environment());
+    let ended = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{}", String::from_utf8_lossy(&ended.stderr));
+    let root = span(&collector, "the run", |span| span["name"] == "check").await;
+    let spans = collector.spans();
+    let names: Vec<_> = spans.iter().map(|span| span["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["load policies", "connect", "sync", "judge", "write results", "record", "check"]);
+    assert!(spans.iter().all(|span| span["traceId"] == root["traceId"]), "{spans:#?}");
 }
 
 /// A Prometheus that takes OTLP; ends with the test.

@@ -55,21 +55,11 @@ impl Collector {
 
     /// Every span, in the order in which they came.
     pub(crate) fn spans(&self) -> Vec<Value> {
-        self.parts("traces", ["resourceSpans", "scopeSpans", "spans"])
+        self.parts("traces", &["resourceSpans", "scopeSpans", "spans"])
     }
 
-    /// Every metric, again with each request.
-    pub(crate) fn metrics(&self) -> Vec<Value> {
-        self.parts("metrics", ["resourceMetrics", "scopeMetrics", "metrics"])
-    }
-
-    /// What a resource of a signal is; the same for all.
-    pub(crate) fn resource(&self, signal: &str, resources: &str) -> Option<Value> {
-        let requests = self.requests();
-        requests.iter().find_map(|request| Some(request[signal][resources].get(0)?["resource"].clone()))
-    }
-
-    fn parts(&self, signal: &str, path: [&str; 3]) -> Vec<Value> {
+    /// What the requests about a signal have at a path of arrays.
+    pub(crate) fn parts(&self, signal: &str, path: &[&str]) -> Vec<Value> {
         let below = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
         let requests = self.requests();
         path.iter().fold(requests.iter().map(|request| request[signal].clone()).collect(), |above: Vec<Value>, name| {
