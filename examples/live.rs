@@ -57,7 +57,8 @@ async fn main() -> Result<()> {
         bail!("not the command check")
     };
     let mut kaudit = tokio::task::JoinSet::new();
-    kaudit.spawn(Box::pin(kaudit::commands::check::run(*check)));
+    let telemetry = kaudit::telemetry::Telemetry::start();
+    kaudit.spawn(async move { Box::pin(kaudit::commands::check::run(*check, &telemetry)).await });
     plane.kubectl(&["-n", NAMESPACE, "wait", "--for=create", "audit/kaudit", "--timeout=60s"]).await?;
     show(&plane, &["-n", NAMESPACE, "wait", "--for=condition=Synced", "audit/kaudit", "--timeout=60s"]).await?;
     until_events(&plane, "", "PolicyViolation", 16).await?;

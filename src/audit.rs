@@ -17,6 +17,7 @@ pub mod ledger;
 pub mod overview;
 mod owned;
 pub(crate) mod panics;
+mod phases;
 pub mod pipeline;
 pub(crate) mod policies;
 pub mod queue;

@@ -12,7 +12,10 @@ pub mod test;
 
 use tokio::runtime::Builder;
 
-use crate::cli::{self, Subcommand, check::Mode, logging};
+use crate::{
+    cli::{self, Subcommand, check::Mode, logging},
+    telemetry::Telemetry,
+};
 
 /// Policies may recurse deeply while they are parsed and evaluated; the pages are taken only when they are used.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
@@ -36,7 +39,10 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
         }
         Subcommand::Check(options) => {
             logging::init(&options.log, options.mode() == Mode::Watch)?;
-            judging(check::run(*options))
+            let telemetry = Telemetry::start();
+            let outcome = judging(check::run(*options, &telemetry));
+            telemetry.finish();
+            outcome
         }
         Subcommand::Explain(options) => {
             logging::init(&options.log, false)?;

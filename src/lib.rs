@@ -22,6 +22,8 @@
 //!  serve          └──▶ health · metrics · /status · /policies · the page
 //! ```
 //!
+//! What a run does, and what it counts, [`telemetry`] also sends to a collector that the environment names.
+//!
 //! `check -f`, `check --once` and the long run differ only in their source and in what records; [`commands::check`] wires
 //! them. One task owns cache, gate, queue and ledger, so nothing in them is locked. Of several replicas the one that holds
 //! the lease records; of several shards each judges the namespaces that are its own ([`model::shard`]). Beside the walk,
@@ -40,6 +42,8 @@ pub mod rego;
 pub mod judge;
 
 pub mod cluster;
+
+pub mod telemetry;
 
 pub mod source;
 

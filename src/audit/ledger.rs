@@ -32,6 +32,7 @@ use crate::{
         object::{ObjectKey, ObjectRef, State},
         verdict::{Class, Finding, Outcome, Verdict},
     },
+    telemetry::Span,
 };
 
 /// Identifies a result in every record of it: a hash of the object's kind and uid, policy, rule, outcome and message.
@@ -167,6 +168,8 @@ pub struct Delta {
     pub results: Vec<Violation>,
     /// Whether it follows a change in the cluster, or comes with many others from a snapshot or new policies.
     pub lane: Lane,
+    /// What the change is told by, if it is.
+    pub span: Span,
 }
 
 impl Delta {
@@ -182,6 +185,7 @@ impl Delta {
             transitions: Vec::new(),
             results,
             lane: Lane::Snapshot,
+            span: Span::default(),
         }
     }
 }
@@ -201,6 +205,7 @@ impl Delta {
             transitions: Vec::new(),
             results: Vec::new(),
             lane: Lane::Change,
+            span: Span::default(),
         }
     }
 }
@@ -381,7 +386,8 @@ impl Ledger {
             (now.owner.clone(), now.labels.clone())
         };
         self.put(key.clone(), now);
-        let delta = Delta { object: key, uid, owner, labels, appeared, resolved, transitions, results, lane };
+        let span = Span::default();
+        let delta = Delta { object: key, uid, owner, labels, appeared, resolved, transitions, results, lane, span };
         (!silent).then(|| self.counted(delta))
     }
 
@@ -404,6 +410,7 @@ impl Ledger {
             resolved: Vec::new(),
             transitions,
             lane,
+            span: Span::default(),
         })
     }
 
@@ -443,6 +450,7 @@ impl Ledger {
             transitions: Vec::new(),
             results: Vec::new(),
             lane,
+            span: Span::default(),
         })
     }
 

@@ -38,6 +38,7 @@ use super::{
     ledger::Ledger,
     overview::{Overview, Progress},
     owned::OwnedObjects,
+    phases::Phases,
     policies::Policies,
     queue::{Lane, Queue},
     recording::Recording,
@@ -148,6 +149,7 @@ pub struct Pipeline {
     judges: Judges,
     retries: Retries,
     recording: Recording,
+    phases: Phases,
     /// Changes that are not applied yet.
     received: VecDeque<Change>,
     /// A command that waits until everything is done that came before.
@@ -195,6 +197,7 @@ impl Pipeline {
             judges: Judges::default(),
             retries: Retries::default(),
             recording: Recording::new(Arc::clone(&outputs.metrics), outputs.told.clone()),
+            phases: Phases::begin(),
             received: VecDeque::new(),
             held: None,
             work: Agenda::new(),
@@ -225,8 +228,11 @@ impl Pipeline {
             let wake = self.look_after_dependents(now);
             self.dispatch();
             let busy = self.is_busy();
-            if (once || !changes_open) && self.gate.is_open() && self.is_idle() {
-                break;
+            if (once || !changes_open || self.phases.go_on()) && self.gate.is_open() && self.is_idle() {
+                self.phases.judged();
+                if once || !changes_open {
+                    break;
+                }
             }
             tokio::select! {
                 Some(judged) = self.judges.next(), if !busy => match judged {
@@ -474,6 +480,7 @@ impl Pipeline {
             self.admit(scope);
         }
         self.recall_former_kinds();
+        self.phases.synced();
         self.outputs.metrics.set_gate_open(true);
         self.revision += 1;
         true

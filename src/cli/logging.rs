@@ -57,7 +57,7 @@ pub enum LogFormat {
 
 /// Targets that are silent at any level; a directive that names one of them wins.
 const QUIET: &str = "kube=off,kube_client=off,kube_core=off,kube_runtime=off,hyper=off,hyper_util=off,h2=off,\
-                     rustls=off,tower=off,tower_http=off,axum=off";
+                     reqwest=off,rustls=off,tower=off,tower_http=off,axum=off";
 
 /// Starts logging; to be called once. `watching` is a run that does not end by itself.
 ///

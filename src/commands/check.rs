@@ -25,20 +25,38 @@ use crate::{
     cli::check::{CheckArgs, Mode},
     commands::sources::{self, Sources},
     judge::set::PolicySet,
+    telemetry::{Span, Telemetry},
 };
 
-/// Runs `kaudit check`; returns the exit code.
+/// Runs `kaudit check`, and tells what it does; returns the exit code.
 ///
 /// # Errors
 /// When nothing could be judged, with what to do; the exit code is 2 then.
-pub async fn run(check: CheckArgs) -> anyhow::Result<u8> {
+pub async fn run(check: CheckArgs, telemetry: &Telemetry) -> anyhow::Result<u8> {
+    if check.mode() == Mode::Watch {
+        // Over when everything is judged that was there at the start.
+        return Box::pin(judge(check, telemetry, Span::run("start"))).await;
+    }
+    let span = Span::run("check");
+    span.embrace();
+    let outcome = Box::pin(judge(check, telemetry, span.clone())).await;
+    span.set(|| [("process.exit.code", i64::from(*outcome.as_ref().unwrap_or(&2)).into())]);
+    if outcome.is_err() {
+        span.fail("not_judged");
+    }
+    span.end();
+    outcome
+}
+
+/// Judges in one of the three ways, which begins within a span.
+async fn judge(check: CheckArgs, telemetry: &Telemetry, span: Span) -> anyhow::Result<u8> {
     let watching = check.mode() == Mode::Watch;
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
     let chosen = sources::chosen(&check.policies.sources, say);
     let sources = Sources::follow(chosen, &check.cluster).await?;
     let partly = watching || check.policies.evaluation.allow_refused;
-    let mut loaded = policies::load(&sources.now(), &check.policies.evaluation).await?;
+    let mut loaded = span.within(policies::load(&sources.now(), &check.policies.evaluation)).await?;
     if !partly {
         loaded = loaded.and_then(PolicySet::whole);
     }
@@ -50,16 +68,23 @@ pub async fn run(check: CheckArgs) -> anyhow::Result<u8> {
     let baseline = check.exceptions.baseline.as_deref().map(Baseline::read).transpose()?;
     let stop = CancellationToken::new();
     let stopped_twice = signals(stop.clone())?;
+    let metrics = || Arc::clone(telemetry.metrics());
     let running = async {
         match check.mode() {
-            Mode::Files => files::run(&check, rules, baseline, stop).await,
-            Mode::Once => once::run(&check, rules, baseline, stop).await,
-            Mode::Watch => watch::run(&check, rules, sources, stop).await,
+            Mode::Files => files::run(&check, rules, baseline, stop, metrics()).await,
+            Mode::Once => Box::pin(once::run(&check, rules, baseline, stop, metrics())).await,
+            Mode::Watch => {
+                let run = watch::Run { rules, sources, metrics: metrics(), span };
+                Box::pin(watch::run(&check, run, stop)).await
+            }
         }
     };
     tokio::select! {
         code = Box::pin(running) => code,
-        () = stopped_twice => anyhow::bail!("stopped at once by a second signal: what was pending is not written"),
+        () = stopped_twice => {
+            telemetry.give_up();
+            anyhow::bail!("stopped at once by a second signal: what was pending is not written")
+        }
     }
 }
 

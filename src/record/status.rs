@@ -29,6 +29,7 @@ use crate::{
     metrics::Metrics,
     model::coverage::State,
     record::{failure::WriteFailure, health::Health, memory::Pressure},
+    telemetry::Span,
 };
 
 /// Counts are written at most this often; a condition that changes is written at once.
@@ -153,7 +154,13 @@ impl StatusRecorder {
 
     async fn write(&mut self, mut status: Value) {
         self.last = Some(Instant::now());
-        match timeout(Duration::from_secs(10), self.try_write(&mut status)).await {
+        let span = Span::request("write status");
+        let written = timeout(Duration::from_secs(10), self.try_write(&mut status)).await;
+        if !matches!(written, Ok(Ok(()))) {
+            span.fail("not_written");
+        }
+        span.end();
+        match written {
             Ok(Ok(())) => {
                 self.settings.metrics.recorder_wrote("status");
                 (self.written, self.behind, self.refused_until) = (status, false, None);

@@ -15,9 +15,12 @@ mod explain;
 #[path = "../support/files.rs"]
 mod files;
 mod init;
+#[path = "../support/otlp.rs"]
+mod otlp;
 mod plugin;
 mod policies;
 mod secrets;
+mod telemetry;
 mod test;
 
 /// Returns `kaudit` in `folder`, with nothing of the environment that could change what it says. Other programs are found as

@@ -29,6 +29,8 @@ mod kubectl;
 mod namespaced;
 mod notify;
 mod odd;
+#[path = "../support/otlp.rs"]
+mod otlp;
 mod owners;
 mod page;
 mod pod_security;
@@ -44,6 +46,7 @@ mod rights;
 mod secrets;
 mod shards;
 mod support;
+mod telemetry;
 mod truth;
 mod versions;
 mod wire;

@@ -58,7 +58,7 @@ impl Ended {
 pub(crate) fn kaudit(kubeconfig: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kaudit"));
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("KAUDIT_") {
+        if ["KAUDIT_", "OTEL_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     audit::{
         command::Reload,
         judges::Judged,
-        ledger::dependents::Owners,
+        ledger::{Delta, dependents::Owners},
         queue::{Lane, Queued},
         work::{Objects, Purpose},
     },
@@ -19,6 +19,7 @@ use crate::{
         object::{Object, ObjectKey},
         verdict::{Outcome, Verdict},
     },
+    telemetry::{Span, count},
 };
 
 impl Pipeline {
@@ -102,6 +103,7 @@ impl Pipeline {
             !deleted && self.cache.has(&verdict.key, &verdict.uid) && verdict.policies == self.policies.set.digest;
         self.revision += 1;
         self.count(&verdict, queued.filter(|_| stands));
+        let span = self.trace(&verdict, queued);
         if stands {
             self.retries.note(&verdict.key, verdict.unfinished);
         }
@@ -123,7 +125,7 @@ impl Pipeline {
         // What came since the object was taken, and is no reason to judge it again, no policy can see.
         let state = if self.queue.has(&key) { state } else { self.cache.state(&key) };
         let owners = if verdict.results.is_empty() { Owners::default() } else { self.owners(&key, None) };
-        let delta = self.ledger.record(verdict, state, &owners, lane, now);
+        let delta = self.ledger.record(verdict, state, &owners, lane, now).map(|delta| Delta { span, ..delta });
         self.record_with_dependents(&key, &uid, delta);
     }
 
@@ -143,6 +145,26 @@ impl Pipeline {
         if let Some(queued) = queued {
             metrics.verdict_after(queued.since.elapsed());
         }
+    }
+
+    /// Tells the way of a change from the watch to its verdict; returns what writes that follow belong to.
+    fn trace(&self, verdict: &Verdict, queued: Option<Queued>) -> Span {
+        let is_change =
+            |queued: &Queued| queued.lane == Lane::Change && self.settings.initial != InitialObjects::Stream;
+        let Some(queued) = queued.filter(is_change) else { return Span::default() };
+        let span = Span::since("change", queued.since);
+        span.set(|| {
+            let ObjectKey { kind, namespace, name, .. } = &verdict.key;
+            [
+                ("kaudit.object.kind", kind.kind.clone().into()),
+                ("k8s.namespace.name", namespace.as_deref().unwrap_or_default().to_owned().into()),
+                ("kaudit.object.name", name.to_string().into()),
+                ("kaudit.results", count(verdict.results.len())),
+            ]
+        });
+        span.took("judge", verdict.took);
+        span.end();
+        span
     }
 
     /// Judges by new policies, or says why not.

@@ -1,5 +1,7 @@
 //! `check -f`: manifests, once, without a cluster.
 
+use std::sync::Arc;
+
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -7,7 +9,9 @@ use super::{
     baseline::{self, Baseline},
     wiring::{self, Rules, Wiring},
 };
-use crate::{audit::result::AuditResult, cli::check::CheckArgs, output, source::manifest};
+use crate::{
+    audit::result::AuditResult, cli::check::CheckArgs, metrics::Metrics, output, source::manifest, telemetry::Span,
+};
 
 /// Documents between the files and the pipeline. Few: they are read faster than they are judged.
 const DOCUMENTS: usize = 128;
@@ -18,9 +22,10 @@ pub(super) async fn run(
     rules: Rules,
     baseline: Option<Baseline>,
     stop: CancellationToken,
+    metrics: Arc<Metrics>,
 ) -> anyhow::Result<u8> {
     let files = manifest::files(&check.source.manifests.filename)?;
-    let (wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop);
+    let (wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop, metrics);
     let (selection, secrets) = (check.scope.selection(Some(&rules.policies)), check.source.manifests.secrets);
     let mut source = JoinSet::new();
     source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
@@ -30,7 +35,9 @@ pub(super) async fn run(
     ensure_judged(&result)?;
     result.scope = Some(check.scope.audited(&check.source));
     baseline::settle(&mut result, check, &policies, baseline)?;
+    let writing = Span::begin("write results");
     output::write_all(&check.output, &result, check.log.color, check.place)?;
+    writing.end();
     Ok(output::exit_code(&result, check.fail_on, true))
 }
 

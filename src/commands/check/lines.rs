@@ -128,10 +128,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        audit::{
-            ledger::{Subject, Violation},
-            queue::Lane,
-        },
+        audit::ledger::{Subject, Violation},
         model::{
             object::{Kind, ObjectKey},
             verdict::{Finding, Outcome, Source},
@@ -160,14 +157,8 @@ mod tests {
                 name: "a".into(),
                 copy: 0,
             },
-            uid: "u".into(),
-            owner: None,
-            labels: None,
             appeared: (0..violations).map(violation).collect(),
-            resolved: Vec::new(),
-            transitions: Vec::new(),
-            results: Vec::new(),
-            lane: Lane::Change,
+            ..Delta::sample()
         }
     }
 

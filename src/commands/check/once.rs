@@ -1,5 +1,7 @@
 //! `check --once`: what a cluster holds now.
 
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -13,9 +15,11 @@ use super::{
 use crate::{
     cli::check::CheckArgs,
     commands::connect::connect,
+    metrics::Metrics,
     output::{self, progress},
     record::term::Terms,
     source::informer::{Informer, ReadOptions},
+    telemetry::Span,
 };
 
 /// Judges a cluster once; returns the exit code.
@@ -24,11 +28,12 @@ pub(super) async fn run(
     rules: Rules,
     baseline: Option<Baseline>,
     stop: CancellationToken,
+    metrics: Arc<Metrics>,
 ) -> anyhow::Result<u8> {
     let receivers = recording::receivers(check)?;
-    let connecting = stop.run_until_cancelled(connect(&check.cluster, &check.scope));
+    let connecting = stop.run_until_cancelled(Span::begin("connect").cover(connect(&check.cluster, &check.scope)));
     let (clients, served) = connecting.await.context(INTERRUPTED)??;
-    let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
+    let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
     wiring.tell_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
     let terms = Terms {
         settings: recording::settings(check, &clients, receivers, &commands, watch::channel(None).1, wiring.metrics()),
@@ -52,8 +57,10 @@ pub(super) async fn run(
     result.scope = Some(check.scope.audited(&check.source));
     baseline::settle(&mut result, check, &policies, baseline)?;
     // Nobody waits for the results until the last Event is written.
+    let writing = Span::begin("write results");
     let printed = output::write_all(&check.output, &result, check.log.color, check.place);
-    let recorded = recorders.flush(&stop).await;
+    writing.end();
+    let recorded = Span::begin("record").cover(recorders.flush(&stop)).await;
     printed?;
     if !check.scope.namespace.is_empty() && result.coverage.iter().all(|kind| kind.objects == 0) {
         warn!(namespaces = check.scope.namespace.join(", "), "Nothing at all was found there; are the names right?");

@@ -18,6 +18,7 @@ use crate::{
     },
     model::shard::Shard,
     rego::problem::LoadError,
+    telemetry::{Span, count},
 };
 
 /// How often files are looked at. Polling also sees changes on network and overlay file systems, and of
@@ -30,7 +31,21 @@ pub(in crate::commands) async fn load(
     evaluation: &EvaluationArgs,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
     let (sources, limits) = (sources.to_vec(), evaluation.limits());
-    spawn_blocking(move || PolicySet::load_partly(&sources, &limits)).await.context("loading the policies")
+    loaded(move || PolicySet::load_partly(&sources, &limits)).await
+}
+
+/// Has policies loaded within a span of that.
+async fn loaded(
+    load: impl FnOnce() -> Result<PolicySet, LoadError> + Send + 'static,
+) -> anyhow::Result<Result<PolicySet, LoadError>> {
+    let span = Span::begin("load policies");
+    let loaded = spawn_blocking(load).await.context("loading the policies")?;
+    match &loaded {
+        Ok(set) => span.set(|| [("kaudit.policies", count(set.policies.len())), ("kaudit.rules", count(set.rules()))]),
+        Err(_) => span.fail("refused"),
+    }
+    span.end();
+    Ok(loaded)
 }
 
 /// Logs what is wrong with the policies, and what they cannot see from a shard.
@@ -107,13 +122,9 @@ impl Reloader {
 
     /// Loads what can be loaded. The outer error is not about the policies.
     async fn load(&mut self, sources: Vec<PolicySource>) -> anyhow::Result<Result<Arc<PolicySet>, LoadError>> {
-        let (limits, last_good, in_force) =
-            (self.evaluation.limits(), self.last_good.clone(), Arc::clone(&self.in_force));
-        let loading = spawn_blocking(move || {
-            let loaded = last_good.load(&sources, &limits, &in_force);
-            (sources, loaded)
-        });
-        let (sources, loaded) = loading.await.context("loading the policies")?;
+        let (limits, last_good) = (self.evaluation.limits(), self.last_good.clone());
+        let (in_force, to_load) = (Arc::clone(&self.in_force), sources.clone());
+        let loaded = loaded(move || last_good.load(&to_load, &limits, &in_force)).await?;
         if let Ok(policies) = &loaded {
             self.last_good.learn(&sources, policies);
         }

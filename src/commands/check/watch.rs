@@ -23,6 +23,7 @@ use crate::{
         lease::{self, Candidate, ClusterStore, Times},
     },
     commands::{connect::connect, sources::Sources},
+    metrics::Metrics,
     output::Streams,
     record::{memory, reports, term::Terms},
     serve::{
@@ -34,18 +35,30 @@ use crate::{
         discovery::Served,
         informer::{Informer, ReadOptions},
     },
+    telemetry::Span,
 };
+
+/// What a long run begins with.
+pub(super) struct Run {
+    /// What it judges by first.
+    pub(super) rules: Rules,
+    /// Where the policies of that come from.
+    pub(super) sources: Sources,
+    /// Counters.
+    pub(super) metrics: Arc<Metrics>,
+    /// That of the start.
+    pub(super) span: Span,
+}
 
 /// Judges a cluster until `stop`; returns the exit code.
 pub(super) async fn run(
     check: &CheckArgs,
-    rules: Rules,
-    sources: Sources,
+    Run { rules, sources, metrics, span }: Run,
     stop: CancellationToken,
 ) -> anyhow::Result<u8> {
     let streams = Streams::open(&check.output, check.log.color)?;
     let receivers = recording::receivers(check)?;
-    let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone());
+    let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
     wiring.tell_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
     let mut helpers = JoinSet::new();
     serve(check, &wiring, &commands, &stop, &mut helpers).await?;
@@ -56,7 +69,7 @@ pub(super) async fn run(
     let (memory, of_memory) = watch::channel(None);
     helpers.spawn(memory::follow(Arc::clone(wiring.metrics()), memory));
     let (clients, served) = tokio::select! {
-        connected = connect(&check.cluster, &check.scope) => connected?,
+        connected = span.child("connect").cover(connect(&check.cluster, &check.scope)) => connected?,
         () = stop.cancelled() => return Ok(0),
     };
     info!(server = clients.url, "Connected");
@@ -92,7 +105,9 @@ pub(super) async fn run(
     };
     helpers.spawn(Informer::new(clients.clone(), selection, options, changes).run(served));
     // On a task of its own: what takes it long must not delay the renewal of the Lease.
-    let judging = tokio::spawn(wiring.judge(wiring::settings(check, &rules.policies), false, rules));
+    let settings = wiring::settings(check, &rules.policies);
+    let judging = tokio::spawn(span.enter(|| wiring.judge(settings, false, rules)));
+    drop(span);
     let stopping = async {
         judging.await.context("judging failed, which is a bug")?;
         info!("Stopping: writing what is pending");

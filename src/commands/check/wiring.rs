@@ -48,6 +48,7 @@ impl Wiring {
         changes: usize,
         policies: &Arc<PolicySet>,
         stop: CancellationToken,
+        metrics: Arc<Metrics>,
     ) -> (Self, mpsc::Sender<Change>, mpsc::Sender<Command>) {
         let (changes, change_receiver) = mpsc::channel(changes);
         let (commands, command_receiver) = mpsc::channel(COMMANDS);
@@ -59,7 +60,7 @@ impl Wiring {
             policies: watch::channel(Arc::clone(policies)).0,
             packing: Packing::default(),
             labels: BTreeSet::new(),
-            metrics: Arc::default(),
+            metrics,
         };
         (Self { inputs, outputs }, changes, commands)
     }

@@ -106,7 +106,7 @@ async fn judge(
     let mut helpers = JoinSet::new();
     let (changes, received) = mpsc::channel(CHANGES);
     let wired = rules.map(|rules| {
-        let (wiring, changes, _) = Wiring::new(CHANGES, &rules.policies, stop.clone());
+        let (wiring, changes, _) = Wiring::new(CHANGES, &rules.policies, stop.clone(), Arc::default());
         (wiring, rules, changes)
     });
     if options.source.manifests.filename.is_empty() {

@@ -21,6 +21,7 @@ use crate::{
     },
     model::object::ObjectKey,
     record::lifecycle::Lifecycle,
+    telemetry::Span,
 };
 
 /// Where Events of cluster-scoped objects go, as the API demands.
@@ -79,6 +80,8 @@ pub(super) struct PendingEvent {
     pub(super) queued: Instant,
     /// An attempt was made whose outcome is not known: it may be there.
     pub(super) tried: bool,
+    /// What the change is told by that it comes from.
+    pub(super) span: Span,
 }
 
 /// The number of an Event in the order of time; it keeps that when it has to wait again.
@@ -279,13 +282,14 @@ mod tests {
             priority,
             queued: Instant::now(),
             tried: false,
+            span: Span::default(),
         }
     }
 
     fn own(subject: &str, note: &str) -> PendingEvent {
         let event = Event { note: Some(note.to_owned()), ..Event::default() };
         let content = EventContent::Own(subject.to_owned(), Box::new(event));
-        PendingEvent { content, priority: Priority::Own, queued: Instant::now(), tried: false }
+        PendingEvent { content, priority: Priority::Own, queued: Instant::now(), tried: false, span: Span::default() }
     }
 
     fn text(event: &PendingEvent) -> String {

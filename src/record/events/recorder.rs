@@ -30,6 +30,7 @@ use crate::{
     cluster::identity::CONTROLLER,
     metrics::Metrics,
     record::{health::Health, lifecycle::Lifecycle},
+    telemetry::Span,
 };
 
 /// Writes in flight at a time.
@@ -149,7 +150,8 @@ impl EventRecorder {
         let subject = format!("{reason} {}", regarding.namespace.as_deref().unwrap_or_default());
         let event = Box::new(self.writer.own_event(regarding, reason, note, at));
         let content = EventContent::Own(subject, event);
-        self.queue.push(PendingEvent { content, priority: Priority::Own, queued: Instant::now(), tried: false });
+        let (priority, queued, span) = (Priority::Own, Instant::now(), Span::default());
+        self.queue.push(PendingEvent { content, priority, queued, tried: false, span });
     }
 
     /// Begins to write the next Event that may be written. Those before it go on waiting, for a token of their object or for
@@ -175,10 +177,15 @@ impl EventRecorder {
             self.rates.take(priority, now);
             pending.tried = true;
             let (writer, event) = (self.writer.clone(), self.writer.event(&pending.content));
+            let span = pending.span.child_request("write event");
             self.writes.spawn(async move {
                 let began = Instant::now();
                 let posted = AssertUnwindSafe(writer.post(&event)).catch_unwind().await;
                 let result = posted.unwrap_or_else(|_| Err(PostError::Never("panic", PANICKED.to_owned())));
+                if result.is_err() {
+                    span.fail("not_written");
+                }
+                span.end();
                 Attempt { sequence, pending, result, took: began.elapsed() }
             });
             return;

@@ -41,7 +41,13 @@ impl EventSink {
             let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());
             let change = ViolationChange { object, uid, violation, lifecycle, at };
             let content = EventContent::Violation(Box::new(change));
-            self.send(Incoming::Event(PendingEvent { content, priority, queued, tried: false }));
+            self.send(Incoming::Event(PendingEvent {
+                content,
+                priority,
+                queued,
+                tried: false,
+                span: delta.span.clone(),
+            }));
         }
     }
 

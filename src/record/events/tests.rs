@@ -111,13 +111,9 @@ fn delta(namespace: &str, name: &str, messages: &[&str], lane: Lane) -> Delta {
     Delta {
         object: ObjectKey { kind, namespace: Some(namespace.into()), name: name.into(), copy: 0 },
         uid: format!("{namespace}/{name}").into(),
-        owner: None,
-        labels: None,
         appeared: messages.iter().map(|message| violation(&format!("{namespace}/{name}"), message)).collect(),
-        resolved: Vec::new(),
-        transitions: Vec::new(),
-        results: Vec::new(),
         lane,
+        ..Delta::sample()
     }
 }
 

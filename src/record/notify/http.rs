@@ -1,11 +1,8 @@
 //! Requests to receivers: where they go, with which credentials, and what an answer means.
 //!
 //! Nothing that is secret is ever shown: neither URLs, as those of chats are secrets, nor what a receiver repeats of them.
-//! Redirects are not followed, as credentials would be.
 
-use std::{fs, path::PathBuf, time::Duration};
-
-use anyhow::Context as _;
+use std::{path::PathBuf, time::Duration};
 
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -15,12 +12,12 @@ use http::{
 };
 use hyper::body::Bytes;
 use jiff::Timestamp;
-use reqwest::{Client, Url, redirect::Policy};
+use reqwest::{Client, Url};
 use serde::Serialize;
 use sha2::Sha256;
 
 use super::credential::{Credential, Text};
-use crate::cluster::error::reasons;
+use crate::cluster::{error::reasons, http_client};
 
 /// How much of a refusal is shown, in bytes.
 const REASON_BYTES: usize = 300;
@@ -80,22 +77,8 @@ pub(super) struct HttpCredentials {
 /// # Errors
 /// When the file of certificates cannot be used.
 pub(super) fn client(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::Result<Client> {
-    // Another part of the process may have chosen before.
-    let _chosen = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
-        .user_agent(concat!("kaudit/", env!("CARGO_PKG_VERSION")))
-        .redirect(Policy::none())
-        .retry(reqwest::retry::never())
-        .timeout(timeout);
-    if let Some(path) = ca_file {
-        let pem = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let certificates = reqwest::Certificate::from_pem_bundle(&pem)
-            .ok()
-            .filter(|certificates| !certificates.is_empty())
-            .with_context(|| format!("{} has no certificates in PEM", path.display()))?;
-        builder = builder.tls_certs_merge(certificates);
-    }
-    builder.build().map_err(|error| anyhow::anyhow!("no client can be made: {}", reasons(&error)))
+    let client = http_client::builder(timeout, ca_file)?;
+    client.build().map_err(|error| anyhow::anyhow!("no client can be made: {}", reasons(&error)))
 }
 
 /// Reads a URL that may be used.

@@ -28,6 +28,7 @@ use crate::{
     cluster::backoff::Backoff,
     metrics::Metrics,
     record::{health::Health, lifecycle::Lifecycle},
+    telemetry::{Span, count},
 };
 
 /// Pauses where the receiver does not say how long; each is made longer or shorter by up to a quarter, so that those of many
@@ -185,7 +186,18 @@ impl Worker {
         }
         if let Some(message) = self.unsent.front().cloned() {
             let receiver = Arc::clone(&self.receiver);
-            self.attempt.spawn(async move { Attempt::Sent(receiver.send(&message).await) });
+            self.attempt.spawn(async move {
+                let span = Span::request("notify");
+                span.set(|| {
+                    [("kaudit.receiver", receiver.name.clone().into()), ("kaudit.notifications", count(message.tells))]
+                });
+                let result = receiver.send(&message).await;
+                if result.is_err() {
+                    span.fail("not_sent");
+                }
+                span.end();
+                Attempt::Sent(result)
+            });
         }
     }
 

@@ -20,6 +20,7 @@ use crate::{
     cluster::{error::describe, identity::CONTROLLER},
     metrics::Metrics,
     record::failure::WriteFailure,
+    telemetry::{Span, count},
 };
 
 /// How long one request may take.
@@ -63,6 +64,25 @@ pub(super) struct ReportWriter {
 impl ReportWriter {
     /// Executes a plan; deletes only after everything is written.
     pub(super) async fn execute(self, plan: Plan) -> PlanResult {
+        let span = Span::request("write reports");
+        span.set(|| {
+            let namespace = plan.key.namespace.as_deref().unwrap_or_default().to_owned();
+            let (written, deleted) = (count(plan.writes.len()), count(plan.deletes.len()));
+            [
+                ("k8s.namespace.name", namespace.into()),
+                ("kaudit.reports.written", written),
+                ("kaudit.reports.deleted", deleted),
+            ]
+        });
+        let done = self.proceed(plan).await;
+        if done.error.is_some() {
+            span.fail("not_written");
+        }
+        span.end();
+        done
+    }
+
+    async fn proceed(self, plan: Plan) -> PlanResult {
         let Plan { key, writes, deletes } = plan;
         let (written, deleted, left) = (Vec::new(), Vec::new(), Vec::new());
         let mut done = PlanResult { key, written, deleted, left, error: None };

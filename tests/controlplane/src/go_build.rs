@@ -78,6 +78,15 @@ pub(crate) const ALERTMANAGER: Module = Module {
     tags: "",
 };
 
+/// The receiver of the OpenTelemetry Collector, which prints what it takes.
+pub(crate) const OTLP: Module = Module {
+    folder: "otlp",
+    main: "go.opentelemetry.io/collector/receiver/otlpreceiver",
+    packages: &[Package { path: "kaudit/tests/tools/otlp", binary: "otlp-receiver" }],
+    version_flags: |_| String::new(),
+    tags: "",
+};
+
 /// What prints OPA's own compliance cases.
 pub(crate) const OPA_CASES: Module = Module {
     folder: "opa-cases",
@@ -280,7 +289,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR, &CONFTEST, &PROMETHEUS, &ALERTMANAGER] {
+        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR, &CONFTEST, &PROMETHEUS, &ALERTMANAGER, &OTLP] {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use crate::{
-    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, PROMETHEUS, go},
+    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, go},
     shared::use_existing_cluster,
 };
 
@@ -50,6 +50,8 @@ pub enum Tool {
     Forwarder,
     /// Alertmanager's API and its store of alerts.
     Alertmanager,
+    /// The receiver of the OpenTelemetry Collector.
+    OtlpReceiver,
 }
 
 impl Tool {
@@ -70,6 +72,7 @@ impl Tool {
             Self::Promtool => "promtool",
             Self::Forwarder => "forwarder",
             Self::Alertmanager => "alertmanager",
+            Self::OtlpReceiver => "otlp-receiver",
         }
     }
 
@@ -81,6 +84,7 @@ impl Tool {
             Self::Conftest | Self::Prepared => &CONFTEST,
             Self::Prometheus | Self::Promtool => &PROMETHEUS,
             Self::Alertmanager => &ALERTMANAGER,
+            Self::OtlpReceiver => &OTLP,
             _ => &KUBERNETES,
         }
     }
@@ -102,7 +106,10 @@ impl Tool {
 
     /// Returns whether tests build it in CI only.
     fn is_for_ci(self) -> bool {
-        matches!(self, Self::Conftest | Self::Gator | Self::Prometheus | Self::Promtool | Self::Alertmanager)
+        matches!(
+            self,
+            Self::Conftest | Self::Gator | Self::Prometheus | Self::Promtool | Self::Alertmanager | Self::OtlpReceiver
+        )
     }
 
     fn available(self) -> Result<(), String> {

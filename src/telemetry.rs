@@ -1,0 +1,154 @@
+//! Traces and metrics by OTLP, for whoever collects those of many programs in one place. Off unless the environment names
+//! where they go.
+//!
+//! The variables are those of the OpenTelemetry specification ([`settings`]). Spans are few ([`trace`]): phases of a run,
+//! changes of objects, writes. Metrics are those of [`Metrics`] ([`metrics`]).
+//!
+//! Invariant: nothing waits for a collector and nothing fails by it. Each signal is sent by a thread of its own, whose
+//! requests make no spans, and the end of a run waits for both at most [`FLUSH`], and a moment.
+
+mod http;
+mod metrics;
+mod settings;
+mod trace;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use opentelemetry::KeyValue;
+use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use tokio::sync::watch;
+use tracing::warn;
+
+pub use self::trace::{Span, count};
+use self::{http::Sender, settings::Settings};
+use crate::metrics::Metrics;
+
+/// How long the end of a run waits for what is not sent yet.
+const FLUSH: Duration = Duration::from_secs(3);
+/// How long senders have after that to say that they have not sent it.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What this process sends. [`Telemetry::finish`] sends the rest.
+#[derive(Debug)]
+pub struct Telemetry {
+    /// What is sent at intervals and at the end, and served as `/metrics`.
+    metrics: Arc<Metrics>,
+    traces: Option<SdkTracerProvider>,
+    sending: Option<Sending>,
+    /// When the end no longer waits, once it has begun.
+    deadline: watch::Sender<Option<Instant>>,
+}
+
+/// The thread that sends metrics.
+#[derive(Debug)]
+struct Sending {
+    /// Dropped to have them sent a last time.
+    stop: mpsc::Sender<()>,
+    /// Closed when that is done.
+    done: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Telemetry {
+    /// Begins to send what the environment says; to be called once, when logging has begun. What is wrong with the
+    /// environment is logged, and does not stop a run.
+    pub fn start() -> Self {
+        let settings = Settings::read(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        settings.complaints.iter().for_each(|complaint| warn!("{complaint}"));
+        let (deadline, ending) = watch::channel(None);
+        let telemetry = Self { metrics: Arc::default(), traces: None, sending: None, deadline };
+        if settings.traces.is_none() && settings.metrics.is_none() {
+            return telemetry;
+        }
+        let resource = resource(settings.is_named);
+        let sender = |target| match Sender::new(target, ending.clone()) {
+            Ok(sender) => Some(sender),
+            Err(why) => {
+                warn!("{why:#}");
+                None
+            }
+        };
+        let traces = settings.traces.and_then(sender).map(|sender| trace::start(sender, &resource));
+        let metrics = settings.metrics.and_then(sender).and_then(|sender| {
+            let source = metrics::Source::new(Arc::clone(&telemetry.metrics), &resource);
+            send_metrics(source, sender, settings.interval)
+        });
+        Self { traces, sending: metrics, ..telemetry }
+    }
+
+    /// Returns the metrics that are sent.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Has the end wait for nothing.
+    pub fn give_up(&self) {
+        self.deadline.send_replace(Some(Instant::now()));
+    }
+
+    /// Sends what is not sent yet. Blocks, for at most [`FLUSH`].
+    pub fn finish(self) {
+        let Self { metrics: _, traces, sending, deadline } = self;
+        let until = deadline.borrow().unwrap_or_else(|| Instant::now() + FLUSH);
+        deadline.send_replace(Some(until));
+        let done = sending.map(|Sending { stop, done }| {
+            drop(stop);
+            done.into_inner().unwrap_or_else(PoisonError::into_inner)
+        });
+        // Senders end by the deadline, which they know, and have said then what could not be sent.
+        let left = || (until + GRACE).saturating_duration_since(Instant::now());
+        if let Some(traces) = traces {
+            let _said = traces.shutdown_with_timeout(left());
+        }
+        if let Some(done) = done {
+            let _closed = done.recv_timeout(left());
+        }
+    }
+}
+
+/// Starts the thread that sends metrics every so often.
+fn send_metrics(source: metrics::Source, sender: Sender, interval: Duration) -> Option<Sending> {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let (end, done) = mpsc::channel::<()>();
+    let run = move || {
+        let _end = end;
+        while stopped.recv_timeout(interval) == Err(mpsc::RecvTimeoutError::Timeout) {
+            sender.send(&source.request());
+        }
+        sender.send(&source.request());
+    };
+    match thread::Builder::new().name("otlp-metrics".to_owned()).spawn(run) {
+        Ok(_) => Some(Sending { stop, done: Mutex::new(done) }),
+        Err(error) => {
+            warn!("No OTLP metrics are sent: {error}");
+            None
+        }
+    }
+}
+
+/// Returns what is known of this process: what the environment says, and what it leaves open.
+fn resource(is_named: bool) -> Resource {
+    let detected = Resource::builder().build();
+    let has = |key: &'static str| detected.get(&key.into()).is_some();
+    let mut own = Vec::new();
+    if !is_named {
+        own.push(KeyValue::new("service.name", "kaudit"));
+    }
+    if !has("service.version") {
+        own.push(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+    }
+    // Replicas and shards send the same series.
+    if !has("service.instance.id") {
+        own.push(KeyValue::new("service.instance.id", instance()));
+    }
+    Resource::builder().with_attributes(own).build()
+}
+
+/// Returns the name of the Pod or the machine.
+fn instance() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if host.is_empty() { "kaudit".to_owned() } else { host }
+}

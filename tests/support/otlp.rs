@@ -1,0 +1,83 @@
+//! The receiver of the OpenTelemetry Collector, and what it took. Each test binary includes this module by its path.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+};
+
+use kaudit_controlplane::{Tool, tool};
+use serde_json::Value;
+
+/// What a request has to have in `X-Token`; no log shows it.
+pub(crate) const TOKEN: &str = "Canary-51c0ffee";
+
+/// A receiver of OTLP; ends with the test.
+pub(crate) struct Collector {
+    process: Child,
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Collector {
+    pub(crate) fn start() -> Self {
+        let mut command = Command::new(tool(Tool::OtlpReceiver).unwrap());
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let address = lines.next().unwrap().unwrap().parse().unwrap();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                taken.lock().unwrap().push(serde_json::from_str(&line).unwrap());
+            }
+        });
+        Self { process, address, requests }
+    }
+
+    /// The variables that have everything sent there.
+    pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
+        [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address)),
+            ("OTEL_EXPORTER_OTLP_HEADERS", format!("x-token={TOKEN}")),
+        ]
+    }
+
+    /// Everything that was taken so far, each with the right token.
+    fn requests(&self) -> Vec<Value> {
+        let requests = self.requests.lock().unwrap().clone();
+        for request in &requests {
+            assert_eq!(request["token"], serde_json::json!([TOKEN]));
+        }
+        requests
+    }
+
+    /// Every span, in the order in which they came.
+    pub(crate) fn spans(&self) -> Vec<Value> {
+        self.parts("traces", &["resourceSpans", "scopeSpans", "spans"])
+    }
+
+    /// What the requests about a signal have at a path of arrays.
+    pub(crate) fn parts(&self, signal: &str, path: &[&str]) -> Vec<Value> {
+        let below = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
+        let requests = self.requests();
+        path.iter().fold(requests.iter().map(|request| request[signal].clone()).collect(), |above: Vec<Value>, name| {
+            above.iter().flat_map(|value| below(value, name)).collect()
+        })
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// The value of an attribute of a span, of a point or of a resource, as text.
+pub(crate) fn attribute(of: &Value, key: &str) -> Option<String> {
+    let found = of["attributes"].as_array()?.iter().find(|attribute| attribute["key"] == key)?;
+    let value = found["value"].as_object()?.values().next()?;
+    Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
