@@ -164,6 +164,13 @@ async fn the_chart_grants_what_kaudit_rbac_prints() {
         (&["reports.api=openreports", "replicas=2"], &["--report-api=openreports", "--leader-elect"]),
         (&["ui.enabled=true"], &[]),
         (&["ui.enabled=true", "ui.auth=token", "namespaces={shop}"], &["--ui-auth=token", "-n", "shop"]),
+        (&["policies.cluster={gatekeeper}"], &["-p", "cluster:gatekeeper"]),
+        (
+            // helm splits lists at commas, other than those that are escaped.
+            &["namespaces={shop}", r"policies.cluster={gatekeeper,configmaps=opa\,team=a}"],
+            &["-n", "shop", "-p", "cluster:gatekeeper", "-p", "cluster:configmaps=opa,team=a"],
+        ),
+        (&["namespaces={shop}", "policies.cluster={configmaps}"], &["-n", "shop", "-p", "cluster:configmaps"]),
         (&["record={events,status}", "shards=3"], &["--report-api=none", "--leader-elect", "--shard=0/3"]),
     ] {
         let rendered = render("kaudit", settings).await;
@@ -425,6 +432,7 @@ async fn the_library_is_chosen_by_parts_and_stands_beside_other_policies() {
         (&["policies.parts={pod_security.baseline,rbac}"], &["builtin:pod_security.baseline", "builtin:rbac"]),
         (&["policies.paths={/own}"], &["builtin", "/own"]),
         (&["policies.bundled=false", "policies.paths={/own}"], &["/own"]),
+        (&["policies.bundled=false", "policies.cluster={gatekeeper}"], &["cluster:gatekeeper"]),
         (&["policies.bundled=false", "policies.configMaps={team}"], &["/policies.d/team"]),
     ] {
         let rendered = render("kaudit", settings).await;

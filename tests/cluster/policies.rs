@@ -69,8 +69,7 @@ fn messages(result: &Value, namespace: &str) -> Vec<String> {
 
 async fn until(kaudit: &Running, namespace: &str, wanted: &[&str]) {
     let found = || messages(&kaudit.status(), namespace);
-    wait_for(&format!("{wanted:?} instead of {:?}", found()), || async { (found() == wanted).then_some(()) })
-    .await;
+    wait_for(&format!("{wanted:?} instead of {:?}", found()), || async { (found() == wanted).then_some(()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -103,8 +103,8 @@ receivers:
 {{- if and .Values.policies.parts (not .Values.policies.bundled) }}
 {{- fail "policies.parts are parts of the library, which policies.bundled: false leaves out" }}
 {{- end }}
-{{- if not (or .Values.policies.bundled .Values.policies.paths $names) }}
-{{- fail "there are no policies: set policies.bundled, policies.inline, policies.configMaps or policies.paths" }}
+{{- if not (or .Values.policies.bundled .Values.policies.paths .Values.policies.cluster $names) }}
+{{- fail "there are no policies: set policies.bundled, policies.inline, policies.configMaps, policies.cluster or policies.paths" }}
 {{- end }}
 {{- toYaml $names }}
 {{- end }}
@@ -139,6 +139,15 @@ receivers:
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]
   verbs: {{ toJson . }}
+{{- end }}
+
+{{/* Whether everything in the cluster may be read; empty if not. */}}
+{{- define "kaudit.readsEverything" -}}
+{{- if not .Values.namespaces }}
+{{- range .Values.rbac.readRules }}
+{{- if and (has "*" .apiGroups) (has "*" .resources) }}true{{ end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Whether the page is served beyond the pod, to those who say who they are; empty if it is not. */}}
