@@ -232,7 +232,7 @@ fn definition(key: &ObjectKey, json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
     let mut object: Map<String, Value> = serde_json::from_slice(json)?;
     object.remove("status");
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        CHANGING.iter().for_each(|field| drop(metadata.remove(*field)));
+        metadata.retain(|field, _| !CHANGING.contains(&field.as_str()));
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove(LAST_APPLIED);
         }

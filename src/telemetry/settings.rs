@@ -295,9 +295,9 @@ mod tests {
             ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
             ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
         ];
-        assert_eq!(read(&right).complaints, [String::new(); 0]);
+        assert_eq!(read(&right).complaints, Vec::<String>::new());
         // What is not sent has nothing wrong with it.
-        assert_eq!(read(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).complaints, [String::new(); 0]);
+        assert_eq!(read(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).complaints, Vec::<String>::new());
     }
 
     #[test]

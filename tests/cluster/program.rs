@@ -33,9 +33,7 @@ fn found_in<T>(lines: &mut BufReader<PipeReader>, found: impl Fn(&str) -> Option
     let mut said = String::new();
     loop {
         let before = said.len();
-        if lines.read_line(&mut said).unwrap() == 0 {
-            panic!("it ended: {said}");
-        }
+        assert!(lines.read_line(&mut said).unwrap() > 0, "it ended: {said}");
         if let Some(what) = found(said[before..].trim()) {
             return what;
         }

@@ -21,8 +21,8 @@ struct Alertmanager {
 impl Alertmanager {
     fn start() -> Self {
         let mut command = Command::new(tool(Tool::Alertmanager).unwrap());
-        let (_program, address) = Program::start(&mut command, |line| line.parse().ok());
-        Self { _program, address }
+        let (program, address) = Program::start(&mut command, |line| line.parse().ok());
+        Self { _program: program, address }
     }
 
     /// The alerts that fire, by the name of the object.

@@ -59,14 +59,14 @@ async fn port_forward_leads_to_the_page_of_a_release() {
 
     let name = format!("deployment/{}", rendered.name("Deployment"));
     let mut port_forward = kubectl(&plane.kubeconfig(), &["-n", &release, "port-forward", &name, ":8082"]);
-    let (forwarded, address) = Program::start(&mut port_forward, |line| {
+    let (connection, address) = Program::start(&mut port_forward, |line| {
         line.strip_prefix("Forwarding from ")?.split(' ').next()?.parse().ok()
     });
     let page = wait_for("the page", || async { get(address, "/").filter(|page| page.contains("first")) }).await;
     assert!(page.contains("marked/deny") && page.contains("Everything in scope is judged."), "{page}");
     assert!(get(address, "/style.css").is_some());
 
-    drop(forwarded);
+    drop(connection);
     assert_eq!(kaudit.stop().await, Some(0));
     plane.kubectl(&["delete", "node", &release]).await.unwrap();
     plane.kubectl(&["-n", &release, "delete", "pod/kaudit", "--grace-period=0", "--force"]).await.unwrap();
