@@ -93,3 +93,51 @@ fn files(sources: &[PolicySource]) -> impl Iterator<Item = (&FileTree, &TreeFile
     });
     trees.flat_map(|tree| tree.files.iter().map(move |file| (tree, file)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> Vec<PolicySource> {
+        let file = |(name, text): &(&str, &str)| TreeFile {
+            path: vec![(*name).to_owned()],
+            content: Ok(text.as_bytes().to_vec()),
+        };
+        let files = files.iter().map(file).collect();
+        vec![PolicySource::Tree(Arc::new(FileTree { name: "cluster".into(), files }))]
+    }
+
+    fn names(policies: &PolicySet) -> Vec<&str> {
+        policies.policies.iter().map(|policy| &*policy.name).collect()
+    }
+
+    #[test]
+    fn each_file_stands_for_itself() {
+        let limits = Limits::default();
+        let (a, b) = ("package a\n\ndeny contains \"a\"\n", "package b\n\ndeny contains \"b\"\n");
+        let mut last_good = LastGood::default();
+        let mut in_force = PolicySet::load_partly(&tree(&[("a.rego", a), ("b.rego", b)]), &limits).unwrap();
+        last_good.learn(&tree(&[("a.rego", a), ("b.rego", b)]), &in_force);
+        let mut reload = |files: &[(&str, &str)]| {
+            let sources = tree(files);
+            in_force = last_good.load(&sources, &limits, &in_force)?;
+            last_good.learn(&sources, &in_force);
+            let refused: Vec<String> = in_force.refused().map(ToString::to_string).collect();
+            Ok::<_, LoadError>((names(&in_force).join(" "), refused.join("\n")))
+        };
+        // More than once: what is refused is still known.
+        for _ in 0..2 {
+            let (policies, refused) = reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap();
+            assert_eq!(policies, "a b");
+            assert!(refused.contains("cluster/a.rego:3") && refused.contains("judges on as it was before"), "{refused}");
+        }
+        // What was never in order judges nothing, and keeps nothing else from judging.
+        let (policies, refused) = reload(&[("a.rego", a), ("b.rego", b), ("c.rego", "package c\n\ndeny[")]).unwrap();
+        assert_eq!(policies, "a b");
+        assert!(refused.contains("cluster/c.rego:3") && !refused.contains("a.rego"), "{refused}");
+        // What is gone is forgotten.
+        assert_eq!(reload(&[("b.rego", b)]).unwrap(), ("b".to_owned(), String::new()));
+        assert_eq!(reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap().0, "b");
+        assert!(reload(&[]).is_err());
+    }
+}
