@@ -14,6 +14,7 @@ fn tools_run() {
         (Tool::Promtool, &["--version"], "promtool, version"),
         (Tool::Prometheus, &["--version"], "prometheus, version"),
         (Tool::Alertmanager, &[], "127.0.0.1:"),
+        (Tool::OtlpReceiver, &[], "127.0.0.1:"),
         (Tool::OpaCases, &[], "\"version\""),
     ];
     for (name, arguments, expected) in tools {
