@@ -129,7 +129,10 @@ mod tests {
         for _ in 0..2 {
             let (policies, refused) = reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap();
             assert_eq!(policies, "a b");
-            assert!(refused.contains("cluster/a.rego:3") && refused.contains("judges on as it was before"), "{refused}");
+            assert!(
+                refused.contains("cluster/a.rego:3") && refused.contains("judges on as it was before"),
+                "{refused}"
+            );
         }
         // What was never in order judges nothing, and keeps nothing else from judging.
         let (policies, refused) = reload(&[("a.rego", a), ("b.rego", b), ("c.rego", "package c\n\ndeny[")]).unwrap();
