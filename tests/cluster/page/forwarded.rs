@@ -62,8 +62,9 @@ async fn port_forward_leads_to_the_page_of_a_release() {
     let (connection, address) = Program::start(&mut port_forward, |line| {
         line.strip_prefix("Forwarding from ")?.split(' ').next()?.parse().ok()
     });
-    let page = wait_for("the page", || async { get(address, "/").filter(|page| page.contains("first")) }).await;
-    assert!(page.contains("marked/deny") && page.contains("Everything in scope is judged."), "{page}");
+    let object = format!("ConfigMap {release}/first");
+    let page = wait_for("the page", || async { get(address, "/").filter(|page| page.contains(&object)) }).await;
+    assert!(page.contains("marked/deny") && page.contains("judged by 1 rule"), "{page}");
     assert!(get(address, "/style.css").is_some());
 
     drop(connection);
