@@ -29,7 +29,7 @@ use crate::{
     output::print,
     record::reports,
     rego::limits::Limits,
-    source::{discovery::Served, selection::Selection},
+    source::{discovery::Served, policies::GATEKEEPER, selection::Selection},
 };
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -144,17 +144,12 @@ fn read<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>) -> Policy
 
 /// Returns what is read of policies that lie in the cluster: in a namespace, or in the whole cluster.
 fn policies_read(options: &RbacArgs) -> BTreeMap<Option<&str>, Vec<PolicyRule>> {
-    let mut rules: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    let mut rules = BTreeMap::new();
     for source in &options.policies {
         match source {
-            PolicySource::Cluster(ClusterSource::Gatekeeper) => rules.entry(None).or_default().extend(
-                [
-                    ("config.gatekeeper.sh", "configs"),
-                    ("constraints.gatekeeper.sh", "*"),
-                    ("templates.gatekeeper.sh", "constrainttemplates"),
-                ]
-                .map(|(group, resource)| read(group, [resource])),
-            ),
+            PolicySource::Cluster(ClusterSource::Gatekeeper) => {
+                rules.insert(None, GATEKEEPER.map(|(group, resource)| read(group, [resource])).into());
+            }
             PolicySource::Cluster(ClusterSource::ConfigMaps { namespace, .. }) => {
                 let namespace = namespace.as_deref().unwrap_or(&options.service_account.namespace);
                 rules.insert(Some(namespace), vec![read("", ["configmaps"])]);

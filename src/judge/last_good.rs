@@ -69,18 +69,23 @@ impl LastGood {
         let count = replaced.len();
         for source in sources {
             let PolicySource::Tree(tree) = source else { continue };
-            let name = Arc::clone(&tree.name);
-            let files = tree.files.iter().map(|file| {
+            let repair = |(number, file): (usize, &TreeFile)| {
                 let shown = tree.shown(file);
-                let problem = problems.iter().find(|problem| problem.is_refusal() && *problem.file == *shown);
-                let good = self.0.get(&*shown).filter(|good| file.content.as_deref().ok() != Some(&good[..]));
-                let Some((problem, good)) = problem.zip(good) else { return file.clone() };
+                let problem = problems.iter().find(|problem| problem.is_refusal() && problem.file == shown)?;
+                let good = self.0.get(&*shown).filter(|good| file.content.as_deref().ok() != Some(&good[..]))?;
+                Some((number, problem, good))
+            };
+            let repairs: Vec<_> = tree.files.iter().enumerate().filter_map(repair).collect();
+            if repairs.is_empty() {
+                continue;
+            }
+            let mut files = tree.files.clone();
+            for (number, problem, good) in repairs {
+                files[number].content = Ok(good.to_vec());
                 let message = format!("{}; it judges on as it was before", problem.message);
                 replaced.push(Problem { message, ..problem.clone() });
-                TreeFile { path: file.path.clone(), content: Ok(good.to_vec()) }
-            });
-            let files = files.collect();
-            *source = PolicySource::Tree(Arc::new(FileTree { name, files }));
+            }
+            *source = PolicySource::Tree(Arc::new(FileTree { name: Arc::clone(&tree.name), files }));
         }
         replaced.len() > count
     }

@@ -18,7 +18,7 @@ pub enum PolicySource {
     Builtin(String),
     /// Files that were read elsewhere.
     Tree(Arc<FileTree>),
-    /// Objects of the cluster, which have to be read first: see [`Self::is_remote`].
+    /// Objects of the cluster, which have to be read first, as [`FileTree`]s.
     Cluster(ClusterSource),
 }
 
@@ -66,11 +66,6 @@ impl PolicySource {
     /// The whole library inside the binary.
     pub fn builtin() -> Self {
         Self::Builtin(String::new())
-    }
-
-    /// Whether it is read from elsewhere before anything can be loaded of it, as a [`FileTree`].
-    pub fn is_remote(&self) -> bool {
-        matches!(self, Self::Cluster(_))
     }
 
     /// As messages name it, which is how a user would name it.

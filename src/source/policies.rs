@@ -23,8 +23,8 @@ use super::{
     change::{Change, WatchScope},
     discovery::Served,
     informer::{Informer, ReadOptions},
-    received::Secrets,
-    selection::{KindPattern, Selection},
+    received::{Secrets, is_copy},
+    selection::Selection,
 };
 use crate::{
     cluster::{client::Clients, identity::is_exception},
@@ -35,13 +35,14 @@ use crate::{
 
 /// Changes that wait for being taken.
 const CHANGES: usize = 256;
-/// The kinds of Gatekeeper that say how to judge.
-const GATEKEEPER: [&str; 3] =
-    ["constrainttemplates.templates.gatekeeper.sh", "*.constraints.gatekeeper.sh", "configs.config.gatekeeper.sh"];
+/// The kinds of Gatekeeper that say how to judge, by group and plural.
+pub const GATEKEEPER: [(&str, &str); 3] = [
+    ("config.gatekeeper.sh", "configs"),
+    ("constraints.gatekeeper.sh", "*"),
+    ("templates.gatekeeper.sh", "constrainttemplates"),
+];
 /// What changes although the policy does not.
 const CHANGING: [&str; 6] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"];
-/// What `kubectl apply` keeps: the same once more.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The files of a source, in the order of their names.
 pub type Trees = Vec<Arc<FileTree>>;
@@ -66,15 +67,14 @@ impl Drop for FollowedPolicies {
 pub async fn follow(source: &ClusterSource, clients: &Clients, served: Served) -> anyhow::Result<FollowedPolicies> {
     let mut reading = Reading::new(source, clients);
     let (informer, mut changes) = reading.informer(clients);
-    let informing = tokio::spawn(informer.run(served));
+    // Ends with the receiver of its changes.
+    tokio::spawn(informer.run(served));
     while !reading.is_complete() {
         reading.take(changes.recv().await.context("reading policies of the cluster failed, which is a bug")?);
     }
     reading.readable()?;
     let (sender, trees) = watch::channel(reading.trees());
     let task = tokio::spawn(async move {
-        // Ends with the last receiver, and the informer with it.
-        let _informing = informing;
         while let Some(change) = changes.recv().await {
             reading.take(change);
             // What a list is about to say again is not gone.
@@ -126,12 +126,12 @@ impl Reading {
         let (kinds, namespaces, label_selector) = match &self.source {
             ClusterSource::Gatekeeper => (&GATEKEEPER[..], BTreeSet::new(), None),
             ClusterSource::ConfigMaps { selector, .. } => {
-                (&["configmaps.core"][..], [self.namespace.clone()].into(), Some(selector.clone()))
+                (&[("core", "configmaps")][..], [self.namespace.clone()].into(), Some(selector.clone()))
             }
         };
-        let patterns = |names: &[&str]| names.iter().filter_map(|name| name.parse::<KindPattern>().ok()).collect();
-        let selection =
-            Selection { namespaces, include: patterns(kinds), exclude: patterns(&["*"]), ..Selection::default() };
+        let include = kinds.iter().filter_map(|(group, plural)| format!("{plural}.{group}").parse().ok()).collect();
+        let exclude = "*".parse().into_iter().collect();
+        let selection = Selection { namespaces, include, exclude, ..Selection::default() };
         let options = ReadOptions { once: false, label_selector, ..ReadOptions::once(Secrets::Redact) };
         let (sender, changes) = mpsc::channel(CHANGES);
         (Informer::new(clients.clone(), selection, options, sender), changes)
@@ -197,7 +197,8 @@ impl Reading {
     /// Makes sure that all could be read.
     fn readable(&self) -> anyhow::Result<()> {
         if self.scopes.is_empty() {
-            bail!("{}: the cluster serves no {}; install Gatekeeper, or its CRDs alone", self.source, GATEKEEPER[0]);
+            let [.., (group, plural)] = GATEKEEPER;
+            bail!("{}: the cluster serves no {plural}.{group}; install Gatekeeper, or its CRDs alone", self.source);
         }
         let unreadable = self.scopes.iter().find_map(|(scope, known)| Some((scope, known.unreadable.as_ref()?)));
         let Some((scope, why)) = unreadable else { return Ok(()) };
@@ -234,7 +235,7 @@ fn definition(key: &ObjectKey, json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|field, _| !CHANGING.contains(&field.as_str()));
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.remove(LAST_APPLIED);
+            annotations.retain(|name, _| !is_copy(name));
         }
     }
     let content = Ok(serde_saphyr::to_string(&object)?.into_bytes());

@@ -35,6 +35,11 @@ fn quoted(text: &str) -> Vec<u8> {
 /// Rancher and Helm controllers; the objectmatcher library of operators.
 const COPIES: [&str; 4] = ["/last-applied-configuration", "/original", "/applied", "/last-applied"];
 
+/// Whether an annotation of this name holds the whole object once more.
+pub(super) fn is_copy(annotation: &str) -> bool {
+    COPIES.iter().any(|copy| annotation.ends_with(copy))
+}
+
 /// Removes the values from a Secret; policies still see its keys.
 fn redact(json: &[u8]) -> Result<Vec<u8>, String> {
     let mut secret: serde_json::Value = serde_json::from_slice(json).map_err(|error| without_value(&error))?;
@@ -51,7 +56,7 @@ fn redact(json: &[u8]) -> Result<Vec<u8>, String> {
         }
     }
     if let Some(annotations) = secret.pointer_mut("/metadata/annotations").and_then(|value| value.as_object_mut()) {
-        annotations.retain(|name, _| !COPIES.iter().any(|copy| name.ends_with(copy)));
+        annotations.retain(|name, _| !is_copy(name));
     }
     serde_json::to_vec(&secret).map_err(|error| error.to_string())
 }

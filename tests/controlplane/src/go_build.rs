@@ -26,6 +26,9 @@ pub(crate) struct Module {
     tags: &'static str,
 }
 
+/// What most modules have in common.
+const PLAIN: Module = Module { folder: "", main: "", packages: &[], version_flags: |_| String::new(), tags: "" };
+
 /// A main package and the name its binary gets.
 struct Package {
     path: &'static str,
@@ -48,7 +51,7 @@ pub(crate) const KUBERNETES: Module = Module {
         Package { path: "kaudit/tests/tools/kubernetes/forwarder", binary: "forwarder" },
     ],
     version_flags: kubernetes_version,
-    tags: "",
+    ..PLAIN
 };
 
 /// The reference implementation of Rego.
@@ -56,8 +59,7 @@ pub(crate) const OPA: Module = Module {
     folder: "opa",
     main: "github.com/open-policy-agent/opa",
     packages: &[Package { path: "github.com/open-policy-agent/opa", binary: "opa" }],
-    version_flags: |_| String::new(),
-    tags: "",
+    ..PLAIN
 };
 
 /// Gatekeeper's command line: what its policies say, without a cluster.
@@ -65,8 +67,7 @@ pub(crate) const GATOR: Module = Module {
     folder: "gator",
     main: "github.com/open-policy-agent/gatekeeper/v3",
     packages: &[Package { path: "github.com/open-policy-agent/gatekeeper/v3/cmd/gator", binary: "gator" }],
-    version_flags: |_| String::new(),
-    tags: "",
+    ..PLAIN
 };
 
 /// Alertmanager's API and its store of alerts.
@@ -74,8 +75,7 @@ pub(crate) const ALERTMANAGER: Module = Module {
     folder: "alertmanager",
     main: "github.com/prometheus/alertmanager",
     packages: &[Package { path: "kaudit/tests/tools/alertmanager", binary: "alertmanager" }],
-    version_flags: |_| String::new(),
-    tags: "",
+    ..PLAIN
 };
 
 /// The receiver of the OpenTelemetry Collector, which prints what it takes.
@@ -83,8 +83,7 @@ pub(crate) const OTLP: Module = Module {
     folder: "otlp",
     main: "go.opentelemetry.io/collector/receiver/otlpreceiver",
     packages: &[Package { path: "kaudit/tests/tools/otlp", binary: "otlp-receiver" }],
-    version_flags: |_| String::new(),
-    tags: "",
+    ..PLAIN
 };
 
 /// What prints OPA's own compliance cases.
@@ -92,8 +91,7 @@ pub(crate) const OPA_CASES: Module = Module {
     folder: "opa-cases",
     main: "github.com/open-policy-agent/opa",
     packages: &[Package { path: "kaudit/tests/tools/opa-cases", binary: "opa-cases" }],
-    version_flags: |_| String::new(),
-    tags: "",
+    ..PLAIN
 };
 
 /// The tool that a dialect is named after, and OPA as a library with prepared queries, which the benchmark measures.
@@ -104,8 +102,7 @@ pub(crate) const CONFTEST: Module = Module {
         Package { path: "github.com/open-policy-agent/conftest", binary: "conftest" },
         Package { path: "kaudit/tests/tools/conftest/prepared", binary: "prepared" },
     ],
-    version_flags: |_| String::new(),
-    tags: "",
+    ..PLAIN
 };
 
 /// What scrapes metrics, and what checks and tests its rules; without the ways to find targets in clouds, which are most of it.
@@ -116,8 +113,8 @@ pub(crate) const PROMETHEUS: Module = Module {
         Package { path: "github.com/prometheus/prometheus/cmd/prometheus", binary: "prometheus" },
         Package { path: "github.com/prometheus/prometheus/cmd/promtool", binary: "promtool" },
     ],
-    version_flags: |_| String::new(),
     tags: "remove_all_sd",
+    ..PLAIN
 };
 
 /// Without these the server says v0.0.0, and clients that look at its version misbehave.
