@@ -29,4 +29,5 @@ pub mod set;
 pub(crate) mod sharing;
 pub mod sources;
 pub(crate) mod tested;
+pub mod trivy;
 mod unit;

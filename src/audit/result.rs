@@ -1,6 +1,11 @@
 //! The result of an audit: the one model from which every form of output is made.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -306,12 +311,37 @@ pub struct About {
     /// `related_resources`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<RelatedResource>,
+    /// `custom.recommended_action`, as Trivy's checks say how to mend what they find.
+    #[serde(rename = "recommendedAction", default, skip_serializing_if = "Option::is_none")]
+    pub recommended_action: Option<Arc<str>>,
+    /// `custom.long_id`.
+    #[serde(rename = "longId", default, skip_serializing_if = "Option::is_none")]
+    pub long_id: Option<Arc<str>>,
+    /// `custom.avd_id` and `custom.aliases`: other ids by which exceptions of Trivy and its documentation know it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<Arc<str>>,
 }
 
 impl From<&Metadata> for About {
     fn from(metadata: &Metadata) -> Self {
-        let Metadata { title, description, severity, id, category, related_resources, .. } = metadata.clone();
-        Self { title, description, severity, id, category, links: related_resources }
+        let Metadata { title, description, severity, id, category, related_resources, custom, .. } = metadata.clone();
+        let text = |value: &serde_json::Value| value.as_str().map(|text| Arc::<str>::from(text.trim()));
+        let named = |names: &[&str]| names.iter().find_map(|name| text(custom.get(*name)?));
+        let mut aliases: Vec<Arc<str>> = named(&["avd_id"]).into_iter().collect();
+        aliases.extend(custom.get("aliases").and_then(|list| list.as_array()).into_iter().flatten().filter_map(text));
+        let mut known = BTreeSet::new();
+        aliases.retain(|alias| known.insert(Arc::clone(alias)));
+        Self {
+            title,
+            description,
+            severity,
+            id,
+            category,
+            links: related_resources,
+            recommended_action: named(&["recommended_action", "recommended_actions"]),
+            long_id: named(&["long_id"]),
+            aliases,
+        }
     }
 }
 

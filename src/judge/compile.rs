@@ -3,7 +3,10 @@
 //! A module that is refused takes those with it that use it, so what remains is compiled again, until all of it is in
 //! order or nothing is left.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use regorus::{
     Engine,
@@ -13,10 +16,12 @@ use regorus::{
 use super::{
     entrypoints::{Annotations, Purpose, Reading, companion, find_reads},
     gatekeeper::template,
-    lint, metadata,
+    lint,
+    metadata::{self, AnnotationScope},
     policy::Policy,
     reads::Rules,
     rule::Rule,
+    trivy,
     unit::{Group, Unit},
 };
 use crate::rego::{
@@ -55,7 +60,15 @@ pub(crate) fn compile(
     problems: &mut Vec<Problem>,
     purpose: Purpose,
 ) -> Option<(Vec<Policy>, Unit)> {
-    let written: Vec<_> = files.iter().map(|file| syntax::read(&file.text, file.version())).collect();
+    let written: Vec<_> = files
+        .iter()
+        .map(|file| {
+            syntax::read(&file.text, file.version()).map(|mut module| {
+                module.may_look_up_nothing = trivy::makes_results(&file.text);
+                module
+            })
+        })
+        .collect();
     let rewritten = rewrite::rewrite(&written);
     let sources = files.into_iter().zip(&written).zip(&rewritten);
     let mut compiler = Compiler {
@@ -219,9 +232,15 @@ impl Compiler<'_> {
                 let tokens = source.map(|source| tokens::read(&source, self.limits)).unwrap_or_default();
                 metadata::read(file, module, &tokens, &mut problems)
             })
+            .zip(&self.files)
+            .map(|(annotations, source)| with_legacy(annotations, source))
             .collect();
         let graph = &Graph::new(nodes);
-        let reading = Reading { files, modules, annotations: &annotations, nodes, graph, purpose: self.purpose };
+        let trivy = &match self.purpose {
+            Purpose::Directory | Purpose::Test => trivy::packages(modules, &annotations, graph),
+            Purpose::Template => BTreeMap::new(),
+        };
+        let reading = Reading { files, modules, annotations: &annotations, nodes, graph, trivy, purpose: self.purpose };
         let mut entrypoints: BTreeSet<_> = reading.entrypoints().into_values().flatten().collect();
         if self.purpose == Purpose::Test {
             let is_test = |node: &&Node| node.is_test(package(&modules[node.module]).len());
@@ -276,4 +295,12 @@ impl Compiler<'_> {
         }
         self.files.retain(|source| !refused(source));
     }
+}
+
+/// Adds the metadata that a module of Trivy's holds in rules, unless its package is annotated.
+fn with_legacy(mut annotations: Annotations, source: &SourceFile<'_>) -> Annotations {
+    let annotated = annotations.iter().any(|(scope, _)| *scope == AnnotationScope::Package);
+    let legacy = source.written.as_ref().ok().filter(|_| !annotated).and_then(trivy::legacy);
+    annotations.extend(legacy.map(|metadata| (AnnotationScope::Package, metadata)));
+    annotations
 }

@@ -12,17 +12,20 @@ use crate::rego::{
 pub enum Dialect {
     /// The input is the object, as for conftest.
     Conftest,
+    /// The input is the object; results and kinds are as Trivy's checks have them.
+    Trivy,
     /// The input is an admission review: `input.request.object`.
     Admission,
     /// The input is `{review, parameters}`.
     Gatekeeper,
 }
 
-/// Shows `conftest`, `admission` or `gatekeeper`.
+/// Shows `conftest`, `trivy`, `admission` or `gatekeeper`.
 impl std::fmt::Display for Dialect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Conftest => "conftest",
+            Self::Trivy => "trivy",
             Self::Admission => "admission",
             Self::Gatekeeper => "gatekeeper",
         })

@@ -18,6 +18,7 @@ use super::{
     policy::Policy,
     reads::{Matches, Projection, Queries, Reads, Rules},
     rule::{Definition, Entrypoint, Exception, ResultShape, Rule, RuleText},
+    trivy::{self, Kinds},
     unit::Group,
 };
 use crate::{
@@ -52,6 +53,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) annotations: &'a [Annotations],
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
+    /// The packages that are checks of Trivy's, and which kinds they judge.
+    pub(crate) trivy: &'a BTreeMap<Path, Option<Kinds>>,
     pub(crate) purpose: Purpose,
 }
 
@@ -84,7 +87,7 @@ impl Reading<'_> {
             let package = package(&self.modules[node.module]);
             let Some(name) = node.path.get(package.len()) else { continue };
             let wanted = match self.purpose {
-                Purpose::Directory | Purpose::Test => judges(&package) && outcome(name).is_some(),
+                Purpose::Directory | Purpose::Test => judges(&package) && self.asks(&package, name),
                 Purpose::Template => package == [template::PACKAGE] && name == template::ENTRY,
             };
             if wanted && node.parameters.is_none() {
@@ -95,12 +98,21 @@ impl Reading<'_> {
         entrypoints
     }
 
+    /// Whether rules of this name are asked for in a package.
+    fn asks(&self, package: &Path, name: &str) -> bool {
+        match self.trivy.get(package) {
+            Some(kinds) => kinds.is_some() && trivy::is_enforced(name),
+            None => outcome(name).is_some(),
+        }
+    }
+
     /// Returns the policies, and the groups of rules that the evaluator is asked for.
     pub(crate) fn policies(&self) -> (Vec<Policy>, Vec<Group>) {
         let mut policies = Vec::new();
         let mut groups: BTreeMap<Dialect, Group> = BTreeMap::new();
         for (package, paths) in self.entrypoints() {
             let dialect = match self.purpose {
+                Purpose::Directory | Purpose::Test if self.trivy.contains_key(&package) => Dialect::Trivy,
                 Purpose::Directory | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
                 Purpose::Template => Dialect::Gatekeeper,
             };
@@ -114,14 +126,16 @@ impl Reading<'_> {
             let group = groups.entry(dialect).or_insert(group);
             let policy_name: Arc<str> = package.join(".").into();
             let exception = self.exception(&package, &policy_name);
-            let exception = exception.filter(|_| dialect != Dialect::Gatekeeper).map(|exception| {
-                group.exceptions.push(exception);
-                group.exceptions.len() - 1
-            });
+            let exception =
+                exception.filter(|_| matches!(dialect, Dialect::Conftest | Dialect::Admission)).map(|exception| {
+                    group.exceptions.push(exception);
+                    group.exceptions.len() - 1
+                });
+            let kinds = self.trivy.get(&package).cloned().flatten().unwrap_or_else(Kinds::all);
             let depends = Dependencies::of(self.graph, &paths);
             let entrypoint = |path| {
                 let entrypoint = self.entrypoint(&package, path, &policy_name, exception)?;
-                Some(Entrypoint { transition: depends.transition, ..entrypoint })
+                Some(Entrypoint { transition: depends.transition, kinds: kinds.clone(), ..entrypoint })
             };
             let entrypoints: Vec<Entrypoint> = paths.iter().filter_map(entrypoint).collect();
             let Some(first) = entrypoints.first() else { continue };
@@ -182,7 +196,8 @@ impl Reading<'_> {
         };
         let rule = Rule {
             name: name.as_str().into(),
-            outcome: outcome(name)?,
+            // Trivy asks for some that have no name of a rule here.
+            outcome: outcome(name).unwrap_or(Outcome::Fail),
             metadata: Arc::new(self.metadata(package, name, &nodes)),
             source: self.source(first),
             texts: nodes.iter().map(text).collect(),
@@ -197,6 +212,7 @@ impl Reading<'_> {
             exception: exception.map(|index| (index, Value::from(suffix))),
             definitions,
             transition: false,
+            kinds: Kinds::all(),
         })
     }
 

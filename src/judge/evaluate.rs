@@ -12,6 +12,7 @@ mod judge;
 mod part;
 mod results;
 mod shared;
+mod trivy;
 
 use std::{sync::Arc, time::Instant};
 
@@ -174,7 +175,7 @@ pub(crate) fn has_results(
 ) -> Result<bool, crate::rego::evaluator::Failure> {
     let values = JobValues::read(job, Extent::All).map_err(crate::rego::evaluator::Failure::error)?;
     let input = match group.dialect {
-        Dialect::Conftest => values.object.clone(),
+        Dialect::Conftest | Dialect::Trivy => values.object.clone(),
         Dialect::Admission => values.admission(Operation::Audit),
         Dialect::Gatekeeper => {
             let parameters =
@@ -182,7 +183,8 @@ pub(crate) fn has_results(
             input::fields([("review", values.review(Operation::Audit).document), ("parameters", parameters)])
         }
     };
-    Ok(!results::findings(&group.entrypoints[index], &unit.evaluator.rule(&input, &group.one(index))?).is_empty())
+    let value = unit.evaluator.rule(&input, &group.one(index))?;
+    Ok(!judge::findings(group.dialect, &group.entrypoints[index], &value).is_empty())
 }
 
 /// Returns the finding for an object that no policy can be asked about.
@@ -223,7 +225,7 @@ fn judge_all(
                 return;
             }
             match group.dialect {
-                Dialect::Conftest => judge.group(unit, group, part, kind, &values.object),
+                Dialect::Conftest | Dialect::Trivy => judge.group(unit, group, part, kind, &values.object),
                 Dialect::Admission => judge.group(unit, group, part, kind, &values.admission(operation)),
                 // These are asked by Constraints.
                 Dialect::Gatekeeper => {}

@@ -16,6 +16,7 @@ use super::{
     set::PolicySet,
     sharing::{Sharing, plan::Plans},
     sources::PolicySource,
+    trivy::{self, Sorted},
     unit::Unit,
 };
 use crate::{
@@ -78,9 +79,11 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
     problems.extend(tests.iter().filter_map(lint::test_file));
     let suites = gatekeeper::suites(&files);
+    let modules = files.iter().filter(|file| file.form == Form::Rego).collect();
+    let Sorted { kept: modules, left_out, examples } = trivy::sort_out(modules, false);
     let mut data = data::document();
     let mut library = Library::default();
-    for file in files.iter().filter(|file| file.form != Form::Rego) {
+    for file in files.iter().filter(|file| file.form != Form::Rego && !examples.contain(file)) {
         let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
         let before = problems.len();
         if !library.add(file, example, &mut problems) {
@@ -90,7 +93,6 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
             }
         }
     }
-    let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
     let mut found = Vec::new();
     let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory);
     let (plain, found) = without_sources(plain, found, &files, library.has_templates());
@@ -122,7 +124,20 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     let digest = digest(&files);
     let files = files.into_iter().map(|file| file.shown).collect();
     let limits = *limits;
-    Ok(PolicySet { digest, files, policies, problems, limits, unjudged, config, units, kinds, constraints, sharing })
+    Ok(PolicySet {
+        digest,
+        files,
+        policies,
+        problems,
+        limits,
+        unjudged,
+        left_out,
+        config,
+        units,
+        kinds,
+        constraints,
+        sharing,
+    })
 }
 
 /// Removes the packages that are the source of a template: they only judge as a part of one.

@@ -109,7 +109,7 @@ pub(crate) fn read(
                 continue;
             }
         };
-        let (metadata, unknown) = metadata(&value);
+        let (metadata, unknown) = of_annotation(&value);
         if let Some(word) = unknown {
             let problem = Problem::warning(&file.shown, format!("unknown severity {word:?}"));
             problems.push(problem.at(&file.text, block.first, 1).help("use critical, high, medium, low or info"));
@@ -117,6 +117,21 @@ pub(crate) fn read(
         annotations.push((scope, metadata));
     }
     annotations
+}
+
+/// Returns the annotations of the package that a text declares, if it has any that are in order.
+pub(crate) fn of_package(text: &str) -> Option<Metadata> {
+    let package = text.lines().position(|line| line.trim_start().starts_with("package "))?;
+    let is_above = |block: &CommentBlock| usize::try_from(block.last).is_ok_and(|last| last <= package);
+    // Nothing but comments stands above a package.
+    let blocks = blocks(text, &BTreeSet::new()).into_iter().filter(is_above);
+    let mut values = blocks.filter_map(|block| {
+        let value = serde_saphyr::from_str_with_options::<Value>(&block.yaml, yaml::as_opa_short()).ok()?;
+        value.as_object().cloned()
+    });
+    let scope = |value: &Map<String, Value>| value.get("scope").and_then(Value::as_str).map(str::to_owned);
+    let value = values.find(|value| scope(value).is_none_or(|scope| scope == "package"))?;
+    Some(of_annotation(&value).0)
 }
 
 /// A comment block that begins with `# METADATA`.
@@ -187,7 +202,7 @@ fn scope(value: &Map<String, Value>, module: &Module, last: u32) -> Result<Annot
 }
 
 /// Reads the keys; also returns the severity if it is unknown.
-fn metadata(value: &Map<String, Value>) -> (Metadata, Option<Arc<str>>) {
+pub(crate) fn of_annotation(value: &Map<String, Value>) -> (Metadata, Option<Arc<str>>) {
     let text = |value: Option<&Value>| match value? {
         Value::String(text) => Some(Arc::<str>::from(text.trim())),
         other => Some(other.to_string().into()),
@@ -216,5 +231,6 @@ fn metadata(value: &Map<String, Value>) -> (Metadata, Option<Arc<str>>) {
         entrypoint: value.get("entrypoint").and_then(Value::as_bool).unwrap_or(false),
         custom,
     };
-    (metadata, word.filter(|_| severity.is_none()))
+    // Trivy's word for none.
+    (metadata, word.filter(|word| severity.is_none() && !word.eq_ignore_ascii_case("unknown")))
 }

@@ -11,6 +11,7 @@
 mod bindings;
 mod calls;
 mod documents;
+mod exclusive;
 mod exprs;
 mod fingerprint;
 mod frame;

@@ -7,7 +7,7 @@ use regorus::{
     unstable::{self, Module, Ref},
 };
 
-use super::metadata::Metadata;
+use super::{metadata::Metadata, trivy::Kinds};
 use crate::{
     model::verdict::{Outcome, Source},
     rego::references::Path,
@@ -64,6 +64,8 @@ pub(crate) struct Entrypoint {
     pub(crate) definitions: Vec<Definition>,
     /// Whether it reads `oldObject` or `operation`.
     pub(crate) transition: bool,
+    /// The kinds that it is meant for, whatever its code could say of others.
+    pub(crate) kinds: Kinds,
 }
 
 /// One of the definitions that a rule is made of, each with its own place and annotations.

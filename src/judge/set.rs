@@ -16,6 +16,7 @@ use super::{
     policy::Policy,
     reads::{InventoryReads, Projection},
     sharing::Sharing,
+    trivy::LeftOut,
     unit::Unit,
 };
 use crate::{
@@ -45,6 +46,8 @@ pub struct PolicySet {
     pub limits: Limits,
     /// Templates and Constraints that judge nothing.
     pub unjudged: Vec<Unjudged>,
+    /// Checks of Trivy's that are not for objects of Kubernetes; sorted by reason and name.
+    pub left_out: Vec<LeftOut>,
     /// Gatekeeper's `Config`s among the policies.
     pub(crate) config: Config,
     pub(crate) units: Vec<Unit>,

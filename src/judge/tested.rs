@@ -1,8 +1,18 @@
 //! The policy sources as `kaudit test` needs them: all modules with their tests, prepared, and the text of every file.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use regorus::unstable::{Module, Ref};
 
-use super::{compile::compile, data, entrypoints::Purpose, files, gatekeeper::Library, sources::PolicySource};
+use super::{
+    compile::compile,
+    data,
+    entrypoints::Purpose,
+    files,
+    gatekeeper::Library,
+    sources::PolicySource,
+    trivy::{self, Sorted},
+};
 use crate::rego::{
     engine,
     evaluator::Evaluator,
@@ -33,7 +43,11 @@ pub(crate) struct Tested {
 /// Returns every problem of every file if one of them is refused.
 pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, LoadError> {
     let (files, mut problems) = files::read(sources, limits);
-    let (sources, others): (Vec<File>, Vec<File>) = files.into_iter().partition(|file| file.form == Form::Rego);
+    let (mut sources, mut others): (Vec<File>, Vec<File>) = files.into_iter().partition(|file| file.form == Form::Rego);
+    let Sorted { kept, examples, .. } = trivy::sort_out(sources.iter().collect(), true);
+    let kept: BTreeSet<Arc<str>> = kept.into_iter().map(|file| Arc::clone(&file.shown)).collect();
+    sources.retain(|file| kept.contains(&file.shown));
+    others.retain(|file| !examples.contain(file));
     let mut data = data::document();
     // Without modules no rule reads data, and there may be thousands of examples.
     if !sources.is_empty() {

@@ -10,6 +10,7 @@ use crate::{
     cluster::identity::API_VERSION,
     judge::{
         dependencies::Dependencies, gatekeeper::Unjudged, policy::Policy, reads::Matches, rule::Rule, set::PolicySet,
+        trivy::LeftOut,
     },
     model::verdict::{Outcome, Source},
     rego::{
@@ -37,6 +38,9 @@ pub struct PolicyList {
     pub policies: Vec<ListedPolicy>,
     /// Templates and Constraints that judge nothing, although they are in order; sorted by name.
     pub not_judged: Vec<Unjudged>,
+    /// Checks of Trivy's that are not for objects of Kubernetes; sorted by reason and name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// What is wrong; sorted by file and line.
     pub problems: Vec<Problem>,
 }
@@ -60,7 +64,7 @@ pub struct PolicyCounts {
 pub struct ListedPolicy {
     /// Package without `data.`, or a Constraint's kind.
     pub name: String,
-    /// `conftest`, `admission`, `gatekeeper`.
+    /// `conftest`, `trivy`, `admission`, `gatekeeper`.
     pub dialect: String,
     /// The versions of Rego that it is written in.
     pub rego: BTreeSet<Version>,
@@ -111,7 +115,8 @@ impl PolicyList {
         let problems = newer.map_or(&policies.problems, |newer| &newer.problems);
         let list = Self::of(listed, problems.clone());
         let (digest, not_judged) = (policies.digest.to_string(), policies.unjudged.clone());
-        Self { digest, up_to_date: newer.is_none(), not_judged, ..list }
+        let left_out = policies.left_out.clone();
+        Self { digest, up_to_date: newer.is_none(), not_judged, left_out, ..list }
     }
 
     /// Lists what is wrong where nothing was loaded.
@@ -142,6 +147,7 @@ impl PolicyList {
             summary,
             policies,
             not_judged: Vec::new(),
+            left_out: Vec::new(),
             problems,
         }
     }

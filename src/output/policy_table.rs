@@ -1,6 +1,9 @@
 //! The table of `kaudit policies`, for people.
 
-use std::{collections::BTreeSet, io};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
 
 use anstyle::Style;
 
@@ -11,7 +14,7 @@ use super::{
     style::{BOLD, DIM, Paint, columns_of, count, style_of, wrap},
 };
 use crate::{
-    judge::{dialect::Dialect, gatekeeper::Unjudged},
+    judge::{dialect::Dialect, gatekeeper::Unjudged, trivy::LeftOut},
     model::verdict::{Outcome, Severity, Source},
 };
 
@@ -43,7 +46,13 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
         let words = paint.with(style_of(Outcome::Warn), "not judged:");
         writeln!(out, "{words} {}  {}  {}", shown_line(name), paint.with(DIM, &place(source)), shown_line(reason))?;
     }
-    if !list.not_judged.is_empty() {
+    for (reason, names) in left_out(&list.left_out) {
+        let text = format!("{} left out: {reason}: {}", count(names.len(), "check"), short_names(&names));
+        for (index, line) in wrap(&shown_line(&text), options.width.max(NARROWEST)).iter().enumerate() {
+            writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, line.trim_start())?;
+        }
+    }
+    if !list.not_judged.is_empty() || !list.left_out.is_empty() {
         writeln!(out)?;
     }
     writeln!(out, "{}", closing_line(&list.summary, paint))
@@ -105,6 +114,25 @@ fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
         Some(("regorus", format!("evaluates {} because of {why}", rule.name)))
     });
     [title, template, kinds, reads, cost].into_iter().flatten().chain(not_compiled).collect()
+}
+
+/// Returns the names of the checks that are left out, by reason.
+fn left_out(checks: &[LeftOut]) -> BTreeMap<&str, Vec<&str>> {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for check in checks {
+        let name = check.id.as_deref().unwrap_or(&check.name);
+        reasons.entry(&check.reason).or_default().push(name);
+    }
+    reasons
+}
+
+/// Joins names; of many, the first.
+fn short_names(names: &[&str]) -> String {
+    let shown = names.iter().take(PATHS).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(PATHS) {
+        0 => shown,
+        more => format!("{shown} and {more} more, as -o json lists them"),
+    }
 }
 
 /// Returns the kinds of a policy if they have room in a column.

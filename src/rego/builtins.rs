@@ -24,6 +24,7 @@ mod numbers;
 mod operators;
 pub(crate) mod regexes;
 mod replacer;
+pub(crate) mod results;
 mod text;
 mod times;
 mod units;

@@ -63,6 +63,8 @@ pub(crate) struct Compiled {
     variables: Variables,
     /// Paths and places of the packages.
     packages: Vec<(Vec<Constant>, Position)>,
+    /// By module, whether lookups in what is always empty are accepted.
+    lenient: Vec<bool>,
 }
 
 impl Compiled {
@@ -77,7 +79,8 @@ impl Compiled {
             let globals = globals(module, &packages[index].0, &names);
             rules.extend(resolve::module((index, module), &packages[index].0, &globals, &mut variables, faults));
         }
-        Self { rules, variables, packages }
+        let lenient = modules.iter().map(|module| module.may_look_up_nothing).collect();
+        Self { rules, variables, packages, lenient }
     }
 
     /// Plans the rules at these paths, and all that they need.
@@ -136,7 +139,7 @@ impl Compiled {
             flatten::dynamics(&mut self.rules[index], &mut self.variables);
         }
         let order = Order::new(tree, &self.rules);
-        faults.extend(infer::check(&self.rules, &known, &order, &self.variables));
+        faults.extend(infer::check(&self.rules, (&known, &self.lenient), &order, &self.variables));
     }
 }
 

@@ -61,7 +61,7 @@ impl Default for Limits {
             share_verdicts: true,
             strict: false,
             file_bytes: 1 << 20,
-            columns: NonZeroU32::new(20_000).unwrap_or(NonZeroU32::MAX),
+            columns: NonZeroU32::new(100_000).unwrap_or(NonZeroU32::MAX),
             nesting: 32,
             bracket_tries: 250_000,
             height: 250,

@@ -116,7 +116,7 @@ impl Missing {
 }
 
 /// Returns the package that a text declares.
-fn package_of(text: &str) -> Option<Path> {
+pub(crate) fn package_of(text: &str) -> Option<Path> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix("package "))?;
     let path = line.split(['#', ';']).next()?.trim().replace("[\"", ".").replace("\"]", "");
     Some(path.split('.').map(str::to_owned).collect())

@@ -2,6 +2,7 @@
 
 mod checks;
 mod lexer;
+mod literal;
 mod parser;
 mod terms;
 mod tree;

@@ -44,7 +44,7 @@ fn head(explained: &Explained) -> Vec<Line> {
     let place = explained.location.as_ref();
     let place = place.map_or(String::new(), |Location { file, line }| format!("  {file}:{line}"));
     let mut lines = vec![(BOLD, format!("{} {namespace}{}{place}", object.kind, object.name))];
-    let About { title, description, severity, id, links, .. } = &explained.about;
+    let About { title, description, severity, id, links, recommended_action, .. } = &explained.about;
     let severity = severity.map(|severity| severity.word().to_owned());
     let words = [title.as_deref().map(str::to_owned), id.as_deref().map(str::to_owned), severity];
     let words: Vec<String> = words.into_iter().flatten().collect();
@@ -52,6 +52,8 @@ fn head(explained: &Explained) -> Vec<Line> {
     lines.push((PLAIN, format!("{}/{}{words}", explained.policy, explained.rule)));
     let description = description.as_deref().unwrap_or_default().trim();
     lines.extend(description.lines().map(|line| (DIM, format!("  {line}"))));
+    let action = recommended_action.as_deref().unwrap_or_default();
+    lines.extend(action.lines().map(|line| (DIM, format!("  {line}"))));
     lines.extend(links.iter().map(|link| (DIM, format!("  {}", link.reference))));
     lines.push((PLAIN, String::new()));
     for entry in &explained.results {

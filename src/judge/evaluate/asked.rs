@@ -13,7 +13,7 @@ use crate::judge::{dialect::Dialect, rule::Definition, unit::Unit};
 pub(crate) enum Asked<'j> {
     /// It is.
     With(Question<'j>),
-    /// Its Constraint does not match the object, or cannot be matched; with the reason.
+    /// It is not for the object; with the reason.
     No(String),
 }
 
@@ -45,9 +45,12 @@ pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option
         for group in unit.groups.iter().filter(|_| unit.judges_everything()) {
             let named = group.entrypoints.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule);
             let Some(entrypoint) = named else { continue };
+            if !entrypoint.kinds.contain(&job.object.key.kind.kind) {
+                return Ok(Some(Asked::No("the check's selector does not name its kind".to_owned())));
+            }
             let (input, object): (_, &[&str]) = match group.dialect {
                 Dialect::Admission => (values.admission(Operation::Audit), &["request", "object"]),
-                Dialect::Conftest | Dialect::Gatekeeper => (values.object.clone(), &[]),
+                Dialect::Conftest | Dialect::Trivy | Dialect::Gatekeeper => (values.object.clone(), &[]),
             };
             return Ok(Some(Asked::With(Question { unit, input, object, definitions: &entrypoint.definitions })));
         }

@@ -7,9 +7,11 @@ use regorus::Value;
 use super::{
     part::PartOfGroup,
     results::{self, Results, items},
+    trivy,
 };
 use crate::{
     judge::{
+        dialect::Dialect,
         gatekeeper::template::column,
         metadata::Metadata,
         reads::KindQuery,
@@ -38,9 +40,11 @@ impl Judge<'_> {
     /// not all are asked.
     pub(super) fn group(&mut self, unit: &Unit, group: &Group, part: PartOfGroup<'_>, kind: &str, input: &Value) {
         let Some(query) = group.queries.of(kind).filter(|query| !query.rules.is_empty()) else {
-            return (0..group.entrypoints.len()).filter(|rule| part.judges(*rule)).for_each(|_| self.results.pass());
+            let rules = group.entrypoints.iter().enumerate();
+            let judging = rules.filter(|(rule, entrypoint)| part.judges(*rule) && entrypoint.kinds.contain(kind));
+            return judging.for_each(|_| self.results.pass());
         };
-        let answers = self.answers(unit, group, part, query, input);
+        let answers = self.answers(unit, group, part, kind, query, input);
         let (answers, exceptions) = answers.split_at(group.entrypoints.len());
         for (exception, answer) in group.exceptions.iter().zip(exceptions) {
             if let Err(failure) = answer {
@@ -48,10 +52,11 @@ impl Judge<'_> {
                 self.fail(unit, &exception.policy, &rule, &exception.source, failure);
             }
         }
-        let judging = group.entrypoints.iter().zip(answers).enumerate().filter(|(rule, _)| part.judges(*rule));
+        let judging = group.entrypoints.iter().zip(answers).enumerate();
+        let judging = judging.filter(|(rule, (entrypoint, _))| part.judges(*rule) && entrypoint.kinds.contain(kind));
         for (_, (entrypoint, answer)) in judging {
             match answer {
-                Ok(answer) => self.entrypoint(unit, entrypoint, answer, exceptions, input),
+                Ok(answer) => self.entrypoint(unit, (group.dialect, entrypoint), answer, exceptions, input),
                 Err(failure) => {
                     let Entrypoint { policy, rule, .. } = entrypoint;
                     self.fail(unit, policy, &rule.name, &rule.source, failure);
@@ -66,10 +71,13 @@ impl Judge<'_> {
         unit: &Unit,
         group: &Group,
         part: PartOfGroup<'_>,
+        kind: &str,
         query: &KindQuery,
         input: &Value,
     ) -> Vec<Result<Answer, Failure>> {
-        let wanted: Vec<usize> = query.rules.iter().copied().filter(|index| part.asks(group, *index)).collect();
+        let is_for = |index: usize| group.entrypoints.get(index).is_none_or(|rule| rule.kinds.contain(kind));
+        let wanted = query.rules.iter().copied().filter(|index| part.asks(group, *index) && is_for(*index));
+        let wanted: Vec<usize> = wanted.collect();
         if let Some(all) = unit.rules(group, query, &wanted, input, &mut self.results.notes) {
             return all.into_iter().map(Ok).collect();
         }
@@ -97,17 +105,17 @@ impl Judge<'_> {
     fn entrypoint(
         &mut self,
         unit: &Unit,
-        entrypoint: &Entrypoint,
+        (dialect, entrypoint): (Dialect, &Entrypoint),
         answer: &Answer,
         exceptions: &[Result<Answer, Failure>],
         input: &Value,
     ) {
-        let mut findings = results::findings(entrypoint, &answer.value);
+        let mut findings = findings(dialect, entrypoint, &answer.value);
         if findings.is_empty() {
             return self.results.pass();
         }
         results::attribute(&mut findings, entrypoint, &Metadata::default(), |number| {
-            Some(results::findings(entrypoint, &definition_alone(unit, input, entrypoint, number, answer)?))
+            Some(self::findings(dialect, entrypoint, &definition_alone(unit, input, entrypoint, number, answer)?))
         });
         let excepted = entrypoint.exception.as_ref().is_some_and(|(index, suffix)| {
             exceptions
@@ -153,6 +161,14 @@ impl Judge<'_> {
             excused: None,
             source,
         });
+    }
+}
+
+/// Reads the value of a rule as its dialect does.
+pub(super) fn findings(dialect: Dialect, entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
+    match dialect {
+        Dialect::Trivy => trivy::findings(entrypoint, value),
+        Dialect::Conftest | Dialect::Admission | Dialect::Gatekeeper => results::findings(entrypoint, value),
     }
 }
 

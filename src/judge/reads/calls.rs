@@ -1,5 +1,7 @@
 //! Calls: functions of the policies by what they do with their arguments, builtins by what is known of them.
 
+use std::{collections::BTreeMap, sync::Arc};
+
 use regorus::unstable::{Expr, Ref};
 
 use super::{
@@ -8,7 +10,7 @@ use super::{
     walk::{SIZE, Walker},
 };
 use crate::rego::{
-    builtins::{self, Arity},
+    builtins::{self, Arity, results},
     references::constant_path,
     rewrite,
 };
@@ -109,6 +111,7 @@ impl<'a> Walker<'a> {
                 defined(&[&value])
             }
             (rewrite::BOUNDED, [value]) => self.expr(value),
+            ("result.new", [message, cause]) => self.new_result(message, cause),
             ("sprintf", _) => self.sprintf(arguments),
             ("concat", _) => self.concat(arguments),
             ("internal.template_string", _) => self.template_string(arguments),
@@ -122,6 +125,28 @@ impl<'a> Walker<'a> {
             }
             _ => self.any_builtin(name, arguments),
         }
+    }
+
+    /// What `result.new` makes: the message and the name of the cause are only handed around.
+    fn new_result(&mut self, message: &'a Expr, cause: &'a Expr) -> Possible {
+        let (message, cause) = (self.expr(message), self.expr(cause));
+        if message.is_nothing() || cause.is_nothing() {
+            return Possible::default();
+        }
+        self.present(&cause);
+        let sure = message.sure && cause.sure;
+        let mut fields = BTreeMap::from([(Arc::from("msg"), message)]);
+        let mut field = |name: &str| self.step(&cause, Possible::scalar(name.into()));
+        let name = BTreeMap::from([(Arc::from(results::NAME), field(results::NAME))]);
+        fields.insert(Arc::from("cause"), Possible { fields: Some(name), ..Possible::default() });
+        let taken = results::TAKEN.map(|(given, name)| (name, field(given)));
+        let apart = field(results::METADATA);
+        self.whole(apart);
+        for (name, value) in taken {
+            self.whole(value);
+            fields.insert(Arc::from(name), Possible::other());
+        }
+        Possible { fields: Some(fields), sure, ..Possible::default() }
     }
 
     /// An array of elements of other arrays.

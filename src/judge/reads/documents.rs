@@ -116,7 +116,7 @@ impl Reads {
 fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
     let input = documents.field("input")?;
     match dialect {
-        Dialect::Conftest => None,
+        Dialect::Conftest | Dialect::Trivy => None,
         Dialect::Admission => input.field("request"),
         Dialect::Gatekeeper => input.field("review"),
     }
@@ -124,7 +124,7 @@ fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
 
 /// Returns what is read of the object.
 fn object(documents: &Tree, dialect: Dialect) -> Tree {
-    if dialect == Dialect::Conftest {
+    if matches!(dialect, Dialect::Conftest | Dialect::Trivy) {
         return documents.field("input").unwrap_or_default();
     }
     let Some(review) = review(documents, dialect) else { return Tree::default() };

@@ -462,7 +462,7 @@ impl<'a> Walker<'a> {
         &**input == "input"
             && matches!(&**last, "name" | "namespace")
             && match self.dialect {
-                Dialect::Conftest => is(&["metadata"]),
+                Dialect::Conftest | Dialect::Trivy => is(&["metadata"]),
                 Dialect::Admission => is(&["request"]) || is(&["request", "object", "metadata"]),
                 Dialect::Gatekeeper => is(&["review"]) || is(&["review", "object", "metadata"]),
             }
@@ -472,7 +472,7 @@ impl<'a> Walker<'a> {
     fn names_kind(&self, place: &[Segment]) -> Option<bool> {
         let is = |names: &[&str]| is(place, names);
         let root = match self.dialect {
-            Dialect::Conftest => return is(&["input", "kind"]).then_some(true),
+            Dialect::Conftest | Dialect::Trivy => return is(&["input", "kind"]).then_some(true),
             Dialect::Admission => "request",
             Dialect::Gatekeeper => "review",
         };

@@ -48,22 +48,23 @@ impl Queries {
     pub(crate) fn find(rules: &Rules<'_>, dialect: Dialect, entrypoints: &[Entrypoint], exceptions: &[&Path]) -> Self {
         let mut walker = Walker::new(rules, dialect);
         let mut found = Self::default();
-        let mut add = |walker: &mut Walker<'_>| {
-            let query = query(walker, entrypoints, exceptions, &mut found.distinct);
+        let mut add = |walker: &mut Walker<'_>, kind: AskedKind<'_>| {
+            let query = query(walker, kind, entrypoints, exceptions, &mut found.distinct);
             found.all.push(query);
             found.all.len() - 1
         };
-        add(&mut walker);
-        let named = std::mem::take(&mut walker.named);
+        add(&mut walker, AskedKind::Other);
+        let mut named = std::mem::take(&mut walker.named);
+        named.extend(entrypoints.iter().flat_map(|rule| rule.kinds.known()).cloned());
         if named.len() > KINDS {
             walker.set_kind(KindIs::Unknown);
-            add(&mut walker);
+            add(&mut walker, AskedKind::Any);
             found.all.swap_remove(0);
             return found;
         }
         for kind in named {
             walker.set_kind(KindIs::Named(Arc::clone(&kind)));
-            let index = add(&mut walker);
+            let index = add(&mut walker, AskedKind::Named(&kind));
             found.named.insert(kind, index);
         }
         found
@@ -118,9 +119,29 @@ impl Queries {
     }
 }
 
+/// A kind that rules are asked about, as far as it matters to what they are meant for.
+#[derive(Clone, Copy)]
+enum AskedKind<'k> {
+    Named(&'k str),
+    /// One that none of the rules name.
+    Other,
+    Any,
+}
+
+impl AskedKind<'_> {
+    fn concerns(self, rule: &Entrypoint) -> bool {
+        match self {
+            Self::Named(kind) => rule.kinds.contain(kind),
+            Self::Other => rule.kinds.are_open(),
+            Self::Any => true,
+        }
+    }
+}
+
 /// Finds what is asked about the kind that the walker is set to.
 fn query(
     walker: &mut Walker<'_>,
+    kind: AskedKind<'_>,
     entrypoints: &[Entrypoint],
     exceptions: &[&Path],
     distinct: &mut Vec<Vec<usize>>,
@@ -130,6 +151,9 @@ fn query(
     let mut rules = Vec::new();
     let mut reads = Vec::new();
     for (index, (path, shape)) in shapes.enumerate() {
+        if entrypoints.get(index).is_some_and(|rule| !kind.concerns(rule)) {
+            continue;
+        }
         let summary = walker.entrypoint(path, shape.is_some());
         if summary.risk || may_have_results(&summary.value, shape) {
             rules.push(index);

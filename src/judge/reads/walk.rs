@@ -10,6 +10,7 @@ use regorus::unstable::{Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, Ru
 use super::{
     bindings::{is_multiple, sites},
     documents::Reads,
+    exclusive::are_exclusive,
     frame::Frame,
     possible::Possible,
 };
@@ -210,7 +211,10 @@ impl<'a> Walker<'a> {
         }
         let Definitions { mut value, complete, several, sure } = found;
         // Several values of a rule are compared with each other: two different ones are an error.
-        let conflict = (complete > 1 || several) && !(value.is_scalar() && value.scalars.len() < 2);
+        let is_complete = |node: &&Node| !matches!(self.rules.rule(node), Rule::Default { .. });
+        let nodes: Vec<&Node> = graph.at(path).filter(is_complete).collect();
+        let complete = complete > 1 && !are_exclusive(self.rules, &nodes);
+        let conflict = (complete || several) && !(value.is_scalar() && value.scalars.len() < 2);
         value.sure |= sure;
         if conflict || value.size(SIZE) > SIZE {
             value.all_places().into_iter().for_each(|place| summary.reads.insert(place, true));

@@ -3,8 +3,8 @@
 use regorus::unstable::BUILTINS;
 
 use super::{
-    call::Builtin, cidr, collections, digests, encoding, format, globs, numbers, operators, regexes, replacer, text,
-    times, units, uri,
+    call::Builtin, cidr, collections, digests, encoding, format, globs, numbers, operators, regexes, replacer, results,
+    text, times, units, uri,
 };
 
 /// All builtins of ours.
@@ -19,6 +19,7 @@ const TABLES: &[&[Builtin]] = &[
     operators::TABLE,
     regexes::TABLE,
     replacer::TABLE,
+    results::TABLE,
     text::TABLE,
     times::TABLE,
     units::TABLE,
@@ -42,10 +43,14 @@ const REFUSED: &[(&str, &str)] = &[
     ("regex.globs_match", "it is not here; compare by glob.match"),
     ("assign", OPERATOR),
     ("internal.", "it belongs to OPA's own workings; write the rule without it"),
+    ("cidr.", TRIVY),
+    ("sh.", TRIVY),
+    ("squealer.", TRIVY),
     ("rand.intn", "a verdict must not depend on chance; write the rule without it"),
 ];
 
 const NETWORK: &str = "policies cannot reach the network; put what they need into a data file";
+const TRIVY: &str = "Trivy has it for checks of other types than Kubernetes; write the rule without it";
 const OPERATOR: &str = "it cannot be called by name; write the operator";
 
 /// How many arguments a builtin takes.

@@ -54,11 +54,29 @@ pub(super) struct Checker<'a> {
     /// Comprehensions by their address, and what was known around them.
     seen: HashMap<*const Comprehension, (u64, Inferred)>,
     patience: usize,
+    /// By module, whether lookups in what is always empty are accepted.
+    lenient: &'a [bool],
+    /// Whether they are in the rule that is looked at.
+    is_lenient: bool,
 }
 
 /// Checks all rules; those that are not `checked` may be anything.
-pub(super) fn check(rules: &[Rule], checked: &[bool], order: &Order, variables: &Variables) -> Vec<Fault> {
-    let mut inference = Checker { rules, order, variables, env: Env::new(), seen: HashMap::new(), patience: PATIENCE };
+pub(super) fn check(
+    rules: &[Rule],
+    (checked, lenient): (&[bool], &[bool]),
+    order: &Order,
+    variables: &Variables,
+) -> Vec<Fault> {
+    let mut inference = Checker {
+        rules,
+        order,
+        variables,
+        env: Env::new(),
+        seen: HashMap::new(),
+        patience: PATIENCE,
+        lenient,
+        is_lenient: false,
+    };
     let mut faults = Vec::new();
     for index in order.sorted() {
         let rule = &rules[*index];
@@ -75,6 +93,7 @@ pub(super) fn check(rules: &[Rule], checked: &[bool], order: &Order, variables: 
 
 impl<'a> Checker<'a> {
     fn rule(&mut self, rule: &'a Rule) -> Vec<Fault> {
+        self.is_lenient = self.lenient.get(rule.module).is_some_and(|lenient| *lenient);
         self.env.enter(None);
         let mismatches = self.body(&rule.body);
         let of = if mismatches.is_empty() { self.head(rule) } else { Some(Type::any()) };

@@ -26,7 +26,8 @@ pub(super) fn module(text: &str, version: Version) -> Read<Module> {
     let at = parser.place();
     parser.expect("package")?;
     let package = parser.term()?;
-    let mut module = Module { version, at, package, imports: Vec::new(), rules: Vec::new() };
+    let (imports, rules) = (Vec::new(), Vec::new());
+    let mut module = Module { version, at, package, imports, rules, may_look_up_nothing: false };
     while !parser.at_end() {
         if parser.take_if("import") {
             let import = parser.import()?;

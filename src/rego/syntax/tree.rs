@@ -22,6 +22,8 @@ pub(crate) struct Module {
     pub(in crate::rego) package: Expr,
     pub(in crate::rego) imports: Vec<Import>,
     pub(in crate::rego) rules: Vec<Rule>,
+    /// Whether lookups in what is always empty are accepted, as OPA did up to 1.16, and not taken for mistakes.
+    pub(crate) may_look_up_nothing: bool,
 }
 
 impl Module {

@@ -128,6 +128,9 @@ impl<'a> Checker<'a> {
     fn below(&mut self, mut of: Known, items: &'a [Term], index: usize) -> Result<(), Mismatch> {
         for (index, key) in items.iter().enumerate().skip(index) {
             if of.as_ref().is_some_and(Type::is_empty) {
+                if self.is_lenient {
+                    return Ok(());
+                }
                 return Err(self.undefined(items, index, &None, &None));
             }
             let Some(keys) = types::keys(&of) else {

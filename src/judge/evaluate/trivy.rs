@@ -1,0 +1,72 @@
+//! The value of a check as Trivy's scanner reads it (`result.go` of `pkg/iac/rego`).
+
+use std::sync::Arc;
+
+use regorus::Value;
+
+use super::results::{details, items, json};
+use crate::{judge::rule::Entrypoint, model::verdict::Finding};
+
+/// What Trivy says of a result that is neither text nor object.
+const DENIED: &str = "Rego check resulted in DENY";
+
+/// Reads the value of a rule: each element is a result, and a value that is no collection is one, `false` included.
+pub(super) fn findings(entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
+    match value {
+        Value::Undefined => Vec::new(),
+        Value::Set(_) | Value::Array(_) => items(value).map(|item| finding(entrypoint, item)).collect(),
+        value => vec![finding(entrypoint, value)],
+    }
+}
+
+fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
+    let (message, fields) = match value {
+        Value::String(text) => (Some(Arc::clone(text)), None),
+        Value::Object(_) => (message(value), Some(value)),
+        // A message and its cause, in any order; the last of each counts.
+        Value::Array(_) => {
+            let last = |wanted: fn(&&Value) -> bool| items(value).filter(wanted).last();
+            let text = last(|item| matches!(item, Value::String(_))).and_then(|text| text.as_string().ok().cloned());
+            (text, last(|item| matches!(item, Value::Object(_))))
+        }
+        Value::Set(_) => (None, None),
+        _ => (Some(DENIED.into()), None),
+    };
+    let message = message.filter(|text| !text.is_empty());
+    let rule = &entrypoint.rule;
+    let unnamed = || format!("Rego check rule: {}.{}", entrypoint.policy, rule.name).into();
+    let fields = fields.and_then(|fields| fields.as_object().ok());
+    let told = fields.into_iter().flat_map(|fields| fields.iter_sorted()).filter(|(key, value)| tells(key, value));
+    Finding {
+        policy: Arc::clone(&entrypoint.policy),
+        rule: Arc::clone(&rule.name),
+        outcome: rule.outcome,
+        severity: None,
+        category: None,
+        message: message.unwrap_or_else(unnamed),
+        details: details(told),
+        excused: None,
+        source: rule.source.clone(),
+    }
+}
+
+fn message(result: &Value) -> Option<Arc<str>> {
+    match &result["msg"] {
+        Value::Undefined => None,
+        Value::String(text) => Some(Arc::clone(text)),
+        other => Some(json(other).to_string().into()),
+    }
+}
+
+/// Whether a field says more than `result.new` fills in.
+fn tells(key: &Value, value: &Value) -> bool {
+    match key.as_string().map_or("", |key| &**key) {
+        "msg" => false,
+        "startline" | "endline" => *value != Value::from(0),
+        "sourceprefix" | "filepath" | "fskey" | "resource" => *value != Value::from(""),
+        "explicit" => *value != Value::from(false),
+        "managed" => *value != Value::from(true),
+        "parent" => *value != Value::Null,
+        _ => true,
+    }
+}

@@ -1,0 +1,71 @@
+//! Trivy's checks: which packages are such, which kinds they are for, and which of them are left out, as Trivy's scanner
+//! decides it (`pkg/iac/rego` of Trivy 0.69).
+//!
+//! A package is a check by its METADATA (`custom.input` or `custom.library`), by the rules that stood for it before
+//! (`__rego_metadata__`, `__rego_input__`), or because it makes its results by `result.new`. Checks for Dockerfiles, clouds
+//! and so on lie in the same directories: they are left out before anything of them is compiled, as are the libraries that
+//! only they use.
+
+mod left_out;
+mod legacy;
+mod selector;
+mod sorting;
+
+use std::collections::BTreeMap;
+
+use regorus::unstable::{Module, Ref};
+
+pub use self::left_out::LeftOut;
+use self::selector::Scope;
+pub(crate) use self::{
+    legacy::metadata as legacy,
+    selector::Kinds,
+    sorting::{Sorted, sort_out},
+};
+use super::metadata::{AnnotationScope, Metadata};
+use crate::rego::{
+    graph::Graph,
+    references::{Path, package},
+};
+
+/// Whether Trivy asks for a rule of this name.
+pub(crate) fn is_enforced(name: &str) -> bool {
+    name == "deny" || name.starts_with("deny_")
+}
+
+/// Whether a text seems to be of a check. Trivy's OPA accepts more than the latest.
+pub(crate) fn makes_results(text: &str) -> bool {
+    text.contains("result.new(")
+}
+
+/// Returns the packages that are checks of Trivy's, each with the kinds that it judges; `None` for those that judge none.
+pub(crate) fn packages(
+    modules: &[Ref<Module>],
+    annotations: &[Vec<(AnnotationScope, Metadata)>],
+    graph: &Graph<'_>,
+) -> BTreeMap<Path, Option<Kinds>> {
+    let mut packages: BTreeMap<Path, Option<Kinds>> = BTreeMap::new();
+    for (module, annotations) in modules.iter().zip(annotations) {
+        let package = package(module);
+        let own = annotations.iter().find(|(scope, _)| *scope == AnnotationScope::Package);
+        let scope = own.and_then(|(_, about)| Scope::of(about));
+        let kinds = match scope {
+            Some(scope) => scope.kinds().ok(),
+            None if packages.contains_key(&package) || !calls(&package, graph) => continue,
+            None => Some(Kinds::all()),
+        };
+        let known = packages.entry(package).or_default();
+        *known = match (known.take(), kinds) {
+            (Some(known), Some(kinds)) => Some(known.or(kinds)),
+            (known, kinds) => known.or(kinds),
+        };
+    }
+    packages
+}
+
+/// Whether rules of a package, or rules that they use, call one of Trivy's functions.
+fn calls(package: &Path, graph: &Graph<'_>) -> bool {
+    let reached = graph.reachable([package.as_slice()]);
+    let mut calls = reached.into_iter().flat_map(|path| graph.at(path)).flat_map(|node| &node.calls);
+    calls.any(|call| call.rule.is_none() && matches!(call.name.as_str(), "result.new" | "isManaged"))
+}

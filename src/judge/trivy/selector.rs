@@ -1,0 +1,209 @@
+//! `custom.input.selector`: the types of input that a check is for, and the kinds of Kubernetes objects.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use serde_json::{Map, Value};
+
+use crate::judge::metadata::Metadata;
+
+/// What Trivy's scanner calls Kubernetes objects.
+const KUBERNETES: &str = "kubernetes";
+/// The kind of what Trivy's collector tells of a node.
+const NODE: &str = "nodeinfo";
+/// The framework of checks that Trivy runs unless it is told otherwise.
+const DEFAULT: &str = "default";
+
+/// The kinds that selectors may name, which they do in lower case. Others are compared without regard to case.
+const KNOWN: &str = "APIService CertificateSigningRequest ClusterRole ClusterRoleBinding ConfigMap ControllerRevision CronJob \
+    CSIDriver CSINode CustomResourceDefinition DaemonSet Deployment DeploymentConfig Endpoints EndpointSlice Event \
+    HorizontalPodAutoscaler Ingress IngressClass Job Lease LimitRange MutatingWebhookConfiguration Namespace NetworkPolicy \
+    Node PersistentVolume PersistentVolumeClaim Pod PodDisruptionBudget PodSecurityPolicy PodTemplate PriorityClass \
+    ReplicaSet ReplicationController ResourceQuota Role RoleBinding Route RuntimeClass Secret Service ServiceAccount \
+    StatefulSet StorageClass ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration \
+    VolumeAttachment";
+
+/// The kinds that a check judges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kinds(Option<Named>);
+
+/// Kinds by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Named {
+    /// As Kubernetes spells them.
+    known: BTreeSet<Arc<str>>,
+    /// As the check spells others.
+    others: BTreeSet<String>,
+}
+
+impl Kinds {
+    pub(crate) fn all() -> Self {
+        Self(None)
+    }
+
+    fn named<'n>(names: impl Iterator<Item = &'n str>) -> Self {
+        let mut named = Named::default();
+        for name in names {
+            match KNOWN.split_whitespace().find(|known| known.eq_ignore_ascii_case(name)) {
+                Some(known) => named.known.insert(known.into()),
+                None => named.others.insert(name.to_owned()),
+            };
+        }
+        Self(Some(named))
+    }
+
+    /// Whether objects of a kind are judged.
+    pub(crate) fn contain(&self, kind: &str) -> bool {
+        let named = |named: &Named| {
+            named.known.contains(kind) || named.others.iter().any(|name| name.eq_ignore_ascii_case(kind))
+        };
+        self.0.as_ref().is_none_or(named)
+    }
+
+    /// Whether they may contain a kind that is not among [`Self::known`].
+    pub(crate) fn are_open(&self) -> bool {
+        self.0.as_ref().is_none_or(|named| !named.others.is_empty())
+    }
+
+    /// Returns those whose spelling is known.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter().flat_map(|named| &named.known)
+    }
+
+    /// Returns the kinds of both.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(self.0.zip(other.0).map(|(mut one, other)| {
+            one.known.extend(other.known);
+            one.others.extend(other.others);
+            one
+        }))
+    }
+}
+
+/// What a check says of the input that it is for.
+#[derive(Debug)]
+pub(super) struct Scope {
+    pub(super) library: bool,
+    selectors: Vec<Selector>,
+    deprecated: bool,
+    /// Whether it is in other frameworks than the default one.
+    apart: bool,
+}
+
+#[derive(Debug)]
+struct Selector {
+    of: String,
+    /// Groups, versions and kinds alike: Trivy compares each of them with the kind.
+    subtypes: Vec<Vec<String>>,
+}
+
+/// Why a check does not judge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// It is for other types of input.
+    Types(Vec<String>),
+    Node,
+    Deprecated,
+    Framework,
+}
+
+impl Scope {
+    /// Reads the annotations of a package; `None` if they are not of a check of Trivy's.
+    pub(super) fn of(about: &Metadata) -> Option<Self> {
+        let custom = &about.custom;
+        let library = custom.get("library") == Some(&Value::Bool(true));
+        let input = custom.get("input").and_then(Value::as_object);
+        (library || input.is_some()).then(|| {
+            let selectors = input.and_then(|input| input.get("selector")).and_then(Value::as_array);
+            let frameworks = custom.get("frameworks").and_then(Value::as_object);
+            Self {
+                library,
+                selectors: selectors.into_iter().flatten().filter_map(Value::as_object).map(Selector::read).collect(),
+                deprecated: custom.get("deprecated") == Some(&Value::Bool(true)),
+                apart: frameworks.is_some_and(|names| !names.is_empty() && !names.contains_key(DEFAULT)),
+            }
+        })
+    }
+
+    /// Returns the kinds that it judges; else why it judges none.
+    pub(super) fn kinds(&self) -> Result<Kinds, Reason> {
+        // One selector of another type is enough: Trivy takes the list as a whole.
+        if self.selectors.iter().any(|selector| selector.of != KUBERNETES) {
+            return Err(Reason::Types(self.selectors.iter().map(|selector| selector.of.clone()).collect()));
+        }
+        if self.deprecated {
+            return Err(Reason::Deprecated);
+        }
+        if self.apart {
+            return Err(Reason::Framework);
+        }
+        if self.selectors.iter().any(|selector| selector.subtypes.is_empty()) || self.selectors.is_empty() {
+            return Ok(Kinds::all());
+        }
+        let names = || self.selectors.iter().flat_map(|selector| &selector.subtypes).flatten().map(String::as_str);
+        if names().all(|name| name.eq_ignore_ascii_case(NODE)) {
+            return Err(Reason::Node);
+        }
+        Ok(Kinds::named(names().filter(|name| !name.eq_ignore_ascii_case(NODE))))
+    }
+}
+
+impl Selector {
+    fn read(selector: &Map<String, Value>) -> Self {
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let subtypes = selector.get("subtypes").and_then(Value::as_array).into_iter().flatten();
+        let subtypes = subtypes.filter_map(Value::as_object).map(|subtype| {
+            let names = ["group", "version", "kind"].into_iter();
+            names.filter_map(|name| text(subtype.get(name)?)).collect()
+        });
+        let of = selector.get("type").and_then(text).unwrap_or_default();
+        Self { of, subtypes: subtypes.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kinds(custom: &Value) -> Result<Kinds, Reason> {
+        let about = Metadata { custom: custom.as_object().cloned().unwrap(), ..Metadata::default() };
+        Scope::of(&about).expect("a check").kinds()
+    }
+
+    fn selector(selector: &Value) -> Result<Kinds, Reason> {
+        kinds(&json!({"input": {"selector": selector}}))
+    }
+
+    #[test]
+    fn kinds_are_spelt_as_kubernetes_does() {
+        let found =
+            selector(&json!([{"type": "kubernetes", "subtypes": [{"kind": "replicaset"}, {"kind": "gateway"}]}]));
+        let found = found.unwrap();
+        assert!(found.contain("ReplicaSet") && found.contain("Gateway") && !found.contain("Pod"));
+        assert!(found.are_open() && found.known().map(|name| &**name).eq(["ReplicaSet"]));
+        let all = found.clone().or(Kinds::all());
+        assert!(all.contain("Pod") && all.are_open());
+        let more = found.or(Kinds::named(["pod"].into_iter()));
+        assert!(more.contain("Pod") && more.contain("ReplicaSet") && !more.contain("Job"));
+    }
+
+    #[test]
+    fn without_subtypes_all_kinds_are_judged() {
+        assert_eq!(selector(&json!([{"type": "kubernetes"}])), Ok(Kinds::all()));
+        assert_eq!(selector(&json!([])), Ok(Kinds::all()));
+        assert_eq!(kinds(&json!({"input": {}})), Ok(Kinds::all()));
+        assert!(Scope::of(&Metadata::default()).is_none());
+    }
+
+    #[test]
+    fn what_judges_nothing_says_why() {
+        let types = |types: &[&str]| Err(Reason::Types(types.iter().map(|name| (*name).to_owned()).collect()));
+        assert_eq!(selector(&json!([{"type": "dockerfile"}])), types(&["dockerfile"]));
+        assert_eq!(selector(&json!([{"type": "kubernetes"}, {"type": "rbac"}])), types(&["kubernetes", "rbac"]));
+        assert_eq!(selector(&json!([{"type": "kubernetes", "subtypes": [{"kind": "nodeinfo"}]}])), Err(Reason::Node));
+        assert_eq!(kinds(&json!({"input": {}, "deprecated": true})), Err(Reason::Deprecated));
+        assert_eq!(kinds(&json!({"input": {}, "frameworks": {"cis": []}})), Err(Reason::Framework));
+        assert_eq!(kinds(&json!({"input": {}, "frameworks": {"cis": [], "default": []}})), Ok(Kinds::all()));
+    }
+}

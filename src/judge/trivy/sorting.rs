@@ -1,0 +1,279 @@
+//! Which files of a directory are compiled, if there are checks of Trivy's among them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    left_out::LeftOut,
+    legacy,
+    selector::{Reason, Scope},
+};
+use crate::{
+    judge::metadata::{self, Metadata},
+    model::verdict::Source,
+    rego::{file::File, missing::package_of, references::Path, syntax},
+};
+
+/// Functions that only checks of other types than Kubernetes call.
+const FOREIGN: [&str; 4] = ["cidr.count_addresses(", "cidr.is_public(", "sh.parse_commands(", "squealer.scan_string("];
+
+/// Files that were told apart.
+#[derive(Debug, Default)]
+pub(crate) struct Sorted<'f> {
+    /// Those to compile, in their order.
+    pub(crate) kept: Vec<&'f File>,
+    /// The checks among the others, sorted.
+    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) examples: Examples,
+}
+
+/// The files beside checks that are no data, though their form is.
+#[derive(Debug, Default)]
+pub(crate) struct Examples {
+    /// Named by checks, from where their library begins.
+    named: BTreeSet<String>,
+    /// The names of checks without `.rego`.
+    beside: BTreeSet<String>,
+    /// Directories that hold checks of other types, too: there lies much, and data is what OPA's bundles call so.
+    libraries: BTreeSet<String>,
+}
+
+impl Examples {
+    /// Whether a file is one of them.
+    pub(crate) fn contain(&self, file: &File) -> bool {
+        let relative = file.relative();
+        let ends =
+            |text: &str, end: &str| text.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+        // The path that was given may lie above or below the beginning of the library.
+        self.named.iter().any(|named| ends(named, &relative) || ends(&relative, named))
+            || self.beside.contains(stem(&file.shown))
+            || !ends(stem(&relative), "data") && self.libraries.contains(root(file).as_str())
+    }
+
+    /// Adds what a check says of its examples.
+    fn add(&mut self, file: &File, about: &Metadata, role: &Role) {
+        let named = about.custom.get("examples").and_then(|path| path.as_str());
+        self.named.extend(named.map(|path| path.trim_start_matches("./").to_owned()));
+        if Scope::of(about).is_some() {
+            self.beside.insert(stem(&file.shown).to_owned());
+        }
+        if matches!(role, Role::LeftOut(Reason::Types(_))) {
+            self.libraries.insert(root(file));
+        }
+    }
+}
+
+/// Returns a path without the extension of its file.
+fn stem(path: &str) -> &str {
+    path.rsplit_once('.').map_or(path, |(stem, _)| stem)
+}
+
+/// Returns the path that was given, and the file was found below.
+fn root(file: &File) -> String {
+    file.shown.strip_suffix(file.relative().as_str()).unwrap_or(&file.shown).to_owned()
+}
+
+/// What a file is.
+enum Role {
+    /// No check of Trivy's, or one that judges.
+    Judging,
+    /// Read where others use it.
+    Library,
+    /// Tests, which go with what they are about.
+    Test,
+    LeftOut(Reason),
+}
+
+/// One `.rego` file.
+struct Module<'f> {
+    file: &'f File,
+    package: Path,
+    role: Role,
+    /// What it refers to below `data`.
+    uses: BTreeSet<Path>,
+}
+
+/// Tells the files to compile from the checks that judge no object, and from the libraries that only these use.
+///
+/// With `tests`, checks of objects that are not judged are kept, for their tests.
+pub(crate) fn sort_out(files: Vec<&File>, tests: bool) -> Sorted<'_> {
+    let mut left_out = Vec::new();
+    let mut examples = Examples::default();
+    let mut modules = Vec::new();
+    for file in files {
+        let Some(package) = package_of(&file.text) else {
+            modules.push(Module { file, package: Path::new(), role: Role::Judging, uses: BTreeSet::new() });
+            continue;
+        };
+        let about = about(file);
+        let role = role(file, about.as_ref(), tests);
+        if let Some(about) = &about {
+            examples.add(file, about, &role);
+        }
+        if let Role::LeftOut(reason) = &role {
+            let id = about.and_then(|about| Some(about.id?.to_string()));
+            let source = Source { file: Arc::clone(&file.shown), line: line_of_package(&file.text) };
+            left_out.push(LeftOut { reason: reason.to_string(), name: package.join("."), id, source });
+        }
+        modules.push(Module { file, package, role, uses: uses(&file.text) });
+    }
+    left_out.sort();
+    let kept = kept(&modules);
+    let kept = modules.iter().zip(kept).filter(|(_, kept)| *kept).map(|(module, _)| module.file).collect();
+    Sorted { kept, left_out, examples }
+}
+
+/// Returns what a file says of itself, if it may be a check of Trivy's.
+fn about(file: &File) -> Option<Metadata> {
+    let annotated = metadata::of_package(&file.text);
+    // Annotations count alone.
+    annotated.or_else(|| {
+        let legacy = legacy::is_in(&file.text).then(|| syntax::read(&file.text, file.version()).ok()).flatten();
+        legacy.and_then(|module| legacy::metadata(&module))
+    })
+}
+
+fn role(file: &File, about: Option<&Metadata>, tests: bool) -> Role {
+    if file.is_test() {
+        return Role::Test;
+    }
+    match about.and_then(Scope::of) {
+        None => Role::Judging,
+        Some(scope) if scope.library => Role::Library,
+        Some(scope) => match scope.kinds() {
+            Err(reason) if !tests || matches!(reason, Reason::Types(_)) => Role::LeftOut(reason),
+            _ => Role::Judging,
+        },
+    }
+}
+
+/// Returns which modules are compiled.
+fn kept(modules: &[Module<'_>]) -> Vec<bool> {
+    let foreign = |module: &Module<'_>| matches!(module.role, Role::LeftOut(_));
+    let any_foreign = modules.iter().any(foreign);
+    let needs = |module: &Module<'_>, other: &Module<'_>| {
+        let meets = |used: &Path| used.starts_with(&other.package) || other.package.starts_with(used);
+        module.package == other.package || module.uses.iter().any(meets)
+    };
+    // A test of what is left out is left out, too.
+    let is_about_foreign = |module: &Module<'_>| {
+        let about = |other: &&Module<'_>| {
+            let name = module.package.join(".");
+            name.strip_suffix("_test") == Some(&other.package.join(".")) || needs(module, other)
+        };
+        any_foreign && FOREIGN.iter().any(|function| module.file.text.contains(function))
+            || modules.iter().filter(|other| foreign(other)).any(|other| about(&other))
+    };
+    let mut kept: Vec<bool> = modules
+        .iter()
+        .map(|module| match module.role {
+            Role::Judging => true,
+            Role::Test => !is_about_foreign(module),
+            Role::Library | Role::LeftOut(_) => false,
+        })
+        .collect();
+    let mut open: Vec<usize> = (0..modules.len()).filter(|index| kept[*index]).collect();
+    while let Some(user) = open.pop() {
+        for (index, module) in modules.iter().enumerate() {
+            if !kept[index] && !matches!(module.role, Role::Test) && needs(&modules[user], module) {
+                kept[index] = true;
+                open.push(index);
+            }
+        }
+    }
+    kept
+}
+
+/// Returns what a text refers to below `data`, comments included.
+fn uses(text: &str) -> BTreeSet<Path> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let path = |(at, _): (usize, &str)| {
+        let before = text[..at].chars().next_back().is_some_and(|c| is_word(c) || c == '.');
+        let rest = &text[at + "data.".len()..];
+        let end = rest.find(|c| !is_word(c) && c != '.').unwrap_or(rest.len());
+        let keys = rest[..end].split('.').filter(|key| !key.is_empty()).map(str::to_owned);
+        (!before).then(|| keys.collect::<Path>()).filter(|path| !path.is_empty())
+    };
+    text.match_indices("data.").filter_map(path).collect()
+}
+
+fn line_of_package(text: &str) -> u32 {
+    let line = text.lines().position(|line| line.trim_start().starts_with("package "));
+    line.and_then(|line| u32::try_from(line + 1).ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rego::file::Form;
+
+    fn sorted(texts: &[(&str, &str)], tests: bool) -> (Vec<String>, Vec<String>) {
+        let files: Vec<File> =
+            texts.iter().map(|(name, text)| File::new((*name).into(), Form::Rego, (*text).to_owned())).collect();
+        let Sorted { kept, left_out, .. } = sort_out(files.iter().collect(), tests);
+        let kept = kept.into_iter().map(|file| file.shown.to_string()).collect();
+        (kept, left_out.into_iter().map(|check| format!("{}: {}", check.name, check.reason)).collect())
+    }
+
+    fn check(package: &str, selector: &str, rest: &str) -> String {
+        format!("# METADATA\n# custom:\n#   id: X-1\n#   input: {{selector: [{selector}]}}\npackage {package}\n{rest}")
+    }
+
+    #[test]
+    fn checks_of_other_types_go_with_what_only_they_use() {
+        let pods = check("builtin.pods", "{type: kubernetes}", "import data.lib.pods\n");
+        let docker = check("builtin.docker", "{type: dockerfile}", "import data.lib.docker\n");
+        let node = check("builtin.node", "{type: kubernetes, subtypes: [{kind: nodeinfo}]}", "");
+        let library = |name: &str| format!("# METADATA\n# custom: {{library: true}}\npackage lib.{name}\n");
+        let (pods_lib, docker_lib) = (library("pods"), library("docker"));
+        let texts = [
+            ("a.rego", "package plain\n"),
+            ("docker.rego", docker.as_str()),
+            ("docker_test.rego", "package builtin.docker_test\n"),
+            ("lib/docker.rego", docker_lib.as_str()),
+            ("lib/docker_test.rego", "package lib.docker_test\nx := sh.parse_commands(\"a\")\n"),
+            ("lib/pods.rego", pods_lib.as_str()),
+            ("node.rego", node.as_str()),
+            ("pods.rego", pods.as_str()),
+            ("pods_test.rego", "package builtin.pods_test\nimport data.builtin.pods as check\n"),
+        ];
+        let (kept, left_out) = sorted(&texts, false);
+        assert_eq!(kept, ["a.rego", "lib/pods.rego", "pods.rego", "pods_test.rego"]);
+        let node = "builtin.node: about files and processes of nodes (nodeinfo), which no API server has";
+        assert_eq!(left_out, [node, "builtin.docker: not for Kubernetes, but for dockerfile"]);
+        let (kept, _) = sorted(&texts, true);
+        assert_eq!(kept, ["a.rego", "lib/pods.rego", "node.rego", "pods.rego", "pods_test.rego"]);
+    }
+
+    #[test]
+    fn examples_are_named_from_anywhere() {
+        let examples = Examples { named: ["checks/kubernetes/a.yaml".to_owned()].into(), ..Examples::default() };
+        let file = |directories: &[&str], name: &str| File {
+            directories: directories.iter().map(|name| (*name).to_owned()).collect(),
+            ..File::new(name.into(), Form::Yaml, String::new())
+        };
+        assert!(examples.contain(&file(&[], "a.yaml")) && examples.contain(&file(&["kubernetes"], "a.yaml")));
+        assert!(examples.contain(&file(&["trivy", "checks", "kubernetes"], "a.yaml")));
+        assert!(!examples.contain(&file(&[], "aa.yaml")) && !examples.contain(&file(&["docker"], "a.yaml")));
+    }
+
+    #[test]
+    fn legacy_rules_are_read_and_annotations_come_first() {
+        let legacy = "package a\n__rego_input__ := {\"selector\": [{\"type\": \"dockerfile\"}]}\n";
+        let both = format!("# METADATA\n# custom: {{input: {{}}}}\n{}", legacy.replace("package a", "package b"));
+        let (kept, left_out) = sorted(&[("a.rego", legacy), ("b.rego", &both)], false);
+        assert_eq!((kept, left_out.len()), (vec!["b.rego".to_owned()], 1));
+    }
+
+    #[test]
+    fn what_is_used_is_kept_whatever_it_is_for() {
+        let docker = check("builtin.docker", "{type: dockerfile}", "");
+        let user = "package a\ndeny contains \"x\" if data.builtin.docker.helper\n";
+        assert_eq!(sorted(&[("a.rego", user), ("d.rego", &docker)], false).0, ["a.rego", "d.rego"]);
+    }
+
+    #[test]
+    fn references_are_found_in_the_text() {
+        let found = uses("import data.lib.k8s as k\nx := data.a[\"b\"]\ny := mydata.c\nz := input.data.d\n");
+        assert_eq!(found.into_iter().map(|path| path.join(".")).collect::<Vec<_>>(), ["a", "lib.k8s"]);
+    }
+}
