@@ -18,6 +18,7 @@ pub mod files;
 pub mod gatekeeper;
 pub mod inventory;
 mod kinds;
+pub(crate) mod kubescape;
 pub(crate) mod last_good;
 mod lint;
 mod load;

@@ -16,15 +16,18 @@ pub enum Dialect {
     Admission,
     /// The input is `{review, parameters}`.
     Gatekeeper,
+    /// The input is an array of objects, as Kubescape makes it.
+    Kubescape,
 }
 
-/// Shows `conftest`, `admission` or `gatekeeper`.
+/// Shows `conftest`, `admission`, `gatekeeper` or `kubescape`.
 impl std::fmt::Display for Dialect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Conftest => "conftest",
             Self::Admission => "admission",
             Self::Gatekeeper => "gatekeeper",
+            Self::Kubescape => "kubescape",
         })
     }
 }

@@ -14,6 +14,7 @@ use super::{
     dependencies::Dependencies,
     dialect::{self, Dialect},
     gatekeeper::template,
+    kubescape,
     metadata::{AnnotationScope, Metadata},
     policy::Policy,
     reads::{Matches, Projection, Queries, Reads, Rules},
@@ -40,6 +41,8 @@ pub(crate) enum Purpose {
     Test,
     /// One Gatekeeper template; the first module has the rule that judges.
     Template,
+    /// One rule in Kubescape's layout, with what it shares with others.
+    Kubescape,
 }
 
 /// The annotations of one module.
@@ -86,6 +89,7 @@ impl Reading<'_> {
             let wanted = match self.purpose {
                 Purpose::Directory | Purpose::Test => judges(&package) && outcome(name).is_some(),
                 Purpose::Template => package == [template::PACKAGE] && name == template::ENTRY,
+                Purpose::Kubescape => package == [kubescape::PACKAGE] && name == kubescape::ENTRY,
             };
             if wanted && node.parameters.is_none() {
                 let path = node.path[..=package.len()].to_vec();
@@ -103,6 +107,7 @@ impl Reading<'_> {
             let dialect = match self.purpose {
                 Purpose::Directory | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
                 Purpose::Template => Dialect::Gatekeeper,
+                Purpose::Kubescape => Dialect::Kubescape,
             };
             let group = Group {
                 dialect,
@@ -114,7 +119,7 @@ impl Reading<'_> {
             let group = groups.entry(dialect).or_insert(group);
             let policy_name: Arc<str> = package.join(".").into();
             let exception = self.exception(&package, &policy_name);
-            let exception = exception.filter(|_| dialect != Dialect::Gatekeeper).map(|exception| {
+            let exception = exception.filter(|_| !matches!(dialect, Dialect::Gatekeeper | Dialect::Kubescape)).map(|exception| {
                 group.exceptions.push(exception);
                 group.exceptions.len() - 1
             });

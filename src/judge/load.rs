@@ -10,6 +10,7 @@ use super::{
     files,
     gatekeeper::{self, ConstraintIndex, EnforcementPoint, Library, LoadedLibrary},
     kinds::KindIndex,
+    kubescape,
     lint,
     policy::Policy,
     reads::TOKEN_VOLUME,
@@ -68,7 +69,7 @@ impl PolicySet {
 /// Loads what can be loaded; the set's problems say what was refused.
 fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(sources, limits);
-    if problems.iter().any(|problem| sources.iter().any(|source| source.shown() == problem.file)) {
+    if is_about_a_source(&problems, sources) {
         return Err(LoadError { problems });
     }
     let mut missing = Missing::default();
@@ -80,7 +81,8 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     let suites = gatekeeper::suites(&files);
     let mut data = data::document();
     let mut library = Library::default();
-    for file in files.iter().filter(|file| file.form != Form::Rego) {
+    let kubescape = kubescape::Library::read(&files, &mut problems);
+    for file in files.iter().filter(|file| file.form != Form::Rego && !kubescape.has(file)) {
         let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
         let before = problems.len();
         if !library.add(file, example, &mut problems) {
@@ -90,7 +92,8 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
             }
         }
     }
-    let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego).collect();
+    let modules: Vec<&File> =
+        files.iter().filter(|file| file.form == Form::Rego && !kubescape.has(file)).collect();
     let mut found = Vec::new();
     let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory);
     let (plain, found) = without_sources(plain, found, &files, library.has_templates());
@@ -99,6 +102,13 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     if let Some((own, unit)) = plain {
         policies.extend(own);
         units.insert(0, unit);
+    }
+    let kubescape::LoadedLibrary { units: more, policies: named, left_out } = kubescape.load(sources, limits, &mut problems);
+    units.extend(more);
+    policies.extend(named);
+    if is_about_a_source(&problems, sources) {
+        problems.sort();
+        return Err(LoadError { problems });
     }
     // A stable sort: the Constraints of one kind keep their order.
     policies.sort_by(|a, b| a.name.cmp(&b.name));
@@ -122,7 +132,26 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     let digest = digest(&files);
     let files = files.into_iter().map(|file| file.shown).collect();
     let limits = *limits;
-    Ok(PolicySet { digest, files, policies, problems, limits, unjudged, config, units, kinds, constraints, sharing })
+    Ok(PolicySet {
+        digest,
+        files,
+        policies,
+        problems,
+        limits,
+        unjudged,
+        left_out,
+        config,
+        units,
+        kinds,
+        constraints,
+        sharing,
+    })
+}
+
+/// Whether a source as a whole is refused, and not a file of it.
+fn is_about_a_source(problems: &[Problem], sources: &[PolicySource]) -> bool {
+    let refused = |problem: &&Problem| problem.is_refusal();
+    problems.iter().filter(refused).any(|problem| sources.iter().any(|source| source.shown() == problem.file))
 }
 
 /// Removes the packages that are the source of a template: they only judge as a part of one.

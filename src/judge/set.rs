@@ -7,6 +7,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::Serialize;
+
 use super::{
     dependencies::Dependencies,
     dialect::Dialect,
@@ -30,6 +32,17 @@ use crate::{
     },
 };
 
+/// A rule of a library that is in order, and is not judged by: it needs what kaudit has not.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct LeftOut {
+    /// As the library names it.
+    pub name: Arc<str>,
+    /// The file that it stands in.
+    pub source: Arc<str>,
+    /// Why it is not judged by.
+    pub why: Arc<str>,
+}
+
 /// Everything that was loaded from the policy paths, ready to judge. It never changes.
 #[derive(Debug, Clone)]
 pub struct PolicySet {
@@ -45,6 +58,8 @@ pub struct PolicySet {
     pub limits: Limits,
     /// Templates and Constraints that judge nothing.
     pub unjudged: Vec<Unjudged>,
+    /// Rules of libraries that need what kaudit has not.
+    pub left_out: Vec<LeftOut>,
     /// Gatekeeper's `Config`s among the policies.
     pub(crate) config: Config,
     pub(crate) units: Vec<Unit>,

@@ -9,7 +9,12 @@ use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
     judge::{
-        dependencies::Dependencies, gatekeeper::Unjudged, policy::Policy, reads::Matches, rule::Rule, set::PolicySet,
+        dependencies::Dependencies,
+        gatekeeper::Unjudged,
+        policy::Policy,
+        reads::Matches,
+        rule::Rule,
+        set::{LeftOut, PolicySet},
     },
     model::verdict::{Outcome, Source},
     rego::{
@@ -37,6 +42,9 @@ pub struct PolicyList {
     pub policies: Vec<ListedPolicy>,
     /// Templates and Constraints that judge nothing, although they are in order; sorted by name.
     pub not_judged: Vec<Unjudged>,
+    /// Rules of libraries that are not judged by, as they need what kaudit has not; sorted by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// What is wrong; sorted by file and line.
     pub problems: Vec<Problem>,
 }
@@ -58,9 +66,9 @@ pub struct PolicyCounts {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedPolicy {
-    /// Package without `data.`, or a Constraint's kind.
+    /// Package without `data.`, a Constraint's kind, or the id of a control.
     pub name: String,
-    /// `conftest`, `admission`, `gatekeeper`.
+    /// `conftest`, `admission`, `gatekeeper`, `kubescape`.
     pub dialect: String,
     /// The versions of Rego that it is written in.
     pub rego: BTreeSet<Version>,
@@ -111,7 +119,7 @@ impl PolicyList {
         let problems = newer.map_or(&policies.problems, |newer| &newer.problems);
         let list = Self::of(listed, problems.clone());
         let (digest, not_judged) = (policies.digest.to_string(), policies.unjudged.clone());
-        Self { digest, up_to_date: newer.is_none(), not_judged, ..list }
+        Self { digest, up_to_date: newer.is_none(), not_judged, left_out: policies.left_out.clone(), ..list }
     }
 
     /// Lists what is wrong where nothing was loaded.
@@ -142,6 +150,7 @@ impl PolicyList {
             summary,
             policies,
             not_judged: Vec::new(),
+            left_out: Vec::new(),
             problems,
         }
     }

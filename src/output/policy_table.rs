@@ -1,6 +1,10 @@
 //! The table of `kaudit policies`, for people.
 
-use std::{collections::BTreeSet, io};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
 
 use anstyle::Style;
 
@@ -11,7 +15,7 @@ use super::{
     style::{BOLD, DIM, Paint, columns_of, count, style_of, wrap},
 };
 use crate::{
-    judge::{dialect::Dialect, gatekeeper::Unjudged},
+    judge::{dialect::Dialect, gatekeeper::Unjudged, set::LeftOut},
     model::verdict::{Outcome, Severity, Source},
 };
 
@@ -43,10 +47,23 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
         let words = paint.with(style_of(Outcome::Warn), "not judged:");
         writeln!(out, "{words} {}  {}  {}", shown_line(name), paint.with(DIM, &place(source)), shown_line(reason))?;
     }
-    if !list.not_judged.is_empty() {
+    for (why, rules) in left_out(&list.left_out) {
+        let words = paint.with(style_of(Outcome::Warn), "left out:");
+        writeln!(out, "{words} {}  {}", count(rules, "rule"), shown_line(why))?;
+    }
+    if !list.not_judged.is_empty() || !list.left_out.is_empty() {
         writeln!(out)?;
     }
     writeln!(out, "{}", closing_line(&list.summary, paint))
+}
+
+/// Returns how many rules are left out for each reason, the most first.
+fn left_out(rules: &[LeftOut]) -> Vec<(&str, usize)> {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    rules.iter().for_each(|rule| *reasons.entry(&rule.why).or_default() += 1);
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, rules)| Reverse(*rules));
+    reasons
 }
 
 /// Where the text of a line about a policy begins.

@@ -19,7 +19,7 @@ use crate::{
     model::verdict::{Finding, Outcome, Source},
     rego::{
         cpu_time::CpuTimer,
-        evaluator::{Failure, LARGEST_VALUE},
+        evaluator::Failure,
         limits::Limits,
         machine::Answer,
     },
@@ -139,7 +139,7 @@ impl Judge<'_> {
                 }
                 None => format!("{}:{}: {}", source.file, source.line, error.reason),
             },
-            Failure::TooLarge => format!("says more than {} MiB about one object", LARGEST_VALUE >> 20),
+            Failure::TooLarge => format!("says more than {} MiB about one object", self.limits.value_bytes >> 20),
             other => other.reason(self.limits),
         };
         self.results.push(Finding {
