@@ -158,7 +158,8 @@ impl Compiler<'_> {
         }
         let program = self.program(compiled.as_ref(), &groups);
         self.note_not_compiled(&program, &mut policies, &mut groups);
-        let limits = if groups.iter().any(|group| group.queries.relates) { &self.limits.of_array() } else { self.limits };
+        let limits =
+            if groups.iter().any(|group| group.queries.relates) { &self.limits.of_array() } else { self.limits };
         let why = match Unit::new(parsed.engine, parsed.bare, groups, program, limits) {
             Ok(unit) => return Ok((policies, unit)),
             Err(why) => why,

@@ -83,13 +83,14 @@ impl Reading<'_> {
     /// Returns the paths of all rules that judge, by package.
     pub(crate) fn entrypoints(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let mut entrypoints: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
+        let sets = (self.purpose == Purpose::Kubescape).then(|| self.only_set()).flatten();
         for node in self.nodes {
             let package = package(&self.modules[node.module]);
             let Some(name) = node.path.get(package.len()) else { continue };
             let wanted = match self.purpose {
                 Purpose::Directory | Purpose::Test => judges(&package) && outcome(name).is_some(),
                 Purpose::Template => package == [template::PACKAGE] && name == template::ENTRY,
-                Purpose::Kubescape => package == [kubescape::PACKAGE] && name == kubescape::ENTRY,
+                Purpose::Kubescape => package == [kubescape::PACKAGE] && Some(name) == sets.as_ref(),
             };
             if wanted && node.parameters.is_none() {
                 let path = node.path[..=package.len()].to_vec();
@@ -97,6 +98,19 @@ impl Reading<'_> {
             }
         }
         entrypoints
+    }
+
+    /// Returns the name of the rule in Kubescape's package that judges: `deny`, or the only set. Kubescape reads any rule there
+    /// whose value looks like results.
+    fn only_set(&self) -> Option<String> {
+        let is_set = |node: &&Node| {
+            let own = package(&self.modules[node.module]) == [kubescape::PACKAGE] && node.parameters.is_none();
+            own && self.shape(&[node]) == ResultShape::Set
+        };
+        let sets = self.nodes.iter().filter(is_set).filter_map(|node| node.path.get(1));
+        let names: BTreeSet<&String> = sets.collect();
+        let only = names.first().filter(|_| names.len() == 1);
+        names.iter().find(|name| **name == kubescape::ENTRY).or(only).map(|name| (*name).clone())
     }
 
     /// Returns the policies, and the groups of rules that the evaluator is asked for.
@@ -119,10 +133,11 @@ impl Reading<'_> {
             let group = groups.entry(dialect).or_insert(group);
             let policy_name: Arc<str> = package.join(".").into();
             let exception = self.exception(&package, &policy_name);
-            let exception = exception.filter(|_| !matches!(dialect, Dialect::Gatekeeper | Dialect::Kubescape)).map(|exception| {
-                group.exceptions.push(exception);
-                group.exceptions.len() - 1
-            });
+            let exception =
+                exception.filter(|_| !matches!(dialect, Dialect::Gatekeeper | Dialect::Kubescape)).map(|exception| {
+                    group.exceptions.push(exception);
+                    group.exceptions.len() - 1
+                });
             let depends = Dependencies::of(self.graph, &paths);
             let entrypoint = |path| {
                 let entrypoint = self.entrypoint(&package, path, &policy_name, exception)?;
@@ -187,7 +202,7 @@ impl Reading<'_> {
         };
         let rule = Rule {
             name: name.as_str().into(),
-            outcome: outcome(name)?,
+            outcome: outcome(name).or_else(|| (self.purpose == Purpose::Kubescape).then_some(Outcome::Fail))?,
             metadata: Arc::new(self.metadata(package, name, &nodes)),
             source: self.source(first),
             texts: nodes.iter().map(text).collect(),

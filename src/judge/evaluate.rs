@@ -232,7 +232,9 @@ fn judge_all(
                 Dialect::Kubescape => {
                     // An array is of the moment: it knows nothing of how an object changed.
                     let standing = operation == Operation::Audit && !matches!(part, PartOfGroup::Shared(_));
-                    if let Some(rule) = unit.kubescape.as_ref().filter(|rule| standing && rule.matches(&job.object.key.kind)) {
+                    if let Some(rule) =
+                        unit.kubescape.as_ref().filter(|rule| standing && rule.matches(&job.object.key.kind))
+                    {
                         judge.kubescape((unit, group, rule), &job.object.key, &values.object);
                     }
                 }

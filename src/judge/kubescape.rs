@@ -135,7 +135,9 @@ impl<'f> Library<'f> {
                     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
                     library.frameworks.push((framework, stem));
                 }
-                Ok(Some(Document::Inputs(given))) => inputs.push((!is_called(file, "default-config-inputs.json"), given)),
+                Ok(Some(Document::Inputs(given))) => {
+                    inputs.push((!is_called(file, "default-config-inputs.json"), given))
+                }
                 Ok(None) if is_beside(path, &roots) => {}
                 Ok(None) => continue,
                 Err(problem) => problems.push(problem),
@@ -171,12 +173,7 @@ impl<'f> Library<'f> {
     }
 
     /// Compiles the rules of the frameworks among `sources`, or all if there is none.
-    pub(crate) fn load(
-        self,
-        sources: &[PolicySource],
-        limits: &Limits,
-        problems: &mut Vec<Problem>,
-    ) -> LoadedLibrary {
+    pub(crate) fn load(self, sources: &[PolicySource], limits: &Limits, problems: &mut Vec<Problem>) -> LoadedLibrary {
         let mut loaded = LoadedLibrary::default();
         let frameworks: Vec<&str> = sources
             .iter()
@@ -229,8 +226,7 @@ impl<'f> Library<'f> {
                     continue;
                 }
                 chosen.entry(&control.id).or_insert_with(|| {
-                    let patched =
-                        |field: &str| Some(active?.patch.get(field)?.as_str()?.to_owned());
+                    let patched = |field: &str| Some(active?.patch.get(field)?.as_str()?.to_owned());
                     Control {
                         name: patched("name").unwrap_or_else(|| control.name.clone()),
                         description: patched("description").unwrap_or_else(|| control.description.clone()),
@@ -367,7 +363,11 @@ impl LoadedLibrary {
             let text = |text: &str| (!text.is_empty()).then(|| text.into());
             let mut custom = Map::new();
             custom.extend(text(&metadata.remediation).map(|text: String| ("remediation".to_owned(), text.into())));
-            let about = Metadata { description: text(&metadata.description).map(|text: String| text.into()), custom, ..Metadata::default() };
+            let about = Metadata {
+                description: text(&metadata.description).map(|text: String| text.into()),
+                custom,
+                ..Metadata::default()
+            };
             add(metadata.name.as_str().into(), ENTRY.into(), about);
         }
         unit.kubescape = Some(Arc::new(bound));

@@ -10,8 +10,7 @@ use super::{
     files,
     gatekeeper::{self, ConstraintIndex, EnforcementPoint, Library, LoadedLibrary},
     kinds::KindIndex,
-    kubescape,
-    lint,
+    kubescape, lint,
     policy::Policy,
     reads::TOKEN_VOLUME,
     set::PolicySet,
@@ -92,8 +91,7 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
             }
         }
     }
-    let modules: Vec<&File> =
-        files.iter().filter(|file| file.form == Form::Rego && !kubescape.has(file)).collect();
+    let modules: Vec<&File> = files.iter().filter(|file| file.form == Form::Rego && !kubescape.has(file)).collect();
     let mut found = Vec::new();
     let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory);
     let (plain, found) = without_sources(plain, found, &files, library.has_templates());
@@ -103,7 +101,8 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
         policies.extend(own);
         units.insert(0, unit);
     }
-    let kubescape::LoadedLibrary { units: more, policies: named, left_out } = kubescape.load(sources, limits, &mut problems);
+    let kubescape::LoadedLibrary { units: more, policies: named, left_out } =
+        kubescape.load(sources, limits, &mut problems);
     units.extend(more);
     policies.extend(named);
     if is_about_a_source(&problems, sources) {

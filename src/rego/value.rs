@@ -45,7 +45,8 @@ pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Er
 /// Returns the fields of an object whose keys are texts, sorted by key; of anything else none.
 pub(crate) fn fields(value: &Value) -> impl Iterator<Item = (Arc<str>, Value)> + use<> {
     let fields = value.as_object().map(|fields| {
-        let named = fields.iter_sorted().filter_map(|(key, value)| Some((Arc::clone(key.as_string().ok()?), value.clone())));
+        let named =
+            fields.iter_sorted().filter_map(|(key, value)| Some((Arc::clone(key.as_string().ok()?), value.clone())));
         named.collect::<Vec<_>>()
     });
     fields.unwrap_or_default().into_iter()

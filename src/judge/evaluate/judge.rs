@@ -17,12 +17,7 @@ use crate::{
         unit::{Group, Unit},
     },
     model::verdict::{Finding, Outcome, Source},
-    rego::{
-        cpu_time::CpuTimer,
-        evaluator::Failure,
-        limits::Limits,
-        machine::Answer,
-    },
+    rego::{cpu_time::CpuTimer, evaluator::Failure, limits::Limits, machine::Answer},
 };
 
 /// Judging of one object, and its results so far.

@@ -46,7 +46,8 @@ impl Judge<'_> {
             match &said {
                 Ok(said) => {
                     let results = said.iter().filter_map(|(number, response)| {
-                        let definition = if definitions.len() == 1 { definitions.first() } else { definitions.get(*number) };
+                        let definition =
+                            if definitions.len() == 1 { definitions.first() } else { definitions.get(*number) };
                         finding(control, response, definition)
                     });
                     let results: Vec<Finding> = results.collect();
@@ -109,8 +110,12 @@ fn is_scanned(rule: &KubescapeRule, identity: &Identity) -> bool {
 fn said(unit: &Unit, group: &Group, array: &[Value], notes: &mut Notes) -> Said {
     let answer = unit.rule(group, 0, &Value::from(array.to_vec()), notes)?;
     let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
+    let objects = array.iter().filter_map(Identity::of);
+    let objects =
+        objects.map(|identity| ((identity.kind.clone(), identity.namespace.clone(), identity.name.clone()), identity));
+    let objects: Objects = objects.collect();
     for (number, response) in responses(&answer, group) {
-        for identity in concerned(&response) {
+        for identity in concerned(&response, &objects) {
             all.entry(identity).or_default().push((number, response.clone()));
         }
     }
@@ -127,15 +132,20 @@ fn responses(answer: &Answer, group: &Group) -> Vec<(usize, Value)> {
     each.flat_map(|(number, value)| items(value).map(move |response| (number, response.clone()))).collect()
 }
 
+/// Objects of an array by kind, namespace and name.
+type Objects = HashMap<(Arc<str>, Option<Arc<str>>, Arc<str>), Identity>;
+
 /// Returns whom a result is about: the objects that it names, or the binding of a subject that it names.
-fn concerned(response: &Value) -> Vec<Identity> {
-    let about = &response["alertObject"];
-    let mut all: Vec<Identity> = items(&about["k8sApiObjects"]).filter_map(Identity::of).collect();
-    let external = &about["externalObjects"];
+fn concerned(response: &Value, objects: &Objects) -> Vec<Identity> {
+    let about = field(response, "alertObject");
+    let mut all: Vec<Identity> = items(field(about, "k8sApiObjects")).filter_map(Identity::of).collect();
+    let external = field(about, "externalObjects");
     if matches!(external, Value::Object(_)) {
+        let text = |key: &str| external[key].as_string().ok().cloned();
+        let named = || objects.get(&(text("kind")?, text("namespace"), text("name")?)).cloned();
         let related: Vec<Identity> = items(&external["relatedObjects"]).filter_map(Identity::of).collect();
-        let binding = related.iter().find(|identity| identity.kind.ends_with("Binding"));
-        all.extend(Identity::of(external).or_else(|| binding.or(related.first()).cloned()));
+        let binding = || related.iter().find(|identity| identity.kind.ends_with("Binding")).or(related.first());
+        all.extend(Identity::of(external).or_else(named).or_else(|| binding().cloned()));
     }
     all.sort();
     all.dedup();
@@ -144,7 +154,7 @@ fn concerned(response: &Value) -> Vec<Identity> {
 
 /// Makes a finding of a result; `None` if its status is that nothing is wrong.
 fn finding(control: &ControlRule, response: &Value, definition: Option<&Definition>) -> Option<Finding> {
-    let text = |key: &str| response[key].as_string().ok().filter(|text| !text.is_empty());
+    let text = |key: &str| field(response, key).as_string().ok().filter(|text| !text.is_empty());
     let rule = &control.rule;
     let outcome = match text("ruleStatus").map(AsRef::as_ref) {
         None | Some("failed") => rule.outcome,
@@ -168,7 +178,7 @@ fn finding(control: &ControlRule, response: &Value, definition: Option<&Definiti
 /// Returns the paths of a result, and what names the objects and the subject that it relates to the one it is about.
 fn details(response: &Value) -> Option<Arc<Map<String, serde_json::Value>>> {
     let mut all = paths(response);
-    let related: Vec<serde_json::Value> = items(&response["relatedObjects"])
+    let related: Vec<serde_json::Value> = items(field(response, "relatedObjects"))
         .map(|related| {
             let mut named = named(&related["object"]);
             named.extend(paths(related));
@@ -178,19 +188,29 @@ fn details(response: &Value) -> Option<Arc<Map<String, serde_json::Value>>> {
     if !related.is_empty() {
         all.push(("relatedObjects".to_owned(), related.into()));
     }
-    let external = named(&response["alertObject"]["externalObjects"]);
+    let external = named(field(field(response, "alertObject"), "externalObjects"));
     if !external.is_empty() {
         all.push(("subject".to_owned(), external.into()));
     }
-    let all: Vec<(Value, Value)> =
-        all.into_iter().map(|(key, value)| (Value::from(key), Value::from(value))).collect();
+    let all: Vec<(Value, Value)> = all.into_iter().map(|(key, value)| (Value::from(key), Value::from(value))).collect();
     results::details(all.iter().map(|(key, value)| (key, value)))
 }
 
 fn paths(from: &Value) -> Vec<(String, serde_json::Value)> {
-    let lists = PATHS.iter().filter(|key| items(&from[**key]).next().is_some());
-    let command = from["fixCommand"].as_string().is_ok_and(|command| !command.is_empty()).then_some("fixCommand");
-    lists.copied().chain(command).map(|key| (key.to_owned(), results::json(&from[key]))).collect()
+    let lists = PATHS.iter().filter(|key| items(field(from, key)).next().is_some());
+    let command =
+        field(from, "fixCommand").as_string().is_ok_and(|command| !command.is_empty()).then_some("fixCommand");
+    lists.copied().chain(command).map(|key| (key.to_owned(), results::json(field(from, key)))).collect()
+}
+
+/// Returns a field by its name in upper or lower case, as Kubescape reads results.
+fn field<'v>(of: &'v Value, name: &str) -> &'v Value {
+    let exact = &of[name];
+    if *exact != Value::Undefined {
+        return exact;
+    }
+    let is = |(key, _): &(&Value, &Value)| key.as_string().is_ok_and(|key| key.eq_ignore_ascii_case(name));
+    of.as_object().ok().and_then(|fields| fields.iter_sorted().find(is)).map_or(exact, |(_, value)| value)
 }
 
 /// Returns what names an object, or a subject.

@@ -162,10 +162,8 @@ pub(super) fn read(file: &File) -> Result<Option<Document>, Problem> {
         return serde_json::from_value(document).map(|framework| Some(Document::Framework(framework))).map_err(wrong);
     }
     let settings = document.get("settings").unwrap_or(&document);
-    let inputs: BTreeMap<_, _> = INPUTS
-        .iter()
-        .filter_map(|key| Some(((*key).to_owned(), settings.get(*key)?.as_object()?.clone())))
-        .collect();
+    let inputs: BTreeMap<_, _> =
+        INPUTS.iter().filter_map(|key| Some(((*key).to_owned(), settings.get(*key)?.as_object()?.clone()))).collect();
     let is_inputs = !inputs.is_empty() && file.directories.is_empty() || has("settings") && !inputs.is_empty();
     Ok(is_inputs.then_some(Document::Inputs(inputs)))
 }

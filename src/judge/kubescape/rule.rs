@@ -5,7 +5,7 @@ use std::sync::Arc;
 use regorus::Value;
 
 use super::{
-    matching::{ResourceMatch, ShownKind},
+    matching::ResourceMatch,
     scopes::{Identity, Scopes},
 };
 use crate::{
@@ -71,7 +71,7 @@ impl KubescapeRule {
 
     /// Whether the rule is about objects of a kind.
     pub(crate) fn matches(&self, kind: &Kind) -> bool {
-        self.matching.iter().any(|one| one.matches(ShownKind::from(kind)))
+        self.matching.iter().any(|one| one.matches(kind))
     }
 
     /// Returns the names of all kinds that it may be about; `None` if it may be any.

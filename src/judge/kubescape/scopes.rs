@@ -11,12 +11,10 @@ use std::{
 
 use regorus::Value;
 
-use super::{
-    matching::{ResourceMatch, ShownKind},
-    rule::Aggregator,
-};
+use super::{matching::ResourceMatch, rule::Aggregator};
 use crate::{
     judge::inventory::Inventory,
+    model::object::Kind,
     rego::{evaluator::Failure, value::fields},
 };
 
@@ -65,6 +63,7 @@ pub(crate) struct Scopes {
     pub(crate) whole: bool,
     /// As [`Inventory`] lays them out for Gatekeeper.
     objects: Value,
+    kinds: Arc<BTreeMap<(String, String), Arc<Kind>>>,
     answers: Mutex<BTreeMap<Scope, Arc<OnceLock<Arc<ScopeAnswer>>>>>,
     /// What was said of the arrays before, in whatever state of the inventory.
     last: Arc<Mutex<Answers>>,
@@ -72,13 +71,20 @@ pub(crate) struct Scopes {
 
 impl Scopes {
     pub(super) fn new(whole: bool) -> Self {
-        Self { whole, objects: Value::new_object(), answers: Mutex::default(), last: Arc::default() }
+        Self {
+            whole,
+            objects: Value::new_object(),
+            kinds: Arc::default(),
+            answers: Mutex::default(),
+            last: Arc::default(),
+        }
     }
 
     /// Returns the same rule's arrays of another state of the inventory.
     pub(super) fn with_inventory(&self, inventory: &Inventory) -> Self {
         let objects = inventory.document("inventory").clone();
-        Self { whole: self.whole, objects, answers: Mutex::default(), last: Arc::clone(&self.last) }
+        let kinds = Arc::clone(inventory.kinds());
+        Self { whole: self.whole, objects, kinds, answers: Mutex::default(), last: Arc::clone(&self.last) }
     }
 
     /// Returns the scopes that an object is in.
@@ -146,8 +152,11 @@ impl Scopes {
         for one in matching {
             let add = |below: &Value, to: &mut Vec<Value>, wanted: &dyn Fn(&str, &str, &str) -> bool| {
                 for (version, kinds) in fields(below) {
-                    for (kind, objects) in fields(&kinds).filter(|(kind, _)| one.matches(ShownKind::of(&version, kind)))
-                    {
+                    let matches = |kind: &str| {
+                        let known = self.kinds.get(&(version.to_string(), kind.to_owned()));
+                        known.is_some_and(|kind| one.matches(kind))
+                    };
+                    for (kind, objects) in fields(&kinds).filter(|(kind, _)| matches(kind)) {
                         let wanted = fields(&objects).filter(|(name, _)| wanted(&version, &kind, name));
                         to.extend(wanted.map(|(_, object)| object));
                     }

@@ -179,7 +179,8 @@ impl Definition<'_, '_, '_> {
             Literal::SomeIn { key, value, collection, .. } => {
                 let by_position = key.as_ref().is_some_and(|key| !used.is_only_here(key));
                 let is_collection = self.is_origin(origin, collection) && !by_position;
-                is_collection || key.is_none() && !self.in_expr(origin, value) && self.is_iterated(origin, collection, &used)
+                is_collection
+                    || key.is_none() && !self.in_expr(origin, value) && self.is_iterated(origin, collection, &used)
             }
             Literal::Expr { expr, .. } => {
                 let rest: Vec<&LiteralStmt> =
@@ -222,7 +223,11 @@ impl Definition<'_, '_, '_> {
             }
             Expr::RefBrack { refr, index, .. } => {
                 let (base, index_has) = (self.in_expr(origin, refr), self.in_expr(origin, index));
-                if index_has { !base && self.is_iterated(origin, index, used) } else { self.is_iterated(origin, refr, used) }
+                if index_has {
+                    !base && self.is_iterated(origin, index, used)
+                } else {
+                    self.is_iterated(origin, refr, used)
+                }
             }
             // A comprehension is a value by itself, and `x = {y | …}` compares with the whole of it.
             Expr::ArrayCompr { .. } | Expr::SetCompr { .. } | Expr::ObjectCompr { .. } | Expr::Var { .. } => false,

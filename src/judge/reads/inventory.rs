@@ -48,7 +48,7 @@ impl InventoryReads {
         let names: &[Option<&str>] = if kind.namespaced { &[None, None] } else { &[None] };
         let kube_mgmt =
             data.field("kubernetes").and_then(|tree| below(&tree, &[&[Some(kind.plural.as_str())], names].concat()));
-        let in_array = |(matching, _): &&(Vec<ResourceMatch>, Tree)| matching.iter().any(|one| one.matches(kind.into()));
+        let in_array = |(matching, _): &&(Vec<ResourceMatch>, Tree)| matching.iter().any(|one| one.matches(kind));
         let arrays = self.arrays.iter().filter(in_array).map(|(_, read)| read.clone());
         let read = [gatekeeper, kube_mgmt].into_iter().flatten().chain(arrays).reduce(|mut all, more| {
             all.merge(&more);
