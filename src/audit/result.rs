@@ -14,10 +14,10 @@ use super::fingerprint::Fingerprint;
 use crate::{
     cluster::identity::API_VERSION,
     judge::{
-        gatekeeper::Unjudged,
         metadata::{Metadata, RelatedResource},
         policy::Policy,
         rule::RuleText,
+        unjudged::Unjudged,
     },
     model::{
         coverage::Coverage,
@@ -56,7 +56,7 @@ pub struct AuditResult {
     /// Why policy files were refused; sorted by file and line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Problem>,
-    /// Templates and Constraints that are valid but not judged by, e.g. those in CEL; sorted by name.
+    /// Policies that are valid but not judged by, e.g. templates in CEL; sorted by name.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub not_judged: Vec<Unjudged>,
     /// The exceptions, and what is to be said of each; sorted by name.

@@ -33,6 +33,10 @@ pub struct PolicyArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct EvaluationArgs {
+    /// Of a library in Kubescape's layout take the controls of this framework; repeatable
+    #[arg(long, env = "KAUDIT_FRAMEWORK", value_name = "NAME", value_delimiter = ',')]
+    pub framework: Vec<String>,
+
     /// Judge by the other policies when files are refused; the result is incomplete then, as it is when watching
     #[arg(long, env = "KAUDIT_ALLOW_REFUSED", value_parser = BoolishValueParser::new())]
     pub allow_refused: bool,
@@ -129,6 +133,10 @@ pub struct PoliciesArgs {
     /// The files and directories to load, builtin[:PART], or cluster:WHAT as for kaudit check [default: ./policies if it exists, else builtin]
     #[arg(id = "policies", value_name = "PATH", env = "KAUDIT_POLICIES", value_parser = values::policy_source())]
     pub sources: Vec<PolicySource>,
+
+    /// Of a library in Kubescape's layout take the controls of this framework; repeatable
+    #[arg(long, env = "KAUDIT_FRAMEWORK", value_name = "NAME", value_delimiter = ',', help_heading = "Policies")]
+    pub framework: Vec<String>,
 
     /// Write a table for people or a document for programs
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = ListFormat::Text)]

@@ -46,6 +46,10 @@ pub struct RbacArgs {
     )]
     pub policies: Vec<PolicySource>,
 
+    /// Of a library in Kubescape's layout take the controls of this framework; repeatable
+    #[arg(long, env = "KAUDIT_FRAMEWORK", value_name = "NAME", value_delimiter = ',', help_heading = "Policies")]
+    pub framework: Vec<String>,
+
     /// How to reach the cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,

@@ -53,7 +53,7 @@ async fn judge(check: CheckArgs, telemetry: &Telemetry, span: Span) -> anyhow::R
     let watching = check.mode() == Mode::Watch;
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
-    let chosen = sources::chosen(&check.policies.sources, say);
+    let chosen = sources::chosen(&check.policies.sources, &check.policies.evaluation.framework, say);
     let sources = Sources::follow(chosen, &check.cluster).await?;
     let partly = watching || check.policies.evaluation.allow_refused;
     let mut loaded = span.within(policies::load(&sources.now(), &check.policies.evaluation)).await?;

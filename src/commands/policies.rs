@@ -15,7 +15,7 @@ use crate::{
 /// # Errors
 /// When a source outside of the file system cannot be read, or standard output cannot be written to.
 pub async fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
-    let chosen = sources::chosen(&options.sources, sources::note);
+    let chosen = sources::chosen(&options.sources, &options.framework, sources::note);
     let sources = Sources::follow(chosen, &options.cluster).await?.now();
     let list = match PolicySet::load_partly(&sources, &Limits::default()) {
         Ok(policies) => PolicyList::new(&policies),

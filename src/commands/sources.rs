@@ -20,8 +20,14 @@ const BUILTIN: &str = "judging by the builtin library, as there is no ./policies
                        (a path, builtin, builtin:PART), or run kaudit init";
 
 /// Returns the policies that are named, or what stands in for them: `./policies`, or else the builtin library, in which
-/// case `say` gets a line for the user.
-pub(super) fn chosen(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<PolicySource> {
+/// case `say` gets a line for the user; with the choice of these frameworks.
+pub(super) fn chosen(named: &[PolicySource], frameworks: &[String], say: impl FnOnce(&str)) -> Vec<PolicySource> {
+    let mut sources = places(named, say);
+    sources.extend(frameworks.iter().cloned().map(PolicySource::Framework));
+    sources
+}
+
+fn places(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<PolicySource> {
     if !named.is_empty() {
         return named.to_vec();
     }

@@ -51,7 +51,7 @@ struct SourceFile<'a> {
     rewritten: &'a Result<Rewritten, SyntaxError>,
 }
 
-/// Compiles the files that are in order to one unit; `None` if there are none, or if one of a template's is refused.
+/// Compiles the files that are in order to one unit; `None` if there are none, or if one of a template's or a rule's in Kubescape's layout is refused.
 pub(crate) fn compile(
     files: Vec<&File>,
     data: &Data,
@@ -80,10 +80,11 @@ pub(crate) fn compile(
         purpose,
         first: true,
     };
+    let is_one = matches!(purpose, Purpose::Template | Purpose::Kubescape);
     while !compiler.files.is_empty() {
         let parsed = compiler.parse(problems)?;
         let incomplete = compiler.files.len() < rewritten.len();
-        if compiler.files.is_empty() || purpose == Purpose::Template && incomplete {
+        if compiler.files.is_empty() || is_one && incomplete {
             break;
         }
         let nodes = references::read(&parsed.modules, compiler.missing.rules());
@@ -91,8 +92,8 @@ pub(crate) fn compile(
             Ok(unit) => return Some(unit),
             Err(refused) => refused,
         };
-        // Without a file to blame there is none to leave out; and a template needs all of its modules.
-        if refused.is_empty() || purpose == Purpose::Template {
+        // Without a file to blame there is none to leave out; and one policy needs all of its modules.
+        if refused.is_empty() || is_one {
             break;
         }
         compiler.leave_out(&refused, &nodes);
@@ -170,7 +171,9 @@ impl Compiler<'_> {
         }
         let program = self.program(compiled.as_ref(), &groups);
         self.note_not_compiled(&program, &mut policies, &mut groups);
-        let why = match Unit::new(parsed.engine, parsed.bare, groups, program, self.limits) {
+        let limits =
+            if groups.iter().any(|group| group.queries.relates) { &self.limits.of_array() } else { self.limits };
+        let why = match Unit::new(parsed.engine, parsed.bare, groups, program, limits) {
             Ok(unit) => return Ok((policies, unit)),
             Err(why) => why,
         };
@@ -238,7 +241,7 @@ impl Compiler<'_> {
         let graph = &Graph::new(nodes);
         let trivy = &match self.purpose {
             Purpose::Directory | Purpose::Test => trivy::packages(modules, &annotations, graph),
-            Purpose::Template => BTreeMap::new(),
+            Purpose::Template | Purpose::Kubescape => BTreeMap::new(),
         };
         let reading = Reading { files, modules, annotations: &annotations, nodes, graph, trivy, purpose: self.purpose };
         let mut entrypoints: BTreeSet<_> = reading.entrypoints().into_values().flatten().collect();
@@ -265,6 +268,7 @@ impl Compiler<'_> {
             Purpose::Directory => problems.extend(lint::warnings(&checked)),
             Purpose::Test => return (Vec::new(), Vec::new(), problems),
             Purpose::Template => problems.extend(template::check(files, modules, nodes, self.limits)),
+            Purpose::Kubescape => {}
         }
         let (mut policies, mut groups) = reading.policies();
         if !problems.iter().any(Problem::is_refusal) {

@@ -18,9 +18,11 @@ pub enum Dialect {
     Admission,
     /// The input is `{review, parameters}`.
     Gatekeeper,
+    /// The input is an array of objects, as Kubescape makes it.
+    Kubescape,
 }
 
-/// Shows `conftest`, `trivy`, `admission` or `gatekeeper`.
+/// Shows `conftest`, `trivy`, `admission`, `gatekeeper` or `kubescape`.
 impl std::fmt::Display for Dialect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -28,6 +30,7 @@ impl std::fmt::Display for Dialect {
             Self::Trivy => "trivy",
             Self::Admission => "admission",
             Self::Gatekeeper => "gatekeeper",
+            Self::Kubescape => "kubescape",
         })
     }
 }

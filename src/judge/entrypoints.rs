@@ -14,6 +14,7 @@ use super::{
     dependencies::Dependencies,
     dialect::{self, Dialect},
     gatekeeper::template,
+    kubescape,
     metadata::{AnnotationScope, Metadata},
     policy::Policy,
     reads::{Matches, Projection, Queries, Reads, Rules},
@@ -41,6 +42,8 @@ pub(crate) enum Purpose {
     Test,
     /// One Gatekeeper template; the first module has the rule that judges.
     Template,
+    /// One rule in Kubescape's layout, with what it shares with others.
+    Kubescape,
 }
 
 /// The annotations of one module.
@@ -83,12 +86,14 @@ impl Reading<'_> {
     /// Returns the paths of all rules that judge, by package.
     pub(crate) fn entrypoints(&self) -> BTreeMap<Path, BTreeSet<Path>> {
         let mut entrypoints: BTreeMap<Path, BTreeSet<Path>> = BTreeMap::new();
+        let sets = (self.purpose == Purpose::Kubescape).then(|| self.only_set()).flatten();
         for node in self.nodes {
             let package = package(&self.modules[node.module]);
             let Some(name) = node.path.get(package.len()) else { continue };
             let wanted = match self.purpose {
                 Purpose::Directory | Purpose::Test => judges(&package) && self.asks(&package, name),
                 Purpose::Template => package == [template::PACKAGE] && name == template::ENTRY,
+                Purpose::Kubescape => package == [kubescape::PACKAGE] && Some(name) == sets.as_ref(),
             };
             if wanted && node.parameters.is_none() {
                 let path = node.path[..=package.len()].to_vec();
@@ -106,6 +111,19 @@ impl Reading<'_> {
         }
     }
 
+    /// Returns the name of the rule in Kubescape's package that judges: `deny`, or the only set. Kubescape reads any rule there
+    /// whose value looks like results.
+    fn only_set(&self) -> Option<String> {
+        let is_set = |node: &&Node| {
+            let own = package(&self.modules[node.module]) == [kubescape::PACKAGE] && node.parameters.is_none();
+            own && self.shape(&[node]) == ResultShape::Set
+        };
+        let sets = self.nodes.iter().filter(is_set).filter_map(|node| node.path.get(1));
+        let names: BTreeSet<&String> = sets.collect();
+        let only = names.first().filter(|_| names.len() == 1);
+        names.iter().find(|name| **name == kubescape::ENTRY).or(only).map(|name| (*name).clone())
+    }
+
     /// Returns the policies, and the groups of rules that the evaluator is asked for.
     pub(crate) fn policies(&self) -> (Vec<Policy>, Vec<Group>) {
         let mut policies = Vec::new();
@@ -115,6 +133,7 @@ impl Reading<'_> {
                 Purpose::Directory | Purpose::Test if self.trivy.contains_key(&package) => Dialect::Trivy,
                 Purpose::Directory | Purpose::Test => dialect::find(&package, self.nodes, self.graph, &paths),
                 Purpose::Template => Dialect::Gatekeeper,
+                Purpose::Kubescape => Dialect::Kubescape,
             };
             let group = Group {
                 dialect,
@@ -196,7 +215,7 @@ impl Reading<'_> {
         };
         let rule = Rule {
             name: name.as_str().into(),
-            // Trivy asks for some that have no name of a rule here.
+            // Trivy and Kubescape ask for some that have no name of a rule here.
             outcome: outcome(name).unwrap_or(Outcome::Fail),
             metadata: Arc::new(self.metadata(package, name, &nodes)),
             source: self.source(first),

@@ -9,6 +9,7 @@ mod gatekeeper;
 mod input;
 mod job;
 mod judge;
+mod kubescape;
 mod part;
 mod results;
 mod shared;
@@ -21,7 +22,7 @@ pub use self::job::Job;
 use self::{
     input::{Extent, JobValues, Operation, Review},
     judge::Judge,
-    part::Part,
+    part::{Part, PartOfGroup},
     results::Results,
 };
 use crate::{
@@ -176,6 +177,7 @@ pub(crate) fn has_results(
     let values = JobValues::read(job, Extent::All).map_err(crate::rego::evaluator::Failure::error)?;
     let input = match group.dialect {
         Dialect::Conftest | Dialect::Trivy => values.object.clone(),
+        Dialect::Kubescape => vec![values.object.clone()].into(),
         Dialect::Admission => values.admission(Operation::Audit),
         Dialect::Gatekeeper => {
             let parameters =
@@ -229,6 +231,15 @@ fn judge_all(
                 Dialect::Admission => judge.group(unit, group, part, kind, &values.admission(operation)),
                 // These are asked by Constraints.
                 Dialect::Gatekeeper => {}
+                Dialect::Kubescape => {
+                    // An array is of the moment: it knows nothing of how an object changed.
+                    let standing = operation == Operation::Audit && !matches!(part, PartOfGroup::Shared(_));
+                    if let Some(rule) =
+                        unit.kubescape.as_ref().filter(|rule| standing && rule.matches(&job.object.key.kind))
+                    {
+                        judge.kubescape((unit, group, rule), &job.object.key, &values.object);
+                    }
+                }
             }
         }
     }

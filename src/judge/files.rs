@@ -55,6 +55,7 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
                 from_memory(tree, limits, &mut files, &mut problems);
                 continue;
             }
+            PolicySource::Framework(_) => continue,
             PolicySource::Cluster(_) => {
                 problems.push(Problem::refused(&source.shown(), "needs a cluster, which this command does not ask"));
                 continue;

@@ -20,7 +20,6 @@ use std::{
     sync::Arc,
 };
 
-pub use self::document::Unjudged;
 pub(crate) use self::{config::Config, constraint::EnforcementPoint, index::ConstraintIndex};
 use self::{
     constraint::{BoundTemplate, Constraint, ReadConstraint},
@@ -30,7 +29,7 @@ use self::{
 };
 use super::{
     compile::compile, dependencies::Dependencies, dialect::Dialect, entrypoints::Purpose, metadata::Metadata,
-    policy::Policy, unit::Unit,
+    policy::Policy, unit::Unit, unjudged::Unjudged,
 };
 use crate::{
     model::verdict::Source,

@@ -19,6 +19,8 @@ pub struct Inventory {
     kube_mgmt: Value,
     /// Which kind each plural name below `data.kubernetes` means.
     plurals: BTreeMap<String, Arc<Kind>>,
+    /// The kinds of all objects, by `apiVersion` and `kind`.
+    kinds: Arc<BTreeMap<(String, String), Arc<Kind>>>,
     /// Hashes of what policies read of the objects in it.
     seen: HashMap<ObjectKey, u64>,
 }
@@ -29,6 +31,7 @@ impl Default for Inventory {
             gatekeeper: Value::new_object(),
             kube_mgmt: Value::new_object(),
             plurals: BTreeMap::new(),
+            kinds: Arc::default(),
             seen: HashMap::new(),
         }
     }
@@ -52,6 +55,10 @@ impl Inventory {
     pub fn put(&mut self, key: &ObjectKey, object: Option<&Value>) -> bool {
         let (kind, name) = (&key.kind, &*key.name);
         let version = kind.api_version();
+        let shown = (version.clone(), kind.kind.clone());
+        if !self.kinds.contains_key(&shown) {
+            Arc::make_mut(&mut self.kinds).insert(shown, Arc::clone(kind));
+        }
         let path = match key.namespace.as_deref() {
             Some(namespace) => &["namespace", namespace, &version, &kind.kind, name][..],
             None => &["cluster", &version, &kind.kind, name],
@@ -70,6 +77,11 @@ impl Inventory {
     /// Returns the document `data.inventory` or `data.kubernetes`.
     pub(crate) fn document(&self, name: &str) -> &Value {
         if name == "kubernetes" { &self.kube_mgmt } else { &self.gatekeeper }
+    }
+
+    /// Returns the kinds of its objects, by `apiVersion` and `kind`.
+    pub(crate) fn kinds(&self) -> &Arc<BTreeMap<(String, String), Arc<Kind>>> {
+        &self.kinds
     }
 
     /// Whether a plural name means this kind: the layout has no place for the group, so of two kinds with one plural it is

@@ -33,8 +33,11 @@ pub(crate) struct KindIndex {
 impl KindIndex {
     pub(crate) fn new(units: &[Unit]) -> Self {
         let mut kinds: BTreeSet<&str> = BTreeSet::new();
-        for unit in units {
+        let kubescape_kinds: Vec<_> =
+            units.iter().map(|unit| unit.kubescape.as_ref().and_then(|rule| rule.kind_names())).collect();
+        for (number, unit) in units.iter().enumerate() {
             kinds.extend(unit.groups.iter().flat_map(|group| group.queries.kinds()).map(|kind| &**kind));
+            kinds.extend(kubescape_kinds[number].iter().flatten().map(|kind| &**kind));
             kinds.extend(unit.constraints().iter().filter_map(|constraint| constraint.matching.kind_names()).flatten());
         }
         let mut index = Self::default();
@@ -56,7 +59,7 @@ impl KindIndex {
             let matching = unit.constraints().iter().map(|constraint| &constraint.matching);
             let mut matching =
                 matching.filter(|one| one.kind_names().is_none_or(|names| names.contains(&kind))).peekable();
-            if !unit.judges_everything() && matching.peek().is_none() {
+            if !unit.judges_everything() && matching.peek().is_none() || !unit.is_about(kind) {
                 continue;
             }
             for path in matching.flat_map(Match::reads) {
@@ -66,6 +69,11 @@ impl KindIndex {
                 for reads in group.queries.of(kind).into_iter().flat_map(|query| &query.reads) {
                     object.merge(&reads.object(group.dialect));
                     self.inventory.merge(&reads.inventory());
+                    if let Some(rule) = unit.kubescape.as_ref().filter(|rule| rule.scopes.is_some()) {
+                        let array = InventoryReads::of_array(rule.matching.clone(), reads.object(group.dialect));
+                        self.inventory.merge(&array);
+                        dependencies.inventory = true;
+                    }
                     if unit.judges_everything() {
                         dependencies = dependencies | reads.dependencies(group.dialect);
                     }

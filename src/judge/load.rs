@@ -10,7 +10,7 @@ use super::{
     files,
     gatekeeper::{self, ConstraintIndex, EnforcementPoint, Library, LoadedLibrary},
     kinds::KindIndex,
-    lint,
+    kubescape, lint,
     policy::Policy,
     reads::TOKEN_VOLUME,
     set::PolicySet,
@@ -69,7 +69,7 @@ impl PolicySet {
 /// Loads what can be loaded; the set's problems say what was refused.
 fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(sources, limits);
-    if problems.iter().any(|problem| sources.iter().any(|source| source.shown() == problem.file)) {
+    if is_about_a_source(&problems, sources) {
         return Err(LoadError { problems });
     }
     let mut missing = Missing::default();
@@ -79,11 +79,13 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
     problems.extend(tests.iter().filter_map(lint::test_file));
     let suites = gatekeeper::suites(&files);
-    let modules = files.iter().filter(|file| file.form == Form::Rego).collect();
-    let Sorted { kept: modules, left_out, examples } = trivy::sort_out(modules, false);
+    let kubescape = kubescape::Library::read(&files, &mut problems);
+    let modules = files.iter().filter(|file| file.form == Form::Rego && !kubescape.has(file)).collect();
+    let Sorted { kept: modules, mut unjudged, mut left_out, examples } = trivy::sort_out(modules, false);
     let mut data = data::document();
     let mut library = Library::default();
-    for file in files.iter().filter(|file| file.form != Form::Rego && !examples.contain(file)) {
+    let beside = |file: &&File| !examples.contain(file) && !kubescape.has(file);
+    for file in files.iter().filter(|file| file.form != Form::Rego).filter(beside) {
         let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
         let before = problems.len();
         if !library.add(file, example, &mut problems) {
@@ -97,10 +99,22 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory);
     let (plain, found) = without_sources(plain, found, &files, library.has_templates());
     problems.extend(found);
-    let LoadedLibrary { mut units, mut policies, unjudged, config } = library.load(limits, point, &mut problems);
+    let LoadedLibrary { mut units, mut policies, unjudged: of_gatekeeper, config } =
+        library.load(limits, point, &mut problems);
     if let Some((own, unit)) = plain {
         policies.extend(own);
         units.insert(0, unit);
+    }
+    let of_kubescape = kubescape.load(sources, limits, &mut problems);
+    units.extend(of_kubescape.units);
+    policies.extend(of_kubescape.policies);
+    unjudged.extend(of_gatekeeper.into_iter().chain(of_kubescape.unjudged));
+    left_out.extend(of_kubescape.left_out);
+    unjudged.sort();
+    left_out.sort();
+    if is_about_a_source(&problems, sources) {
+        problems.sort();
+        return Err(LoadError { problems });
     }
     // A stable sort: the Constraints of one kind keep their order.
     policies.sort_by(|a, b| a.name.cmp(&b.name));
@@ -138,6 +152,12 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
         constraints,
         sharing,
     })
+}
+
+/// Whether a source as a whole is refused, and not a file of it.
+fn is_about_a_source(problems: &[Problem], sources: &[PolicySource]) -> bool {
+    let refused = |problem: &&Problem| problem.is_refusal();
+    problems.iter().filter(refused).any(|problem| sources.iter().any(|source| source.shown() == problem.file))
 }
 
 /// Removes the packages that are the source of a template: they only judge as a part of one.

@@ -6,11 +6,14 @@
 //! counts as reading everything. The walk is done once for every kind that the policies compare the object's kind with,
 //! and once for all other kinds; a rule that fails for sure on a kind is not asked about it.
 //!
+//! In Kubescape's dialect the input is an array; whether a rule relates its elements to each other is found, too.
+//!
 //! In: the syntax trees of a unit. Out: the [`Queries`] of each group, with what each rule reads.
 
 mod bindings;
 mod calls;
 mod documents;
+mod elements;
 mod exclusive;
 mod exprs;
 mod fingerprint;

@@ -10,14 +10,14 @@ use std::{
 use super::{
     dependencies::Dependencies,
     dialect::Dialect,
-    gatekeeper::{Config, ConstraintIndex, Unjudged},
+    gatekeeper::{Config, ConstraintIndex},
     inventory::Inventory,
     kinds::KindIndex,
     policy::Policy,
     reads::{InventoryReads, Projection},
     sharing::Sharing,
-    trivy::LeftOut,
     unit::Unit,
+    unjudged::Unjudged,
 };
 use crate::{
     model::{
@@ -44,10 +44,10 @@ pub struct PolicySet {
     pub problems: Vec<Problem>,
     /// The bounds of evaluation.
     pub limits: Limits,
-    /// Templates and Constraints that judge nothing.
+    /// Policies that would judge if kaudit had what they need; sorted by name.
     pub unjudged: Vec<Unjudged>,
-    /// Checks of Trivy's that are not for objects of Kubernetes; sorted by reason and name.
-    pub left_out: Vec<LeftOut>,
+    /// Policies that are not meant to judge here; sorted by name.
+    pub left_out: Vec<Unjudged>,
     /// Gatekeeper's `Config`s among the policies.
     pub(crate) config: Config,
     pub(crate) units: Vec<Unit>,

@@ -20,6 +20,8 @@ pub enum PolicySource {
     Tree(Arc<FileTree>),
     /// Objects of the cluster, which have to be read first, as [`FileTree`]s.
     Cluster(ClusterSource),
+    /// No place, but a choice: of the rules in Kubescape's layout those of this framework.
+    Framework(String),
 }
 
 /// Policies that are objects of a cluster.
@@ -72,7 +74,7 @@ impl PolicySource {
     pub(crate) fn shown(&self) -> Arc<str> {
         match self {
             Self::Path(path) => shown(path),
-            Self::Builtin(_) | Self::Tree(_) | Self::Cluster(_) => self.to_string().into(),
+            Self::Builtin(_) | Self::Tree(_) | Self::Cluster(_) | Self::Framework(_) => self.to_string().into(),
         }
     }
 }
@@ -92,6 +94,7 @@ impl fmt::Display for PolicySource {
             Self::Builtin(part) => write!(f, "{}:{part}", builtin::NAME),
             Self::Tree(tree) => f.write_str(&tree.name),
             Self::Cluster(source) => source.fmt(f),
+            Self::Framework(name) => write!(f, "--framework {name}"),
         }
     }
 }

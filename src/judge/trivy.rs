@@ -6,7 +6,6 @@
 //! and so on lie in the same directories: they are left out before anything of them is compiled, as are the libraries that
 //! only they use.
 
-mod left_out;
 mod legacy;
 mod selector;
 mod sorting;
@@ -15,7 +14,6 @@ use std::collections::BTreeMap;
 
 use regorus::unstable::{Module, Ref};
 
-pub use self::left_out::LeftOut;
 use self::selector::Scope;
 pub(crate) use self::{
     legacy::metadata as legacy,

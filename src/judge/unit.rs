@@ -15,6 +15,7 @@ use super::{
     dialect::Dialect,
     gatekeeper::constraint::{BoundTemplate, Constraint},
     inventory::Inventory,
+    kubescape::rule::KubescapeRule,
     reads::{KindQuery, Queries, Reads},
     rule::{Entrypoint, Exception, ResultShape},
 };
@@ -84,6 +85,8 @@ pub(crate) struct Unit {
     pub(crate) groups: Vec<Group>,
     /// The Gatekeeper template that it was compiled from, if any: Constraints decide which objects its rule is asked about.
     pub(crate) template: Option<BoundTemplate>,
+    /// The rule in Kubescape's layout that it was compiled from, if any: it says which objects it is asked about, and how.
+    pub(crate) kubescape: Option<Arc<KubescapeRule>>,
     /// Whether its rules look other objects up.
     looks_up: bool,
     /// How far the program is trusted.
@@ -118,13 +121,18 @@ impl Unit {
         let evaluator = Evaluator::new(engine, bare, &generated(&groups), limits)?.with_program(program, limits);
         let nodes = references::read(evaluator.engine().get_modules(), std::iter::empty());
         let looks_up = groups.iter().any(|group| !group.queries.inventory().is_empty());
-        Ok(Self { evaluator, groups, template: None, looks_up, cross_check: Arc::default(), defined: defined(&nodes) })
+        let defined = defined(&nodes);
+        Ok(Self { evaluator, groups, template: None, kubescape: None, looks_up, cross_check: Arc::default(), defined })
     }
 
     /// Returns the unit with these objects to look up. Rules and data files take precedence over objects.
     pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Result<Self> {
+        let kubescape = self.kubescape.as_ref().map(|rule| match rule.with_inventory(inventory) {
+            Some(rule) => Arc::new(rule),
+            None => Arc::clone(rule),
+        });
         if !self.looks_up {
-            return Ok(self.clone());
+            return Ok(Self { kubescape, ..self.clone() });
         }
         let own = self.evaluator.data();
         let mut data = BTreeMap::new();
@@ -141,7 +149,7 @@ impl Unit {
             }
             data.insert(Value::from(name), document);
         }
-        Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, ..self.clone() })
+        Ok(Self { evaluator: self.evaluator.with_data(Value::from(data))?, kubescape, ..self.clone() })
     }
 
     /// Evaluates one rule of a group, whose exceptions are counted on behind the entrypoints.
@@ -238,6 +246,20 @@ impl Unit {
     /// Whether its rules are asked about every object, and not about those that Constraints match.
     pub(crate) fn judges_everything(&self) -> bool {
         self.template.is_none() && !self.groups.is_empty()
+    }
+
+    /// Whether its rule relates objects of the array to each other that it gets; with `vectors` the elements are made of
+    /// several objects each, so that it does, and reads them whole.
+    pub(crate) fn relates(&mut self, vectors: bool) -> bool {
+        if vectors {
+            self.groups.iter_mut().for_each(|group| group.queries.read_all());
+        }
+        self.groups.iter().any(|group| group.queries.relates)
+    }
+
+    /// Whether it may be asked about objects of a kind of this name.
+    pub(crate) fn is_about(&self, kind: &str) -> bool {
+        self.kubescape.as_ref().is_none_or(|rule| rule.may_match(kind))
     }
 
     /// The Constraints of its template; none if it is not of Gatekeeper.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     audit::result::{AuditResult, Entry, PolicySummary, Summary},
-    judge::gatekeeper::Unjudged,
+    judge::unjudged::Unjudged,
     model::coverage::Coverage,
     rego::problem::Problem,
 };

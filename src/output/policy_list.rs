@@ -9,8 +9,7 @@ use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
     judge::{
-        dependencies::Dependencies, gatekeeper::Unjudged, policy::Policy, reads::Matches, rule::Rule, set::PolicySet,
-        trivy::LeftOut,
+        dependencies::Dependencies, policy::Policy, reads::Matches, rule::Rule, set::PolicySet, unjudged::Unjudged,
     },
     model::verdict::{Outcome, Source},
     rego::{
@@ -36,11 +35,11 @@ pub struct PolicyList {
     pub summary: PolicyCounts,
     /// The policies that are judged by; sorted by name.
     pub policies: Vec<ListedPolicy>,
-    /// Templates and Constraints that judge nothing, although they are in order; sorted by name.
+    /// Policies that would judge if kaudit had what they need, such as templates in CEL; sorted by name.
     pub not_judged: Vec<Unjudged>,
-    /// Checks of Trivy's that are not for objects of Kubernetes; sorted by reason and name.
+    /// Policies that are not meant to judge here, such as checks of Dockerfiles; sorted by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Unjudged>,
     /// What is wrong; sorted by file and line.
     pub problems: Vec<Problem>,
 }
@@ -62,9 +61,9 @@ pub struct PolicyCounts {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedPolicy {
-    /// Package without `data.`, or a Constraint's kind.
+    /// Package without `data.`, a Constraint's kind, or the id of a control.
     pub name: String,
-    /// `conftest`, `trivy`, `admission`, `gatekeeper`.
+    /// `conftest`, `trivy`, `admission`, `gatekeeper`, `kubescape`.
     pub dialect: String,
     /// The versions of Rego that it is written in.
     pub rego: BTreeSet<Version>,

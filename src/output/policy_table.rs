@@ -14,7 +14,7 @@ use super::{
     style::{BOLD, DIM, Paint, columns_of, count, style_of, wrap},
 };
 use crate::{
-    judge::{dialect::Dialect, gatekeeper::Unjudged, trivy::LeftOut},
+    judge::{dialect::Dialect, unjudged::Unjudged},
     model::verdict::{Outcome, Severity, Source},
 };
 
@@ -42,14 +42,17 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     if !rows.is_empty() {
         writeln!(out)?;
     }
-    for Unjudged { name, reason, source } in &list.not_judged {
-        let words = paint.with(style_of(Outcome::Warn), "not judged:");
-        writeln!(out, "{words} {}  {}  {}", shown_line(name), paint.with(DIM, &place(source)), shown_line(reason))?;
-    }
-    for (reason, names) in left_out(&list.left_out) {
-        let text = format!("{} left out: {reason}: {}", count(names.len(), "check"), short_names(&names));
-        for (index, line) in wrap(&shown_line(&text), options.width.max(NARROWEST)).iter().enumerate() {
-            writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, line.trim_start())?;
+    for (words, policies) in [("not judged:", &list.not_judged), ("left out:", &list.left_out)] {
+        let words = paint.with(style_of(Outcome::Warn), words);
+        for (reason, alike) in by_reason(policies) {
+            let reason = shown_line(reason);
+            if alike.len() > SEPARATE {
+                writeln!(out, "{words} {}  {reason}: {}", number_of(alike.len()), shown_line(&names(&alike)))?;
+                continue;
+            }
+            for Unjudged { name, source, .. } in alike {
+                writeln!(out, "{words} {}  {}  {reason}", shown_line(name), paint.with(DIM, &place(source)))?;
+            }
         }
     }
     if !list.not_judged.is_empty() || !list.left_out.is_empty() {
@@ -58,11 +61,31 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     writeln!(out, "{}", closing_line(&list.summary, paint))
 }
 
+/// Returns policies that judge nothing by the reason for it.
+fn by_reason(policies: &[Unjudged]) -> BTreeMap<&str, Vec<&Unjudged>> {
+    let mut reasons: BTreeMap<&str, Vec<&Unjudged>> = BTreeMap::new();
+    for policy in policies {
+        reasons.entry(&policy.reason).or_default().push(policy);
+    }
+    reasons
+}
+
+/// Joins names; of many, the first.
+fn names(policies: &[&Unjudged]) -> String {
+    let shown = policies.iter().take(PATHS).map(|policy| policy.name.as_str()).collect::<Vec<_>>().join(", ");
+    match policies.len().saturating_sub(PATHS) {
+        0 => shown,
+        more => format!("{shown} and {more} more, which -o json lists"),
+    }
+}
+
+/// So many policies that judge nothing for the same reason have a line each.
+const SEPARATE: usize = 3;
 /// Where the text of a line about a policy begins.
 const DETAIL: usize = 10;
 /// Kinds that take more have a line of their own.
 const KINDS_WIDTH: usize = 24;
-/// Paths that are shown one by one.
+/// Paths and names that are shown one by one.
 const PATHS: usize = 8;
 /// Columns are not made narrower than this.
 const NARROWEST: usize = 12;
@@ -114,25 +137,6 @@ fn details(policy: &ListedPolicy) -> Vec<(&'static str, String)> {
         Some(("regorus", format!("evaluates {} because of {why}", rule.name)))
     });
     [title, template, kinds, reads, cost].into_iter().flatten().chain(not_compiled).collect()
-}
-
-/// Returns the names of the checks that are left out, by reason.
-fn left_out(checks: &[LeftOut]) -> BTreeMap<&str, Vec<&str>> {
-    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for check in checks {
-        let name = check.id.as_deref().unwrap_or(&check.name);
-        reasons.entry(&check.reason).or_default().push(name);
-    }
-    reasons
-}
-
-/// Joins names; of many, the first.
-fn short_names(names: &[&str]) -> String {
-    let shown = names.iter().take(PATHS).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(PATHS) {
-        0 => shown,
-        more => format!("{shown} and {more} more, as -o json lists them"),
-    }
 }
 
 /// Returns the kinds of a policy if they have room in a column.
@@ -228,12 +232,12 @@ fn wrap_name(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+fn number_of(policies: usize) -> String {
+    if policies == 1 { "1 policy".to_owned() } else { format!("{policies} policies") }
+}
+
 fn closing_line(summary: &PolicyCounts, paint: Paint) -> String {
-    let policies = match summary.policies {
-        1 => "1 policy".to_owned(),
-        more => format!("{more} policies"),
-    };
-    let mut text = format!("{policies}, {}", count(summary.rules, "rule"));
+    let mut text = format!("{}, {}", number_of(summary.policies), count(summary.rules, "rule"));
     if summary.refused > 0 {
         let refused = format!("{} refused", count(summary.refused, "file"));
         text = format!("{text}; {}", paint.with(style_of(Outcome::Fail), &refused));

@@ -151,7 +151,9 @@ fn left_out(coverage: &[Coverage]) -> String {
 
 fn not_judged_line(number: usize, paint: Paint) -> Option<String> {
     let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
-    (number > 0).then(|| format!("{words} {number} of the templates and Constraints; kaudit policies tells why"))
+    let policies = if number == 1 { "policy" } else { "policies" };
+    (number > 0)
+        .then(|| format!("{words} {number} {policies} for want of what kaudit has not; kaudit policies tells why"))
 }
 
 fn refused_line(problem: &Problem, paint: Paint) -> String {

@@ -31,9 +31,6 @@ use super::{
 /// The package of the generated rules. Nobody's policy is called that.
 pub(crate) const GENERATED: &str = "kaudit_generated";
 
-/// The largest value that an evaluation may have, in bytes when written out.
-pub(crate) const LARGEST_VALUE: usize = 4 << 20;
-
 /// How many times the time limit may pass while an evaluation waits for the CPU.
 const STARVED: u32 = 16;
 
@@ -43,6 +40,8 @@ pub(crate) struct Evaluator {
     engine: Engine,
     /// CPU time for one evaluation.
     limit: Duration,
+    /// See [`Limits::value_bytes`].
+    largest: usize,
     fallback: Fallback,
     compiled: Option<Compiled>,
 }
@@ -104,7 +103,7 @@ pub(crate) enum Failure {
     Panicked,
     /// It took longer than [`Limits::evaluation`], or got so little of the CPU that it was given up.
     TimedOut,
-    /// The value is larger than [`LARGEST_VALUE`].
+    /// The value is larger than [`Limits::value_bytes`].
     TooLarge,
     /// It made more than [`machine::MOST_BYTES`] on its way.
     TooMuch,
@@ -124,7 +123,7 @@ impl Failure {
             Self::Error(error) => error.reason.clone(),
             Self::Panicked => "the evaluator failed on this rule".to_owned(),
             Self::TimedOut => format!("took longer than {} s", limits.evaluation.as_secs_f64()),
-            Self::TooLarge => format!("its value takes more than {} MiB", LARGEST_VALUE >> 20),
+            Self::TooLarge => format!("its value takes more than {} MiB", limits.value_bytes >> 20),
             Self::TooMuch => format!("makes more than {} MiB", machine::MOST_BYTES >> 20),
             Self::OutOfTime => {
                 format!("not evaluated: the rules before it took longer than {} s", limits.input.as_secs_f64())
@@ -144,7 +143,7 @@ impl Evaluator {
         engine.add_policy(format!("{GENERATED}.rego"), format!("package {GENERATED}\n\nready := true\n{generated}"))?;
         prepare(&mut engine)?;
         let fallback = Fallback { bare, engine: OnceLock::new() };
-        Ok(Self { engine, limit: limits.evaluation, fallback, compiled: None })
+        Ok(Self { engine, limit: limits.evaluation, largest: limits.value_bytes, fallback, compiled: None })
     }
 
     /// Returns the evaluator with a program, which holds some of its rules.
@@ -167,7 +166,7 @@ impl Evaluator {
         prepare(&mut engine)?;
         let data = |compiled: &Compiled| Compiled { data: engine.get_data(), ..compiled.clone() };
         let compiled = self.compiled.as_ref().map(data);
-        Ok(Self { engine, limit: self.limit, fallback: self.fallback.clone(), compiled })
+        Ok(Self { engine, limit: self.limit, largest: self.largest, fallback: self.fallback.clone(), compiled })
     }
 
     /// Returns the data that it was given; the values of rules are not among it.
@@ -192,7 +191,7 @@ impl Evaluator {
         budget::renew();
         let run = AssertUnwindSafe(|| machine::evaluate(program, input, data, *bounds, rules));
         match catch_unwind(run) {
-            Ok(Ok(answers)) if answers.iter().all(|answer| value::fits(&answer.value, LARGEST_VALUE)) => Ok(answers),
+            Ok(Ok(answers)) if answers.iter().all(|answer| value::fits(&answer.value, self.largest)) => Ok(answers),
             Ok(Ok(_)) => Err(Failure::TooLarge),
             Ok(Err(Halt::TimedOut)) => Err(Failure::TimedOut),
             Ok(Err(Halt::TooMuch)) => Err(Failure::TooMuch),
@@ -250,7 +249,7 @@ impl Evaluator {
             engine.set_execution_timer_config(limits::timer(limit));
             engine.set_input(input.clone());
             let timer = CpuTimer::start();
-            let result = guarded(|| evaluate(&mut engine));
+            let result = guarded_to(self.largest, || evaluate(&mut engine));
             if !matches!(result, Err(Failure::TimedOut)) {
                 return (result, engine);
             }
@@ -293,10 +292,14 @@ fn same_rule(engine: &mut Engine, rule: &Ref<Rule>) -> Option<(Ref<Module>, Ref<
 /// Runs one evaluation with a budget of its own; panics, time limits and values that are too large become failures. After a
 /// failure its engine must not be used again.
 pub(crate) fn guarded(evaluate: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
+    guarded_to(Limits::default().value_bytes, evaluate)
+}
+
+fn guarded_to(largest: usize, evaluate: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
     budget::renew();
     // The engine is dropped with whatever state the panic left in it.
     match catch_unwind(AssertUnwindSafe(evaluate)) {
-        Ok(Ok(value)) if !value::fits(&value, LARGEST_VALUE) => Err(Failure::TooLarge),
+        Ok(Ok(value)) if !value::fits(&value, largest) => Err(Failure::TooLarge),
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             let limit = matches!(error.downcast_ref(), Some(LimitError::TimeLimitExceeded { .. }));

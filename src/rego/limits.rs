@@ -48,6 +48,8 @@ pub struct Limits {
     /// Bytes of stack that evaluation may need, as estimated; threads that evaluate must have twice as
     /// much.
     pub stack: usize,
+    /// The largest value that an evaluation may have, in bytes when written out.
+    pub value_bytes: usize,
     /// How many levels of collections in collections a value may get, as estimated: it is compared and dropped by recursion.
     pub levels: usize,
 }
@@ -66,8 +68,16 @@ impl Default for Limits {
             bracket_tries: 250_000,
             height: 250,
             stack: 1 << 20,
+            value_bytes: 4 << 20,
             levels: 20_000,
         }
+    }
+}
+
+impl Limits {
+    /// Returns the limits of rules that judge many objects by one evaluation.
+    pub(crate) fn of_array(&self) -> Self {
+        Self { evaluation: self.input, value_bytes: self.value_bytes * 16, ..*self }
     }
 }
 

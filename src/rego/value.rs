@@ -3,7 +3,7 @@
 //! regorus reads JSON too, but gives a meaning to the key `$serde_json::private::Number`: a number of any size, whose
 //! digits it computes for hours if the exponent is large. Any object could carry it, so nothing is read by that way.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt};
+use std::{cell::RefCell, collections::BTreeMap, fmt, sync::Arc};
 
 use regorus::Value;
 use serde::{
@@ -40,6 +40,16 @@ pub(crate) fn from_yaml(yaml: &str) -> Result<Value, serde_saphyr::Error> {
 /// Turns a JSON tree into a value.
 pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Error> {
     Plain::deserialize(tree).map(|plain| plain.0)
+}
+
+/// Returns the fields of an object whose keys are texts, sorted by key; of anything else none.
+pub(crate) fn fields(value: &Value) -> impl Iterator<Item = (Arc<str>, Value)> + use<> {
+    let fields = value.as_object().map(|fields| {
+        let named =
+            fields.iter_sorted().filter_map(|(key, value)| Some((Arc::clone(key.as_string().ok()?), value.clone())));
+        named.collect::<Vec<_>>()
+    });
+    fields.unwrap_or_default().into_iter()
 }
 
 /// Whether a value, written out, takes about `most` bytes at most. What it holds several times counts several times: a few

@@ -10,6 +10,7 @@ mod conftest;
 mod files;
 mod gator;
 mod guards;
+mod kubescape;
 mod opa;
 mod paths;
 mod sharing;

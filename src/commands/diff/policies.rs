@@ -75,7 +75,9 @@ impl Ruled {
                 PolicySource::Tree(Arc::new(read.await.context("reading the commit")??))
             }
         };
-        let sources = Sources::follow(vec![source.clone()], &options.cluster).await?.now();
+        let frameworks = options.evaluation.framework.iter().cloned().map(PolicySource::Framework);
+        let sources = [source.clone()].into_iter().chain(frameworks).collect();
+        let sources = Sources::follow(sources, &options.cluster).await?.now();
         let mut loaded = policies::load(&sources, &options.evaluation).await?;
         if !options.evaluation.allow_refused {
             loaded = loaded.and_then(PolicySet::whole);

@@ -7,7 +7,10 @@ use super::{
     input::{Extent, JobValues, Operation, fields},
     job::Job,
 };
-use crate::judge::{dialect::Dialect, rule::Definition, unit::Unit};
+use crate::{
+    judge::{dialect::Dialect, rule::Definition, unit::Unit},
+    model::object::ObjectKey,
+};
 
 /// Whether a rule is asked about an object.
 pub(crate) enum Asked<'j> {
@@ -51,8 +54,12 @@ pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option
             let (input, object): (_, &[&str]) = match group.dialect {
                 Dialect::Admission => (values.admission(Operation::Audit), &["request", "object"]),
                 Dialect::Conftest | Dialect::Trivy | Dialect::Gatekeeper => (values.object.clone(), &[]),
+                Dialect::Kubescape => continue,
             };
             return Ok(Some(Asked::With(Question { unit, input, object, definitions: &entrypoint.definitions })));
+        }
+        if let Some(asked) = kubescape(unit, &values, &job.object.key, (policy, rule)) {
+            return Ok(Some(asked));
         }
         let named = |known: &&_| {
             let known: &&crate::judge::gatekeeper::constraint::Constraint = known;
@@ -77,4 +84,24 @@ pub(crate) fn asked<'j>(job: &'j Job, policy: &str, rule: &str) -> Result<Option
         }));
     }
     Ok(None)
+}
+
+/// The object is an element of the input, in no place that a path could name.
+const SOMEWHERE: &[&str] = &["*"];
+
+/// Returns what a rule in Kubescape's layout is asked about an object; `None` if the unit has no such rule.
+fn kubescape<'j>(
+    unit: &'j Unit,
+    values: &JobValues<'_>,
+    key: &ObjectKey,
+    (policy, rule): (&str, &str),
+) -> Option<Asked<'j>> {
+    let own = unit.kubescape.as_ref()?;
+    own.controls.iter().find(|known| *known.policy == *policy && *known.rule.name == *rule)?;
+    if !own.matches(&key.kind) {
+        return Some(Asked::No("match in the metadata of the rule does not name its kind".to_owned()));
+    }
+    let input = own.arrays(key, &values.object).into_iter().next().unwrap_or_else(|| vec![values.object.clone()]);
+    let definitions = &unit.groups.first()?.entrypoints.first()?.definitions;
+    Some(Asked::With(Question { unit, input: input.into(), object: SOMEWHERE, definitions }))
 }

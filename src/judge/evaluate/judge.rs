@@ -19,12 +19,7 @@ use crate::{
         unit::{Group, Unit},
     },
     model::verdict::{Finding, Outcome, Source},
-    rego::{
-        cpu_time::CpuTimer,
-        evaluator::{Failure, LARGEST_VALUE},
-        limits::Limits,
-        machine::Answer,
-    },
+    rego::{cpu_time::CpuTimer, evaluator::Failure, limits::Limits, machine::Answer},
 };
 
 /// Judging of one object, and its results so far.
@@ -147,7 +142,7 @@ impl Judge<'_> {
                 }
                 None => format!("{}:{}: {}", source.file, source.line, error.reason),
             },
-            Failure::TooLarge => format!("says more than {} MiB about one object", LARGEST_VALUE >> 20),
+            Failure::TooLarge => format!("says more than {} MiB about one object", self.limits.value_bytes >> 20),
             other => other.reason(self.limits),
         };
         self.results.push(Finding {
@@ -168,7 +163,9 @@ impl Judge<'_> {
 pub(super) fn findings(dialect: Dialect, entrypoint: &Entrypoint, value: &Value) -> Vec<Finding> {
     match dialect {
         Dialect::Trivy => trivy::findings(entrypoint, value),
-        Dialect::Conftest | Dialect::Admission | Dialect::Gatekeeper => results::findings(entrypoint, value),
+        Dialect::Conftest | Dialect::Admission | Dialect::Gatekeeper | Dialect::Kubescape => {
+            results::findings(entrypoint, value)
+        }
     }
 }
 

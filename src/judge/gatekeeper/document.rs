@@ -2,27 +2,15 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use super::node::{At, YamlNode};
 use crate::{
+    judge::unjudged::Unjudged,
     model::verdict::Source,
     rego::{
         file::File,
         problem::{Problem, ProblemSeverity},
     },
 };
-
-/// A template or Constraint that judges nothing, although someone wrote it to judge.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Unjudged {
-    /// `ConstraintTemplate k8sfoo` or `K8sFoo all-pods`.
-    pub name: String,
-    /// Why it judges nothing.
-    pub reason: String,
-    /// Where it stands.
-    pub source: Source,
-}
 
 /// One document of a file.
 pub(crate) struct Document<'f> {

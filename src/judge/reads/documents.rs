@@ -116,7 +116,7 @@ impl Reads {
 fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
     let input = documents.field("input")?;
     match dialect {
-        Dialect::Conftest | Dialect::Trivy => None,
+        Dialect::Conftest | Dialect::Trivy | Dialect::Kubescape => None,
         Dialect::Admission => input.field("request"),
         Dialect::Gatekeeper => input.field("review"),
     }
@@ -124,8 +124,11 @@ fn review(documents: &Tree, dialect: Dialect) -> Option<Tree> {
 
 /// Returns what is read of the object.
 fn object(documents: &Tree, dialect: Dialect) -> Tree {
-    if matches!(dialect, Dialect::Conftest | Dialect::Trivy) {
-        return documents.field("input").unwrap_or_default();
+    match dialect {
+        Dialect::Conftest | Dialect::Trivy => return documents.field("input").unwrap_or_default(),
+        // The object is one of the elements.
+        Dialect::Kubescape => return documents.field("input").and_then(|input| input.parts()).unwrap_or_default(),
+        Dialect::Admission | Dialect::Gatekeeper => {}
     }
     let Some(review) = review(documents, dialect) else { return Tree::default() };
     let mut object = Tree::default();

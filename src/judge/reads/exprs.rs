@@ -465,6 +465,8 @@ impl<'a> Walker<'a> {
                 Dialect::Conftest | Dialect::Trivy => is(&["metadata"]),
                 Dialect::Admission => is(&["request"]) || is(&["request", "object", "metadata"]),
                 Dialect::Gatekeeper => is(&["review"]) || is(&["review", "object", "metadata"]),
+                // Its verdicts are not shared, so nobody asks.
+                Dialect::Kubescape => false,
             }
     }
 
@@ -473,6 +475,10 @@ impl<'a> Walker<'a> {
         let is = |names: &[&str]| is(place, names);
         let root = match self.dialect {
             Dialect::Conftest | Dialect::Trivy => return is(&["input", "kind"]).then_some(true),
+            Dialect::Kubescape => {
+                let [input, Segment::Any, kind] = place else { return None };
+                return (*input == Segment::from("input") && *kind == Segment::from("kind")).then_some(true);
+            }
             Dialect::Admission => "request",
             Dialect::Gatekeeper => "review",
         };

@@ -1,19 +1,30 @@
 //! What the policies read of other objects, through `data.inventory` (Gatekeeper) and `data.kubernetes` (kube-mgmt).
 
 use super::{projection::Projection, tree::Tree};
-use crate::model::object::Kind;
+use crate::{judge::kubescape::matching::ResourceMatch, model::object::Kind};
 
 /// What is read below `data` of the documents that hold other objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct InventoryReads(Tree);
+pub struct InventoryReads {
+    data: Tree,
+    /// What rules in Kubescape's dialect read of objects that they are given together, and of which kinds.
+    arrays: Vec<(Vec<ResourceMatch>, Tree)>,
+}
 
 impl InventoryReads {
     pub(super) fn new(data: Tree) -> Self {
-        Self(data)
+        Self { data, arrays: Vec::new() }
+    }
+
+    /// What a rule reads of the objects that it relates to each other.
+    pub(crate) fn of_array(matching: Vec<ResourceMatch>, read: Tree) -> Self {
+        Self { data: Tree::default(), arrays: vec![(matching, read)] }
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.0.merge(&other.0);
+        self.data.merge(&other.data);
+        let new = other.arrays.iter().filter(|array| !self.arrays.contains(array)).cloned().collect::<Vec<_>>();
+        self.arrays.extend(new);
     }
 
     /// Whether objects of a kind, or only that there are some, can be seen through the inventory.
@@ -24,7 +35,7 @@ impl InventoryReads {
     /// Returns what is read of each object of a kind in the inventory; `None` if the kind is not read. A change of anything
     /// else changes no verdict by way of the inventory, but a new or a deleted object may.
     pub fn of(&self, kind: &Kind) -> Option<Projection> {
-        let data = &self.0;
+        let data = &self.data;
         let version = kind.api_version();
         let gatekeeper = data.field("inventory").and_then(|tree| {
             let below_names = [Some(version.as_str()), Some(&kind.kind), None];
@@ -37,7 +48,9 @@ impl InventoryReads {
         let names: &[Option<&str>] = if kind.namespaced { &[None, None] } else { &[None] };
         let kube_mgmt =
             data.field("kubernetes").and_then(|tree| below(&tree, &[&[Some(kind.plural.as_str())], names].concat()));
-        let read = [gatekeeper, kube_mgmt].into_iter().flatten().reduce(|mut all, more| {
+        let in_array = |(matching, _): &&(Vec<ResourceMatch>, Tree)| matching.iter().any(|one| one.matches(kind));
+        let arrays = self.arrays.iter().filter(in_array).map(|(_, read)| read.clone());
+        let read = [gatekeeper, kube_mgmt].into_iter().flatten().chain(arrays).reduce(|mut all, more| {
             all.merge(&more);
             all
         });
@@ -46,7 +59,7 @@ impl InventoryReads {
 
     /// Whether nothing of the inventory is read.
     pub fn is_empty(&self) -> bool {
-        self.0 == Tree::default()
+        *self == Self::default()
     }
 }
 

@@ -10,8 +10,21 @@ use regorus::unstable::{Expr, Ref};
 use super::{
     bindings::is_multiple,
     possible::{Place, Possible, Scalar},
+    tree::Segment,
     walk::Walker,
 };
+
+/// What names an object, and what is no object but named like one.
+const NAMES: [&[&str]; 8] = [
+    &["apiVersion"],
+    &["apiGroup"],
+    &["kind"],
+    &["name"],
+    &["namespace"],
+    &["metadata", "name"],
+    &["metadata", "generateName"],
+    &["metadata", "namespace"],
+];
 
 impl<'a> Walker<'a> {
     /// Takes the value of a rule as results: one, or the elements of a collection, or the values of an object.
@@ -31,6 +44,21 @@ impl<'a> Walker<'a> {
         for read in severity.into_iter().chain(value.items.as_deref()) {
             self.whole(read.clone());
         }
+    }
+
+    /// A result in Kubescape's dialect: of the objects that it is about, or relates to them, only what names them is looked at.
+    pub(super) fn response(&mut self, mut response: Possible) -> Possible {
+        let Some(fields) = &mut response.fields else { return response };
+        let mut objects: Vec<Possible> = fields.remove("alertObject").into_iter().collect();
+        let related = fields.get_mut("relatedObjects").and_then(|related| related.items.as_mut());
+        objects.extend(related.and_then(|related| related.fields.as_mut()?.remove("object")));
+        for place in objects.iter().flat_map(Possible::all_places) {
+            for name in NAMES {
+                let name = name.iter().map(|key| Segment::from(*key));
+                self.frame.reads.insert(&place.iter().cloned().chain(name).collect::<Vec<_>>(), true);
+            }
+        }
+        response
     }
 
     /// What a result says, in its message or beside it: written as JSON, in which only sets have an order.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     documents::Reads,
+    elements,
     inventory::InventoryReads,
     matches::Matches,
     possible::Possible,
@@ -41,13 +42,23 @@ pub(crate) struct Queries {
     named: BTreeMap<Arc<str>, usize>,
     /// The distinct lists of rules that are asked together.
     pub(crate) distinct: Vec<Vec<usize>>,
+    /// Whether, in Kubescape's dialect, a rule may relate elements of the input to each other.
+    pub(crate) relates: bool,
 }
 
 impl Queries {
     /// Finds what can be asked: the rules that judge, and behind them the exceptions by their paths.
     pub(crate) fn find(rules: &Rules<'_>, dialect: Dialect, entrypoints: &[Entrypoint], exceptions: &[&Path]) -> Self {
         let mut walker = Walker::new(rules, dialect);
-        let mut found = Self::default();
+        let mut found = Self {
+            relates: dialect == Dialect::Kubescape
+                && entrypoints.iter().any(|entrypoint| elements::relates(rules, &entrypoint.path)),
+            ..Self::default()
+        };
+        if found.relates {
+            // The elements may be of any kinds.
+            walker.set_kind(KindIs::Unknown);
+        }
         let mut add = |walker: &mut Walker<'_>, kind: AskedKind<'_>| {
             let query = query(walker, kind, entrypoints, exceptions, &mut found.distinct);
             found.all.push(query);
@@ -68,6 +79,18 @@ impl Queries {
             found.named.insert(kind, index);
         }
         found
+    }
+
+    /// Counts everything as read, of whatever kind, and the elements of the input as related.
+    pub(crate) fn read_all(&mut self) {
+        self.relates = true;
+        self.named.clear();
+        self.all.truncate(1);
+        if let Some(query) = self.all.first_mut() {
+            query.rules = vec![0];
+            query.reads = vec![Reads::default()];
+            query.reads[0].insert(&["input".into()], true);
+        }
     }
 
     /// Returns what is asked about a kind.

@@ -318,6 +318,7 @@ impl<'a> Walker<'a> {
                 if element.is_nothing() {
                     return Possible::default();
                 }
+                let element = if self.is_response() { self.response(element) } else { element };
                 self.alike(&element);
                 // Where another rule looks at the set, it is as [`Walker::compared`] says.
                 Possible::set(element, true)
@@ -333,6 +334,11 @@ impl<'a> Walker<'a> {
             }
             _ => assign.map_or_else(|| Possible::scalar(true.into()), |assign| self.expr(&assign.value)),
         }
+    }
+
+    /// Whether what is walked is a result in Kubescape's dialect.
+    fn is_response(&self) -> bool {
+        self.dialect == Dialect::Kubescape && self.stack.len() == 1
     }
 
     /// Reads the computed keys of a head.

@@ -116,7 +116,10 @@ fn plan(units: &[Unit], config: &Config, kind: &str, token: bool) -> Option<Plan
         .iter()
         .map(|unit| {
             if unit.judges_everything() {
-                let groups = unit.groups.iter().map(|group| planner.group(group)).collect();
+                let asked = unit.is_about(kind);
+                let groups = unit.groups.iter();
+                let groups = groups.map(|group| if asked { planner.group(group) } else { vec![true; group.len()] });
+                let groups = groups.collect();
                 Shareable { groups, ..Shareable::default() }
             } else {
                 Shareable { constraints: planner.constraints(unit, config), ..Shareable::default() }
@@ -224,6 +227,10 @@ impl Planner<'_> {
     /// Whether objects of the kind are likely to look the same to a rule, and all that it depends on is the object: its changes
     /// are not shared, and where it stands, its operation is always the same.
     fn is_shareable(&self, reads: &Reads, dialect: Dialect) -> bool {
+        // What is printed of an element is not followed to its object.
+        if dialect == Dialect::Kubescape {
+            return false;
+        }
         let (object, looked_into) = (reads.unprinted(dialect), reads.looked_into(dialect));
         let place = |path: &&[&str]| -> Vec<Segment> {
             path.iter().map(|key| if *key == "*" { Segment::Any } else { Segment::from(*key) }).collect()

@@ -1,6 +1,6 @@
 //! `custom.input.selector`: the types of input that a check is for, and the kinds of Kubernetes objects.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde_json::{Map, Value};
 
@@ -104,6 +104,17 @@ pub(super) enum Reason {
     Node,
     Deprecated,
     Framework,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Types(types) => write!(f, "not for Kubernetes, but for {}", types.join(" and ")),
+            Self::Node => f.write_str("about files and processes of nodes (nodeinfo), which no API server has"),
+            Self::Deprecated => f.write_str("deprecated"),
+            Self::Framework => f.write_str("in no framework that Trivy runs by default"),
+        }
+    }
 }
 
 impl Scope {

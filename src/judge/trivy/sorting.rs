@@ -3,12 +3,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    left_out::LeftOut,
     legacy,
     selector::{Reason, Scope},
 };
 use crate::{
-    judge::metadata::{self, Metadata},
+    judge::{
+        metadata::{self, Metadata},
+        unjudged::Unjudged,
+    },
     model::verdict::Source,
     rego::{file::File, missing::package_of, references::Path, syntax},
 };
@@ -21,8 +23,10 @@ const FOREIGN: [&str; 4] = ["cidr.count_addresses(", "cidr.is_public(", "sh.pars
 pub(crate) struct Sorted<'f> {
     /// Those to compile, in their order.
     pub(crate) kept: Vec<&'f File>,
-    /// The checks among the others, sorted.
-    pub(crate) left_out: Vec<LeftOut>,
+    /// The checks of what kaudit cannot see, sorted.
+    pub(crate) unjudged: Vec<Unjudged>,
+    /// The checks that Trivy does not ask about Kubernetes, sorted.
+    pub(crate) left_out: Vec<Unjudged>,
     pub(crate) examples: Examples,
 }
 
@@ -96,7 +100,7 @@ struct Module<'f> {
 ///
 /// With `tests`, checks of objects that are not judged are kept, for their tests.
 pub(crate) fn sort_out(files: Vec<&File>, tests: bool) -> Sorted<'_> {
-    let mut left_out = Vec::new();
+    let (mut unjudged, mut left_out) = (Vec::new(), Vec::new());
     let mut examples = Examples::default();
     let mut modules = Vec::new();
     for file in files {
@@ -110,16 +114,17 @@ pub(crate) fn sort_out(files: Vec<&File>, tests: bool) -> Sorted<'_> {
             examples.add(file, about, &role);
         }
         if let Role::LeftOut(reason) = &role {
-            let id = about.and_then(|about| Some(about.id?.to_string()));
             let source = Source { file: Arc::clone(&file.shown), line: line_of_package(&file.text) };
-            left_out.push(LeftOut { reason: reason.to_string(), name: package.join("."), id, source });
+            let check = Unjudged { name: package.join("."), reason: reason.to_string(), source };
+            if *reason == Reason::Node { unjudged.push(check) } else { left_out.push(check) }
         }
         modules.push(Module { file, package, role, uses: uses(&file.text) });
     }
+    unjudged.sort();
     left_out.sort();
     let kept = kept(&modules);
     let kept = modules.iter().zip(kept).filter(|(_, kept)| *kept).map(|(module, _)| module.file).collect();
-    Sorted { kept, left_out, examples }
+    Sorted { kept, unjudged, left_out, examples }
 }
 
 /// Returns what a file says of itself, if it may be a check of Trivy's.
@@ -209,9 +214,9 @@ mod tests {
     fn sorted(texts: &[(&str, &str)], tests: bool) -> (Vec<String>, Vec<String>) {
         let files: Vec<File> =
             texts.iter().map(|(name, text)| File::new((*name).into(), Form::Rego, (*text).to_owned())).collect();
-        let Sorted { kept, left_out, .. } = sort_out(files.iter().collect(), tests);
+        let Sorted { kept, unjudged, left_out, .. } = sort_out(files.iter().collect(), tests);
         let kept = kept.into_iter().map(|file| file.shown.to_string()).collect();
-        (kept, left_out.into_iter().map(|check| format!("{}: {}", check.name, check.reason)).collect())
+        (kept, unjudged.into_iter().chain(left_out).map(|check| format!("{}: {}", check.name, check.reason)).collect())
     }
 
     fn check(package: &str, selector: &str, rest: &str) -> String {

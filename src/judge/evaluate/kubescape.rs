@@ -1,0 +1,223 @@
+//! Judging by rules in Kubescape's layout: the array that they get, and how their results are read.
+
+use std::{collections::HashMap, sync::Arc};
+
+use regorus::Value;
+use serde_json::Map;
+
+use super::{
+    judge::Judge,
+    results::{self, items},
+};
+use crate::{
+    judge::{
+        kubescape::{
+            rule::{Aggregator, ControlRule, KubescapeRule},
+            scopes::{Identity, Said, Scopes},
+        },
+        rule::Definition,
+        unit::{Group, Notes, Unit},
+    },
+    model::{
+        object::ObjectKey,
+        verdict::{Finding, Outcome},
+    },
+    rego::{evaluator::Failure, machine::Answer},
+};
+
+/// The paths in a result that say what to look at or to change.
+const PATHS: [&str; 4] = ["failedPaths", "reviewPaths", "deletePaths", "fixPaths"];
+
+impl Judge<'_> {
+    /// Asks a rule about an object of a kind that it matches.
+    pub(super) fn kubescape(
+        &mut self,
+        (unit, group, rule): (&Unit, &Group, &KubescapeRule),
+        key: &ObjectKey,
+        object: &Value,
+    ) {
+        let Some(identity) = Identity::of(object).filter(|identity| is_scanned(rule, identity)) else { return };
+        let said = match &rule.scopes {
+            None => self.alone_in_array(unit, group, key, object),
+            Some(scopes) => self.in_scopes((unit, group, rule), scopes, key, &identity),
+        };
+        let definitions = group.entrypoints.first().map_or(&[][..], |entrypoint| &entrypoint.definitions);
+        for control in &rule.controls {
+            match &said {
+                Ok(said) => {
+                    let results = said.iter().filter_map(|(number, response)| {
+                        let definition =
+                            if definitions.len() == 1 { definitions.first() } else { definitions.get(*number) };
+                        finding(control, response, definition)
+                    });
+                    let results: Vec<Finding> = results.collect();
+                    if results.is_empty() {
+                        self.results.pass();
+                    }
+                    self.results.extend(results);
+                }
+                Err(failure) => {
+                    let source = &control.rule.source;
+                    self.fail(unit, &control.policy, &control.rule.name, source, failure);
+                }
+            }
+        }
+    }
+
+    /// Evaluates a rule that relates no two objects: all that it says is about this one.
+    fn alone_in_array(
+        &mut self,
+        unit: &Unit,
+        group: &Group,
+        key: &ObjectKey,
+        object: &Value,
+    ) -> Result<Vec<(usize, Value)>, Failure> {
+        if group.queries.of(&key.kind.kind).is_none_or(|query| query.rules.is_empty()) {
+            return Ok(Vec::new());
+        }
+        let answer = self.alone(unit, group, 0, &Value::from(vec![object.clone()]))?;
+        Ok(responses(&answer, group))
+    }
+
+    /// Returns what a rule says of an object in all arrays that it is in.
+    fn in_scopes(
+        &mut self,
+        (unit, group, rule): (&Unit, &Group, &KubescapeRule),
+        scopes: &Scopes,
+        key: &ObjectKey,
+        identity: &Identity,
+    ) -> Result<Vec<(usize, Value)>, Failure> {
+        let mut all = Vec::new();
+        for scope in scopes.of(key.namespace.as_ref(), identity) {
+            let notes = &mut self.results.notes;
+            let ask = |array: &[Value]| said(unit, group, array, notes);
+            let answer = scopes.answer(&scope, (&rule.matching, rule.aggregator), ask);
+            let said = answer.said.as_ref().map_err(Clone::clone)?;
+            all.extend(said.get(identity).into_iter().flatten().cloned());
+        }
+        Ok(all)
+    }
+}
+
+/// Whether an object is among those that a rule gets, besides its kind.
+fn is_scanned(rule: &KubescapeRule, identity: &Identity) -> bool {
+    rule.aggregator != Some(Aggregator::ApiServerPod)
+        || identity.namespace.as_deref() == Some("kube-system")
+            && ["apiserver", "api-server"].iter().any(|part| identity.name.contains(part))
+}
+
+/// Evaluates a rule for an array, and sorts what it says by whom that is about.
+fn said(unit: &Unit, group: &Group, array: &[Value], notes: &mut Notes) -> Said {
+    let answer = unit.rule(group, 0, &Value::from(array.to_vec()), notes)?;
+    let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
+    let objects = array.iter().filter_map(Identity::of);
+    let objects =
+        objects.map(|identity| ((identity.kind.clone(), identity.namespace.clone(), identity.name.clone()), identity));
+    let objects: Objects = objects.collect();
+    for (number, response) in responses(&answer, group) {
+        for identity in concerned(&response, &objects) {
+            all.entry(identity).or_default().push((number, response.clone()));
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the results, each with the number of the definition that it is of; the first where nobody knows.
+fn responses(answer: &Answer, group: &Group) -> Vec<(usize, Value)> {
+    let definitions = group.entrypoints.first().map_or(0, |entrypoint| entrypoint.definitions.len());
+    let Some(values) = answer.of_definitions(definitions).filter(|_| definitions > 1) else {
+        return items(&answer.value).map(|response| (0, response.clone())).collect();
+    };
+    let each = values.iter().enumerate();
+    each.flat_map(|(number, value)| items(value).map(move |response| (number, response.clone()))).collect()
+}
+
+/// Objects of an array by kind, namespace and name.
+type Objects = HashMap<(Arc<str>, Option<Arc<str>>, Arc<str>), Identity>;
+
+/// Returns whom a result is about: the objects that it names, or the binding of a subject that it names.
+fn concerned(response: &Value, objects: &Objects) -> Vec<Identity> {
+    let about = field(response, "alertObject");
+    let mut all: Vec<Identity> = items(field(about, "k8sApiObjects")).filter_map(Identity::of).collect();
+    let external = field(about, "externalObjects");
+    if matches!(external, Value::Object(_)) {
+        let text = |key: &str| external[key].as_string().ok().cloned();
+        let named = || objects.get(&(text("kind")?, text("namespace"), text("name")?)).cloned();
+        let related: Vec<Identity> = items(&external["relatedObjects"]).filter_map(Identity::of).collect();
+        let binding = || related.iter().find(|identity| identity.kind.ends_with("Binding")).or(related.first());
+        all.extend(Identity::of(external).or_else(named).or_else(|| binding().cloned()));
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Makes a finding of a result; `None` if its status is that nothing is wrong.
+fn finding(control: &ControlRule, response: &Value, definition: Option<&Definition>) -> Option<Finding> {
+    let text = |key: &str| field(response, key).as_string().ok().filter(|text| !text.is_empty());
+    let rule = &control.rule;
+    let outcome = match text("ruleStatus").map(AsRef::as_ref) {
+        None | Some("failed") => rule.outcome,
+        Some("warning") => Outcome::Warn,
+        Some(_) => return None,
+    };
+    let source = definition.map_or(&rule.source, |definition| &definition.source);
+    Some(Finding {
+        policy: Arc::clone(&control.policy),
+        rule: Arc::clone(&rule.name),
+        outcome,
+        severity: rule.metadata.severity,
+        category: rule.metadata.category.clone(),
+        message: text("alertMessage").map_or_else(|| Arc::clone(&rule.name), Arc::clone),
+        details: details(response),
+        excused: None,
+        source: source.clone(),
+    })
+}
+
+/// Returns the paths of a result, and what names the objects and the subject that it relates to the one it is about.
+fn details(response: &Value) -> Option<Arc<Map<String, serde_json::Value>>> {
+    let mut all = paths(response);
+    let related: Vec<serde_json::Value> = items(field(response, "relatedObjects"))
+        .map(|related| {
+            let mut named = named(&related["object"]);
+            named.extend(paths(related));
+            named.into()
+        })
+        .collect();
+    if !related.is_empty() {
+        all.push(("relatedObjects".to_owned(), related.into()));
+    }
+    let external = named(field(field(response, "alertObject"), "externalObjects"));
+    if !external.is_empty() {
+        all.push(("subject".to_owned(), external.into()));
+    }
+    let all: Vec<(Value, Value)> = all.into_iter().map(|(key, value)| (Value::from(key), Value::from(value))).collect();
+    results::details(all.iter().map(|(key, value)| (key, value)))
+}
+
+fn paths(from: &Value) -> Vec<(String, serde_json::Value)> {
+    let lists = PATHS.iter().filter(|key| items(field(from, key)).next().is_some());
+    let command =
+        field(from, "fixCommand").as_string().is_ok_and(|command| !command.is_empty()).then_some("fixCommand");
+    lists.copied().chain(command).map(|key| (key.to_owned(), results::json(field(from, key)))).collect()
+}
+
+/// Returns a field by its name in upper or lower case, as Kubescape reads results.
+fn field<'v>(of: &'v Value, name: &str) -> &'v Value {
+    let exact = &of[name];
+    if *exact != Value::Undefined {
+        return exact;
+    }
+    let is = |(key, _): &(&Value, &Value)| key.as_string().is_ok_and(|key| key.eq_ignore_ascii_case(name));
+    of.as_object().ok().and_then(|fields| fields.iter_sorted().find(is)).map_or(exact, |(_, value)| value)
+}
+
+/// Returns what names an object, or a subject.
+fn named(object: &Value) -> Map<String, serde_json::Value> {
+    let fields = ["apiVersion", "apiGroup", "kind", "namespace", "name"].into_iter().filter_map(|key| {
+        let value = [&object[key], &object["metadata"][key]].into_iter().find_map(|value| value.as_string().ok())?;
+        Some((key.to_owned(), serde_json::Value::from(&**value)))
+    });
+    fields.collect()
+}

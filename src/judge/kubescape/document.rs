@@ -1,0 +1,169 @@
+//! The JSON documents of a library in Kubescape's layout: what a rule says of itself, controls, frameworks, config inputs.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::matching::ResourceMatch;
+use crate::{
+    model::verdict::Severity,
+    rego::{data, file::File, problem::Problem},
+};
+
+/// `rule.metadata.json`, as far as kaudit reads it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RuleMetadata {
+    pub(super) name: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) attributes: Map<String, Value>,
+    #[serde(default)]
+    pub(super) rule_language: String,
+    /// The kinds that it judges.
+    #[serde(rename = "match", default, deserialize_with = "or_default")]
+    pub(super) matching: Vec<ResourceMatch>,
+    /// What it needs that is no object of the cluster.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) dynamic_match: Vec<ResourceMatch>,
+    #[serde(default)]
+    pub(super) description: String,
+    #[serde(default)]
+    pub(super) remediation: String,
+}
+
+impl RuleMetadata {
+    /// Returns an attribute that is a text; `None` for others.
+    pub(super) fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.get(name)?.as_str()
+    }
+}
+
+/// A control: what rules are about, and how bad it is if they fail.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Control {
+    #[serde(rename = "controlID")]
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) description: String,
+    #[serde(default)]
+    pub(super) remediation: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) attributes: Map<String, Value>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) rules_names: Vec<String>,
+    #[serde(default)]
+    pub(super) base_score: f64,
+    #[serde(default)]
+    pub(super) category: Option<Category>,
+    #[serde(default)]
+    pub(super) references: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) scanning_scope: Option<ScanningScope>,
+    /// Config inputs that this control sets for its rules, whatever the user's are.
+    #[serde(default)]
+    pub(super) fixed_input: Option<BTreeMap<String, Value>>,
+}
+
+/// Of a control.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Category {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) sub_category: Option<Box<Self>>,
+}
+
+/// What a control is for: `cluster`, `file`, or a cloud.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct ScanningScope {
+    #[serde(default)]
+    pub(super) matches: Vec<String>,
+}
+
+impl Control {
+    /// Returns its severity, which Kubescape takes from the score.
+    pub(super) fn severity(&self) -> Option<Severity> {
+        match self.base_score {
+            score if score >= 9.0 => Some(Severity::Critical),
+            score if score >= 7.0 => Some(Severity::High),
+            score if score >= 4.0 => Some(Severity::Medium),
+            score if score >= 1.0 => Some(Severity::Low),
+            _ => None,
+        }
+    }
+
+    /// Whether it is for any cluster, and not for that of one cloud.
+    pub(super) fn is_for_any_cluster(&self) -> bool {
+        let scopes = self.scanning_scope.as_ref().map_or(&[][..], |scope| &scope.matches);
+        scopes.is_empty() || scopes.iter().any(|scope| scope == "cluster" || scope == "file")
+    }
+}
+
+/// A framework: a choice of controls, some of them in its own words.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Framework {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) active_controls: Vec<ActiveControl>,
+    /// Of older libraries: names instead of ids.
+    #[serde(default)]
+    pub(super) controls_names: Vec<String>,
+}
+
+/// A control as a framework takes it.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ActiveControl {
+    #[serde(rename = "controlID")]
+    pub(super) id: String,
+    /// Fields that the framework words differently.
+    #[serde(default)]
+    pub(super) patch: Map<String, Value>,
+}
+
+/// `null` stands for nothing.
+fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// What a JSON file of a library is.
+pub(super) enum Document {
+    Control(Box<Control>),
+    Framework(Framework),
+    /// `postureControlInputs` and `dataControlInputs`.
+    Inputs(BTreeMap<String, Map<String, Value>>),
+}
+
+/// The documents of `data` that rules are configured with.
+pub(super) const INPUTS: [&str; 2] = ["postureControlInputs", "dataControlInputs"];
+
+/// Reads a file if it is a control, a framework or config inputs.
+///
+/// # Errors
+/// When it is one of them by its keys, and a field has a wrong type.
+pub(super) fn read(file: &File) -> Result<Option<Document>, Problem> {
+    // Most files are none of these.
+    let known = ["controlID", "activeControls", "controlsNames", "ControlInputs"];
+    if !known.iter().any(|word| file.text.contains(word)) {
+        return Ok(None);
+    }
+    let Ok([document]) = <[Value; 1]>::try_from(data::documents(file).unwrap_or_default()) else { return Ok(None) };
+    let has = |key: &str| document.get(key).is_some();
+    let wrong = |why: serde_json::Error| Problem::refused(&file.shown, why.to_string());
+    if has("controlID") && has("rulesNames") {
+        return serde_json::from_value(document).map(|control| Some(Document::Control(control))).map_err(wrong);
+    }
+    if has("name") && (has("activeControls") || has("controlsNames")) {
+        return serde_json::from_value(document).map(|framework| Some(Document::Framework(framework))).map_err(wrong);
+    }
+    let settings = document.get("settings").unwrap_or(&document);
+    let inputs: BTreeMap<_, _> =
+        INPUTS.iter().filter_map(|key| Some(((*key).to_owned(), settings.get(*key)?.as_object()?.clone()))).collect();
+    let is_inputs = !inputs.is_empty() && file.directories.is_empty() || has("settings") && !inputs.is_empty();
+    Ok(is_inputs.then_some(Document::Inputs(inputs)))
+}

@@ -1,0 +1,51 @@
+//! Which objects a rule is about, by `match` of its metadata.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::model::object::Kind;
+
+/// An entry of `match` or `dynamicMatch`: any of the groups, of the versions and of the resources.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ResourceMatch {
+    #[serde(default)]
+    pub(super) api_groups: Vec<String>,
+    #[serde(default)]
+    pub(super) api_versions: Vec<String>,
+    /// Names of kinds or of resources, in upper or lower case; `*` is every kind.
+    #[serde(default)]
+    pub(super) resources: Vec<String>,
+}
+
+impl ResourceMatch {
+    /// Whether objects of a kind are among those that the rule is given.
+    pub(crate) fn matches(&self, kind: &Kind) -> bool {
+        let is = |wanted: &String, own: &str| wanted == "*" || wanted == own || wanted == "core" && own.is_empty();
+        self.api_groups.iter().any(|group| is(group, &kind.group))
+            && self.api_versions.iter().any(|version| is(version, &kind.version))
+            && self.resources.iter().any(|resource| names(resource, kind))
+    }
+
+    /// Returns the names of the kinds, as far as `match` names kinds; `None` if it may be any.
+    pub(crate) fn kind_names(&self) -> Option<Vec<Arc<str>>> {
+        self.resources.iter().map(|name| kinds_of(name)).collect::<Option<Vec<_>>>().map(|names| names.concat())
+    }
+}
+
+/// Returns the kinds that a name stands for: `Gateway`, or `Gateways`, as some write it; `None` for the name of a resource, whose
+/// kind is known only when it is met.
+fn kinds_of(name: &str) -> Option<Vec<Arc<str>>> {
+    name.chars().next().filter(|first| first.is_uppercase())?;
+    let singular = name.strip_suffix('s').filter(|singular| !singular.ends_with('s'));
+    Some([name].into_iter().chain(singular).map(Arc::from).collect())
+}
+
+/// Whether a name in `resources` is that of a kind or of its resource.
+fn names(name: &str, kind: &Kind) -> bool {
+    match kinds_of(name) {
+        Some(kinds) => kinds.iter().any(|known| **known == *kind.kind),
+        None => name == "*" || name == kind.plural || name.eq_ignore_ascii_case(&kind.kind),
+    }
+}

@@ -1,0 +1,56 @@
+//! Which rules of a library are not judged by, and why: Kubescape gives them what is no object of the cluster.
+
+use super::document::RuleMetadata;
+use crate::rego::problem::Problem;
+
+/// Functions that Kubescape adds to OPA's, and what they need.
+const BUILTINS: [(&str, &str); 4] = [
+    ("cosign.verify", "the signatures of images"),
+    ("cosign.has_signature", "the signatures of images"),
+    ("image.parse_normalized_name", "Kubescape's reader of image names"),
+    ("http.send", "the network"),
+];
+
+/// Where what is matched dynamically comes from, by a part of its API group.
+const EXTERNAL: [(&str, &str); 6] = [
+    ("hostdata.kubescape.cloud", "what Kubescape's host scanner reads on the nodes"),
+    ("apiserverinfo.kubescape.cloud", "what Kubescape's host scanner reads of the API server"),
+    ("vuln", "image scans"),
+    ("amazonaws.com", "the description of the cluster by its cloud"),
+    ("googleapis.com", "the description of the cluster by its cloud"),
+    ("azure.com", "the description of the cluster by its cloud"),
+];
+
+/// Returns why a rule is not judged by; `None` for one that is.
+pub(super) fn why_unjudged(rule: &RuleMetadata, has_module: bool) -> Option<String> {
+    if !has_module || !rule.rule_language.is_empty() && !rule.rule_language.eq_ignore_ascii_case("rego") {
+        return Some(format!("it is not written in Rego, but in {:?}", rule.rule_language));
+    }
+    if let Some(until) = rule.attribute("useUntilKubescapeVersion") {
+        return Some(format!("it is for versions of Kubescape before {until}"));
+    }
+    let groups = rule.dynamic_match.iter().flat_map(|external| &external.api_groups);
+    let needs = groups.flat_map(|group| EXTERNAL.iter().find(|(part, _)| group.contains(part)));
+    if let Some((_, needs)) = needs.clone().next() {
+        return Some(format!("it needs {needs}"));
+    }
+    if !rule.dynamic_match.is_empty() {
+        return Some("it needs objects that are not in the cluster (dynamicMatch)".to_owned());
+    }
+    if rule.attribute("hostSensorRule").is_some_and(|word| word == "true") {
+        return Some(format!("it needs {}", EXTERNAL[0].1));
+    }
+    if rule.attribute("actionRequired") == Some("manual review") {
+        return Some("it asks for a manual review".to_owned());
+    }
+    let nothing = rule.matching.iter().all(|one| one.kind_names().is_some_and(|names| names.is_empty()));
+    nothing.then(|| "it names no kind of object (match)".to_owned())
+}
+
+/// Returns why a rule is not judged by if it was refused for a function that only Kubescape has.
+pub(super) fn needs_builtin(problems: &[Problem]) -> Option<String> {
+    let mut refused = problems.iter().filter(|problem| problem.is_refusal());
+    let of = |problem: &Problem| BUILTINS.iter().find(|(name, _)| problem.message.contains(name));
+    let (name, needs) = refused.find_map(of)?;
+    Some(format!("it calls {name}, which needs {needs}"))
+}

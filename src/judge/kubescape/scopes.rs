@@ -1,0 +1,229 @@
+//! The arrays of objects that rules get which relate objects to each other, and what such a rule said of each array.
+//!
+//! As Kubescape does it on large clusters, a rule gets the objects of one namespace together with those of the cluster, and
+//! the latter alone. A rule is evaluated once for an array, whatever the number of objects in it that are judged; when the
+//! inventory changes, only arrays in which the rule can see a difference are evaluated again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use regorus::Value;
+
+use super::{matching::ResourceMatch, rule::Aggregator};
+use crate::{
+    judge::inventory::Inventory,
+    model::object::Kind,
+    rego::{evaluator::Failure, value::fields},
+};
+
+/// What names an object in a result.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Identity {
+    pub(crate) api_version: Arc<str>,
+    pub(crate) kind: Arc<str>,
+    pub(crate) namespace: Option<Arc<str>>,
+    pub(crate) name: Arc<str>,
+}
+
+impl Identity {
+    /// Returns what names an object; `None` for what is none.
+    pub(crate) fn of(object: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_string().ok().filter(|text| !text.is_empty()).cloned();
+        let metadata = &object["metadata"];
+        Some(Self {
+            api_version: text(&object["apiVersion"]).unwrap_or_default(),
+            kind: text(&object["kind"])?,
+            namespace: text(&metadata["namespace"]),
+            name: text(&metadata["name"]).or_else(|| text(&metadata["generateName"]))?,
+        })
+    }
+}
+
+/// The objects of a namespace (`Some`), or of the cluster alone.
+pub(crate) type Scope = Option<Arc<str>>;
+
+/// One result of a rule, with the number of the definition that it came from, and whom it is about.
+pub(crate) type Said = Result<HashMap<Identity, Vec<(usize, Value)>>, Failure>;
+
+/// What a rule said of an array.
+#[derive(Debug)]
+pub(crate) struct ScopeAnswer {
+    array: Vec<Value>,
+    pub(crate) said: Said,
+}
+
+type Answers = BTreeMap<Scope, Arc<ScopeAnswer>>;
+
+/// All arrays of one rule, made of one state of the inventory.
+#[derive(Debug)]
+pub(crate) struct Scopes {
+    /// Whether one array holds all objects.
+    pub(crate) whole: bool,
+    /// As [`Inventory`] lays them out for Gatekeeper.
+    objects: Value,
+    kinds: Arc<BTreeMap<(String, String), Arc<Kind>>>,
+    answers: Mutex<BTreeMap<Scope, Arc<OnceLock<Arc<ScopeAnswer>>>>>,
+    /// What was said of the arrays before, in whatever state of the inventory.
+    last: Arc<Mutex<Answers>>,
+}
+
+impl Scopes {
+    pub(super) fn new(whole: bool) -> Self {
+        Self {
+            whole,
+            objects: Value::new_object(),
+            kinds: Arc::default(),
+            answers: Mutex::default(),
+            last: Arc::default(),
+        }
+    }
+
+    /// Returns the same rule's arrays of another state of the inventory.
+    pub(super) fn with_inventory(&self, inventory: &Inventory) -> Self {
+        let objects = inventory.document("inventory").clone();
+        let kinds = Arc::clone(inventory.kinds());
+        Self { whole: self.whole, objects, kinds, answers: Mutex::default(), last: Arc::clone(&self.last) }
+    }
+
+    /// Returns the scopes that an object is in.
+    pub(crate) fn of(&self, namespace: Option<&Arc<str>>, identity: &Identity) -> BTreeSet<Scope> {
+        if self.whole {
+            return BTreeSet::from([None]);
+        }
+        let is_namespace = &*identity.kind == "Namespace" && &*identity.api_version == "v1";
+        match namespace.or(is_namespace.then_some(&identity.name)) {
+            Some(namespace) => BTreeSet::from([Some(Arc::clone(namespace))]),
+            None => {
+                let namespaces = fields(&self.objects["namespace"]).chain(fields(&self.namespaces()));
+                let names = namespaces.map(|(name, _)| name).collect::<BTreeSet<_>>();
+                names.into_iter().map(Some).chain([None]).collect()
+            }
+        }
+    }
+
+    fn namespaces(&self) -> Value {
+        self.objects["cluster"]["v1"]["Namespace"].clone()
+    }
+
+    /// Returns what a rule says of a scope; `ask` evaluates it.
+    pub(crate) fn answer(
+        &self,
+        scope: &Scope,
+        (matching, aggregator): (&[ResourceMatch], Option<Aggregator>),
+        ask: impl FnOnce(&[Value]) -> Said,
+    ) -> Arc<ScopeAnswer> {
+        let cell = Arc::clone(held(&self.answers).entry(scope.clone()).or_default());
+        let answer = cell.get_or_init(|| {
+            let (array, input) = self.input(scope, (matching, aggregator));
+            let before = held(&self.last).get(scope).cloned();
+            // What failed may not fail the next time.
+            if let Some(before) = before.filter(|before| before.said.is_ok() && same(&before.array, &array)) {
+                return before;
+            }
+            let said = if input.is_empty() { Ok(HashMap::new()) } else { ask(&input) };
+            let answer = Arc::new(ScopeAnswer { array, said });
+            held(&self.last).insert(scope.clone(), Arc::clone(&answer));
+            answer
+        });
+        Arc::clone(answer)
+    }
+
+    /// Returns the objects of a scope, and what a rule gets of them.
+    pub(super) fn input(
+        &self,
+        scope: &Scope,
+        (matching, aggregator): (&[ResourceMatch], Option<Aggregator>),
+    ) -> (Vec<Value>, Vec<Value>) {
+        let array = self.array(scope, matching);
+        let input = match aggregator {
+            Some(Aggregator::Subjects) => subjects(&array),
+            _ => array.clone(),
+        };
+        (array, input)
+    }
+
+    /// Returns the objects of a scope, in the order of `matching`; empty for a namespace without an object that the rule is about.
+    fn array(&self, scope: &Scope, matching: &[ResourceMatch]) -> Vec<Value> {
+        let (mut own, mut shared) = (Vec::new(), Vec::new());
+        let namespaces = &self.objects["namespace"];
+        let is_namespace = |version: &str, kind: &str| version == "v1" && kind == "Namespace";
+        for one in matching {
+            let add = |below: &Value, to: &mut Vec<Value>, wanted: &dyn Fn(&str, &str, &str) -> bool| {
+                for (version, kinds) in fields(below) {
+                    let matches = |kind: &str| {
+                        let known = self.kinds.get(&(version.to_string(), kind.to_owned()));
+                        known.is_some_and(|kind| one.matches(kind))
+                    };
+                    for (kind, objects) in fields(&kinds).filter(|(kind, _)| matches(kind)) {
+                        let wanted = fields(&objects).filter(|(name, _)| wanted(&version, &kind, name));
+                        to.extend(wanted.map(|(_, object)| object));
+                    }
+                }
+            };
+            match scope {
+                _ if self.whole => {
+                    fields(namespaces).for_each(|(_, below)| add(&below, &mut own, &|_, _, _| true));
+                    add(&self.objects["cluster"], &mut shared, &|_, _, _| true);
+                }
+                Some(namespace) => {
+                    add(&namespaces[&**namespace], &mut own, &|_, _, _| true);
+                    add(&self.objects["cluster"], &mut own, &|version, kind, name| {
+                        is_namespace(version, kind) && *name == **namespace
+                    });
+                    add(&self.objects["cluster"], &mut shared, &|version, kind, _| !is_namespace(version, kind));
+                }
+                None => add(&self.objects["cluster"], &mut shared, &|version, kind, _| !is_namespace(version, kind)),
+            }
+        }
+        if own.is_empty() && scope.is_some() {
+            return own;
+        }
+        own.append(&mut shared);
+        let mut seen = BTreeSet::new();
+        // Two entries of `match` may be about one object.
+        own.retain(|object| match object {
+            Value::Object(fields) => seen.insert(Arc::as_ptr(fields) as usize),
+            _ => false,
+        });
+        own
+    }
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether two arrays hold the same objects in the same states. The inventory keeps an object as it is until it changes.
+fn same(before: &[Value], now: &[Value]) -> bool {
+    before.len() == now.len()
+        && before.iter().zip(now).all(|pair| match pair {
+            (Value::Object(before), Value::Object(now)) => Arc::ptr_eq(before, now),
+            _ => false,
+        })
+}
+
+/// Returns the subjects of all bindings whose role is among the objects, as Kubescape joins them: a subject, and below
+/// `relatedObjects` its binding and its role.
+fn subjects(objects: &[Value]) -> Vec<Value> {
+    let ends = |object: &Value, end: &str| object["kind"].as_string().is_ok_and(|kind| kind.ends_with(end));
+    let mut roles: BTreeMap<(&Value, &Value), Vec<&Value>> = BTreeMap::new();
+    for role in objects.iter().filter(|object| ends(object, "Role")) {
+        roles.entry((&role["kind"], &role["metadata"]["name"])).or_default().push(role);
+    }
+    let mut vectors = Vec::new();
+    for binding in objects.iter().filter(|object| ends(object, "Binding")) {
+        let role = &binding["roleRef"];
+        for role in roles.get(&(&role["kind"], &role["name"])).into_iter().flatten() {
+            let Ok(subjects) = binding["subjects"].as_array() else { continue };
+            for subject in subjects.iter() {
+                let mut vector = subject.clone();
+                let Ok(fields) = vector.as_object_mut() else { continue };
+                fields.insert(Value::from("relatedObjects"), vec![binding.clone(), (*role).clone()].into());
+                vectors.push(vector);
+            }
+        }
+    }
+    vectors
+}
