@@ -10,7 +10,7 @@
 #     - type: kubernetes
 #       subtypes:
 #         - kind: statefulset
-package user.kubernetes.grace_period
+package user.grace_period
 
 import rego.v1
 

@@ -1,8 +1,8 @@
-package user.kubernetes.grace_period_test
+package user.grace_period_test
 
 import rego.v1
 
-import data.user.kubernetes.grace_period
+import data.user.grace_period
 
 stateful_set(seconds) := {
 	"kind": "StatefulSet",

@@ -7,8 +7,9 @@ use super::{
     inventory::InventoryReads,
     matches::Matches,
     possible::Possible,
+    rules::Rules,
     tree::Tree,
-    walk::{KindIs, Rules, Walker},
+    walk::{KindIs, Walker},
 };
 use crate::{
     judge::{
