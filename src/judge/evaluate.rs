@@ -166,7 +166,7 @@ pub fn evaluate_review(
     Ok(results.finish().0)
 }
 
-/// Whether a rule has results for the object, whether or not it is asked about its kind.
+/// Whether a rule that is meant for the object has results, whether or not it is asked about its kind.
 #[cfg(test)]
 pub(crate) fn has_results(
     job: &Job,
@@ -185,8 +185,10 @@ pub(crate) fn has_results(
             input::fields([("review", values.review(Operation::Audit).document), ("parameters", parameters)])
         }
     };
+    let entrypoint = &group.entrypoints[index];
     let value = unit.evaluator.rule(&input, &group.one(index))?;
-    Ok(!judge::findings(group.dialect, &group.entrypoints[index], &value).is_empty())
+    let is_for = entrypoint.kinds.contain(&job.object.key.kind.kind);
+    Ok(is_for && !judge::findings(group.dialect, entrypoint, &value).is_empty())
 }
 
 /// Returns the finding for an object that no policy can be asked about.

@@ -9,6 +9,7 @@ use super::{
     entrypoints::{judges, outcome},
     policy::Policy,
     reads::Matches,
+    trivy,
 };
 use crate::rego::{
     check::Checked,
@@ -77,6 +78,9 @@ fn names(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
     for node in checked.nodes {
         let package = package(&checked.modules[node.module]);
         let Some(name) = node.path.get(package.len()) else { continue };
+        if node.parameters.is_none() && checked.entries.contains(&node.path) {
+            continue;
+        }
         let Some((message, help)) = wrong_name(name, &package, node) else { continue };
         if reported.contains(&node.path) || is_used(checked, &node.path, |other| other.path != node.path) {
             continue;
@@ -99,9 +103,14 @@ fn wrong_name(name: &str, package: &Path, node: &Node) -> Option<(String, String
         let message = format!("{name} is not judged by: {shown} is a package of {}", kind(package));
         return Some((message, "put it into a package of its own".to_owned()));
     }
-    node.parameters.map(|_| {
+    if node.parameters.is_some() {
         let message = format!("{name} is not judged by: it is a function, and nothing calls it");
-        (message, "take its parameters away, or give it another name".to_owned())
+        return Some((message, "take its parameters away, or give it another name".to_owned()));
+    }
+    // What judges otherwise, and is not asked for, is in a check of Trivy's.
+    (!trivy::is_enforced(name)).then(|| {
+        let message = format!("{name} is not judged by: {shown} is a check of Trivy's, which judge by deny and deny_x");
+        (message, "rename it, or put it into a package without custom.input and result.new".to_owned())
     })
 }
 

@@ -24,6 +24,7 @@ mod possible;
 mod printed;
 mod projection;
 mod queries;
+mod rules;
 mod tree;
 mod variables;
 mod walk;
@@ -35,7 +36,7 @@ pub(crate) use self::{
     documents::Reads,
     fingerprint::{Likeness, Look, TOKEN_VOLUME, random},
     queries::{KindQuery, Queries},
+    rules::Rules,
     tree::{Segment, Tree},
-    walk::Rules,
 };
 pub use self::{inventory::InventoryReads, matches::Matches, projection::Projection};

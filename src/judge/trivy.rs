@@ -26,6 +26,9 @@ use crate::rego::{
     references::{Path, package},
 };
 
+/// What checks of Trivy's can call beside OPA's builtins.
+pub(crate) const FUNCTIONS: [&str; 2] = ["isManaged", "result.new"];
+
 /// Whether Trivy asks for a rule of this name.
 pub(crate) fn is_enforced(name: &str) -> bool {
     name == "deny" || name.starts_with("deny_")
@@ -65,5 +68,5 @@ pub(crate) fn packages(
 fn calls(package: &Path, graph: &Graph<'_>) -> bool {
     let reached = graph.reachable([package.as_slice()]);
     let mut calls = reached.into_iter().flat_map(|path| graph.at(path)).flat_map(|node| &node.calls);
-    calls.any(|call| call.rule.is_none() && matches!(call.name.as_str(), "result.new" | "isManaged"))
+    calls.any(|call| call.rule.is_none() && FUNCTIONS.contains(&call.name.as_str()))
 }

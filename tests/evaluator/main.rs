@@ -1,5 +1,5 @@
 //! What policies mean: kaudit's answers to policies and objects, alone and beside those of the tools that define the
-//! dialects, `opa`, `conftest` and `gator`.
+//! dialects, `opa`, `conftest`, `gator` and Trivy's scanner.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
@@ -14,6 +14,7 @@ mod kubescape;
 mod opa;
 mod paths;
 mod sharing;
+mod trivy;
 
 use std::sync::Arc;
 

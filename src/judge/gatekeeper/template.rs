@@ -6,7 +6,7 @@ use regorus::unstable::{Module, Ref, Source, Token, TokenKind};
 
 use super::{annotations, document::Document, node::YamlNode, schema::Schema};
 use crate::{
-    judge::metadata::Metadata,
+    judge::{metadata::Metadata, trivy},
     rego::{
         file::{Declared, File, Form},
         limits::{Limits, Version},
@@ -230,6 +230,12 @@ pub(crate) fn check(
     }
     let allowed = |path: &&Path| path.first().is_some_and(|key| matches!(key.as_str(), PACKAGE | "lib" | "inventory"));
     for node in nodes {
+        let foreign = |call: &&references::Call| call.rule.is_none() && trivy::FUNCTIONS.contains(&call.name.as_str());
+        for call in node.calls.iter().filter(foreign) {
+            let problem = Problem::refused(&files[node.module].shown, format!("there is no function {}", call.name));
+            let help = "it belongs to Trivy's checks; a violation is an object with msg and details";
+            problems.push(problem.at(&files[node.module].text, call.line, call.column).help(help));
+        }
         for path in node.uses.iter().filter(|path| !allowed(path)) {
             let name = std::iter::once("data").chain(path.iter().map(String::as_str)).collect::<Vec<_>>().join(".");
             let file = files[node.module];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use regorus::unstable::{Expr, Literal, Rule, RuleHead};
 
-use super::walk::Rules;
+use super::rules::Rules;
 use crate::rego::references::{Node, declared, patterns};
 
 /// Whether each two of some definitions exclude each other.

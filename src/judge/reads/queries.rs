@@ -8,8 +8,9 @@ use super::{
     inventory::InventoryReads,
     matches::Matches,
     possible::Possible,
+    rules::Rules,
     tree::Tree,
-    walk::{KindIs, Rules, Walker},
+    walk::{KindIs, Walker},
 };
 use crate::{
     judge::{
@@ -178,6 +179,10 @@ fn query(
             continue;
         }
         let summary = walker.entrypoint(path, shape.is_some());
+        let may_have_results = match walker.dialect {
+            Dialect::Trivy => may_have_any,
+            Dialect::Conftest | Dialect::Admission | Dialect::Gatekeeper => may_have_results,
+        };
         if summary.risk || may_have_results(&summary.value, shape) {
             rules.push(index);
             reads.push(summary.reads);
@@ -188,6 +193,12 @@ fn query(
         distinct.len() - 1
     });
     KindQuery { rules, number, reads }
+}
+
+/// Whether a value can hold a result, as Trivy reads values: whatever is no empty set.
+fn may_have_any(value: &Possible, _: Option<ResultShape>) -> bool {
+    let is_empty = value.only_members().is_some_and(Possible::is_nothing);
+    !value.is_nothing() && !is_empty
 }
 
 /// Whether a value can hold a result, as `findings` reads values; an exception (without a shape) has none if it has no

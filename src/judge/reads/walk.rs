@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use regorus::unstable::{Expr, Literal, LiteralStmt, Module, Query, Ref, Rule, RuleAssign, RuleBody, RuleHead};
+use regorus::unstable::{Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleAssign, RuleBody, RuleHead};
 
 use super::{
     bindings::{is_multiple, sites},
@@ -13,13 +13,11 @@ use super::{
     exclusive::are_exclusive,
     frame::Frame,
     possible::Possible,
+    rules::Rules,
 };
 use crate::{
     judge::dialect::Dialect,
-    rego::{
-        graph::Graph,
-        references::{Node, Path, aliases, declared, head_path, package, patterns},
-    },
+    rego::references::{Node, Path, declared, patterns},
 };
 
 /// Expressions that are walked, over all kinds, before the rest counts as reading everything.
@@ -32,31 +30,6 @@ const PASSES: usize = 8;
 const CONTEXTS: usize = 100;
 /// Values that one variable may stand for before it counts as read whole.
 pub(super) const SIZE: usize = 200;
-
-/// The modules of a unit and what their names mean.
-pub(crate) struct Rules<'a> {
-    pub(super) modules: &'a [Ref<Module>],
-    pub(super) graph: &'a Graph<'a>,
-    pub(super) names: BTreeMap<Path, BTreeSet<String>>,
-    pub(super) aliases: Vec<BTreeMap<String, Path>>,
-    pub(super) packages: Vec<Path>,
-}
-
-impl<'a> Rules<'a> {
-    pub(crate) fn new(modules: &'a [Ref<Module>], graph: &'a Graph<'a>) -> Self {
-        let packages: Vec<Path> = modules.iter().map(|module| package(module)).collect();
-        let mut names: BTreeMap<Path, BTreeSet<String>> = BTreeMap::new();
-        for (module, package) in modules.iter().zip(&packages) {
-            let names = names.entry(package.clone()).or_default();
-            names.extend(module.policy.iter().filter_map(|rule| head_path(rule).0.into_iter().next()));
-        }
-        Self { modules, graph, names, aliases: modules.iter().map(|module| aliases(module)).collect(), packages }
-    }
-
-    pub(super) fn rule(&self, node: &Node) -> &'a Rule {
-        &self.modules[node.module].policy[node.rule]
-    }
-}
 
 /// What is assumed of the object's kind.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -130,7 +130,11 @@ impl Scope {
                 library,
                 selectors: selectors.into_iter().flatten().filter_map(Value::as_object).map(Selector::read).collect(),
                 deprecated: custom.get("deprecated") == Some(&Value::Bool(true)),
-                apart: frameworks.is_some_and(|names| !names.is_empty() && !names.contains_key(DEFAULT)),
+                apart: frameworks.is_some_and(|names| {
+                    // Trivy passes over a framework without an entry.
+                    let default = names.get(DEFAULT).and_then(Value::as_array);
+                    !names.is_empty() && default.is_none_or(Vec::is_empty)
+                }),
             }
         })
     }
@@ -215,6 +219,7 @@ mod tests {
         assert_eq!(selector(&json!([{"type": "kubernetes", "subtypes": [{"kind": "nodeinfo"}]}])), Err(Reason::Node));
         assert_eq!(kinds(&json!({"input": {}, "deprecated": true})), Err(Reason::Deprecated));
         assert_eq!(kinds(&json!({"input": {}, "frameworks": {"cis": []}})), Err(Reason::Framework));
-        assert_eq!(kinds(&json!({"input": {}, "frameworks": {"cis": [], "default": []}})), Ok(Kinds::all()));
+        assert_eq!(kinds(&json!({"input": {}, "frameworks": {"default": []}})), Err(Reason::Framework));
+        assert_eq!(kinds(&json!({"input": {}, "frameworks": {"cis": [], "default": [null]}})), Ok(Kinds::all()));
     }
 }

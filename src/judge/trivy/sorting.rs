@@ -48,9 +48,9 @@ impl Examples {
         let ends =
             |text: &str, end: &str| text.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
         // The path that was given may lie above or below the beginning of the library.
-        self.named.iter().any(|named| ends(named, &relative) || ends(&relative, named))
-            || self.beside.contains(stem(&file.shown))
-            || !ends(stem(&relative), "data") && self.libraries.contains(root(file).as_str())
+        let named = self.named.iter().any(|named| ends(named, &relative) || ends(&relative, named));
+        let beside = || self.beside.contains(stem(&file.shown)) || self.libraries.contains(root(file).as_str());
+        named || !ends(stem(&relative), "data") && beside()
     }
 
     /// Adds what a check says of its examples.

@@ -36,6 +36,7 @@ fn described() -> AuditResult {
         id: Some("IMG-01".into()),
         category: Some("supply chain".into()),
         links: vec![link("javascript:alert(1)"), link("https://example.com/images?a=b&c=_d_#tags")],
+        ..About::default()
     };
     result.policies[0].about_rules =
         [("warn_size".to_owned(), About { severity: Some(Severity::Info), ..About::default() })].into();
@@ -83,6 +84,9 @@ fn saying(text: &str) -> AuditResult {
         id: Some(text.into()),
         category: Some(text.into()),
         links: vec![link(text.to_owned()), link(format!("https://example.com/{text}"))],
+        recommended_action: Some(text.into()),
+        long_id: Some(text.into()),
+        aliases: vec![text.into()],
     };
     result.policies[0].name = text.to_owned();
     result.policies[0].source = text.to_owned();

@@ -24,10 +24,13 @@ pub(crate) struct Module {
     version_flags: fn(&str) -> String,
     /// What is built, or left out.
     tags: &'static str,
+    /// What of Go has to be switched on.
+    experiment: &'static str,
 }
 
 /// What most modules have in common.
-const PLAIN: Module = Module { folder: "", main: "", packages: &[], version_flags: |_| String::new(), tags: "" };
+const PLAIN: Module =
+    Module { folder: "", main: "", packages: &[], version_flags: |_| String::new(), tags: "", experiment: "" };
 
 /// A main package and the name its binary gets.
 struct Package {
@@ -105,6 +108,15 @@ pub(crate) const CONFTEST: Module = Module {
     ..PLAIN
 };
 
+/// Trivy's scanner of Kubernetes objects, without the rest of Trivy.
+pub(crate) const TRIVY: Module = Module {
+    folder: "trivy",
+    main: "github.com/aquasecurity/trivy",
+    packages: &[Package { path: "kaudit/tests/tools/trivy", binary: "trivy" }],
+    experiment: "jsonv2",
+    ..PLAIN
+};
+
 /// What scrapes metrics, and what checks and tests its rules; without the ways to find targets in clouds, which are most of it.
 pub(crate) const PROMETHEUS: Module = Module {
     folder: "prometheus",
@@ -164,6 +176,7 @@ impl Module {
         let output = Command::new(go)
             .current_dir(&recipe.source)
             .envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-trimpath -mod=readonly"), ("GOWORK", "off")])
+            .env("GOEXPERIMENT", self.experiment)
             // A seventh of the compiler's time is spent on collecting garbage that fits into memory.
             .envs([("GOGC", "off"), ("GOMEMLIMIT", "1GiB")])
             .args(["build", "-tags", self.tags, "-ldflags", &recipe.linker_flags, "-o"])
@@ -191,7 +204,12 @@ impl Module {
         let packages = self.packages.iter().map(|package| package.path).collect::<Vec<_>>().join(" ");
         Ok(Recipe {
             output: target_folder()?.join("tools").join(format!("{}-{version}", self.folder)),
-            stamp: format!("{linker_flags} {}\n{packages}\n{go_mod}\n{go_sum}{}", self.tags, own_sources(&source)?),
+            stamp: format!(
+                "{linker_flags} {}{}\n{packages}\n{go_mod}\n{go_sum}{}",
+                self.tags,
+                self.experiment,
+                own_sources(&source)?
+            ),
             source,
             version,
             linker_flags,
@@ -286,7 +304,7 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR, &CONFTEST, &PROMETHEUS, &ALERTMANAGER, &OTLP] {
+        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR, &CONFTEST, &PROMETHEUS, &ALERTMANAGER, &OTLP, &TRIVY] {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

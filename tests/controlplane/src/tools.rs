@@ -3,7 +3,7 @@
 //! Called by the control plane for its servers, and by tests for `helm`, `opa` and others. The first that
 //! exists wins: `TEST_ASSET_<NAME>`, `KUBEBUILDER_ASSETS`, our own build out of `tests/tools`.
 //!
-//! Without `CI`, tests do not build [`Tool::Conftest`], [`Tool::Gator`], Prometheus and [`Tool::Alertmanager`]: that takes
+//! Without `CI`, tests do not build [`Tool::Conftest`], [`Tool::Gator`], Prometheus, [`Tool::Alertmanager`] and [`Tool::Trivy`]: that takes
 //! longer than all other tools together.
 
 use std::env;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use crate::{
-    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, go},
+    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, TRIVY, go},
     shared::use_existing_cluster,
 };
 
@@ -52,6 +52,8 @@ pub enum Tool {
     Alertmanager,
     /// The receiver of the OpenTelemetry Collector.
     OtlpReceiver,
+    /// Trivy's scanner of Kubernetes objects; needs Go where it is asked for its library.
+    Trivy,
 }
 
 impl Tool {
@@ -73,6 +75,7 @@ impl Tool {
             Self::Forwarder => "forwarder",
             Self::Alertmanager => "alertmanager",
             Self::OtlpReceiver => "otlp-receiver",
+            Self::Trivy => "trivy",
         }
     }
 
@@ -85,6 +88,7 @@ impl Tool {
             Self::Prometheus | Self::Promtool => &PROMETHEUS,
             Self::Alertmanager => &ALERTMANAGER,
             Self::OtlpReceiver => &OTLP,
+            Self::Trivy => &TRIVY,
             _ => &KUBERNETES,
         }
     }
@@ -108,7 +112,13 @@ impl Tool {
     fn is_for_ci(self) -> bool {
         matches!(
             self,
-            Self::Conftest | Self::Gator | Self::Prometheus | Self::Promtool | Self::Alertmanager | Self::OtlpReceiver
+            Self::Conftest
+                | Self::Gator
+                | Self::Prometheus
+                | Self::Promtool
+                | Self::Alertmanager
+                | Self::OtlpReceiver
+                | Self::Trivy
         )
     }
 

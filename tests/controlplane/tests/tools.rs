@@ -16,6 +16,7 @@ fn tools_run() {
         (Tool::Alertmanager, &[], "127.0.0.1:"),
         (Tool::OtlpReceiver, &[], "127.0.0.1:"),
         (Tool::OpaCases, &[], "\"version\""),
+        (Tool::Trivy, &["library"], "trivy-checks@v"),
     ];
     for (name, arguments, expected) in tools {
         if !require_tool(name) {

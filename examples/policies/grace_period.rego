@@ -1,0 +1,22 @@
+# METADATA
+# title: Stateful workloads get time to stop
+# description: A check as Trivy's library has them.
+# custom:
+#   id: STOP-01
+#   severity: MEDIUM
+#   recommended_action: Leave terminationGracePeriodSeconds out, or set it to what a clean stop takes.
+#   input:
+#     selector:
+#     - type: kubernetes
+#       subtypes:
+#         - kind: statefulset
+package user.grace_period
+
+import rego.v1
+
+deny contains res if {
+	pod := input.spec.template.spec
+	pod.terminationGracePeriodSeconds == 0
+	msg := sprintf("pods of %s are killed without time to stop", [input.metadata.name])
+	res := result.new(msg, pod)
+}
