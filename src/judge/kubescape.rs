@@ -20,7 +20,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use self::{
-    document::{Control, Document, Framework, INPUTS, RuleMetadata},
+    document::{Control, Document, FixedInput, Framework, INPUTS, RuleMetadata},
     left_out::{needs_builtin, why_left_out},
     rule::{Aggregator, ControlRule, KubescapeRule},
     scopes::Scopes,
@@ -136,7 +136,7 @@ impl<'f> Library<'f> {
                     library.frameworks.push((framework, stem));
                 }
                 Ok(Some(Document::Inputs(given))) => {
-                    inputs.push((!is_called(file, "default-config-inputs.json"), given))
+                    inputs.push((!is_called(file, "default-config-inputs.json"), given));
                 }
                 Ok(None) if is_beside(path, &roots) => {}
                 Ok(None) => continue,
@@ -275,7 +275,7 @@ impl<'f> Library<'f> {
         problems: &mut Vec<Problem>,
         loaded: &mut LoadedLibrary,
     ) {
-        let mut groups: Vec<(Option<&BTreeMap<String, Value>>, Vec<&Control>)> = Vec::new();
+        let mut groups: Vec<(Option<&FixedInput>, Vec<&Control>)> = Vec::new();
         for control in controls {
             let fixed = control.fixed_input.as_ref().filter(|fixed| !fixed.is_empty());
             match groups.iter_mut().find(|(known, _)| *known == fixed) {
@@ -311,7 +311,7 @@ impl<'f> Library<'f> {
     }
 
     /// Returns what rules find below `data`.
-    fn data(&self, fixed: Option<&BTreeMap<String, Value>>) -> Data {
+    fn data(&self, fixed: Option<&FixedInput>) -> Data {
         let mut data = Data::default();
         for document in INPUTS {
             let mut values = self.inputs.get(document).cloned().unwrap_or_default();
@@ -351,6 +351,7 @@ impl LoadedLibrary {
                 metadata: Metadata::clone(&rule.metadata),
                 depends,
                 matches: matches.clone(),
+                reads: unit.element_reads(),
                 rules: vec![rule.clone()],
                 ..own.clone()
             });

@@ -60,7 +60,9 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
 /// Returns how many rules are left out for each reason, the most first.
 fn left_out(rules: &[LeftOut]) -> Vec<(&str, usize)> {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-    rules.iter().for_each(|rule| *reasons.entry(&rule.why).or_default() += 1);
+    for rule in rules {
+        *reasons.entry(&rule.why).or_default() += 1;
+    }
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, rules)| Reverse(*rules));
     reasons

@@ -31,12 +31,9 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 
 fn paths(of: &Value) -> String {
     let lists = PATHS.iter().filter(|key| of[**key].as_array().is_some_and(|list| !list.is_empty()));
-    lists
-        .map(|key| (*key, of[*key].clone()))
-        .collect::<BTreeMap<_, _>>()
-        .into_iter()
-        .map(|(key, list)| format!("{key} {list} "))
-        .collect()
+    let mut shown: Vec<String> = lists.map(|key| format!("{key} {}", of[*key])).collect();
+    shown.sort();
+    shown.join(" ")
 }
 
 /// Returns what Kubescape reports: a row for each object that a result names.
@@ -54,7 +51,7 @@ fn expected(responses: &[Value], given: &[Value]) -> BTreeSet<Row> {
                 && text(one, "/metadata/namespace") == text(external, "/namespace")
         };
         let named = given.iter().find(is_named);
-        let external = if text(external, "/metadata/name") == "" { named } else { Some(external) };
+        let external = if text(external, "/metadata/name").is_empty() { named } else { Some(external) };
         for object in objects.iter().chain(external.or(binding)) {
             let row = (text(object, "/kind"), text(object, "/metadata/name"), text(response, "/alertMessage"));
             rows.insert((row.0.to_owned(), row.1.to_owned(), row.2.to_owned(), paths(response)));
