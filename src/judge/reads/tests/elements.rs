@@ -29,7 +29,7 @@ const SINGLE: &[&str] = &[
     // A list of elements, in which they are looked at one by one.
     "deny contains o.name if { all := [o | o := input[_]; o.a == 1]; o := all[_] }",
     "deny contains o.name if { all := {o | some o in input}; some o in all; o.b }",
-    "deny contains o.name if { all := [o | o := input[_]]; some := [o | o := all[_]; o.a]; o := some[_] }",
+    "deny contains o.name if { all := [o | o := input[_]]; those := [o | o := all[_]; o.a]; o := those[_] }",
     "deny contains o.name if { o := chosen[_] }\nchosen contains o if { o := input[_]; o.a }",
     "deny contains o.name if { some o in chosen }\nchosen contains o if { o := input[_]; o.a }\nchosen contains o if { o := input[_]; o.b }",
     "deny contains x.name if { x := input[_]; x.a }\ndeny contains y.b if { y := input[_]; y.b }",
@@ -47,7 +47,6 @@ const RELATING: &[&str] = &[
     "deny contains o.name if { i := 1; o := input[i] }",
     "deny contains o.name if { i := 1; all := [o | o := input[i]]; o := all[_] }",
     "deny contains o.name if { o := input[first] }\nfirst := 0",
-    "deny contains 1 if not input[_].a",
     "deny contains 1 if { not has }\nhas if input[_].a",
     "deny contains 1 if { every o in input { o.a } }",
     "deny contains o.name if { every x in input { x.a }; o := input[_] }",
@@ -71,8 +70,8 @@ const RELATING: &[&str] = &[
 
 /// Returns what a rule says of an array, sorted.
 fn said(set: &PolicySet, array: &[Value]) -> Vec<String> {
-    let path = "data.armo_builtins.deny";
-    let value = set.units[0].evaluator.rule(&Value::from(array.to_vec()), path).unwrap();
+    let unit = &set.units[0];
+    let value = unit.evaluator.rule(&Value::from(array.to_vec()), &unit.groups[0].one(0)).unwrap();
     let mut all: Vec<String> = value.as_set().unwrap().iter().map(ToString::to_string).collect();
     all.sort();
     all
