@@ -22,8 +22,8 @@ use serde_json::{Map, Value};
 use self::{
     document::{Control, Document, FixedInput, Framework, INPUTS, RuleMetadata},
     left_out::{needs_builtin, why_left_out},
-    rule::{Aggregator, ControlRule, KubescapeRule},
-    scopes::Scopes,
+    rule::{ControlRule, ENTRY, KubescapeRule, PACKAGE},
+    scopes::{Aggregator, Scopes},
 };
 use super::{
     compile::compile,
@@ -47,11 +47,6 @@ use crate::{
         problem::Problem,
     },
 };
-
-/// The package of all rules.
-pub(crate) const PACKAGE: &str = "armo_builtins";
-/// The rule in it that judges.
-pub(crate) const ENTRY: &str = "deny";
 
 const METADATA: &str = "rule.metadata.json";
 const RULE: &str = "raw.rego";

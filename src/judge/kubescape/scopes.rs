@@ -11,12 +11,32 @@ use std::{
 
 use regorus::Value;
 
-use super::{matching::ResourceMatch, rule::Aggregator};
+use super::matching::ResourceMatch;
 use crate::{
     judge::inventory::Inventory,
     model::object::Kind,
     rego::{evaluator::Failure, value::fields},
 };
+
+/// `attributes.resourcesAggregator` of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aggregator {
+    /// Instead of RBAC objects, their subjects: each with its binding and role as `relatedObjects`.
+    Subjects,
+    /// Of all objects, the Pods of the API server.
+    ApiServerPod,
+}
+
+impl Aggregator {
+    /// Returns the aggregator of a name; `None` for others, which Kubescape passes over.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        match name {
+            "subject-role-rolebinding" => Some(Self::Subjects),
+            "apiserver-pod" => Some(Self::ApiServerPod),
+            _ => None,
+        }
+    }
+}
 
 /// What names an object in a result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
