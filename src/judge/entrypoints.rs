@@ -14,7 +14,7 @@ use super::{
     dependencies::Dependencies,
     dialect::{self, Dialect},
     gatekeeper::template,
-    kubescape,
+    kubescape::rule::{ENTRY, PACKAGE},
     metadata::{AnnotationScope, Metadata},
     policy::Policy,
     reads::{Matches, Projection, Queries, Reads, Rules},
@@ -93,7 +93,7 @@ impl Reading<'_> {
             let wanted = match self.purpose {
                 Purpose::Directory | Purpose::Test => judges(&package) && self.asks(&package, name),
                 Purpose::Template => package == [template::PACKAGE] && name == template::ENTRY,
-                Purpose::Kubescape => package == [kubescape::PACKAGE] && Some(name) == sets.as_ref(),
+                Purpose::Kubescape => package == [PACKAGE] && Some(name) == sets.as_ref(),
             };
             if wanted && node.parameters.is_none() {
                 let path = node.path[..=package.len()].to_vec();
@@ -115,13 +115,13 @@ impl Reading<'_> {
     /// whose value looks like results.
     fn only_set(&self) -> Option<String> {
         let is_set = |node: &&Node| {
-            let own = package(&self.modules[node.module]) == [kubescape::PACKAGE] && node.parameters.is_none();
+            let own = package(&self.modules[node.module]) == [PACKAGE] && node.parameters.is_none();
             own && self.shape(&[node]) == ResultShape::Set
         };
         let sets = self.nodes.iter().filter(is_set).filter_map(|node| node.path.get(1));
         let names: BTreeSet<&String> = sets.collect();
         let only = names.first().filter(|_| names.len() == 1);
-        names.iter().find(|name| **name == kubescape::ENTRY).or(only).map(|name| (*name).clone())
+        names.iter().find(|name| **name == ENTRY).or(only).map(|name| (*name).clone())
     }
 
     /// Returns the policies, and the groups of rules that the evaluator is asked for.

@@ -20,10 +20,10 @@ use std::{
 use serde_json::{Map, Value};
 
 use self::{
-    document::{Control, Document, Framework, INPUTS, RuleMetadata},
+    document::{Control, Document, FixedInput, Framework, INPUTS, RuleMetadata},
     needs::{needs_builtin, why_unjudged},
-    rule::{Aggregator, ControlRule, KubescapeRule},
-    scopes::Scopes,
+    rule::{ControlRule, ENTRY, KubescapeRule, PACKAGE},
+    scopes::{Aggregator, Scopes},
 };
 use super::{
     compile::compile,
@@ -47,11 +47,6 @@ use crate::{
         problem::Problem,
     },
 };
-
-/// The package of all rules.
-pub(crate) const PACKAGE: &str = "armo_builtins";
-/// The rule in it that judges.
-pub(crate) const ENTRY: &str = "deny";
 
 const METADATA: &str = "rule.metadata.json";
 const RULE: &str = "raw.rego";
@@ -139,7 +134,7 @@ impl<'f> Library<'f> {
                     library.frameworks.push((framework, stem));
                 }
                 Ok(Some(Document::Inputs(given))) => {
-                    inputs.push((!is_called(file, "default-config-inputs.json"), given))
+                    inputs.push((!is_called(file, "default-config-inputs.json"), given));
                 }
                 Ok(None) if is_beside(path, &roots) => {}
                 Ok(None) => continue,
@@ -283,7 +278,7 @@ impl<'f> Library<'f> {
         problems: &mut Vec<Problem>,
         loaded: &mut LoadedLibrary,
     ) {
-        let mut groups: Vec<(Option<&BTreeMap<String, Value>>, Vec<&Control>)> = Vec::new();
+        let mut groups: Vec<(Option<&FixedInput>, Vec<&Control>)> = Vec::new();
         for control in controls {
             let fixed = control.fixed_input.as_ref().filter(|fixed| !fixed.is_empty());
             match groups.iter_mut().find(|(known, _)| *known == fixed) {
@@ -319,7 +314,7 @@ impl<'f> Library<'f> {
     }
 
     /// Returns what rules find below `data`.
-    fn data(&self, fixed: Option<&BTreeMap<String, Value>>) -> Data {
+    fn data(&self, fixed: Option<&FixedInput>) -> Data {
         let mut data = Data::default();
         for document in INPUTS {
             let mut values = self.inputs.get(document).cloned().unwrap_or_default();
@@ -359,6 +354,7 @@ impl LoadedLibrary {
                 metadata: Metadata::clone(&rule.metadata),
                 depends,
                 matches: matches.clone(),
+                reads: unit.element_reads(),
                 rules: vec![rule.clone()],
                 ..own.clone()
             });

@@ -16,7 +16,7 @@ use super::{
     gatekeeper::constraint::{BoundTemplate, Constraint},
     inventory::Inventory,
     kubescape::rule::KubescapeRule,
-    reads::{KindQuery, Queries, Reads},
+    reads::{KindQuery, Projection, Queries, Reads, Tree},
     rule::{Entrypoint, Exception, ResultShape},
 };
 use crate::rego::{
@@ -255,6 +255,15 @@ impl Unit {
             self.groups.iter_mut().for_each(|group| group.queries.read_all());
         }
         self.groups.iter().any(|group| group.queries.relates)
+    }
+
+    /// Returns what its rules in Kubescape's dialect read of objects.
+    pub(crate) fn element_reads(&self) -> Projection {
+        let mut read = Tree::default();
+        for group in &self.groups {
+            (0..group.entrypoints.len()).for_each(|rule| read.merge(&group.queries.reads(rule).object(group.dialect)));
+        }
+        Projection::new(read)
     }
 
     /// Whether it may be asked about objects of a kind of this name.

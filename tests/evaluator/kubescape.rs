@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    process::Command,
     sync::Arc,
 };
 
@@ -12,13 +13,18 @@ use kaudit::{
     judge::{
         evaluate::{Job, evaluate},
         inventory::Inventory,
+        metadata::Metadata,
+        policy::Policy,
         set::PolicySet,
+        sources::PolicySource,
     },
-    model::verdict::{Finding, Outcome},
+    model::verdict::{Finding, Outcome, Severity, Source},
+    rego::limits::Limits,
 };
-use serde_json::Value;
+use kaudit_controlplane::{Tool, require_tool, tool};
+use serde_json::{Value, json};
 
-use crate::object;
+use crate::{object, shown};
 
 const PATHS: [&str; 4] = ["failedPaths", "reviewPaths", "deletePaths", "fixPaths"];
 
@@ -31,12 +37,9 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 
 fn paths(of: &Value) -> String {
     let lists = PATHS.iter().filter(|key| of[**key].as_array().is_some_and(|list| !list.is_empty()));
-    lists
-        .map(|key| (*key, of[*key].clone()))
-        .collect::<BTreeMap<_, _>>()
-        .into_iter()
-        .map(|(key, list)| format!("{key} {list} "))
-        .collect()
+    let mut shown: Vec<String> = lists.map(|key| format!("{key} {}", of[*key])).collect();
+    shown.sort();
+    shown.join(" ")
 }
 
 /// Returns what Kubescape reports: a row for each object that a result names.
@@ -44,7 +47,9 @@ fn expected(responses: &[Value], given: &[Value]) -> BTreeSet<Row> {
     let mut rows = BTreeSet::new();
     for response in responses {
         let about = &response["alertObject"];
-        let objects = about["k8sApiObjects"].as_array().cloned().unwrap_or_default();
+        // Kubescape reads the keys of results in upper or lower case.
+        let objects = ["k8sApiObjects", "k8SApiObjects"].into_iter().find_map(|key| about[key].as_array());
+        let objects = objects.cloned().unwrap_or_default();
         let related = about.pointer("/externalObjects/relatedObjects").and_then(Value::as_array);
         let binding = related.and_then(|related| related.iter().find(|one| text(one, "/kind").ends_with("Binding")));
         let external = &about["externalObjects"];
@@ -54,7 +59,7 @@ fn expected(responses: &[Value], given: &[Value]) -> BTreeSet<Row> {
                 && text(one, "/metadata/namespace") == text(external, "/namespace")
         };
         let named = given.iter().find(is_named);
-        let external = if text(external, "/metadata/name") == "" { named } else { Some(external) };
+        let external = if text(external, "/metadata/name").is_empty() { named } else { Some(external) };
         for object in objects.iter().chain(external.or(binding)) {
             let row = (text(object, "/kind"), text(object, "/metadata/name"), text(response, "/alertMessage"));
             rows.insert((row.0.to_owned(), row.1.to_owned(), row.2.to_owned(), paths(response)));
@@ -194,4 +199,220 @@ fn the_cases_of_a_library_come_out_as_they_say() {
     let gone: Vec<&String> = known.keys().filter(|name| !different.contains_key(*name)).collect();
     assert!(gone.is_empty(), "equal now, to be taken off the list: {gone:?}");
     assert!(equal > 800, "{equal} cases");
+}
+
+fn own(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/evaluator/kubescape").join(name)
+}
+
+fn metadata(rule: &Path) -> Value {
+    read(&rule.join("rule.metadata.json")).remove(0)
+}
+
+/// Whether an entry of `match` names an object; the rules of the test name kinds of one group and version each.
+fn matches(rule: &Value, object: &Value) -> bool {
+    let (group, version) = text(object, "/apiVersion").split_once('/').unwrap_or(("", text(object, "/apiVersion")));
+    rule["match"].as_array().unwrap().iter().any(|one| {
+        let has = |list: &str, name: &str| one[list].as_array().unwrap().iter().any(|known| known == name);
+        has("apiGroups", group) && has("apiVersions", version) && has("resources", text(object, "/kind"))
+    })
+}
+
+/// Returns the arrays that Kubescape builds for a rule: the objects of each namespace with those of the cluster, and the latter
+/// alone. A Namespace is one of its own objects.
+fn arrays(rule: &Value, objects: &[Value]) -> Vec<Vec<Value>> {
+    let mut scopes: BTreeMap<&str, Vec<Value>> = BTreeMap::from([("", Vec::new())]);
+    for object in objects.iter().filter(|object| matches(rule, object)) {
+        let name = if object["kind"] == "Namespace" { "/metadata/name" } else { "/metadata/namespace" };
+        scopes.entry(text(object, name)).or_default().push(object.clone());
+    }
+    let resident = scopes[""].clone();
+    let all = scopes.into_iter().map(|(scope, mut own)| {
+        own.extend(resident.iter().filter(|_| !scope.is_empty()).cloned());
+        match rule["attributes"]["resourcesAggregator"].as_str() {
+            Some("subject-role-rolebinding") => vectors(&own),
+            Some("apiserver-pod") => {
+                own.retain(|pod| text(pod, "/metadata/namespace") == "kube-system");
+                own
+            }
+            _ => own,
+        }
+    });
+    all.collect()
+}
+
+fn vectors(objects: &[Value]) -> Vec<Value> {
+    let mut all = Vec::new();
+    for binding in objects.iter().filter(|object| object["subjects"].is_array()) {
+        let is_role = |object: &&Value| {
+            object["kind"] == binding["roleRef"]["kind"] && object["metadata"]["name"] == binding["roleRef"]["name"]
+        };
+        for role in objects.iter().filter(is_role) {
+            for subject in binding["subjects"].as_array().unwrap() {
+                let mut vector = subject.clone();
+                vector["relatedObjects"] = json!([binding, role]);
+                all.push(vector);
+            }
+        }
+    }
+    all
+}
+
+/// What the real `opa` says of a rule and an array.
+fn opa(rule: &Path, data: &Path, array: &[Value]) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("input.json");
+    fs::write(&input, Value::from(array.to_vec()).to_string()).unwrap();
+    let helpers = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/judge/kubescape/cautils.rego");
+    let mut command = Command::new(tool(Tool::Opa).unwrap());
+    command
+        .args(["eval", "--v0-compatible", "--format", "json", "-d"])
+        .arg(rule.join("raw.rego"))
+        .arg("-d")
+        .arg(helpers);
+    let output = command.arg("-d").arg(data).arg("-i").arg(input).arg("data.armo_builtins.deny").output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let value = result.pointer("/result/0/expressions/0/value");
+    value.unwrap_or_else(|| panic!("{}: {result}", rule.display())).as_array().unwrap().clone()
+}
+
+#[test]
+fn opa_says_the_same_of_the_arrays_that_kubescape_builds() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let objects = read(&own("objects.yaml"));
+    let inputs = own("library/default-config-inputs.json");
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data.json");
+    fs::write(&data, read(&inputs).remove(0)["settings"].to_string()).unwrap();
+    let mut judging = 0;
+    for rule in files(&own("library/rules")) {
+        // Without its controls a rule is judged once.
+        let Ok(policies) = PolicySet::load(&[rule.clone(), inputs.clone()]) else { continue };
+        let metadata = metadata(&rule);
+        let responses: Vec<Value> =
+            arrays(&metadata, &objects).iter().flat_map(|array| opa(&rule, &data, array)).collect();
+        let wanted = expected(&responses, &objects);
+        assert_eq!(rows(&judged(&policies, &objects)), wanted, "{}", rule.display());
+        assert!(!wanted.is_empty(), "{} says nothing", rule.display());
+        judging += 1;
+    }
+    assert_eq!(judging, 6);
+}
+
+/// Loads the library of the test, with a framework if one is named.
+fn library(framework: Option<&str>, more: &[PathBuf]) -> Result<PolicySet, String> {
+    let sources = [own("library")].into_iter().chain(more.iter().cloned()).map(PolicySource::from);
+    let framework = framework.map(|name| PolicySource::Framework(name.to_owned()));
+    PolicySet::load(&sources.chain(framework).collect::<Vec<_>>()).map_err(|why| why.to_string())
+}
+
+fn names(policies: &PolicySet) -> Vec<String> {
+    let one = |policy: &Policy| {
+        let Metadata { title, severity, .. } = &policy.metadata;
+        let severity = severity.map_or("-", Severity::word);
+        format!("{}/{} {severity} {}", policy.name, policy.rules[0].name, title.as_deref().unwrap_or_default())
+    };
+    policies.policies.iter().map(one).collect()
+}
+
+#[test]
+fn controls_and_frameworks_choose_the_rules() {
+    let all = library(None, &[]).unwrap();
+    let left_out: Vec<String> = all.unjudged.iter().map(|rule| format!("{}: {}", rule.name, rule.reason)).collect();
+    let wanted = [
+        "kubelet-port: it needs what Kubescape's host scanner reads on the nodes",
+        "signed-images: it calls cosign.verify, which needs the signatures of images",
+    ];
+    assert_eq!(left_out, wanted);
+    let wanted = [
+        "X-0001/host-network critical Networks of nodes",
+        "X-0002/replica-limit low Replicas",
+        "X-0003/exposed-workload high Exposure",
+        "X-0003/host-network high Exposure",
+        "X-0004/namespace-without-quota medium Quotas",
+        "X-0005/secret-readers high Secrets",
+        "X-0006/api-server-anonymous medium API server",
+        "X-0009/replica-limit low Few replicas",
+    ];
+    assert_eq!(names(&all), wanted);
+    let exposed = [
+        "X-0003/exposed-workload high Exposed to all",
+        "X-0003/host-network high Exposed to all",
+        "X-0005/secret-readers high Secrets",
+    ];
+    assert_eq!(names(&library(Some("exposed"), &[]).unwrap()), exposed);
+    assert_eq!(names(&library(Some("exposed-framework"), &[]).unwrap()), exposed, "the name of its file");
+    // A control of one cloud is judged where a framework asks for it.
+    let small = ["X-0002/replica-limit low Replicas", "X-0008/host-network medium Of one cloud"];
+    assert_eq!(names(&library(Some("Small"), &[]).unwrap()), small);
+    let unknown = library(Some("exposd"), &[]).unwrap_err();
+    assert!(
+        unknown.contains("--framework exposd: no framework of this name") && unknown.contains("did you mean Exposed?"),
+        "{unknown}"
+    );
+}
+
+#[test]
+fn config_inputs_of_the_user_count_more_than_those_of_the_library() {
+    let objects = read(&own("objects.yaml"));
+    let messages = |more: &[PathBuf]| -> Vec<String> {
+        let findings = judged(&library(Some("small"), more).unwrap(), &objects);
+        let of_replicas = findings.iter().filter(|(_, finding)| &*finding.rule == "replica-limit");
+        of_replicas.map(|(_, finding)| finding.message.to_string()).collect()
+    };
+    assert_eq!(messages(&[]), ["web has 5 replicas, more than 3"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("inputs.json");
+    for (text, wanted) in [
+        (r#"{"postureControlInputs": {"maxReplicas": ["10"]}}"#, &[][..]),
+        (
+            r#"{"settings": {"postureControlInputs": {"exemptNames": ["web"]}}}"#,
+            &["scaled has 50 replicas, more than 3"],
+        ),
+    ] {
+        fs::write(&file, text).unwrap();
+        assert_eq!(messages(std::slice::from_ref(&file)), wanted, "{text}");
+    }
+}
+
+#[test]
+fn results_say_where_to_look_and_what_they_relate() {
+    let findings = judged(&library(None, &[]).unwrap(), &read(&own("objects.yaml")));
+    let mut shown: Vec<String> = findings
+        .iter()
+        .map(|(object, finding)| {
+            let finding = Finding { source: Source { file: "".into(), ..finding.source.clone() }, ..finding.clone() };
+            format!("{} {}: {}", text(object, "/kind"), text(object, "/metadata/name"), shown(&finding))
+        })
+        .collect();
+    shown.sort();
+    insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn a_broken_rule_does_not_stop_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = |name: &str, metadata: &str, module: &str| {
+        let folder = folder.path().join("rules").join(name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("rule.metadata.json"), metadata).unwrap();
+        fs::write(folder.join("raw.rego"), module).unwrap();
+    };
+    let metadata = |name: &str| {
+        json!({"name": name, "ruleLanguage": "Rego", "match": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["Pod"]}]})
+            .to_string()
+    };
+    let good = "package armo_builtins\nimport rego.v1\ndeny contains {\"alertMessage\": \"bad\", \"alertObject\": {\"k8sApiObjects\": [pod]}} if pod := input[_]\n";
+    rule("good", &metadata("good"), good);
+    rule("syntax", &metadata("syntax"), "package armo_builtins\ndeny contains {\n");
+    rule("nothing", &metadata("nothing"), "package armo_builtins\nimport rego.v1\nother := 1\n");
+    rule("json", "{", good);
+    let policies = PolicySet::load_partly(&[folder.path().to_owned()], &Limits::default()).unwrap();
+    assert_eq!(names(&policies), ["good/deny - "]);
+    let refused: Vec<String> = policies.refused().map(|problem| problem.message.clone()).collect();
+    assert_eq!(refused.len(), 3, "{refused:?}");
+    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
+    assert_eq!(rows(&judged(&policies, &[object])).len(), 1);
 }

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     judge::{
         kubescape::{
-            rule::{Aggregator, ControlRule, KubescapeRule},
-            scopes::{Identity, Said, Scopes},
+            rule::{ControlRule, KubescapeRule},
+            scopes::{Aggregator, Identity, Said, Scopes},
         },
         rule::Definition,
         unit::{Group, Notes, Unit},

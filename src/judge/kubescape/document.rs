@@ -65,8 +65,11 @@ pub(super) struct Control {
     pub(super) scanning_scope: Option<ScanningScope>,
     /// Config inputs that this control sets for its rules, whatever the user's are.
     #[serde(default)]
-    pub(super) fixed_input: Option<BTreeMap<String, Value>>,
+    pub(super) fixed_input: Option<FixedInput>,
 }
+
+/// Config inputs by name.
+pub(super) type FixedInput = BTreeMap<String, Value>;
 
 /// Of a control.
 #[derive(Debug, Clone, Deserialize)]

@@ -30,7 +30,7 @@ pub(super) fn why_unjudged(rule: &RuleMetadata, has_module: bool) -> Option<Stri
         return Some(format!("it is for versions of Kubescape before {until}"));
     }
     let groups = rule.dynamic_match.iter().flat_map(|external| &external.api_groups);
-    let needs = groups.flat_map(|group| EXTERNAL.iter().find(|(part, _)| group.contains(part)));
+    let needs = groups.filter_map(|group| EXTERNAL.iter().find(|(part, _)| group.contains(part)));
     if let Some((_, needs)) = needs.clone().next() {
         return Some(format!("it needs {needs}"));
     }

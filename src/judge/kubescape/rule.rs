@@ -6,12 +6,17 @@ use regorus::Value;
 
 use super::{
     matching::ResourceMatch,
-    scopes::{Identity, Scopes},
+    scopes::{Aggregator, Identity, Scopes},
 };
 use crate::{
     judge::{inventory::Inventory, rule::Rule},
     model::object::{Kind, ObjectKey},
 };
+
+/// The package of all rules.
+pub(crate) const PACKAGE: &str = "armo_builtins";
+/// The rule in it that judges.
+pub(crate) const ENTRY: &str = "deny";
 
 /// One rule, with the controls that name it.
 #[derive(Debug)]
@@ -32,26 +37,6 @@ pub(crate) struct ControlRule {
     /// The id of the control; the name of the rule if no control names it.
     pub(crate) policy: Arc<str>,
     pub(crate) rule: Rule,
-}
-
-/// `attributes.resourcesAggregator` of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aggregator {
-    /// Instead of RBAC objects, their subjects: each with its binding and role as `relatedObjects`.
-    Subjects,
-    /// Of all objects, the Pods of the API server.
-    ApiServerPod,
-}
-
-impl Aggregator {
-    /// Returns the aggregator of a name; `None` for others, which Kubescape passes over.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        match name {
-            "subject-role-rolebinding" => Some(Self::Subjects),
-            "apiserver-pod" => Some(Self::ApiServerPod),
-            _ => None,
-        }
-    }
 }
 
 impl KubescapeRule {

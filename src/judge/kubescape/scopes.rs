@@ -11,12 +11,32 @@ use std::{
 
 use regorus::Value;
 
-use super::{matching::ResourceMatch, rule::Aggregator};
+use super::matching::ResourceMatch;
 use crate::{
     judge::inventory::Inventory,
     model::object::Kind,
     rego::{evaluator::Failure, value::fields},
 };
+
+/// `attributes.resourcesAggregator` of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aggregator {
+    /// Instead of RBAC objects, their subjects: each with its binding and role as `relatedObjects`.
+    Subjects,
+    /// Of all objects, the Pods of the API server.
+    ApiServerPod,
+}
+
+impl Aggregator {
+    /// Returns the aggregator of a name; `None` for others, which Kubescape passes over.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        match name {
+            "subject-role-rolebinding" => Some(Self::Subjects),
+            "apiserver-pod" => Some(Self::ApiServerPod),
+            _ => None,
+        }
+    }
+}
 
 /// What names an object in a result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -93,14 +113,11 @@ impl Scopes {
             return BTreeSet::from([None]);
         }
         let is_namespace = &*identity.kind == "Namespace" && &*identity.api_version == "v1";
-        match namespace.or(is_namespace.then_some(&identity.name)) {
-            Some(namespace) => BTreeSet::from([Some(Arc::clone(namespace))]),
-            None => {
-                let namespaces = fields(&self.objects["namespace"]).chain(fields(&self.namespaces()));
-                let names = namespaces.map(|(name, _)| name).collect::<BTreeSet<_>>();
-                names.into_iter().map(Some).chain([None]).collect()
-            }
+        if let Some(namespace) = namespace.or(is_namespace.then_some(&identity.name)) {
+            return BTreeSet::from([Some(Arc::clone(namespace))]);
         }
+        let namespaces = fields(&self.objects["namespace"]).chain(fields(&self.namespaces()));
+        namespaces.map(|(name, _)| Some(name)).chain([None]).collect()
     }
 
     fn namespaces(&self) -> Value {
@@ -217,7 +234,7 @@ fn subjects(objects: &[Value]) -> Vec<Value> {
         let role = &binding["roleRef"];
         for role in roles.get(&(&role["kind"], &role["name"])).into_iter().flatten() {
             let Ok(subjects) = binding["subjects"].as_array() else { continue };
-            for subject in subjects.iter() {
+            for subject in subjects {
                 let mut vector = subject.clone();
                 let Ok(fields) = vector.as_object_mut() else { continue };
                 fields.insert(Value::from("relatedObjects"), vec![binding.clone(), (*role).clone()].into());

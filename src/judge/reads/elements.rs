@@ -6,9 +6,11 @@
 //! comprehension that is looked at as a whole, and not by position. A list that is made in this way, in a comprehension or by a
 //! rule, may stand for the input. All else counts as relating, so what is not understood is safe.
 
+use std::collections::BTreeSet;
+
 use regorus::unstable::{AssignOp, Expr, Literal, LiteralStmt, Query, Rule, RuleBody, RuleHead};
 
-use super::walk::Rules;
+use super::rules::Rules;
 use crate::rego::{
     references::{Path, constant_path},
     stack::children,
@@ -25,6 +27,8 @@ enum Origin {
     Rule(Path),
     /// A variable that holds a comprehension.
     List(String),
+    /// What reads the input, and may not stand for it.
+    Unclear,
 }
 
 /// Whether the rule at a path may relate two elements of the input; `false` only if it certainly looks at one at a time.
@@ -79,13 +83,28 @@ impl Definition<'_, '_, '_> {
         origins.extend(self.of_query(query));
         match origins.as_slice() {
             [] => true,
-            [Some(origin)] => self.goes_through(origin, &query.stmts.iter().collect::<Vec<_>>(), term),
+            [origin] => {
+                let statements: Vec<&LiteralStmt> = query.stmts.iter().collect();
+                self.goes_through(origin, &statements, term, &self.names(&statements, term))
+            }
             _ => false,
         }
     }
 
-    /// Returns what in an expression reads the input; `None` where that is not understood.
-    fn origins(&self, expr: &Expr) -> Vec<Option<Origin>> {
+    /// Returns the names in a body.
+    fn names<'n>(&'n self, statements: &[&'n LiteralStmt], term: &'n Expr) -> UsedNames<'n> {
+        let mut names = Vec::new();
+        for statement in statements {
+            of_statement(statement, &mut names);
+        }
+        variables(term, &mut names);
+        let rules = self.elements.rules;
+        let own = rules.names[&rules.packages[self.module]].iter().chain(rules.aliases[self.module].keys());
+        UsedNames { names, global: own.map(String::as_str).chain(["input", "data"]).collect() }
+    }
+
+    /// Returns what in an expression reads the input.
+    fn origins(&self, expr: &Expr) -> Vec<Origin> {
         match expr {
             Expr::ArrayCompr { term, query, .. } | Expr::SetCompr { term, query, .. } => {
                 let mut all = self.origins(term);
@@ -99,7 +118,7 @@ impl Definition<'_, '_, '_> {
                 all
             }
             Expr::Var { .. } | Expr::RefDot { .. } | Expr::RefBrack { .. } => {
-                let mut all: Vec<Option<Origin>> = self.document(expr).into_iter().collect();
+                let mut all: Vec<Origin> = self.document(expr).into_iter().collect();
                 all.extend(indices(expr).into_iter().flat_map(|index| self.origins(index)));
                 if let Some(base) = computed_base(expr) {
                     all.extend(self.origins(base));
@@ -107,7 +126,7 @@ impl Definition<'_, '_, '_> {
                 all
             }
             Expr::Call { fcn, params, .. } => {
-                let mut all: Vec<Option<Origin>> = self.document(fcn).into_iter().map(|_| None).collect();
+                let mut all: Vec<Origin> = self.document(fcn).into_iter().map(|_| Origin::Unclear).collect();
                 all.extend(params.iter().flat_map(|param| self.origins(param)));
                 all
             }
@@ -115,13 +134,13 @@ impl Definition<'_, '_, '_> {
         }
     }
 
-    fn of_query(&self, query: &Query) -> Vec<Option<Origin>> {
+    fn of_query(&self, query: &Query) -> Vec<Origin> {
         query.stmts.iter().flat_map(|statement| self.of_statement(statement)).collect()
     }
 
-    fn of_statement(&self, statement: &LiteralStmt) -> Vec<Option<Origin>> {
+    fn of_statement(&self, statement: &LiteralStmt) -> Vec<Origin> {
         // What is replaced may be the input.
-        let mut all: Vec<Option<Origin>> = statement.with_mods.iter().map(|_| None).collect();
+        let mut all: Vec<Origin> = statement.with_mods.iter().map(|_| Origin::Unclear).collect();
         match &statement.literal {
             Literal::SomeVars { .. } => {}
             Literal::SomeIn { key, value, collection, .. } => {
@@ -137,19 +156,19 @@ impl Definition<'_, '_, '_> {
         all
     }
 
-    /// Returns what a reference begins with if that reads the input: the inner `None` stands for what may not stand for it.
-    fn document(&self, expr: &Expr) -> Option<Option<Origin>> {
+    /// Returns what a reference begins with if that reads the input.
+    fn document(&self, expr: &Expr) -> Option<Origin> {
         let (path, _) = constant_path(expr);
         let (first, rest) = path.split_first()?;
         let rules = self.elements.rules;
         let package = &rules.packages[self.module];
         let below = match first.as_str() {
-            "input" => return Some(Some(Origin::Input)),
+            "input" => return Some(Origin::Input),
             "data" => rest.to_vec(),
             name if rules.names[package].contains(name) => [package.as_slice(), &path].concat(),
             name => match rules.aliases[self.module].get(name)?.split_first()? {
                 (root, below) if root == "data" => [below, rest].concat(),
-                _ => return Some(None),
+                _ => return Some(Origin::Unclear),
             },
         };
         if !self.elements.reads_input(&below) {
@@ -157,19 +176,18 @@ impl Definition<'_, '_, '_> {
         }
         let own = &below[..below.len().min(package.len() + 1)];
         let set = first != "data" && self.elements.rules.graph.at(own).next().is_some();
-        Some(set.then(|| Origin::Rule(own.to_vec())))
+        Some(if set { Origin::Rule(own.to_vec()) } else { Origin::Unclear })
     }
 
     /// Whether statements and a term go through the elements of an origin, which stands in them once, one at a time.
-    fn goes_through(&self, origin: &Origin, statements: &[&LiteralStmt], term: &Expr) -> bool {
+    fn goes_through(&self, origin: &Origin, statements: &[&LiteralStmt], term: &Expr, names: &UsedNames<'_>) -> bool {
         if let Origin::Rule(path) = origin
             && !self.elements.are_single(path, self.depth + 1)
         {
             return false;
         }
-        let used = UsedNames::of(statements, term);
         let Some(place) = statements.iter().position(|statement| self.has(origin, statement)) else {
-            return self.is_iterated(origin, term, &used);
+            return self.is_iterated(origin, term, names);
         };
         let statement = statements[place];
         if !statement.with_mods.is_empty() {
@@ -177,15 +195,15 @@ impl Definition<'_, '_, '_> {
         }
         match &statement.literal {
             Literal::SomeIn { key, value, collection, .. } => {
-                let by_position = key.as_ref().is_some_and(|key| !used.is_only_here(key));
+                let by_position = key.as_ref().is_some_and(|key| !names.is_only_here(key));
                 let is_collection = self.is_origin(origin, collection) && !by_position;
                 is_collection
-                    || key.is_none() && !self.in_expr(origin, value) && self.is_iterated(origin, collection, &used)
+                    || key.is_none() && !self.in_expr(origin, value) && self.is_iterated(origin, collection, names)
             }
             Literal::Expr { expr, .. } => {
                 let rest: Vec<&LiteralStmt> =
                     statements.iter().enumerate().filter(|(index, _)| *index != place).map(|(_, one)| *one).collect();
-                self.is_iterated(origin, expr, &used) || self.is_listed(origin, expr, &rest, term, &used)
+                self.is_iterated(origin, expr, names) || self.is_listed(origin, expr, &rest, term, names)
             }
             Literal::SomeVars { .. } | Literal::NotExpr { .. } | Literal::Every { .. } => false,
         }
@@ -198,7 +216,7 @@ impl Definition<'_, '_, '_> {
         expr: &Expr,
         rest: &[&LiteralStmt],
         outer: &Expr,
-        used: &UsedNames<'_>,
+        names: &UsedNames<'_>,
     ) -> bool {
         let Expr::AssignExpr { op: AssignOp::ColEq | AssignOp::Eq, lhs, rhs, .. } = expr else { return false };
         let (Expr::Var { span, .. }, Expr::ArrayCompr { term, query, .. } | Expr::SetCompr { term, query, .. }) =
@@ -208,25 +226,26 @@ impl Definition<'_, '_, '_> {
         };
         let inner: Vec<&LiteralStmt> = query.stmts.iter().collect();
         // Twice: where it is bound, and where it is gone through.
-        let uses = used.count(span.text());
-        self.goes_through(origin, &inner, term)
-            && (uses == 1 || uses == 2 && self.goes_through(&Origin::List(span.text().to_owned()), rest, outer))
+        let count = names.count(span.text());
+        self.goes_through(origin, &inner, term, names)
+            && (count == 1
+                || count == 2 && self.goes_through(&Origin::List(span.text().to_owned()), rest, outer, names))
     }
 
     /// Whether an origin is in an expression as `origin[_]`, where each element adds its own solutions.
-    fn is_iterated(&self, origin: &Origin, expr: &Expr, used: &UsedNames<'_>) -> bool {
+    fn is_iterated(&self, origin: &Origin, expr: &Expr, names: &UsedNames<'_>) -> bool {
         match expr {
-            Expr::RefDot { refr, .. } => self.is_iterated(origin, refr, used),
+            Expr::RefDot { refr, .. } => self.is_iterated(origin, refr, names),
             Expr::RefBrack { refr, index, .. } if self.is_origin(origin, refr) => {
                 // An element of a set is its own key.
-                matches!(origin, Origin::Rule(_)) && !self.in_expr(origin, index) || used.is_only_here(index)
+                matches!(origin, Origin::Rule(_)) && !self.in_expr(origin, index) || names.is_only_here(index)
             }
             Expr::RefBrack { refr, index, .. } => {
                 let (base, index_has) = (self.in_expr(origin, refr), self.in_expr(origin, index));
                 if index_has {
-                    !base && self.is_iterated(origin, index, used)
+                    !base && self.is_iterated(origin, index, names)
                 } else {
-                    self.is_iterated(origin, refr, used)
+                    self.is_iterated(origin, refr, names)
                 }
             }
             // A comprehension is a value by itself, and `x = {y | …}` compares with the whole of it.
@@ -234,7 +253,7 @@ impl Definition<'_, '_, '_> {
             _ => {
                 let mut with: Vec<&Expr> =
                     children(expr).into_iter().filter(|child| self.in_expr(origin, child)).collect();
-                with.len() == 1 && with.pop().is_some_and(|only| self.is_iterated(origin, only, used))
+                with.len() == 1 && with.pop().is_some_and(|only| self.is_iterated(origin, only, names))
             }
         }
     }
@@ -243,10 +262,9 @@ impl Definition<'_, '_, '_> {
     fn is_origin(&self, origin: &Origin, expr: &Expr) -> bool {
         match (origin, expr) {
             (Origin::List(name), Expr::Var { span, .. }) => span.text() == name,
-            (Origin::List(_), _) => false,
             (Origin::Input, expr) => matches!(expr, Expr::Var { span, .. } if span.text() == "input"),
-            (Origin::Rule(_), Expr::Var { .. }) => self.document(expr) == Some(Some(origin.clone())),
-            (Origin::Rule(_), _) => false,
+            (Origin::Rule(_), Expr::Var { .. }) => self.document(expr).as_ref() == Some(origin),
+            _ => false,
         }
     }
 
@@ -273,24 +291,22 @@ impl Definition<'_, '_, '_> {
     }
 }
 
-/// How often each name stands in a body.
-struct UsedNames<'e>(Vec<&'e str>);
+/// How often each name stands in a whole body, comprehensions included.
+struct UsedNames<'e> {
+    names: Vec<&'e str>,
+    /// Names that are not variables of the body.
+    global: BTreeSet<&'e str>,
+}
 
-impl<'e> UsedNames<'e> {
-    fn of(statements: &[&'e LiteralStmt], term: &'e Expr) -> Self {
-        let mut names = Vec::new();
-        statements.iter().for_each(|statement| of_statement(statement, &mut names));
-        variables(term, &mut names);
-        Self(names)
-    }
-
+impl UsedNames<'_> {
     fn count(&self, name: &str) -> usize {
-        self.0.iter().filter(|used| **used == name).count()
+        self.names.iter().filter(|used| **used == name).count()
     }
 
     /// Whether an expression is a variable that stands nowhere else, so that nobody knows its value.
     fn is_only_here(&self, expr: &Expr) -> bool {
-        matches!(expr, Expr::Var { span, .. } if span.text() == "_" || self.count(span.text()) == 1)
+        matches!(expr, Expr::Var { span, .. } if span.text() == "_"
+            || self.count(span.text()) == 1 && !self.global.contains(span.text()))
     }
 }
 
@@ -303,7 +319,8 @@ fn variables<'e>(expr: &'e Expr, names: &mut Vec<&'e str>) {
             query.stmts.iter().for_each(|statement| of_statement(statement, names));
         }
         Expr::ObjectCompr { key, value, query, .. } => {
-            [key, value].into_iter().for_each(|part| variables(part, names));
+            variables(key, names);
+            variables(value, names);
             query.stmts.iter().for_each(|statement| of_statement(statement, names));
         }
         _ => children(expr).into_iter().for_each(|child| variables(child, names)),

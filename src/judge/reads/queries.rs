@@ -181,7 +181,7 @@ fn query(
         let summary = walker.entrypoint(path, shape.is_some());
         let may_have_results = match walker.dialect {
             Dialect::Trivy => may_have_any,
-            Dialect::Conftest | Dialect::Admission | Dialect::Gatekeeper => may_have_results,
+            Dialect::Conftest | Dialect::Admission | Dialect::Gatekeeper | Dialect::Kubescape => may_have_results,
         };
         if summary.risk || may_have_results(&summary.value, shape) {
             rules.push(index);

@@ -1,5 +1,6 @@
 //! What is found of hand-written rules, one for each trap.
 
+mod elements;
 mod property;
 
 use crate::judge::set::PolicySet;

@@ -1,0 +1,5 @@
+package armo_builtins
+
+import rego.v1
+
+deny contains {"alertMessage": "x"} if input[_].port
