@@ -59,7 +59,7 @@ const ODD: &[(&str, &str)] = &[
     ("result", "deny contains result.new(sprintf(\"%s\", [input.metadata.name]), input.metadata)"),
     ("causes", "deny contains result.new(\"m\", cause) if some cause in [input.metadata, {\"name\": \"m\"}]"),
     ("cause", "deny contains \"web\" if result.new(\"m\", input.metadata).cause.name == \"web\""),
-    ("managed", "deny contains \"m\" if isManaged({\"managed\": input.metadata.name}) == \"web\""),
+    ("managed", "deny contains sprintf(\"%v\", [isManaged({\"managed\": input.metadata.name})])"),
     ("severity", "deny contains {\"msg\": \"m\", \"severity\": input.metadata.name}"),
     ("severities", "deny contains {k: input.metadata.name | some k in [\"msg\", \"severity\"]}"),
     (
