@@ -129,6 +129,14 @@ fn trivy_check(id: &str, rest: &str, selector: &str) -> String {
     )
 }
 
+/// A test of a check.
+fn trivy_test(package: &str) -> String {
+    format!(
+        "package builtin.kubernetes.{package}_test\n\nimport rego.v1\n\nimport data.builtin.kubernetes.{package} as check\n\n\
+         test_nothing if count(check.deny) == 0 with input as {{}}\n"
+    )
+}
+
 #[test]
 fn checks_of_trivy_are_listed_and_those_that_are_not_for_objects_are_counted() {
     let kubernetes = "{type: kubernetes, subtypes: [{kind: pod}]}";
@@ -137,6 +145,10 @@ fn checks_of_trivy_are_listed_and_those_that_are_not_for_objects_are_counted() {
         ("checks/a.rego".to_owned(), trivy_check("KSV-1", "", kubernetes)),
         ("checks/b.rego".to_owned(), trivy_check("KSV-2", "#   deprecated: true\n", kubernetes)),
         ("node/c.rego".to_owned(), trivy_check("KCV-1", "", node)),
+        ("node/c_test.rego".to_owned(), trivy_test("KCV1")),
+        ("checks/a_test.rego".to_owned(), trivy_test("KSV1")),
+        ("checks/docker/1_test.rego".to_owned(), trivy_test("DS1")),
+        ("checks/docker/2_test.rego".to_owned(), trivy_test("DS2")),
         (
             "pod.yaml".to_owned(),
             POD.replace("{name: web, image", "{name: web, securityContext: {privileged: true}, image"),
@@ -161,6 +173,7 @@ fn checks_of_trivy_are_listed_and_those_that_are_not_for_objects_are_counted() {
     assert_cmd_snapshot!("check_trivy", kaudit(folder.path(), &[&check[..], &["-o", "ndjson"]].concat()));
     let rule = ["explain", "-f", "pod.yaml", "-p", "checks", "Pod", "shop/web", "builtin.kubernetes.KSV1/deny"];
     assert_cmd_snapshot!("explain_trivy", kaudit(folder.path(), &rule));
+    assert_cmd_snapshot!("test_trivy", kaudit(folder.path(), &["test", "checks", "node"]));
 }
 
 #[test]
