@@ -18,6 +18,7 @@ use super::{
     sources::PolicySource,
     trivy::{self, Sorted},
     unit::Unit,
+    unjudged::Unjudged,
 };
 use crate::{
     model::digest::Digest,
@@ -122,7 +123,7 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     // A test may be about a Constraint that is silent at its enforcement point.
     let nothing = policies.is_empty() && (refused || point == EnforcementPoint::Audit);
     if nothing && !refused {
-        problems.push(nothing_to_judge_by(sources, &files));
+        problems.push(nothing_to_judge_by(sources, &files, [&unjudged, &left_out].into_iter().flatten()));
     }
     problems.extend(lint::without_kinds(&policies, &files));
     problems.sort();
@@ -189,11 +190,23 @@ fn without_sources(
 }
 
 /// Returns the problem of sources without a rule that judges.
-fn nothing_to_judge_by(sources: &[PolicySource], files: &[File]) -> Problem {
+fn nothing_to_judge_by<'u>(
+    sources: &[PolicySource],
+    files: &[File],
+    mut unjudged: impl Iterator<Item = &'u Unjudged>,
+) -> Problem {
     let shown: Vec<String> = sources.iter().map(ToString::to_string).collect();
     let modules = files.iter().filter(|file| file.form == Form::Rego).count();
     let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };
     let message = format!("no rule to judge by in {modules} .rego files");
+    if let Some(first) = unjudged.next() {
+        let others = match unjudged.count() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let help = format!("not judged: {}, {}{others}", first.name, first.reason);
+        return Problem::refused(&shown, message).help(help);
+    }
     let help = "looked for rules named deny, violation or warn (also deny_x, violation_x, warn_x) in every package that is \
                 no library (lib) and no test (*_test)";
     Problem::refused(&shown, message).help(help)

@@ -46,7 +46,9 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
     let (mut sources, mut others): (Vec<File>, Vec<File>) = files.into_iter().partition(|file| file.form == Form::Rego);
     let Sorted { kept, examples, .. } = trivy::sort_out(sources.iter().collect(), true);
     let kept: BTreeSet<Arc<str>> = kept.into_iter().map(|file| Arc::clone(&file.shown)).collect();
-    sources.retain(|file| kept.contains(&file.shown));
+    let (own, left_out): (Vec<File>, Vec<File>) = sources.into_iter().partition(|file| kept.contains(&file.shown));
+    sources = own;
+    problems.extend(without_tests(&left_out));
     others.retain(|file| !examples.contain(file));
     let mut data = data::document();
     // Without modules no rule reads data, and there may be thousands of examples.
@@ -75,4 +77,17 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
         }
         _ => Err(LoadError::new(problems)),
     }
+}
+
+/// Returns the warning that files of tests are not run, because they are about checks that are not for Kubernetes.
+fn without_tests(left_out: &[File]) -> Option<Problem> {
+    let mut tests = left_out.iter().filter(|file| file.is_test());
+    let first = tests.next()?;
+    let others = match tests.count() {
+        0 => String::new(),
+        1 => ", nor is 1 more file".to_owned(),
+        more => format!(", nor are {more} more files"),
+    };
+    let message = format!("not run{others}: it is about checks of Trivy's that are not for Kubernetes");
+    Some(Problem::warning(&first.shown, message))
 }

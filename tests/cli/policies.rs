@@ -116,6 +116,66 @@ fn templates_and_constraints_are_listed_and_what_judges_nothing_is_told() {
     assert_cmd_snapshot!("not_judged_ndjson", kaudit(folder.path(), &["check", "-f", "pod.yaml", "-o", "ndjson"]));
 }
 
+/// A check in the style of Trivy's library; and one for something else, or about something else.
+fn trivy_check(id: &str, rest: &str, selector: &str) -> String {
+    format!(
+        "# METADATA\n# title: Privileged\n# description: What a container may do.\n# custom:\n#   id: {id}\n\
+         #   long_id: no-privileged-{id}\n#   aliases: [AVD-{id}]\n#   severity: HIGH\n\
+         #   recommended_action: Take securityContext.privileged away.\n{rest}#   input: {{selector: [{selector}]}}\n\
+         package builtin.kubernetes.{}\n\nimport rego.v1\n\n\
+         deny contains res if {{\n\tsome container in input.spec.containers\n\
+         \tcontainer.securityContext.privileged\n\tres := result.new(\"privileged\", container)\n}}\n",
+        id.replace('-', "")
+    )
+}
+
+/// A test of a check.
+fn trivy_test(package: &str) -> String {
+    format!(
+        "package builtin.kubernetes.{package}_test\n\nimport rego.v1\n\nimport data.builtin.kubernetes.{package} as check\n\n\
+         test_nothing if count(check.deny) == 0 with input as {{}}\n"
+    )
+}
+
+#[test]
+fn checks_of_trivy_are_listed_and_those_that_are_not_for_objects_are_counted() {
+    let kubernetes = "{type: kubernetes, subtypes: [{kind: pod}]}";
+    let node = "{type: kubernetes, subtypes: [{kind: nodeinfo}]}";
+    let mut files = vec![
+        ("checks/a.rego".to_owned(), trivy_check("KSV-1", "", kubernetes)),
+        ("checks/b.rego".to_owned(), trivy_check("KSV-2", "#   deprecated: true\n", kubernetes)),
+        ("node/c.rego".to_owned(), trivy_check("KCV-1", "", node)),
+        ("node/c_test.rego".to_owned(), trivy_test("KCV1")),
+        ("checks/a_test.rego".to_owned(), trivy_test("KSV1")),
+        ("checks/docker/1_test.rego".to_owned(), trivy_test("DS1")),
+        ("checks/docker/2_test.rego".to_owned(), trivy_test("DS2")),
+        (
+            "pod.yaml".to_owned(),
+            POD.replace("{name: web, image", "{name: web, securityContext: {privileged: true}, image"),
+        ),
+    ];
+    files.extend((1..12).map(|n| {
+        let check = trivy_check(&format!("DS-{n}"), "", "{type: dockerfile}");
+        (
+            format!("checks/docker/{n}.rego"),
+            check.replace("container.securityContext", "sh.parse_commands(container)[0]"),
+        )
+    }));
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let folder = folder(&files);
+    assert_cmd_snapshot!("list_trivy", kaudit(folder.path(), &["policies", "checks", "node"]));
+    assert_cmd_snapshot!(
+        "list_trivy_json",
+        kaudit(folder.path(), &["policies", "checks/a.rego", "node", "-o", "json"])
+    );
+    assert_cmd_snapshot!("list_trivy_node", kaudit(folder.path(), &["policies", "node"]));
+    let check = ["check", "-f", "pod.yaml", "-p", "checks"];
+    assert_cmd_snapshot!("check_trivy", kaudit(folder.path(), &[&check[..], &["-o", "ndjson"]].concat()));
+    let rule = ["explain", "-f", "pod.yaml", "-p", "checks", "Pod", "shop/web", "builtin.kubernetes.KSV1/deny"];
+    assert_cmd_snapshot!("explain_trivy", kaudit(folder.path(), &rule));
+    assert_cmd_snapshot!("test_trivy", kaudit(folder.path(), &["test", "checks", "node"]));
+}
+
 #[test]
 fn what_is_refused_is_told_and_2() {
     let folder = folder(&[

@@ -56,6 +56,10 @@ const ODD: &[(&str, &str)] = &[
     ("delimiter", "deny contains concat(input.metadata.name, [\"a\", \"b\"])"),
     ("keys", "deny contains {\"msg\": \"m\", \"details\": {input.metadata.name: 1, \"m\": 2}}"),
     ("sets", "deny contains {\"msg\": \"m\", \"details\": {\"s\": {input.metadata.name, \"m\"}}}"),
+    ("result", "deny contains result.new(sprintf(\"%s\", [input.metadata.name]), input.metadata)"),
+    ("causes", "deny contains result.new(\"m\", cause) if some cause in [input.metadata, {\"name\": \"m\"}]"),
+    ("cause", "deny contains \"web\" if result.new(\"m\", input.metadata).cause.name == \"web\""),
+    ("managed", "deny contains sprintf(\"%v\", [isManaged({\"managed\": input.metadata.name})])"),
     ("severity", "deny contains {\"msg\": \"m\", \"severity\": input.metadata.name}"),
     ("severities", "deny contains {k: input.metadata.name | some k in [\"msg\", \"severity\"]}"),
     (

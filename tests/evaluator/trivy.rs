@@ -46,7 +46,7 @@ fn by_trivy(checks: &Path, data: &[&str], objects: &[Value]) -> Vec<Failures> {
     let mut command = Command::new(tool(Tool::Trivy).unwrap());
     command.arg(checks).args(data).env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let lines: String = objects.iter().map(|object| format!("{object}\n")).collect();
+    let lines = objects.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
     let mut stdin = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = child.wait_with_output().unwrap();
@@ -110,7 +110,9 @@ fn differences(checks: &Path, data: &[&str], objects: &[Value]) -> (BTreeMap<Str
 /// Alters everything but what makes an object one of its kind, and its names, which are always texts.
 fn altered(objects: &[Value]) -> Vec<Value> {
     let mut all = objects.to_vec();
-    all.iter_mut().for_each(|object| without_unlike(object, &Value::Null));
+    for object in &mut all {
+        without_unlike(object, &Value::Null);
+    }
     for (number, original) in objects.iter().enumerate() {
         for round in 0..ALTERATIONS {
             let mut random = fastrand::Rng::with_seed(number as u64 * ALTERATIONS + round);
@@ -160,11 +162,12 @@ fn copy_library(from: &Path, to: &Path, examples: &mut Vec<Value>) {
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        let extension = path.extension().and_then(|extension| extension.to_str());
         if path.is_dir() {
             copy_library(&path, &to.join(&name), examples);
-        } else if name.ends_with(".rego") && !name.ends_with("_test.rego") {
+        } else if extension == Some("rego") && !name.ends_with("_test.rego") {
             fs::write(to.join(&name), fs::read(&path).unwrap()).unwrap();
-        } else if name.ends_with(".yaml") {
+        } else if extension == Some("yaml") {
             let file: Value = serde_saphyr::from_str(&fs::read_to_string(&path).unwrap()).unwrap_or_default();
             let texts = ["good", "bad"].map(|kind| file["kubernetes"][kind].as_array().cloned().unwrap_or_default());
             let texts = texts.iter().flatten().filter_map(Value::as_str);

@@ -41,14 +41,14 @@ impl Kinds {
     }
 
     fn named<'n>(names: impl Iterator<Item = &'n str>) -> Self {
-        let mut named = Named::default();
+        let mut kinds = Named::default();
         for name in names {
             match KNOWN.split_whitespace().find(|known| known.eq_ignore_ascii_case(name)) {
-                Some(known) => named.known.insert(known.into()),
-                None => named.others.insert(name.to_owned()),
+                Some(known) => kinds.known.insert(known.into()),
+                None => kinds.others.insert(name.to_owned()),
             };
         }
-        Self(Some(named))
+        Self(Some(kinds))
     }
 
     /// Whether objects of a kind are judged.

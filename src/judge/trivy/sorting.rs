@@ -211,10 +211,10 @@ mod tests {
     use super::*;
     use crate::rego::file::Form;
 
-    fn sorted(texts: &[(&str, &str)], tests: bool) -> (Vec<String>, Vec<String>) {
+    fn sorted(modules: &[(&str, &str)], with_tests: bool) -> (Vec<String>, Vec<String>) {
         let files: Vec<File> =
-            texts.iter().map(|(name, text)| File::new((*name).into(), Form::Rego, (*text).to_owned())).collect();
-        let Sorted { kept, unjudged, left_out, .. } = sort_out(files.iter().collect(), tests);
+            modules.iter().map(|(name, text)| File::new((*name).into(), Form::Rego, (*text).to_owned())).collect();
+        let Sorted { kept, unjudged, left_out, .. } = sort_out(files.iter().collect(), with_tests);
         let kept = kept.into_iter().map(|file| file.shown.to_string()).collect();
         (kept, unjudged.into_iter().chain(left_out).map(|check| format!("{}: {}", check.name, check.reason)).collect())
     }
