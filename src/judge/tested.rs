@@ -2,7 +2,9 @@
 
 use regorus::unstable::{Module, Ref};
 
-use super::{compile::compile, data, entrypoints::Purpose, files, gatekeeper::Library, sources::PolicySource};
+use super::{
+    compile::compile, data, entrypoints::Purpose, files, gatekeeper::Library, kubescape, sources::PolicySource,
+};
 use crate::rego::{
     engine,
     evaluator::Evaluator,
@@ -32,7 +34,12 @@ pub(crate) struct Tested {
 /// # Errors
 /// Returns every problem of every file if one of them is refused.
 pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, LoadError> {
-    let (files, mut problems) = files::read(sources, limits);
+    let (mut files, mut problems) = files::read(sources, limits);
+    // Each rule in Kubescape's layout is a unit by itself; the cases beside it are for Kubescape's own runner.
+    let library = kubescape::Library::read(&files, &mut Vec::new());
+    let own: Vec<bool> = files.iter().map(|file| library.has(file)).collect();
+    let mut own = own.into_iter();
+    files.retain(|_| !own.next().unwrap_or_default());
     let (sources, others): (Vec<File>, Vec<File>) = files.into_iter().partition(|file| file.form == Form::Rego);
     let mut data = data::document();
     // Without modules no rule reads data, and there may be thousands of examples.
