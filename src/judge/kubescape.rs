@@ -38,7 +38,7 @@ use super::{
     unit::Unit,
 };
 use crate::{
-    model::spelling::nearest,
+    model::{spelling::nearest, verdict::Source},
     rego::{
         data::Data,
         file::{File, Form},
@@ -372,7 +372,8 @@ impl LoadedLibrary {
 }
 
 fn left_out(rule: &RuleFiles<'_>, why: String) -> LeftOut {
-    LeftOut { name: rule.metadata.name.as_str().into(), source: Arc::clone(&rule.file.shown), why: why.into() }
+    let source = Source { file: Arc::clone(&rule.file.shown), line: 1 };
+    LeftOut { reason: why, name: rule.metadata.name.clone(), source }
 }
 
 /// Whether a path is one of a library that holds neither policies nor data.

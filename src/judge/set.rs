@@ -24,7 +24,7 @@ use crate::{
     model::{
         digest::Digest,
         object::{Kind, Object, Projected},
-        verdict::Class,
+        verdict::{Class, Source},
     },
     rego::{
         limits::Limits,
@@ -35,12 +35,12 @@ use crate::{
 /// A rule of a library that is in order, and is not judged by: it needs what kaudit has not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LeftOut {
+    /// Why; the same words for all that are left out for it.
+    pub reason: String,
     /// As the library names it.
-    pub name: Arc<str>,
-    /// The file that it stands in.
-    pub source: Arc<str>,
-    /// Why it is not judged by.
-    pub why: Arc<str>,
+    pub name: String,
+    /// Where it stands.
+    pub source: Source,
 }
 
 /// Everything that was loaded from the policy paths, ready to judge. It never changes.

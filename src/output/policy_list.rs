@@ -42,7 +42,7 @@ pub struct PolicyList {
     pub policies: Vec<ListedPolicy>,
     /// Templates and Constraints that judge nothing, although they are in order; sorted by name.
     pub not_judged: Vec<Unjudged>,
-    /// Rules of libraries that are not judged by, as they need what kaudit has not; sorted by name.
+    /// Rules of libraries that are not judged by, as they need what kaudit has not; sorted by reason and name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
     /// What is wrong; sorted by file and line.

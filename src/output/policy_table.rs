@@ -1,7 +1,6 @@
 //! The table of `kaudit policies`, for people.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     io,
 };
@@ -47,9 +46,11 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
         let words = paint.with(style_of(Outcome::Warn), "not judged:");
         writeln!(out, "{words} {}  {}  {}", shown_line(name), paint.with(DIM, &place(source)), shown_line(reason))?;
     }
-    for (why, rules) in left_out(&list.left_out) {
-        let words = paint.with(style_of(Outcome::Warn), "left out:");
-        writeln!(out, "{words} {}  {}", count(rules, "rule"), shown_line(why))?;
+    for (reason, names) in left_out(&list.left_out) {
+        let text = format!("{} left out: {reason}: {}", count(names.len(), "rule"), short_names(&names));
+        for (index, line) in wrap(&shown_line(&text), options.width.max(NARROWEST)).iter().enumerate() {
+            writeln!(out, "{}{}", if index == 0 { "" } else { "  " }, line.trim_start())?;
+        }
     }
     if !list.not_judged.is_empty() || !list.left_out.is_empty() {
         writeln!(out)?;
@@ -57,15 +58,22 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     writeln!(out, "{}", closing_line(&list.summary, paint))
 }
 
-/// Returns how many rules are left out for each reason, the most first.
-fn left_out(rules: &[LeftOut]) -> Vec<(&str, usize)> {
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+/// Returns the names of the rules that are left out, by reason.
+fn left_out(rules: &[LeftOut]) -> BTreeMap<&str, Vec<&str>> {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for rule in rules {
-        *reasons.entry(&rule.why).or_default() += 1;
+        reasons.entry(&rule.reason).or_default().push(&rule.name);
     }
-    let mut reasons: Vec<_> = reasons.into_iter().collect();
-    reasons.sort_by_key(|(_, rules)| Reverse(*rules));
     reasons
+}
+
+/// Joins names; of many, the first.
+fn short_names(names: &[&str]) -> String {
+    let shown = names.iter().take(PATHS).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(PATHS) {
+        0 => shown,
+        more => format!("{shown} and {more} more, as -o json lists them"),
+    }
 }
 
 /// Where the text of a line about a policy begins.
@@ -274,7 +282,14 @@ mod tests {
             ],
         };
         let problem = Problem::refused(&"b.rego".into(), "broken");
-        PolicyList::of(vec![images], vec![Problem::warning(&"a.rego".into(), "x"), problem.clone(), problem])
+        let list =
+            PolicyList::of(vec![images], vec![Problem::warning(&"a.rego".into(), "x"), problem.clone(), problem]);
+        let rule = |name: String| LeftOut {
+            reason: "it needs what a scanner reads on the nodes".to_owned(),
+            source: Source { file: format!("rules/{name}/rule.metadata.json").into(), line: 1 },
+            name,
+        };
+        PolicyList { left_out: (1..11).map(|number| rule(format!("kubelet-{number}"))).collect(), ..list }
     }
 
     fn text(width: usize) -> String {

@@ -57,8 +57,10 @@ impl Judge<'_> {
                     self.results.extend(results);
                 }
                 Err(failure) => {
-                    let source = &control.rule.source;
-                    self.fail(unit, &control.policy, &control.rule.name, source, failure);
+                    let limits = if rule.scopes.is_some() { &self.limits.of_array() } else { self.limits };
+                    let ControlRule { policy, rule } = control;
+                    let mut judge = Judge { limits, spent: self.spent, results: &mut *self.results };
+                    judge.fail(unit, policy, &rule.name, &rule.source, failure);
                 }
             }
         }
