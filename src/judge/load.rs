@@ -70,7 +70,7 @@ impl PolicySet {
 /// Loads what can be loaded; the set's problems say what was refused.
 fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(sources, limits);
-    if is_about_a_source(&problems, sources) {
+    if problems.iter().any(|problem| sources.iter().any(|source| source.shown() == problem.file)) {
         return Err(LoadError { problems });
     }
     let mut missing = Missing::default();
@@ -113,9 +113,9 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     left_out.extend(of_kubescape.left_out);
     unjudged.sort();
     left_out.sort();
-    if is_about_a_source(&problems, sources) {
-        problems.sort();
-        return Err(LoadError { problems });
+    let frameworks = sources.iter().filter(|source| matches!(source, PolicySource::Framework(_)));
+    if frameworks.map(PolicySource::shown).any(|shown| problems.iter().any(|problem| problem.file == shown)) {
+        return Err(LoadError::new(problems));
     }
     // A stable sort: the Constraints of one kind keep their order.
     policies.sort_by(|a, b| a.name.cmp(&b.name));
@@ -153,12 +153,6 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
         constraints,
         sharing,
     })
-}
-
-/// Whether a source as a whole is refused, and not a file of it.
-fn is_about_a_source(problems: &[Problem], sources: &[PolicySource]) -> bool {
-    let refused = |problem: &&Problem| problem.is_refusal();
-    problems.iter().filter(refused).any(|problem| sources.iter().any(|source| source.shown() == problem.file))
 }
 
 /// Removes the packages that are the source of a template: they only judge as a part of one.

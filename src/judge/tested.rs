@@ -10,6 +10,7 @@ use super::{
     entrypoints::Purpose,
     files,
     gatekeeper::Library,
+    kubescape,
     sources::PolicySource,
     trivy::{self, Sorted},
 };
@@ -42,7 +43,12 @@ pub(crate) struct Tested {
 /// # Errors
 /// Returns every problem of every file if one of them is refused.
 pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, LoadError> {
-    let (files, mut problems) = files::read(sources, limits);
+    let (mut files, mut problems) = files::read(sources, limits);
+    // Each rule in Kubescape's layout is a unit by itself; the cases beside it are for Kubescape's own runner.
+    let library = kubescape::Library::read(&files, &mut Vec::new());
+    let own: Vec<bool> = files.iter().map(|file| library.has(file)).collect();
+    let mut own = own.into_iter();
+    files.retain(|_| !own.next().unwrap_or_default());
     let (mut sources, mut others): (Vec<File>, Vec<File>) = files.into_iter().partition(|file| file.form == Form::Rego);
     let Sorted { kept, examples, .. } = trivy::sort_out(sources.iter().collect(), true);
     let kept: BTreeSet<Arc<str>> = kept.into_iter().map(|file| Arc::clone(&file.shown)).collect();

@@ -47,7 +47,11 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
         for (reason, alike) in by_reason(policies) {
             let reason = shown_line(reason);
             if alike.len() > SEPARATE {
-                writeln!(out, "{words} {}  {reason}: {}", number_of(alike.len()), shown_line(&names(&alike)))?;
+                let text = shown_line(&format!("{}  {reason}: {}", number_of(alike.len()), names(&alike)));
+                for (index, line) in wrap(&text, options.width.max(NARROWEST)).iter().enumerate() {
+                    let words = if index == 0 { words.as_str() } else { " " };
+                    writeln!(out, "{words} {}", line.trim_start())?;
+                }
                 continue;
             }
             for Unjudged { name, source, .. } in alike {
@@ -287,7 +291,14 @@ mod tests {
             ],
         };
         let problem = Problem::refused(&"b.rego".into(), "broken");
-        PolicyList::of(vec![images], vec![Problem::warning(&"a.rego".into(), "x"), problem.clone(), problem])
+        let list =
+            PolicyList::of(vec![images], vec![Problem::warning(&"a.rego".into(), "x"), problem.clone(), problem]);
+        let rule = |name: String| Unjudged {
+            reason: "it needs what a scanner reads on the nodes".to_owned(),
+            source: Source { file: format!("rules/{name}/rule.metadata.json").into(), line: 1 },
+            name,
+        };
+        PolicyList { left_out: (1..11).map(|number| rule(format!("kubelet-{number}"))).collect(), ..list }
     }
 
     fn text(width: usize) -> String {

@@ -46,6 +46,34 @@ selected if {
 }
 "#;
 
+/// A rule in Kubescape's layout that relates objects of a namespace, what it is about, and one that looks at one at a time.
+const UNPROTECTED: &str = r#"
+package armo_builtins
+import rego.v1
+deny contains result if {
+    pod := input[_]
+    pod.kind == "Pod"
+    budgets := [budget | budget := input[_]; budget.kind == "PodDisruptionBudget"; selects(budget, pod)]
+    count(budgets) == 0
+    result := {"alertMessage": "no budget protects it", "alertObject": {"k8sApiObjects": [pod]}}
+}
+selects(budget, pod) if budget.spec.selector.matchLabels.app == pod.metadata.labels.app
+"#;
+const OF_APP: &str = r#"
+package armo_builtins
+deny[result] {
+    pod := input[_]
+    pod.metadata.labels.app == "1"
+    result := {"alertMessage": "app 1", "reviewPaths": ["metadata.labels.app"], "alertObject": {"k8sApiObjects": [pod]}}
+}
+"#;
+
+fn metadata(name: &str) -> String {
+    let of = |group: &str, kind: &str| json!({"apiGroups": [group], "apiVersions": ["v1"], "resources": [kind]});
+    let matching = [of("", "Pod"), of("policy", "PodDisruptionBudget")];
+    json!({"name": name, "ruleLanguage": "Rego", "match": matching}).to_string()
+}
+
 /// A policy about changes, limited to objects with the label `fixed`.
 const CHANGES: &str = r#"
 package changes
@@ -172,7 +200,7 @@ impl Writer {
     }
 
     /// Finds out without any Rego which objects are in violation of which policy, for Constraints about `stage`.
-    async fn wanted(&self, stage: &str) -> [(&'static str, BTreeSet<String>); 3] {
+    async fn wanted(&self, stage: &str) -> [(&'static str, BTreeSet<String>); 5] {
         let ingresses = self.list("networking.k8s.io/v1", "Ingress").await;
         let budgets = self.list("policy/v1", "PodDisruptionBudget").await;
         let (pods, namespaces) = (self.list("v1", "Pod").await, self.list("v1", "Namespace").await);
@@ -200,6 +228,8 @@ impl Writer {
         [
             ("hosts", places(ingresses.iter().filter(twice).collect())),
             ("kubernetes.budgets", places(pods.iter().filter(alone).collect())),
+            ("unprotected", places(pods.iter().filter(alone).collect())),
+            ("of-app", places(pods.iter().filter(|pod| pod["metadata"]["labels"]["app"] == "1").collect())),
             ("StageApps", places(pods.iter().filter(staged).collect())),
         ]
     }
@@ -262,6 +292,10 @@ async fn all_dialects_converge_with_and_without_the_update_filter() {
         ("budgets/budgets.rego", BUDGET),
         ("changes.rego", CHANGES),
         ("stage.yaml", &in_stage("prod", "already")),
+        ("rules/unprotected/rule.metadata.json", &metadata("unprotected")),
+        ("rules/unprotected/raw.rego", UNPROTECTED),
+        ("rules/of-app/rule.metadata.json", &metadata("of-app")),
+        ("rules/of-app/raw.rego", OF_APP),
     ]);
     let paths = ["--policies", directory.path().to_str().unwrap(), "--record=none"];
     let mut live = Vec::new();

@@ -57,8 +57,10 @@ impl Judge<'_> {
                     self.results.extend(results);
                 }
                 Err(failure) => {
-                    let source = &control.rule.source;
-                    self.fail(unit, &control.policy, &control.rule.name, source, failure);
+                    let limits = if rule.scopes.is_some() { &self.limits.of_array() } else { self.limits };
+                    let ControlRule { policy, rule } = control;
+                    let mut judge = Judge { limits, spent: self.spent, results: &mut *self.results };
+                    judge.fail(unit, policy, &rule.name, &rule.source, failure);
                 }
             }
         }
@@ -87,15 +89,20 @@ impl Judge<'_> {
         key: &ObjectKey,
         identity: &Identity,
     ) -> Result<Vec<(usize, Value)>, Failure> {
-        let mut all = Vec::new();
-        for scope in scopes.of(key.namespace.as_ref(), identity) {
-            let notes = &mut self.results.notes;
+        let own = scopes.of(key.namespace.as_ref(), identity);
+        let notes = &mut self.results.notes;
+        let mut answer = |scope: &_| {
             let ask = |array: &[Value]| said(unit, group, array, notes);
-            let answer = scopes.answer(&scope, (&rule.matching, rule.aggregator), ask);
-            let said = answer.said.as_ref().map_err(Clone::clone)?;
-            all.extend(said.get(identity).into_iter().flatten().cloned());
+            scopes.answer(scope, (&rule.matching, rule.aggregator), ask)
+        };
+        let of_object = |said: &Said| {
+            let said = said.as_ref().map_err(Clone::clone)?;
+            Ok(said.get(identity).cloned().unwrap_or_default())
+        };
+        match own.first() {
+            Some(only) if own.len() == 1 => of_object(&answer(only).said),
+            _ => of_object(scopes.of_cluster(&own, answer)),
         }
-        Ok(all)
     }
 }
 

@@ -34,12 +34,15 @@ impl ResourceMatch {
     }
 }
 
-/// Returns the kinds that a name stands for: `Gateway`, or `Gateways`, as some write it; `None` for the name of a resource, whose
+/// Returns the kinds that a name stands for: `Gateway`, or `Gateways` and `Policies`, as some write it; `None` for the name of a resource, whose
 /// kind is known only when it is met.
 fn kinds_of(name: &str) -> Option<Vec<Arc<str>>> {
     name.chars().next().filter(|first| first.is_uppercase())?;
-    let singular = name.strip_suffix('s').filter(|singular| !singular.ends_with('s'));
-    Some([name].into_iter().chain(singular).map(Arc::from).collect())
+    let singular = match name.strip_suffix("ies") {
+        Some(stem) => Some(format!("{stem}y")),
+        None => name.strip_suffix('s').filter(|singular| !singular.ends_with('s')).map(str::to_owned),
+    };
+    Some([name.to_owned()].into_iter().chain(singular).map(Arc::from).collect())
 }
 
 /// Whether a name in `resources` is that of a kind or of its resource.

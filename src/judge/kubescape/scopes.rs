@@ -85,6 +85,8 @@ pub(crate) struct Scopes {
     objects: Value,
     kinds: Arc<BTreeMap<(String, String), Arc<Kind>>>,
     answers: Mutex<BTreeMap<Scope, Arc<OnceLock<Arc<ScopeAnswer>>>>>,
+    /// What was said in all scopes of the objects of the cluster, which are in each of them.
+    shared: OnceLock<Said>,
     /// What was said of the arrays before, in whatever state of the inventory.
     last: Arc<Mutex<Answers>>,
 }
@@ -96,6 +98,7 @@ impl Scopes {
             objects: Value::new_object(),
             kinds: Arc::default(),
             answers: Mutex::default(),
+            shared: OnceLock::new(),
             last: Arc::default(),
         }
     }
@@ -104,7 +107,7 @@ impl Scopes {
     pub(super) fn with_inventory(&self, inventory: &Inventory) -> Self {
         let objects = inventory.document("inventory").clone();
         let kinds = Arc::clone(inventory.kinds());
-        Self { whole: self.whole, objects, kinds, answers: Mutex::default(), last: Arc::clone(&self.last) }
+        Self { objects, kinds, last: Arc::clone(&self.last), ..Self::new(self.whole) }
     }
 
     /// Returns the scopes that an object is in.
@@ -122,6 +125,27 @@ impl Scopes {
 
     fn namespaces(&self) -> Value {
         self.objects["cluster"]["v1"]["Namespace"].clone()
+    }
+
+    /// Returns what a rule says of the objects of the cluster in all these scopes, which are all that there are.
+    pub(crate) fn of_cluster(
+        &self,
+        scopes: &BTreeSet<Scope>,
+        mut answer: impl FnMut(&Scope) -> Arc<ScopeAnswer>,
+    ) -> &Said {
+        self.shared.get_or_init(|| {
+            let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
+            for scope in scopes {
+                let answer = answer(scope);
+                let said = answer.said.as_ref().map_err(Clone::clone)?;
+                for (identity, own) in said.iter().filter(|(identity, _)| identity.namespace.is_none()) {
+                    let known = all.entry(identity.clone()).or_default();
+                    let new = own.iter().filter(|said| !known.contains(said)).cloned().collect::<Vec<_>>();
+                    known.extend(new);
+                }
+            }
+            Ok(all)
+        })
     }
 
     /// Returns what a rule says of a scope; `ask` evaluates it.
