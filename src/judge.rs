@@ -7,6 +7,7 @@
 //! Nothing here knows of clusters: the rooms below are `rego` and `model`.
 
 pub(crate) mod builtin;
+pub mod bundle;
 mod compile;
 mod cross_check;
 mod data;
@@ -29,4 +30,5 @@ pub mod set;
 pub(crate) mod sharing;
 pub mod sources;
 pub(crate) mod tested;
+mod tree;
 mod unit;

@@ -154,7 +154,8 @@ fn policies_read(options: &RbacArgs) -> BTreeMap<Option<&str>, Vec<PolicyRule>> 
                 let namespace = namespace.as_deref().unwrap_or(&options.service_account.namespace);
                 rules.insert(Some(namespace), vec![read("", ["configmaps"])]);
             }
-            PolicySource::Path(_) | PolicySource::Builtin(_) | PolicySource::Tree(_) => {}
+            // A bundle is not asked of the API server.
+            _ => {}
         }
     }
     rules

@@ -14,10 +14,11 @@ use std::{
 
 use super::{
     builtin::{self, BuiltinFile},
+    bundle::{self, Bundle},
     sources::{FileTree, PolicySource, TreeFile, shown},
 };
 use crate::rego::{
-    file::{File, Form},
+    file::{Declared, File, Form},
     limits::Limits,
     problem::Problem,
 };
@@ -52,7 +53,15 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
                 continue;
             }
             PolicySource::Tree(tree) => {
-                from_memory(tree, limits, &mut files, &mut problems);
+                from_memory(tree, None, limits, &mut files, &mut problems);
+                continue;
+            }
+            PolicySource::Unpacked(bundle) => {
+                from_memory(&bundle.tree, Some(bundle), limits, &mut files, &mut problems);
+                continue;
+            }
+            PolicySource::Bundle(_) => {
+                problems.push(Problem::refused(&source.shown(), "is a bundle, which this command does not read"));
                 continue;
             }
             PolicySource::Cluster(_) => {
@@ -77,6 +86,7 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
             }
         }
     }
+    problems.extend(bundle::overlaps(sources.iter().filter_map(PolicySource::bundle)));
     for part in parts {
         // A copy of the library lies beside it: again the same module twice.
         if !files.iter().any(|file| file.text == part.text) {
@@ -86,8 +96,17 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
     (files, problems)
 }
 
-/// Takes the policy and data files of a tree.
-fn from_memory(tree: &FileTree, limits: &Limits, files: &mut Vec<File>, problems: &mut Vec<Problem>) {
+/// How to mend a version of the language that a bundle declares.
+const MEND_VERSION: &str = "correct rego_version or file_rego_versions there: opa build --v0-compatible writes it for v0";
+
+/// Takes the policy and data files of a tree, which may be that of a bundle.
+fn from_memory(
+    tree: &FileTree,
+    bundle: Option<&Bundle>,
+    limits: &Limits,
+    files: &mut Vec<File>,
+    problems: &mut Vec<Problem>,
+) {
     for file in &tree.files {
         let TreeFile { path, content } = file;
         let shown = tree.shown(file);
@@ -99,7 +118,10 @@ fn from_memory(tree: &FileTree, limits: &Limits, files: &mut Vec<File>, problems
         match text {
             Ok(text) => {
                 let directories = path.split_last().map_or_else(Vec::new, |(_, directories)| directories.to_vec());
-                files.push(File { directories, ..File::new(shown, form, text) });
+                let version = bundle.and_then(|bundle| bundle.versions.get(path));
+                let declared =
+                    version.map(|version| Declared { version: *version, by: "the .manifest", help: MEND_VERSION });
+                files.push(File { directories, declared, ..File::new(shown, form, text) });
             }
             Err(why) => problems.push(Problem::refused(&shown, why)),
         }
@@ -135,8 +157,9 @@ fn find(root: &Path, found: &mut Vec<FoundFile>, problems: &mut Vec<Problem>) {
                 io::ErrorKind::NotFound => "no such file or directory".to_owned(),
                 _ => format!("cannot be read: {why}"),
             };
-            let help = "name a directory or file of policies, builtin for the library inside kaudit, cluster:gatekeeper or \
-                        cluster:configmaps[=NAMESPACE][,LABEL=VALUE]; kaudit init writes some to start from";
+            let help = "name a directory or file of policies, builtin for the library inside kaudit, cluster:gatekeeper, \
+                        cluster:configmaps[=NAMESPACE][,LABEL=VALUE], or a bundle (oci://…, https://…, *.tar.gz); kaudit init \
+                        writes some to start from";
             problems.push(Problem::refused(&shown(root), message).help(help));
             return;
         }

@@ -1,11 +1,12 @@
 //! What was last in order of policies that are read as objects: one that breaks judges on as it was.
 //!
 //! A directory is what somebody made of it as a whole, so one file that breaks keeps all of it from being taken. Objects of a
-//! cluster have different owners: each stands for itself.
+//! cluster have different owners: each stands for itself. A bundle is published as a whole, and older as a whole.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
+    bundle::Bundle,
     set::PolicySet,
     sources::{FileTree, PolicySource, TreeFile},
 };
@@ -17,22 +18,34 @@ use crate::rego::{
 /// Attempts to load with older files. What is older may not go with what is new, and break in its turn.
 const ATTEMPTS: usize = 4;
 
-/// The contents of files that are or were judged by, by their names.
+/// What is or was judged by.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LastGood(BTreeMap<String, Arc<[u8]>>);
+pub(crate) struct LastGood {
+    /// The contents of files, by their names.
+    files: BTreeMap<String, Arc<[u8]>>,
+    /// Bundles, by what they were named.
+    bundles: BTreeMap<Arc<str>, Arc<Bundle>>,
+}
 
 impl LastGood {
     /// Takes what of `sources` is in order, as `policies` that were loaded from them say, and forgets what is gone.
     pub(crate) fn learn(&mut self, sources: &[PolicySource], policies: &PolicySet) {
         let refused = policies.refused_files();
-        let mut known = std::mem::take(&mut self.0);
+        let mut known = std::mem::take(&mut self.bundles);
+        for bundle in sources.iter().filter_map(unpacked) {
+            let source = &bundle.edition.source;
+            let broken = bundle.tree.files.iter().any(|file| refused.contains_key(&bundle.tree.shown(file)));
+            let good = if broken { known.remove(source) } else { Some(Arc::clone(bundle)) };
+            self.bundles.extend(good.map(|good| (Arc::clone(source), good)));
+        }
+        let mut known = std::mem::take(&mut self.files);
         for (tree, file) in files(sources) {
             let shown = tree.shown(file);
             let content = match &file.content {
                 Ok(content) if !refused.contains_key(&shown) => Some(content.as_slice().into()),
                 _ => known.remove(&*shown),
             };
-            self.0.extend(content.map(|content| (shown.to_string(), content)));
+            self.files.extend(content.map(|content| (shown.to_string(), content)));
         }
     }
 
@@ -68,11 +81,16 @@ impl LastGood {
     fn replace(&self, sources: &mut [PolicySource], problems: &[Problem], replaced: &mut Vec<Problem>) -> bool {
         let count = replaced.len();
         for source in sources {
+            if let Some((older, problem)) = unpacked(source).and_then(|bundle| self.older(bundle, problems)) {
+                replaced.push(problem);
+                *source = PolicySource::Unpacked(Arc::new(older));
+                continue;
+            }
             let PolicySource::Tree(tree) = source else { continue };
             let repair = |(number, file): (usize, &TreeFile)| {
                 let shown = tree.shown(file);
                 let problem = problems.iter().find(|problem| problem.is_refusal() && problem.file == shown)?;
-                let good = self.0.get(&*shown).filter(|good| file.content.as_deref().ok() != Some(&good[..]))?;
+                let good = self.files.get(&*shown).filter(|good| file.content.as_deref().ok() != Some(&good[..]))?;
                 Some((number, problem, good))
             };
             let repairs: Vec<_> = tree.files.iter().enumerate().filter_map(repair).collect();
@@ -88,6 +106,26 @@ impl LastGood {
             *source = PolicySource::Tree(Arc::new(FileTree { name: Arc::clone(&tree.name), files }));
         }
         replaced.len() > count
+    }
+
+    /// Returns the bundle that was last in order in place of one that is refused, and what to say of it.
+    fn older(&self, bundle: &Bundle, problems: &[Problem]) -> Option<(Bundle, Problem)> {
+        let tree = &bundle.tree;
+        let names = || tree.files.iter().map(|file| tree.shown(file)).chain([Arc::clone(&bundle.edition.source)]);
+        let refused = |problem: &&Problem| problem.is_refusal() && names().any(|name| name == problem.file);
+        let problem = problems.iter().find(refused)?;
+        let good = self.bundles.get(&bundle.edition.source).filter(|good| good.tree != *tree)?;
+        let message = format!("{}; the bundle judges on as it was before, by {}", problem.message, good.edition.digest);
+        let mut older = Bundle::clone(good);
+        older.edition.stale = format!("{} is refused: {}: {}", bundle.edition.digest, problem.place(), problem.message);
+        Some((older, Problem { message, ..problem.clone() }))
+    }
+}
+
+fn unpacked(source: &PolicySource) -> Option<&Arc<Bundle>> {
+    match source {
+        PolicySource::Unpacked(bundle) => Some(bundle),
+        _ => None,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use super::{
+    bundle::Bundle,
     compile::compile,
     data,
     dialect::Dialect,
@@ -108,6 +109,8 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     if nothing && !refused {
         problems.push(nothing_to_judge_by(sources, &files));
     }
+    let bundles: Vec<&Bundle> = sources.iter().filter_map(PolicySource::bundle).collect();
+    problems.extend(bundles.iter().filter_map(|bundle| bundle.problem.clone()));
     problems.extend(lint::without_kinds(&policies, &files));
     problems.sort();
     problems.dedup();
@@ -122,7 +125,21 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     let digest = digest(&files);
     let files = files.into_iter().map(|file| file.shown).collect();
     let limits = *limits;
-    Ok(PolicySet { digest, files, policies, problems, limits, unjudged, config, units, kinds, constraints, sharing })
+    let bundles = bundles.into_iter().map(|bundle| bundle.edition.clone()).collect();
+    Ok(PolicySet {
+        digest,
+        files,
+        policies,
+        problems,
+        limits,
+        unjudged,
+        bundles,
+        config,
+        units,
+        kinds,
+        constraints,
+        sharing,
+    })
 }
 
 /// Removes the packages that are the source of a template: they only judge as a part of one.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{
+    bundle::Edition,
     dependencies::Dependencies,
     dialect::Dialect,
     gatekeeper::{Config, ConstraintIndex, Unjudged},
@@ -45,6 +46,8 @@ pub struct PolicySet {
     pub limits: Limits,
     /// Templates and Constraints that judge nothing.
     pub unjudged: Vec<Unjudged>,
+    /// The bundles among the sources.
+    pub bundles: Vec<Edition>,
     /// Gatekeeper's `Config`s among the policies.
     pub(crate) config: Config,
     pub(crate) units: Vec<Unit>,

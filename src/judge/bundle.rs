@@ -1,0 +1,148 @@
+//! Policies that are published as a bundle: how they are named, and what is in them once they are read.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::tree::FileTree;
+use crate::rego::{limits::Version, problem::Problem};
+
+/// Where a bundle is published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BundleReference {
+    /// In a registry: what follows `oci://`.
+    Oci(String),
+    /// An archive that a server has: its URL.
+    Http(String),
+    /// An archive in a file.
+    File(PathBuf),
+}
+
+/// What begins the name of a bundle in a registry.
+pub const OCI: &str = "oci://";
+
+impl BundleReference {
+    /// Reads it as it is written on the command line; `None` if it names something else.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if let Some(rest) = text.strip_prefix(OCI) {
+            return Some(Self::Oci(rest.to_owned()));
+        }
+        if text.starts_with("https://") || text.starts_with("http://") {
+            return Some(Self::Http(text.to_owned()));
+        }
+        (text.ends_with(".tar.gz") || text.ends_with(".tgz")).then(|| Self::File(text.into()))
+    }
+}
+
+/// Shows it as it is written on the command line.
+impl fmt::Display for BundleReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Oci(rest) => write!(f, "{OCI}{rest}"),
+            Self::Http(url) => f.write_str(url),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Which of all that was ever published under a name is judged by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edition {
+    /// The bundle, as it was named.
+    pub source: Arc<str>,
+    /// Of an artifact its manifest's digest, of an archive that of its bytes: `sha256:…`.
+    pub digest: String,
+    /// What its publisher calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Whether the digest is part of the name, so that it can be no other.
+    pub pinned: bool,
+    /// Whether it is signed by the key that was given.
+    pub verified: bool,
+    /// Why it may not be the newest; empty if it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stale: String,
+}
+
+/// What is in a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundle {
+    /// Its policies and data.
+    pub tree: FileTree,
+    /// Which one it is.
+    pub edition: Edition,
+    /// The paths below `data` that it owns, if it says so: no other bundle may have one of them.
+    pub roots: Option<Vec<String>>,
+    /// The versions of the language that it declares, by the path of the module.
+    pub versions: BTreeMap<Vec<String>, Version>,
+    /// What is wrong with the newest one, if this is an older one.
+    pub problem: Option<Problem>,
+}
+
+/// Whether a path below `data` is one of the `roots` or below one.
+pub(crate) fn contain(roots: &[String], path: &str) -> bool {
+    roots.iter().any(|root| is_below(path, root))
+}
+
+/// Whether a path below `data` is another one, or below it; `""` is `data` itself.
+pub(crate) fn is_below(path: &str, above: &str) -> bool {
+    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns a problem for each bundle that owns what another one does, too.
+pub(super) fn overlaps<'b>(bundles: impl Iterator<Item = &'b Bundle> + Clone) -> Vec<Problem> {
+    let owned = |bundle: &'b Bundle| bundle.roots.iter().flatten().map(move |root| (bundle, root));
+    let mut problems = Vec::new();
+    for (index, bundle) in bundles.clone().enumerate() {
+        let others = bundles.clone().take(index).flat_map(owned);
+        let overlap = others
+            .flat_map(|other| owned(bundle).map(move |own| (other, own)))
+            .find(|((_, other), (_, own))| is_below(own, other) || is_below(other, own));
+        let Some(((other, theirs), (_, own))) = overlap else { continue };
+        let shown = |root: &str| if root.is_empty() { "everything".to_owned() } else { format!("{root:?}") };
+        let message =
+            format!("owns {}, and {} owns {}", shown(own), other.edition.source, shown(theirs));
+        let help = "give each bundle roots of its own in its .manifest: opa build reads it";
+        problems.push(Problem::refused(&bundle.edition.source, message).help(help));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bundle(name: &str, roots: Option<&[&str]>) -> Bundle {
+        Bundle {
+            tree: FileTree { name: name.into(), files: Vec::new() },
+            edition: Edition {
+                source: name.into(),
+                digest: String::new(),
+                revision: None,
+                pinned: false,
+                verified: false,
+                stale: String::new(),
+            },
+            roots: roots.map(|roots| roots.iter().map(|root| (*root).to_owned()).collect()),
+            versions: BTreeMap::new(),
+            problem: None,
+        }
+    }
+
+    #[test]
+    fn bundles_share_no_root() {
+        for (one, other, want) in [
+            (Some(&["a"][..]), Some(&["b"][..]), 0),
+            (Some(&["a"]), Some(&["ab", "c/a"]), 0),
+            (Some(&["a"]), Some(&["b", "a/c"]), 1),
+            (Some(&["a/b"]), Some(&["a"]), 1),
+            (Some(&[""]), Some(&["a"]), 1),
+            (None, Some(&[""]), 0),
+        ] {
+            let bundles = [bundle("one", one), bundle("other", other)];
+            let problems = overlaps(bundles.iter());
+            assert_eq!(problems.len(), want, "{one:?} {other:?}: {problems:?}");
+            assert!(problems.iter().all(|problem| &*problem.file == "other"));
+        }
+    }
+}
