@@ -96,6 +96,19 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
     (files, problems)
 }
 
+/// Returns every policy and data file below `paths`, by its name there, with its text.
+///
+/// # Errors
+/// Says what cannot be read first.
+pub(crate) fn below(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, String)>> {
+    let sources: Vec<PolicySource> = paths.iter().cloned().map(PolicySource::Path).collect();
+    let (files, problems) = read(&sources, &Limits::default());
+    match problems.first() {
+        Some(problem) => anyhow::bail!("{problem}"),
+        None => Ok(files.into_iter().map(|file| (file.relative(), file.text)).collect()),
+    }
+}
+
 /// How to mend a version of the language that a bundle declares.
 const MEND_VERSION: &str = "correct rego_version or file_rego_versions there: opa build --v0-compatible writes it for v0";
 
