@@ -30,7 +30,8 @@ pub(super) type Files = BTreeMap<Vec<String>, Vec<u8>>;
 /// When it is no such archive, or one that nobody would make who means well.
 pub(super) fn unpack(archive: &[u8], files: &mut Files) -> Result<(), String> {
     let used: u64 = files.values().map(|content| content.len() as u64).sum();
-    let mut archive = Archive::new(Bounded { inner: MultiGzDecoder::new(archive), left: UNPACKED_BYTES - used.min(UNPACKED_BYTES) });
+    let mut archive =
+        Archive::new(Bounded { inner: MultiGzDecoder::new(archive), left: UNPACKED_BYTES - used.min(UNPACKED_BYTES) });
     let entries = archive.entries().map_err(|error| unreadable(&error))?;
     for entry in entries {
         let mut entry = entry.map_err(|error| unreadable(&error))?;
@@ -195,7 +196,9 @@ mod tests {
         let zeros = vec![0; 1 << 20];
         let bomb = packed(|builder| {
             for number in 0..80 {
-                builder.append(&header(EntryType::Regular, format!("{number}").as_bytes(), 1 << 20), &zeros[..]).unwrap();
+                builder
+                    .append(&header(EntryType::Regular, format!("{number}").as_bytes(), 1 << 20), &zeros[..])
+                    .unwrap();
             }
         });
         assert!(bomb.len() < 1 << 20, "{}", bomb.len());
@@ -219,7 +222,7 @@ mod tests {
         let archive = packed(|builder| builder.append(&header(EntryType::Regular, b"a", 2), &b"xy"[..]).unwrap());
         for length in 1..archive.len() {
             let outcome = unpack(&archive[..length], &mut Files::new());
-            assert!(outcome.is_err() , "{length} of {}", archive.len());
+            assert!(outcome.is_err(), "{length} of {}", archive.len());
         }
         for text in [&b""[..], b"package a", b"PK\x03\x04", &[0x1f, 0x8b]] {
             unpack(text, &mut Files::new()).unwrap_err();

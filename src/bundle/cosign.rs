@@ -45,7 +45,8 @@ fn bundled(bundle: &str, digest: &str, key: &VerificationKey) -> Option<()> {
     let payload = BASE64.decode(text(envelope, "payload")?.as_bytes()).ok()?;
     let statement: Value = serde_json::from_slice(&payload).ok()?;
     let (algorithm, hash) = digest.split_once(':')?;
-    let named = |subject: &Value| subject.pointer(&format!("/digest/{algorithm}")).and_then(Value::as_str) == Some(hash);
+    let named =
+        |subject: &Value| subject.pointer(&format!("/digest/{algorithm}")).and_then(Value::as_str) == Some(hash);
     if !statement.get("subject")?.as_array()?.iter().any(named) {
         return None;
     }

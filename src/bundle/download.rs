@@ -22,10 +22,8 @@ use super::{
 use crate::judge::bundle::BundleReference;
 
 /// Archives of OPA: of its bundles, and of Trivy's checks.
-const ARCHIVES: [&str; 2] = [
-    "application/vnd.oci.image.layer.v1.tar+gzip",
-    "application/vnd.cncf.openpolicyagent.layer.v1.tar+gzip",
-];
+const ARCHIVES: [&str; 2] =
+    ["application/vnd.oci.image.layer.v1.tar+gzip", "application/vnd.cncf.openpolicyagent.layer.v1.tar+gzip"];
 /// The name of a layer that is a file.
 pub(super) const TITLE: &str = "org.opencontainers.image.title";
 /// What ORAS, and with it gator, says of a layer that is a directory.
@@ -44,8 +42,15 @@ const SIGNATURE_BYTES: u64 = 1 << 20;
 
 /// Where a bundle comes from.
 pub(super) enum Download {
-    Registry { registry: Registry, name: ArtifactName, signed: bool },
-    Server { http: Http, url: Url },
+    Registry {
+        registry: Registry,
+        name: ArtifactName,
+        signed: bool,
+    },
+    Server {
+        http: Http,
+        url: Url,
+    },
     File {
         path: PathBuf,
         /// As it was read.
@@ -137,7 +142,9 @@ fn file_state(path: &PathBuf) -> Result<FileState, FetchError> {
     };
     match state() {
         Ok((real, length, time, true)) => Ok((real, length, time)),
-        Ok(_) => Err(FetchError::Unavailable("is no file; the name of a directory of policies ends otherwise".to_owned())),
+        Ok(_) => {
+            Err(FetchError::Unavailable("is no file; the name of a directory of policies ends otherwise".to_owned()))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(FetchError::Unavailable("no such file".to_owned()))
         }
@@ -257,9 +264,8 @@ async fn signatures(registry: &mut Registry, digest: &str) -> Result<Vec<Artifac
         }
     }
     let referrers = registry.referrers(digest).await?;
-    let is_signature = |referrer: &&Descriptor| {
-        referrer.artifact_type.as_deref().is_none_or(|kind| kind.starts_with(SIGSTORE_BUNDLE))
-    };
+    let is_signature =
+        |referrer: &&Descriptor| referrer.artifact_type.as_deref().is_none_or(|kind| kind.starts_with(SIGSTORE_BUNDLE));
     for referrer in referrers.iter().filter(is_signature).take(SIGNATURES) {
         let Some((manifest, _)) = registry.manifest(&referrer.digest).await? else { continue };
         for layer in manifest.layers.iter().filter(|layer| layer.media_type.starts_with(SIGSTORE_BUNDLE)) {

@@ -110,7 +110,9 @@ impl VerificationKey {
             Kind::Secret(_) => false,
             Kind::Rsa(key) => by(&signature::RSA_PKCS1_2048_8192_SHA256, key),
             Kind::P256(key) => by(&signature::ECDSA_P256_SHA256_ASN1, key),
-            Kind::P384(key) => by(&signature::ECDSA_P384_SHA384_ASN1, key) || by(&signature::ECDSA_P384_SHA256_ASN1, key),
+            Kind::P384(key) => {
+                by(&signature::ECDSA_P384_SHA384_ASN1, key) || by(&signature::ECDSA_P384_SHA256_ASN1, key)
+            }
             Kind::Ed25519(key) => by(&signature::ED25519, key),
         }
     }

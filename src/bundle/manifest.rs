@@ -99,7 +99,11 @@ impl Manifest {
                     self.permit_data(name, &path, value)
                 })
             }
-            _ => Err(format!("{name}: data.{} is below none of the roots in {MANIFEST}: {}", path.replace('/', "."), self.shown_roots())),
+            _ => Err(format!(
+                "{name}: data.{} is below none of the roots in {MANIFEST}: {}",
+                path.replace('/', "."),
+                self.shown_roots()
+            )),
         }
     }
 

@@ -102,7 +102,8 @@ impl Registry {
         let digest = digest_of(&answer.body);
         let said = if reference.contains(':') { Some(reference) } else { answer.header(CONTENT_DIGEST) };
         if let Some(said) = said {
-            check(said, &answer.body).map_err(|why| FetchError::Unacceptable(format!("the manifest {reference} {why}")))?;
+            check(said, &answer.body)
+                .map_err(|why| FetchError::Unacceptable(format!("the manifest {reference} {why}")))?;
         }
         let manifest = serde_json::from_slice(&answer.body)
             .map_err(|error| FetchError::Unacceptable(format!("the manifest {reference} cannot be used: {error}")))?;
@@ -305,7 +306,8 @@ mod tests {
 
     #[test]
     fn challenges_are_read_as_registries_write_them() {
-        let challenge = r#"Bearer realm="https://auth.example.com/token",service="a b", scope="repository:x:pull,push""#;
+        let challenge =
+            r#"Bearer realm="https://auth.example.com/token",service="a b", scope="repository:x:pull,push""#;
         let rest = scheme(challenge, "bearer").unwrap();
         assert_eq!(parameter(rest, "realm").as_deref(), Some("https://auth.example.com/token"));
         assert_eq!(parameter(rest, "service").as_deref(), Some("a b"));

@@ -78,7 +78,8 @@ pub(super) fn verify(files: &Files, key: &VerificationKey, scope: &str) -> Resul
     if payload.scope != scope {
         return Err(format!("is signed for the scope {:?}, and not for {scope:?}", payload.scope));
     }
-    let mut signed: BTreeMap<&str, &SignedFile> = payload.files.iter().map(|file| (file.name.trim_start_matches('/'), file)).collect();
+    let mut signed: BTreeMap<&str, &SignedFile> =
+        payload.files.iter().map(|file| (file.name.trim_start_matches('/'), file)).collect();
     for (path, content) in files.iter().filter(|(path, _)| !is_signature(path)) {
         let name = path.join("/");
         let file = signed.remove(name.as_str()).ok_or_else(|| format!("{name} is not in the signature"))?;

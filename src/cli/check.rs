@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueEnum};
 
 use super::{
+    bundles::{BundleArgs, RegistryArgs},
     cluster::{ClusterArgs, RecordTarget, RecordingArgs, UiAuthArgs},
     exceptions::ExceptionArgs,
     logging::LogArgs,
@@ -79,6 +80,25 @@ pub struct CheckArgs {
     /// Where the policies are.
     #[command(flatten)]
     pub policies: PolicyArgs,
+
+    /// How bundles are trusted and kept.
+    #[command(flatten)]
+    pub bundles: BundleArgs,
+
+    /// How they are reached.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+
+    /// Ask this often whether there are newer bundles; 0 is never, and what is named by its digest cannot change
+    #[arg(
+        long,
+        env = "KAUDIT_POLL",
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = values::interval,
+        help_heading = "Policies"
+    )]
+    pub poll: Duration,
 
     /// What may stay as it is.
     #[command(flatten)]

@@ -12,6 +12,7 @@ use clap::{
 };
 
 use super::{
+    bundles::{BundleArgs, RegistryArgs},
     cluster::ClusterArgs,
     exceptions::ExceptionFileArgs,
     logging::LogArgs,
@@ -28,6 +29,7 @@ pub(super) const AFTER_HELP: &str = "\
 OLD AND NEW:
   policies/, main.rego        Policies, as kaudit check takes them
   builtin, builtin:rbac       The library inside kaudit, or a part of it
+  oci://…, https://…          A bundle
   git:main, git:v1:policies   Policies in a commit, as git names them; the path
                               is that of the other side, else policies
   before.json                 An audit that kaudit check wrote with -o json
@@ -73,6 +75,14 @@ pub struct DiffArgs {
     /// How the policies are taken.
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
+
+    /// How bundles are trusted and kept.
+    #[command(flatten)]
+    pub bundles: BundleArgs,
+
+    /// How they are reached.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
 
     /// What may stay as it is.
     #[command(flatten)]

@@ -4,7 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{cluster::ClusterArgs, logging::LogArgs, policies::PolicyArgs, scope::ManifestArgs};
+use super::{
+    bundles::{BundleArgs, RegistryArgs},
+    cluster::ClusterArgs,
+    logging::LogArgs,
+    policies::PolicyArgs,
+    scope::ManifestArgs,
+};
 
 pub(super) const AFTER_HELP: &str = "\
 WHAT TO EXPLAIN:
@@ -40,6 +46,14 @@ pub struct ExplainArgs {
     /// Where the policies are.
     #[command(flatten)]
     pub policies: PolicyArgs,
+
+    /// How bundles are trusted and kept.
+    #[command(flatten)]
+    pub bundles: BundleArgs,
+
+    /// How they are reached.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
 
     /// Write the explanation for people or as a document for programs
     #[arg(

@@ -4,21 +4,26 @@ use std::time::Duration;
 
 use clap::{Args, ColorChoice, ValueEnum, builder::BoolishValueParser};
 
-use super::{cluster::ClusterArgs, values};
+use super::{
+    bundles::{BundleArgs, RegistryArgs},
+    cluster::ClusterArgs,
+    values,
+};
 use crate::{judge::sources::PolicySource, rego::limits::Limits};
 
 /// Where the policies are.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct PolicyArgs {
-    /// Load policies from this file or directory; from kaudit's own library: builtin, or a part such as builtin:rbac; or from
-    /// the cluster: cluster:gatekeeper, cluster:configmaps[=NAMESPACE][,LABEL=VALUE]; repeatable [default: ./policies if it
-    /// exists, else builtin]
+    /// Load policies from this file or directory; from kaudit's own library: builtin, or a part such as builtin:rbac; from
+    /// the cluster: cluster:gatekeeper, cluster:configmaps[=NAMESPACE][,LABEL=VALUE]; or from a bundle:
+    /// oci://REGISTRY/REPOSITORY[:TAG|@DIGEST], <https://HOST/bundle.tar.gz>, bundle.tar.gz; repeatable [default: ./policies if
+    /// it exists, else builtin]
     #[arg(
         short = 'p',
         long = "policies",
         id = "policies",
-        value_name = "PATH|builtin[:PART]|cluster:WHAT",
+        value_name = "PATH|builtin[:PART]|cluster:WHAT|BUNDLE",
         env = "KAUDIT_POLICIES",
         value_parser = values::policy_source()
     )]
@@ -126,7 +131,7 @@ EXAMPLES:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct PoliciesArgs {
-    /// The files and directories to load, builtin[:PART], or cluster:WHAT as for kaudit check [default: ./policies if it exists, else builtin]
+    /// The files and directories to load, builtin[:PART], cluster:WHAT, or a bundle as for kaudit check [default: ./policies if it exists, else builtin]
     #[arg(id = "policies", value_name = "PATH", env = "KAUDIT_POLICIES", value_parser = values::policy_source())]
     pub sources: Vec<PolicySource>,
 
@@ -142,6 +147,14 @@ pub struct PoliciesArgs {
     /// How to reach the cluster, for policies that lie in it.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+
+    /// How bundles are trusted and kept.
+    #[command(flatten)]
+    pub bundles: BundleArgs,
+
+    /// How they are reached.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
 }
 
 /// How a list is written.

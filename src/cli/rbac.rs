@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
+    bundles::{BundleArgs, RegistryArgs},
     cluster::{ClusterArgs, RecordingArgs, UiAuthArgs},
     scope::ScopeArgs,
     values::{self, ServiceAccount},
@@ -39,12 +40,20 @@ pub struct RbacArgs {
         short = 'p',
         long = "policies",
         id = "policies",
-        value_name = "PATH|builtin[:PART]|cluster:WHAT",
+        value_name = "PATH|builtin[:PART]|cluster:WHAT|BUNDLE",
         env = "KAUDIT_POLICIES",
         value_parser = values::policy_source(),
         help_heading = "Policies"
     )]
     pub policies: Vec<PolicySource>,
+
+    /// How bundles are trusted and kept.
+    #[command(flatten)]
+    pub bundles: BundleArgs,
+
+    /// How they are reached.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
 
     /// How to reach the cluster.
     #[command(flatten)]

@@ -22,6 +22,7 @@ use tracing::info;
 
 use self::{baseline::Baseline, wiring::Rules};
 use crate::{
+    bundle::BundleSettings,
     cli::check::{CheckArgs, Mode},
     commands::sources::{self, Sources},
     judge::set::PolicySet,
@@ -54,7 +55,9 @@ async fn judge(check: CheckArgs, telemetry: &Telemetry, span: Span) -> anyhow::R
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
     let chosen = sources::chosen(&check.policies.sources, say);
-    let sources = Sources::follow(chosen, &check.cluster).await?;
+    let poll = Some(check.poll).filter(|poll| watching && !poll.is_zero());
+    let bundles = BundleSettings { poll, ..check.bundles.settings(&check.registry)? };
+    let sources = Sources::follow(chosen, &check.cluster, &bundles).await?;
     let partly = watching || check.policies.evaluation.allow_refused;
     let mut loaded = span.within(policies::load(&sources.now(), &check.policies.evaluation)).await?;
     if !partly {

@@ -63,7 +63,8 @@ enum Subject {
 pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     let subject = Subject::parse(&options.what)?;
     let chosen = sources::chosen(&options.policies.sources, sources::note);
-    let sources = Sources::follow(chosen, &options.cluster).await?.now();
+    let bundles = options.bundles.settings(&options.registry)?;
+    let sources = Sources::follow(chosen, &options.cluster, &bundles).await?.now();
     let mut loaded = policies::load(&sources, &options.policies.evaluation).await?;
     if !options.policies.evaluation.allow_refused {
         loaded = loaded.and_then(PolicySet::whole);

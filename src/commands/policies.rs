@@ -16,7 +16,8 @@ use crate::{
 /// When a source outside of the file system cannot be read, or standard output cannot be written to.
 pub async fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
     let chosen = sources::chosen(&options.sources, sources::note);
-    let sources = Sources::follow(chosen, &options.cluster).await?.now();
+    let bundles = options.bundles.settings(&options.registry)?;
+    let sources = Sources::follow(chosen, &options.cluster, &bundles).await?.now();
     let list = match PolicySet::load_partly(&sources, &Limits::default()) {
         Ok(policies) => PolicyList::new(&policies),
         Err(why) => PolicyList::failed(&why),

@@ -129,7 +129,8 @@ async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
         KindFilter::All => None,
         KindFilter::Judged => {
             let chosen = sources::chosen(&options.policies, sources::note);
-            let sources = Sources::follow(chosen, &options.cluster).await?.now();
+            let bundles = options.bundles.settings(&options.registry)?;
+            let sources = Sources::follow(chosen, &options.cluster, &bundles).await?.now();
             Some(Arc::new(PolicySet::load_with(&sources, &Limits::default())?))
         }
     };

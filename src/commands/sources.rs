@@ -4,10 +4,12 @@ use std::{
     fs,
     io::{self, Write as _},
     path::Path,
+    sync::Arc,
 };
 
 use super::connect::reach;
 use crate::{
+    bundle::{self, BundleSettings, FollowedBundle},
     cli::cluster::ClusterArgs,
     judge::sources::PolicySource,
     source::policies::{self, FollowedPolicies},
@@ -39,6 +41,7 @@ pub(super) struct Sources(Vec<Source>);
 enum Source {
     Local(PolicySource),
     Cluster(FollowedPolicies),
+    Bundle(FollowedBundle),
 }
 
 impl Sources {
@@ -46,7 +49,11 @@ impl Sources {
     ///
     /// # Errors
     /// When a source cannot be read as a whole; says what to do.
-    pub(super) async fn follow(sources: Vec<PolicySource>, cluster: &ClusterArgs) -> anyhow::Result<Self> {
+    pub(super) async fn follow(
+        sources: Vec<PolicySource>,
+        cluster: &ClusterArgs,
+        bundles: &BundleSettings,
+    ) -> anyhow::Result<Self> {
         let mut followed = Vec::new();
         for source in sources {
             followed.push(match source {
@@ -54,6 +61,7 @@ impl Sources {
                     let (clients, served) = reach(cluster).await?;
                     Source::Cluster(policies::follow(&source, &clients, served).await?)
                 }
+                PolicySource::Bundle(reference) => Source::Bundle(bundle::follow(&reference, bundles).await?),
                 source => Source::Local(source),
             });
         }
@@ -64,6 +72,7 @@ impl Sources {
     pub(super) fn now(&self) -> Vec<PolicySource> {
         let sources = self.0.iter().map(|source| match source {
             Source::Local(source) => vec![source.clone()],
+            Source::Bundle(followed) => vec![PolicySource::Unpacked(Arc::clone(&followed.bundle.borrow()))],
             Source::Cluster(followed) => followed.trees.borrow().iter().cloned().map(PolicySource::Tree).collect(),
         });
         sources.flatten().collect()

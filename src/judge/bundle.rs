@@ -64,6 +64,18 @@ pub struct Edition {
     pub stale: String,
 }
 
+impl Edition {
+    /// Says in one line which it is.
+    pub fn described(&self) -> String {
+        let Self { source, digest, revision, pinned, verified, stale } = self;
+        let revision = revision.as_ref().map_or(String::new(), |revision| format!(", revision {revision}"));
+        let words = [(*pinned, ", pinned"), (*verified, ", signature verified")];
+        let words: String = words.iter().filter(|(is, _)| *is).map(|(_, words)| *words).collect();
+        let stale = if stale.is_empty() { String::new() } else { format!(", may not be the newest: {stale}") };
+        format!("{source}: {digest}{revision}{words}{stale}")
+    }
+}
+
 /// What is in a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundle {
@@ -100,8 +112,7 @@ pub(super) fn overlaps<'b>(bundles: impl Iterator<Item = &'b Bundle> + Clone) ->
             .find(|((_, other), (_, own))| is_below(own, other) || is_below(other, own));
         let Some(((other, theirs), (_, own))) = overlap else { continue };
         let shown = |root: &str| if root.is_empty() { "everything".to_owned() } else { format!("{root:?}") };
-        let message =
-            format!("owns {}, and {} owns {}", shown(own), other.edition.source, shown(theirs));
+        let message = format!("owns {}, and {} owns {}", shown(own), other.edition.source, shown(theirs));
         let help = "give each bundle roots of its own in its .manifest: opa build reads it";
         problems.push(Problem::refused(&bundle.edition.source, message).help(help));
     }

@@ -110,7 +110,8 @@ pub(crate) fn below(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, String)>> 
 }
 
 /// How to mend a version of the language that a bundle declares.
-const MEND_VERSION: &str = "correct rego_version or file_rego_versions there: opa build --v0-compatible writes it for v0";
+const MEND_VERSION: &str =
+    "correct rego_version or file_rego_versions there: opa build --v0-compatible writes it for v0";
 
 /// Takes the policy and data files of a tree, which may be that of a bundle.
 fn from_memory(

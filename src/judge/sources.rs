@@ -7,11 +7,11 @@ use std::{
     sync::Arc,
 };
 
+pub use super::tree::{FileTree, TreeFile};
 use super::{
     builtin,
     bundle::{Bundle, BundleReference},
 };
-pub use super::tree::{FileTree, TreeFile};
 
 /// Where some policies come from.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
     judge::{
-        dependencies::Dependencies, gatekeeper::Unjudged, policy::Policy, reads::Matches, rule::Rule, set::PolicySet,
+        bundle::Edition, dependencies::Dependencies, gatekeeper::Unjudged, policy::Policy, reads::Matches, rule::Rule,
+        set::PolicySet,
     },
     model::verdict::{Outcome, Source},
     rego::{
@@ -35,6 +36,9 @@ pub struct PolicyList {
     pub summary: PolicyCounts,
     /// The policies that are judged by; sorted by name.
     pub policies: Vec<ListedPolicy>,
+    /// The bundles that policies come from, in the order in which they were named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bundles: Vec<Edition>,
     /// Templates and Constraints that judge nothing, although they are in order; sorted by name.
     pub not_judged: Vec<Unjudged>,
     /// What is wrong; sorted by file and line.
@@ -110,8 +114,9 @@ impl PolicyList {
         // What is wrong with the files as they are now; what was wrong before has no place in them.
         let problems = newer.map_or(&policies.problems, |newer| &newer.problems);
         let list = Self::of(listed, problems.clone());
-        let (digest, not_judged) = (policies.digest.to_string(), policies.unjudged.clone());
-        Self { digest, up_to_date: newer.is_none(), not_judged, ..list }
+        let (digest, bundles) = (policies.digest.to_string(), policies.bundles.clone());
+        let not_judged = policies.unjudged.clone();
+        Self { digest, up_to_date: newer.is_none(), bundles, not_judged, ..list }
     }
 
     /// Lists what is wrong where nothing was loaded.
@@ -141,6 +146,7 @@ impl PolicyList {
             up_to_date: true,
             summary,
             policies,
+            bundles: Vec::new(),
             not_judged: Vec::new(),
             problems,
         }

@@ -39,6 +39,12 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     if !rows.is_empty() {
         writeln!(out)?;
     }
+    for bundle in &list.bundles {
+        writeln!(out, "bundle {}", shown_line(&bundle.described()))?;
+    }
+    if !list.bundles.is_empty() {
+        writeln!(out)?;
+    }
     for Unjudged { name, reason, source } in &list.not_judged {
         let words = paint.with(style_of(Outcome::Warn), "not judged:");
         writeln!(out, "{words} {}  {}  {}", shown_line(name), paint.with(DIM, &place(source)), shown_line(reason))?;

@@ -138,6 +138,7 @@ impl Pipeline {
             summary,
             coverage: self.coverage(),
             policies,
+            bundles: self.policies.set.bundles.clone(),
             refused: self.policies.set.refused().cloned().collect(),
             not_judged: self.policies.set.unjudged.clone(),
             exceptions: self.exceptions.summaries(self.ledger.excused(), Timestamp::now()),

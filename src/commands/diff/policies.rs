@@ -75,7 +75,8 @@ impl Ruled {
                 PolicySource::Tree(Arc::new(read.await.context("reading the commit")??))
             }
         };
-        let sources = Sources::follow(vec![source.clone()], &options.cluster).await?.now();
+        let bundles = options.bundles.settings(&options.registry)?;
+        let sources = Sources::follow(vec![source.clone()], &options.cluster, &bundles).await?.now();
         let mut loaded = policies::load(&sources, &options.evaluation).await?;
         if !options.evaluation.allow_refused {
             loaded = loaded.and_then(PolicySet::whole);

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use crate::{
-    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, go},
+    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, REGISTRY, go},
     shared::use_existing_cluster,
 };
 
@@ -52,6 +52,8 @@ pub enum Tool {
     Alertmanager,
     /// The receiver of the OpenTelemetry Collector.
     OtlpReceiver,
+    /// A registry of OCI artifacts.
+    Registry,
 }
 
 impl Tool {
@@ -73,6 +75,7 @@ impl Tool {
             Self::Forwarder => "forwarder",
             Self::Alertmanager => "alertmanager",
             Self::OtlpReceiver => "otlp-receiver",
+            Self::Registry => "registry",
         }
     }
 
@@ -85,6 +88,7 @@ impl Tool {
             Self::Prometheus | Self::Promtool => &PROMETHEUS,
             Self::Alertmanager => &ALERTMANAGER,
             Self::OtlpReceiver => &OTLP,
+            Self::Registry => &REGISTRY,
             _ => &KUBERNETES,
         }
     }
