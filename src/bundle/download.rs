@@ -21,9 +21,12 @@ use super::{
 };
 use crate::judge::bundle::BundleReference;
 
-/// Archives of OPA: of its bundles, and of Trivy's checks.
-const ARCHIVES: [&str; 2] =
-    ["application/vnd.oci.image.layer.v1.tar+gzip", "application/vnd.cncf.openpolicyagent.layer.v1.tar+gzip"];
+/// A bundle of OPA.
+pub(super) const OPA_BUNDLE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+/// Trivy's checks.
+const TRIVY_CHECKS: &str = "application/vnd.cncf.openpolicyagent.layer.v1.tar+gzip";
+/// A policy of conftest.
+pub(super) const POLICY: &str = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
 /// The name of a layer that is a file.
 pub(super) const TITLE: &str = "org.opencontainers.image.title";
 /// What ORAS, and with it gator, says of a layer that is a directory.
@@ -222,7 +225,9 @@ async fn artifact(
 
 fn is_archive(layer: &Descriptor) -> bool {
     let unpack = layer.annotation(UNPACK) == Some("true");
-    unpack || ARCHIVES.contains(&&*layer.media_type) && layer.annotation(TITLE).is_none_or(is_archive_name)
+    unpack
+        || [OPA_BUNDLE, TRIVY_CHECKS].contains(&&*layer.media_type)
+            && layer.annotation(TITLE).is_none_or(is_archive_name)
 }
 
 fn is_archive_name(title: &str) -> bool {
@@ -236,12 +241,13 @@ fn layers(manifest: &ArtifactManifest) -> Result<Vec<&Descriptor>, FetchError> {
     if layers.len() > LAYERS {
         return Err(FetchError::Unacceptable(format!("has more than {LAYERS} layers")));
     }
+    // `kaudit push` adds a bundle for OPA, of the same files.
+    let of_conftest = layers.iter().any(|layer| layer.media_type == POLICY);
     let is_bundle = |layer: &&Descriptor| is_archive(layer) && layer.annotation(UNPACK).is_none();
-    if let Some(bundle) = layers.iter().find(is_bundle) {
+    if let Some(bundle) = layers.iter().find(is_bundle).filter(|_| !of_conftest) {
         return Ok(vec![bundle]);
     }
-    let named: Vec<&Descriptor> =
-        layers.iter().filter(|layer| is_archive(layer) || layer.annotation(TITLE).is_some()).collect();
+    let named: Vec<&Descriptor> = layers.iter().filter(|layer| layer.annotation(TITLE).is_some()).collect();
     if !named.is_empty() {
         return Ok(named);
     }

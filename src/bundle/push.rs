@@ -1,28 +1,30 @@
 //! Policies as an artifact of a registry, in the layout of `conftest push`: a layer for each file, named by its title.
 //!
-//! `conftest pull`, and every other tool that reads titled layers, gets the files of the directory back.
+//! `conftest pull`, and every other tool that reads titled layers, gets the files of the directory back. One more layer, without
+//! a title, is a bundle of them for OPA, which reads nothing else. The same files always make the same artifact.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::Context as _;
+use flate2::{Compression, GzBuilder};
 use serde_json::{Map, json};
+use tar::{Builder, Header};
 
 use super::{
     BundleSettings,
     archive::path_of,
     digest::digest_of,
-    download::TITLE,
+    download::{OPA_BUNDLE, POLICY, TITLE},
     http::Http,
     name::ArtifactName,
     registry::{Descriptor, MANIFEST_TYPE, Registry},
 };
 use crate::{
     judge::{bundle::OCI, files},
-    rego::file::Form,
+    rego::file::{File, Form},
 };
 
-/// The media types of conftest's layers.
-const POLICY: &str = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
+/// The media type of conftest's layers that are no policies.
 const DATA: &str = "application/vnd.cncf.openpolicyagent.data.layer.v1+json";
 /// That of its configuration, which is empty.
 const CONFIG: &str = "application/vnd.unknown.config.v1+json";
@@ -53,11 +55,12 @@ pub async fn push(reference: &str, paths: &[PathBuf], settings: &BundleSettings)
 }
 
 /// Reads what `kaudit check` would read of the paths, tests included, by the names that the files get.
-fn read(paths: &[PathBuf]) -> anyhow::Result<BTreeMap<String, String>> {
+fn read(paths: &[PathBuf]) -> anyhow::Result<BTreeMap<String, File>> {
     let mut named = BTreeMap::new();
-    for (name, text) in files::below(paths)? {
+    for file in files::below(paths)? {
+        let name = file.relative();
         path_of(&name).map_err(|why| anyhow::anyhow!("the policies: {why}"))?;
-        if named.insert(name.clone(), text).is_some() {
+        if named.insert(name.clone(), file).is_some() {
             anyhow::bail!("two paths have a {name}: push a directory that holds both");
         }
     }
@@ -65,18 +68,17 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(named)
 }
 
-async fn write(
-    registry: &mut Registry,
-    name: &ArtifactName,
-    files: &BTreeMap<String, String>,
-) -> anyhow::Result<String> {
+async fn write(registry: &mut Registry, name: &ArtifactName, files: &BTreeMap<String, File>) -> anyhow::Result<String> {
     let mut layers = Vec::new();
-    for (title, text) in files {
-        let media_type = if Form::of(title.as_ref()) == Some(Form::Rego) { POLICY } else { DATA };
+    for (title, File { form, text, .. }) in files {
+        let media_type = if *form == Form::Rego { POLICY } else { DATA };
         registry.push_blob(text.as_bytes()).await?;
         let annotations = Map::from_iter([(TITLE.to_owned(), json!(title))]);
         layers.push(Descriptor { annotations, ..descriptor(media_type, text.as_bytes()) });
     }
+    let bundle = bundle(files)?;
+    registry.push_blob(&bundle).await?;
+    layers.push(descriptor(OPA_BUNDLE, &bundle));
     let config = b"{}";
     registry.push_blob(config).await?;
     let manifest = json!({
@@ -86,6 +88,21 @@ async fn write(
         "layers": layers,
     });
     Ok(registry.push_manifest(&name.tag, &serde_json::to_vec(&manifest)?).await?)
+}
+
+/// Makes a bundle of OPA, which reads data from nothing but `data.json`.
+fn bundle(files: &BTreeMap<String, File>) -> anyhow::Result<Vec<u8>> {
+    let data = serde_json::to_vec(&files::data(files.values())?)?;
+    let modules = files.iter().filter(|(_, file)| file.form == Form::Rego);
+    let modules = modules.map(|(name, file)| (name.as_str(), file.text.as_bytes()));
+    let mut builder = Builder::new(GzBuilder::new().write(Vec::new(), Compression::default()));
+    for (name, content) in modules.chain([("data.json", &*data)]) {
+        let mut header = Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, name, content)?;
+    }
+    Ok(builder.into_inner()?.finish()?)
 }
 
 fn descriptor(media_type: &str, content: &[u8]) -> Descriptor {

@@ -12,9 +12,12 @@ use std::{
     time::SystemTime,
 };
 
+use serde_json::{Map, Value};
+
 use super::{
     builtin::{self, BuiltinFile},
     bundle::{self, Bundle},
+    data,
     sources::{FileTree, PolicySource, TreeFile, shown},
 };
 use crate::rego::{
@@ -96,16 +99,31 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
     (files, problems)
 }
 
-/// Returns every policy and data file below `paths`, by its name there, with its text.
+/// Returns every policy and data file below `paths`.
 ///
 /// # Errors
 /// Says what cannot be read first.
-pub(crate) fn below(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, String)>> {
+pub(crate) fn below(paths: &[PathBuf]) -> anyhow::Result<Vec<File>> {
     let sources: Vec<PolicySource> = paths.iter().cloned().map(PolicySource::Path).collect();
     let (files, problems) = read(&sources, &Limits::default());
     match problems.first() {
         Some(problem) => anyhow::bail!("{problem}"),
-        None => Ok(files.into_iter().map(|file| (file.relative(), file.text)).collect()),
+        None => Ok(files),
+    }
+}
+
+/// Returns the `data` document of files, as policies see it, without what is known only when they are evaluated.
+///
+/// # Errors
+/// Says what cannot be read first.
+pub(crate) fn data<'f>(files: impl Iterator<Item = &'f File>) -> anyhow::Result<Map<String, Value>> {
+    let (mut document, mut problems) = (data::document(), Vec::new());
+    for file in files.filter(|file| file.form != Form::Rego) {
+        data::add(&mut document, file, true, &mut problems);
+    }
+    match problems.first() {
+        Some(problem) => anyhow::bail!("{problem}"),
+        None => Ok(document.document),
     }
 }
 
