@@ -50,8 +50,8 @@ impl Drop for FollowedBundle {
 /// # Errors
 /// When it cannot be read, and there is no older one in the cache.
 pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> anyhow::Result<FollowedBundle> {
-    let failed = |error: anyhow::Error| anyhow::anyhow!("{reference}: {error:#}");
-    let source: Arc<str> = reference.to_string().into();
+    let source: Arc<str> = reference.shown().into();
+    let failed = |error: anyhow::Error| anyhow::anyhow!("{}: {error:#}", reference.shown());
     let http = Http::new(settings.timeout, settings.ca.as_ref()).map_err(failed)?;
     let download = Download::new(reference, http, settings.verification.is_some()).map_err(failed)?;
     let cache = settings.cache.as_ref().filter(|_| !download.is_near()).map(|directory| Cache::new(directory, &source));

@@ -34,6 +34,20 @@ impl BundleReference {
     }
 }
 
+impl BundleReference {
+    /// As messages name it: a URL is refused where it has credentials in it, and they are not to be seen in that message.
+    pub fn shown(&self) -> String {
+        let text = self.to_string();
+        let Self::Http(url) = self else { return text };
+        let Some((scheme, rest)) = url.split_once("://") else { return text };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        match rest[..end].rsplit_once('@') {
+            Some((_, host)) => format!("{scheme}://[hidden]@{host}{}", &rest[end..]),
+            None => text,
+        }
+    }
+}
+
 /// Shows it as it is written on the command line.
 impl fmt::Display for BundleReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,11 @@
+//! Bundles: from real registries, by real publishers, and from servers that lie, are slow or down.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
+
+mod follow;
+mod lying;
+mod program;
+mod publishers;
+mod registry;
+mod server;
+mod signatures;

@@ -1,0 +1,91 @@
+//! Signatures: of OPA's own tool, and of keys that are another's.
+
+use std::{fs, path::Path};
+
+use kaudit_controlplane::{Tool, require_tool, tool};
+
+use super::program::{check, policy, run, write};
+
+/// Has OPA build a signed bundle.
+fn sign(directory: &Path, algorithm: &str, more: &[&str]) {
+    let arguments = ["build", "-b", "source", "-o", "bundle.tar.gz", "--signing-alg", algorithm];
+    let built = run(tool(Tool::Opa).unwrap(), directory, &[], &[&arguments, more].concat());
+    assert_eq!(built.code, 0, "{algorithm}: {}", built.err);
+}
+
+/// Makes a pair of keys with `openssl`, if that is there.
+fn keys(directory: &Path, name: &str, arguments: &[&str]) -> bool {
+    let (private, public) = (format!("{name}.key"), format!("{name}.pub"));
+    let run = |arguments: &[&str]| {
+        let command = std::process::Command::new("openssl").args(arguments).current_dir(directory).output();
+        command.is_ok_and(|output| output.status.success())
+    };
+    run(&[&["genpkey", "-out", &private], arguments].concat())
+        && run(&["pkey", "-in", &private, "-pubout", "-out", &public])
+}
+
+#[test]
+fn what_opa_signs_is_verified_as_opa_does() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    write(at, &[("source/own.rego", &policy("signed")), ("source/data.json", "{\"n\": [1.50, 1e2, \"<\\u2028é\"]}")]);
+    write(at, &[("shared", "a secret"), ("other", "another secret")]);
+    sign(at, "HS512", &["--signing-key", "shared"]);
+    let judged = check(at, &[], "bundle.tar.gz", &["--verification-key", "shared"]);
+    assert_eq!(judged.messages(), ["signed"], "{}", judged.err);
+    assert_eq!(judged.json()["bundles"][0]["verified"], true);
+    for (more, want) in [
+        (&[][..], "is signed, and no key is given"),
+        (&["--verification-key", "other"], "is not signed by the key"),
+        (&["--verification-key", "shared", "--verification-scope", "write"], "the scope"),
+        (&["--verification-key", "missing"], "cannot read missing"),
+    ] {
+        let refused = check(at, &[], "bundle.tar.gz", more);
+        assert_eq!(refused.code, 2, "{more:?}");
+        assert!(refused.err.contains(want), "{more:?}: {}", refused.err);
+    }
+    // OPA says the same of a bundle that is signed where no key is given.
+    let opa = run(tool(Tool::Opa).unwrap(), at, &[], &["run", "-b", "bundle.tar.gz"]);
+    assert!(opa.code != 0 && opa.err.contains("verification key not provided"), "{} {}", opa.out, opa.err);
+
+    let unsigned = run(tool(Tool::Opa).unwrap(), at, &[], &["build", "-b", "source", "-o", "bundle.tar.gz"]);
+    assert_eq!(unsigned.code, 0, "{}", unsigned.err);
+    let refused = check(at, &[], "bundle.tar.gz", &["--verification-key", "shared"]);
+    assert!(refused.code == 2 && refused.err.contains("is not signed"), "{}", refused.err);
+}
+
+#[test]
+fn each_kind_of_key_verifies_what_it_signs() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    write(at, &[("source/own.rego", &policy("signed"))]);
+    let made = keys(at, "rsa", &["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"])
+        && keys(at, "p256", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
+        && keys(at, "p384", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"]);
+    if !made {
+        assert!(std::env::var_os("CI").is_none(), "no openssl");
+        return;
+    }
+    for (algorithm, key) in
+        [("RS256", "rsa"), ("RS384", "rsa"), ("PS256", "rsa"), ("PS512", "rsa"), ("ES256", "p256"), ("ES384", "p384")]
+    {
+        let (private, public) = (format!("{key}.key"), format!("{key}.pub"));
+        sign(at, algorithm, &["--signing-key", &private]);
+        let judged = check(at, &[], "bundle.tar.gz", &["--verification-key", &public]);
+        assert_eq!(judged.code, 1, "{algorithm}: {}", judged.err);
+        let other = if key == "rsa" { "p256.pub" } else { "rsa.pub" };
+        let refused = check(at, &[], "bundle.tar.gz", &["--verification-key", other]);
+        assert!(refused.code == 2 && refused.err.contains("is signed by"), "{algorithm}: {}", refused.err);
+    }
+    let private = check(at, &[], "bundle.tar.gz", &["--verification-key", "rsa.key"]);
+    assert!(private.err.contains("give the PUBLIC KEY"), "{}", private.err);
+    fs::remove_file(at.join("bundle.tar.gz")).unwrap();
+    let gone = check(at, &[], "bundle.tar.gz", &[]);
+    assert!(gone.code == 2 && gone.err.contains("bundle.tar.gz: no such file"), "{}", gone.err);
+}
