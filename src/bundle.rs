@@ -11,43 +11,13 @@ mod cosign;
 mod credential;
 mod digest;
 mod download;
-mod follower;
+pub mod follower;
 mod http;
-pub mod key;
+mod key;
 mod manifest;
 mod name;
 mod package;
-mod push;
+pub mod push;
 mod registry;
+pub mod settings;
 mod signature;
-
-use std::{path::PathBuf, sync::Arc, time::Duration};
-
-pub use self::{
-    follower::{FollowedBundle, follow},
-    push::{Pushed, push},
-};
-
-/// How bundles are read.
-#[derive(Debug, Clone)]
-pub struct BundleSettings {
-    /// How often to ask for a newer one; `None` reads it once.
-    pub poll: Option<Duration>,
-    /// How long a download may take.
-    pub timeout: Duration,
-    /// Where to keep the last one for a restart.
-    pub cache: Option<PathBuf>,
-    /// Certificates of authorities to trust besides those of the system.
-    pub ca: Option<PathBuf>,
-    /// What it has to be signed by, if it has to.
-    pub verification: Option<Arc<Verification>>,
-}
-
-/// What a bundle has to be signed by.
-#[derive(Debug)]
-pub struct Verification {
-    /// The key.
-    pub key: key::VerificationKey,
-    /// What the signature has to be for; may be empty.
-    pub scope: String,
-}

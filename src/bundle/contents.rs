@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use super::{
-    Verification,
     archive::{self, Files},
     manifest::{MANIFEST, Manifest},
     package::{Package, Part},
+    settings::Verification,
     signature,
 };
 use crate::{

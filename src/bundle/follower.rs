@@ -13,12 +13,12 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use super::{
-    BundleSettings,
     cache::Cache,
     contents,
     download::Download,
     http::{FetchError, Http},
     package::Package,
+    settings::BundleSettings,
 };
 use crate::{
     judge::bundle::{Bundle, BundleReference, Edition},

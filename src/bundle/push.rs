@@ -11,13 +11,13 @@ use serde_json::{Map, json};
 use tar::{Builder, Header};
 
 use super::{
-    BundleSettings,
     archive::path_of,
     digest::digest_of,
     download::{OPA_BUNDLE, POLICY, TITLE},
     http::Http,
     name::ArtifactName,
     registry::{Descriptor, MANIFEST_TYPE, Registry},
+    settings::BundleSettings,
 };
 use crate::{
     judge::{bundle::OCI, files},

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use clap::Args;
 
 use super::values;
-use crate::bundle::{BundleSettings, Verification, key::VerificationKey};
+use crate::bundle::settings::{BundleSettings, Verification, VerificationKey};
 
 /// How bundles are trusted and kept.
 #[derive(Debug, Clone, Args)]

@@ -22,7 +22,7 @@ use tracing::info;
 
 use self::{baseline::Baseline, wiring::Rules};
 use crate::{
-    bundle::BundleSettings,
+    bundle::settings::BundleSettings,
     cli::check::{CheckArgs, Mode},
     commands::sources::{self, Sources},
     judge::set::PolicySet,

@@ -9,7 +9,10 @@ use std::{
 
 use super::connect::reach;
 use crate::{
-    bundle::{self, BundleSettings, FollowedBundle},
+    bundle::{
+        follower::{self, FollowedBundle},
+        settings::BundleSettings,
+    },
     cli::cluster::ClusterArgs,
     judge::sources::PolicySource,
     source::policies::{self, FollowedPolicies},
@@ -61,7 +64,7 @@ impl Sources {
                     let (clients, served) = reach(cluster).await?;
                     Source::Cluster(policies::follow(&source, &clients, served).await?)
                 }
-                PolicySource::Bundle(reference) => Source::Bundle(bundle::follow(&reference, bundles).await?),
+                PolicySource::Bundle(reference) => Source::Bundle(follower::follow(&reference, bundles).await?),
                 source => Source::Local(source),
             });
         }

@@ -11,7 +11,10 @@ use std::{
 };
 
 use kaudit::{
-    bundle::{BundleSettings, FollowedBundle, follow},
+    bundle::{
+        follower::{FollowedBundle, follow},
+        settings::BundleSettings,
+    },
     judge::{
         bundle::{Bundle, BundleReference},
         sources::PolicySource,

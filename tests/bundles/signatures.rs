@@ -49,7 +49,12 @@ fn what_opa_signs_is_verified_as_opa_does() {
     }
     // OPA says the same of a bundle that is signed where no key is given.
     let opa = run(tool(Tool::Opa).unwrap(), at, &[], &["run", "-b", "bundle.tar.gz"]);
-    assert!(opa.code != 0 && opa.err.contains("verification key not provided"), "{} {}", opa.out, opa.err);
+    assert!(
+        opa.code != 0 && (opa.out.clone() + &opa.err).contains("verification key not provided"),
+        "{} {}",
+        opa.out,
+        opa.err
+    );
 
     let unsigned = run(tool(Tool::Opa).unwrap(), at, &[], &["build", "-b", "source", "-o", "bundle.tar.gz"]);
     assert_eq!(unsigned.code, 0, "{}", unsigned.err);
