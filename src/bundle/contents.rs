@@ -88,7 +88,9 @@ fn permitted(files: &mut Files, manifest: &Manifest) -> Result<BTreeMap<Vec<Stri
     if files.contains_key(&["patch.json".to_owned()][..]) {
         return Err("is a delta bundle (patch.json); publish a snapshot".to_owned());
     }
-    let wasm = files.keys().find(|path| path.last().is_some_and(|name| name.ends_with(".wasm")));
+    let wasm = files
+        .keys()
+        .find(|path| path.last().and_then(|name| name.rsplit_once('.')).is_some_and(|(_, end)| end == "wasm"));
     if wasm.is_some() || manifest.wasm.as_ref().is_some_and(|resolvers| !resolvers.is_empty()) {
         return Err("has policies that are compiled to WebAssembly; build it with --target rego".to_owned());
     }

@@ -19,7 +19,7 @@ use super::{
     package::{PACKAGE_BYTES, Package, Part},
     registry::{ArtifactManifest, Descriptor, Registry},
 };
-use crate::judge::bundle::BundleReference;
+use crate::judge::bundle::{self, BundleReference};
 
 /// A bundle of OPA.
 pub(super) const OPA_BUNDLE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -46,7 +46,7 @@ const SIGNATURE_BYTES: u64 = 1 << 20;
 /// Where a bundle comes from.
 pub(super) enum Download {
     Registry {
-        registry: Registry,
+        registry: Box<Registry>,
         name: ArtifactName,
         signed: bool,
     },
@@ -75,7 +75,7 @@ impl Download {
         Ok(match reference {
             BundleReference::Oci(name) => {
                 let name = ArtifactName::parse(name).map_err(anyhow::Error::msg)?;
-                Self::Registry { registry: Registry::new(http, name.clone(), "pull"), name, signed }
+                Self::Registry { registry: Box::new(Registry::new(http, name.clone(), "pull")), name, signed }
             }
             BundleReference::Http(url) => Self::Server { http, url: address(url, signed)? },
             BundleReference::File(path) => Self::File { path: path.clone(), state: None, seen: None },
@@ -213,10 +213,8 @@ async fn artifact(
     for layer in layers(&manifest)? {
         let content = registry.blob(layer, left).await?;
         left = left.saturating_sub(content.len() as u64);
-        parts.push(match is_archive(layer) {
-            true => Part::Archive(content),
-            false => Part::File { name: layer.annotation(TITLE).unwrap_or_default().to_owned(), content },
-        });
+        let name = layer.annotation(TITLE).unwrap_or_default().to_owned();
+        parts.push(if is_archive(layer) { Part::Archive(content) } else { Part::File { name, content } });
     }
     let signatures = if signed { signatures(registry, &digest).await? } else { Vec::new() };
     let revision = manifest.annotations.get(REVISION).and_then(|revision| revision.as_str()).map(str::to_owned);
@@ -227,11 +225,7 @@ fn is_archive(layer: &Descriptor) -> bool {
     let unpack = layer.annotation(UNPACK) == Some("true");
     unpack
         || [OPA_BUNDLE, TRIVY_CHECKS].contains(&&*layer.media_type)
-            && layer.annotation(TITLE).is_none_or(is_archive_name)
-}
-
-fn is_archive_name(title: &str) -> bool {
-    title.ends_with(".tar.gz") || title.ends_with(".tgz")
+            && layer.annotation(TITLE).is_none_or(bundle::is_archive)
 }
 
 /// Returns the layers that make up a bundle: the archive of OPA and Trivy, which is the first, or else every directory and

@@ -17,7 +17,7 @@ use crate::{judge::sources::PolicySource, rego::limits::Limits};
 pub struct PolicyArgs {
     /// Load policies from this file or directory; from kaudit's own library: builtin, or a part such as builtin:rbac; from
     /// the cluster: cluster:gatekeeper, cluster:configmaps[=NAMESPACE][,LABEL=VALUE]; or from a bundle:
-    /// oci://REGISTRY/REPOSITORY[:TAG|@DIGEST], <https://HOST/bundle.tar.gz>, bundle.tar.gz; repeatable [default: ./policies if
+    /// oci://REGISTRY/REPOSITORY[:TAG|@DIGEST], https://HOST/bundle.tar.gz, bundle.tar.gz; repeatable [default: ./policies if
     /// it exists, else builtin]
     #[arg(
         short = 'p',
@@ -27,6 +27,7 @@ pub struct PolicyArgs {
         env = "KAUDIT_POLICIES",
         value_parser = values::policy_source()
     )]
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     pub sources: Vec<PolicySource>,
 
     /// How they are taken.

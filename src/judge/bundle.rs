@@ -21,6 +21,11 @@ pub enum BundleReference {
 /// What begins the name of a bundle in a registry.
 pub const OCI: &str = "oci://";
 
+/// Whether a file is an archive by its name.
+pub(crate) fn is_archive(name: &str) -> bool {
+    matches!(name.rsplit_once('.'), Some((_, "tgz"))) || name.ends_with(".tar.gz")
+}
+
 impl BundleReference {
     /// Reads it as it is written on the command line; `None` if it names something else.
     pub(super) fn parse(text: &str) -> Option<Self> {
@@ -30,7 +35,7 @@ impl BundleReference {
         if text.starts_with("https://") || text.starts_with("http://") {
             return Some(Self::Http(text.to_owned()));
         }
-        (text.ends_with(".tar.gz") || text.ends_with(".tgz")).then(|| Self::File(text.into()))
+        is_archive(text).then(|| Self::File(text.into()))
     }
 }
 
@@ -116,7 +121,7 @@ pub(crate) fn is_below(path: &str, above: &str) -> bool {
 }
 
 /// Returns a problem for each bundle that owns what another one does, too.
-pub(super) fn overlaps<'b>(bundles: impl Iterator<Item = &'b Bundle> + Clone) -> Vec<Problem> {
+pub(super) fn overlaps<'b>(bundles: &(impl Iterator<Item = &'b Bundle> + Clone)) -> Vec<Problem> {
     let owned = |bundle: &'b Bundle| bundle.roots.iter().flatten().map(move |root| (bundle, root));
     let mut problems = Vec::new();
     for (index, bundle) in bundles.clone().enumerate() {
@@ -165,7 +170,7 @@ mod tests {
             (None, Some(&[""]), 0),
         ] {
             let bundles = [bundle("one", one), bundle("other", other)];
-            let problems = overlaps(bundles.iter());
+            let problems = overlaps(&bundles.iter());
             assert_eq!(problems.len(), want, "{one:?} {other:?}: {problems:?}");
             assert!(problems.iter().all(|problem| &*problem.file == "other"));
         }

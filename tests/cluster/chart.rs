@@ -433,6 +433,7 @@ async fn the_library_is_chosen_by_parts_and_stands_beside_other_policies() {
         (&["policies.paths={/own}"], &["builtin", "/own"]),
         (&["policies.bundled=false", "policies.paths={/own}"], &["/own"]),
         (&["policies.bundled=false", "policies.cluster={gatekeeper}"], &["cluster:gatekeeper"]),
+        (&["policies.bundled=false", "policies.bundles={oci://r.example.com/p:1}"], &["oci://r.example.com/p:1"]),
         (&["policies.bundled=false", "policies.configMaps={team}"], &["/policies.d/team"]),
     ] {
         let rendered = render("kaudit", settings).await;
