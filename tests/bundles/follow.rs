@@ -52,7 +52,7 @@ async fn until(followed: &mut FollowedBundle, what: &str, is: impl Fn(&Bundle) -
     match waiting {
         Ok(Ok(bundle)) => Arc::clone(&bundle),
         Ok(Err(_)) => panic!("{what}: nobody follows it"),
-        Err(_) => panic!("{what}: not within 30 s"),
+        Err(late) => panic!("{what}: {late}"),
     }
 }
 

@@ -22,10 +22,9 @@ pub(crate) enum Answer {
 
 /// Returns an answer of HTTP.
 pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-    let mut bytes = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n", body.len());
-    for (name, value) in headers {
-        bytes += &format!("{name}: {value}\r\n");
-    }
+    let headers: String = headers.iter().flat_map(|(name, value)| [name, ": ", value, "\r\n"]).collect();
+    let length = body.len();
+    let bytes = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n{headers}");
     Answer::Bytes([bytes.as_bytes(), b"\r\n", body].concat())
 }
 
