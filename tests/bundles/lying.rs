@@ -2,20 +2,15 @@
 
 use std::{collections::BTreeMap, fs};
 
-use data_encoding::{BASE64, HEXLOWER};
+use data_encoding::BASE64;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use super::{
     program::{Said, check, policy},
-    server::{Answer, answer, serve},
+    server::{Answer, answer, digest, serve},
 };
 
 const POLICY: &str = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
-
-fn digest(content: &[u8]) -> String {
-    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(content)))
-}
 
 fn manifest(media_type: &str, digest: &str, size: usize, title: &str) -> String {
     let layer = json!({"mediaType": media_type, "digest": digest, "size": size,

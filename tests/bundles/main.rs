@@ -6,6 +6,7 @@ mod follow;
 mod lying;
 mod program;
 mod publishers;
+#[path = "../support/registry.rs"]
 mod registry;
 mod server;
 mod signatures;

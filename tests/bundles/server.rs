@@ -7,6 +7,14 @@ use std::{
     thread,
 };
 
+use data_encoding::HEXLOWER;
+use sha2::{Digest as _, Sha256};
+
+/// Returns the digest of what a registry has.
+pub(crate) fn digest(content: &[u8]) -> String {
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(content)))
+}
+
 /// A request: its method, path and headers.
 pub(crate) struct Asked {
     pub(crate) method: String,
