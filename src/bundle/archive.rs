@@ -56,6 +56,8 @@ pub(super) fn unpack(archive: &[u8], files: &mut Files) -> Result<(), String> {
             _ => return Err(format!("{} is neither a file nor a directory", path.join("/"))),
         }
     }
+    // What is behind the last file has the checksum of all.
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(|error| unreadable(&error))?;
     Ok(())
 }
 
