@@ -145,3 +145,66 @@ fn keep(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Res
     }
     Ok(Kept::Data)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bundle(files: &[(&str, &str)]) -> Result<Bundle, String> {
+        let part =
+            |(name, text): &(&str, &str)| Part::File { name: (*name).to_owned(), content: text.as_bytes().to_vec() };
+        let package = Package {
+            digest: "sha256:00".to_owned(),
+            etag: None,
+            revision: None,
+            parts: files.iter().map(part).collect(),
+            signatures: Vec::new(),
+        };
+        read(&"own".into(), false, &package, None)
+    }
+
+    fn names(bundle: &Bundle) -> Vec<String> {
+        bundle.tree.files.iter().map(|file| file.path.join("/")).collect()
+    }
+
+    #[test]
+    fn only_what_opa_reads_is_read_of_its_bundles() {
+        let files = [
+            ("a/own.rego", "package a\n"),
+            ("a/data.json", "{}"),
+            ("a/other.json", "{}"),
+            ("b/data.yaml", "x: 1"),
+            ("notes.txt", ""),
+            (".hidden/own.rego", "package hidden\n"),
+        ];
+        let without = bundle(&files).unwrap();
+        assert_eq!(names(&without), ["a/data.json", "a/other.json", "a/own.rego", "b/data.yaml"]);
+        assert_eq!((&without.roots, &without.edition.revision), (&None, &None));
+        let manifest = (MANIFEST, r#"{"revision": "7", "rego_version": 0}"#);
+        let with = bundle(&[&files[..], &[manifest]].concat()).unwrap();
+        assert_eq!(names(&with), ["a/data.json", "a/own.rego", "b/data.yaml"]);
+        assert_eq!(with.roots, Some(vec![String::new()]));
+        assert_eq!(with.edition.revision.as_deref(), Some("7"));
+        assert_eq!(with.versions.get(&["a".to_owned(), "own.rego".to_owned()][..]), Some(&Version::V0));
+    }
+
+    #[test]
+    fn what_cannot_be_judged_by_is_refused() {
+        let module = ("own.rego", "package a\n");
+        for (files, want) in [
+            (vec![], "has neither policies"),
+            (vec![("notes.txt", "")], "has neither policies"),
+            (vec![(MANIFEST, "{}"), ("patch.json", "{}")], "delta bundle"),
+            (vec![(MANIFEST, "{}"), ("policy.wasm", ""), module], "WebAssembly"),
+            (vec![(MANIFEST, r#"{"wasm": [{}]}"#), module], "WebAssembly"),
+            (vec![(MANIFEST, r#"{"rego_version": 2}"#), module], "no version 2"),
+            (vec![(MANIFEST, r#"{"roots": ["b"]}"#), module], "the package a is below none of the roots"),
+            (vec![(MANIFEST, "{"), module], MANIFEST),
+            (vec![module, module], "own.rego twice"),
+            (vec![(".signatures.json", "{}"), module], "is signed, and no key is given"),
+        ] {
+            let why = bundle(&files).unwrap_err();
+            assert!(why.contains(want), "{files:?}: {why}");
+        }
+    }
+}

@@ -70,7 +70,9 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
     let fixed = bundle.edition.pinned && bundle.edition.stale.is_empty();
     let (sender, receiver) = watch::channel(Arc::new(bundle));
     let poll = if follower.download.is_near() { settings.poll.map(|_| NEAR_POLL) } else { settings.poll };
-    let task = poll.filter(|_| !fixed).map(|poll| tokio::spawn(follower.run(poll, sender)).abort_handle());
+    let task = poll
+        .filter(|poll| !fixed && !poll.is_zero())
+        .map(|poll| tokio::spawn(follower.run(poll, sender)).abort_handle());
     Ok(FollowedBundle { bundle: receiver, task })
 }
 

@@ -7,7 +7,7 @@ pub use super::key::VerificationKey;
 /// How bundles are read.
 #[derive(Debug, Clone)]
 pub struct BundleSettings {
-    /// How often to ask for a newer one; `None` reads it once.
+    /// How often to ask a server for a newer one, zero for never; `None` reads it once, and files, too.
     pub poll: Option<Duration>,
     /// How long a download may take.
     pub timeout: Duration,

@@ -55,8 +55,7 @@ async fn judge(check: CheckArgs, telemetry: &Telemetry, span: Span) -> anyhow::R
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
     let chosen = sources::chosen(&check.policies.sources, say);
-    let poll = Some(check.poll).filter(|poll| watching && !poll.is_zero());
-    let bundles = BundleSettings { poll, ..check.bundles.settings(&check.registry)? };
+    let bundles = BundleSettings { poll: watching.then_some(check.poll), ..check.bundles.settings(&check.registry)? };
     let sources = Sources::follow(chosen, &check.cluster, &bundles).await?;
     let partly = watching || check.policies.evaluation.allow_refused;
     let mut loaded = span.within(policies::load(&sources.now(), &check.policies.evaluation)).await?;

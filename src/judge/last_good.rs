@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    bundle::Bundle,
+    bundle::{Bundle, Edition},
     set::PolicySet,
     sources::{FileTree, PolicySource, TreeFile},
 };
@@ -116,8 +116,9 @@ impl LastGood {
         let problem = problems.iter().find(refused)?;
         let good = self.bundles.get(&bundle.edition.source).filter(|good| good.tree != *tree)?;
         let message = format!("{}; the bundle judges on as it was before, by {}", problem.message, good.edition.digest);
-        let mut older = Bundle::clone(good);
-        older.edition.stale = format!("{} is refused: {}: {}", bundle.edition.digest, problem.place(), problem.message);
+        let stale = format!("{} is refused: {}: {}", bundle.edition.digest, problem.place(), problem.message);
+        let edition = Edition { stale, ..good.edition.clone() };
+        let older = Bundle { edition, problem: None, ..Bundle::clone(good) };
         Some((older, Problem { message, ..problem.clone() }))
     }
 }
@@ -185,5 +186,41 @@ mod tests {
         assert_eq!(reload(&[("b.rego", b)]).unwrap(), ("b".to_owned(), String::new()));
         assert_eq!(reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap().0, "b");
         assert!(reload(&[]).is_err());
+    }
+    fn bundle(digest: &str, files: &[(&str, &str)]) -> Vec<PolicySource> {
+        let [PolicySource::Tree(tree)] = &tree(files)[..] else { unreachable!() };
+        let edition = Edition {
+            source: "cluster".into(),
+            digest: digest.to_owned(),
+            revision: None,
+            pinned: false,
+            verified: false,
+            stale: String::new(),
+        };
+        let (tree, versions) = (FileTree::clone(tree), BTreeMap::new());
+        vec![PolicySource::Unpacked(Arc::new(Bundle { tree, edition, roots: None, versions, problem: None }))]
+    }
+
+    #[test]
+    fn a_bundle_stands_as_a_whole() {
+        let limits = Limits::default();
+        let (a, b) = ("package a\n\ndeny contains \"a\"\n", "package b\n\ndeny contains \"b\"\n");
+        let mut last_good = LastGood::default();
+        let mut in_force = PolicySet::load_partly(&bundle("1", &[("a.rego", a)]), &limits).unwrap();
+        last_good.learn(&bundle("1", &[("a.rego", a)]), &in_force);
+        let mut reload = |digest: &str, files: &[(&str, &str)]| {
+            let sources = bundle(digest, files);
+            in_force = last_good.load(&sources, &limits, &in_force).unwrap();
+            last_good.learn(&sources, &in_force);
+            let stale = in_force.bundles[0].stale.clone();
+            (names(&in_force).join(" "), in_force.bundles[0].digest.clone(), stale)
+        };
+        // What is new in it does not count, either.
+        for _ in 0..2 {
+            let (policies, digest, stale) = reload("2", &[("b.rego", b), ("c.rego", "package c\n\ndeny[")]);
+            assert_eq!((&*policies, &*digest), ("a", "1"));
+            assert!(stale.contains("2 is refused: cluster/c.rego:3"), "{stale}");
+        }
+        assert_eq!(reload("3", &[("b.rego", b)]), ("b".to_owned(), "3".to_owned(), String::new()));
     }
 }

@@ -1,12 +1,12 @@
 //! Registries and servers that lie, are slow, lead elsewhere, or send what nobody should take.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use data_encoding::BASE64;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    program::{Said, check, policy},
+    program::{Said, check, policy, run, write},
     server::{Answer, answer, digest, serve},
 };
 
@@ -73,6 +73,46 @@ fn what_is_not_what_its_digest_says_is_refused() {
         let said = judged(&things, &reference);
         assert_eq!(said.code, 2, "{reference}: {}", said.out);
         assert!(said.err.contains(want) && !said.err.contains('\x1b'), "{want}: {}", said.err);
+    }
+}
+
+/// Packs files by the names that they have below a directory.
+fn packed(at: &Path, names: &[&str]) -> Vec<u8> {
+    let done = run("tar", at, &[], &[&["-czf", "packed"], names].concat());
+    assert_eq!(done.code, 0, "{}", done.err);
+    fs::read(at.join("packed")).unwrap()
+}
+
+#[test]
+fn each_layout_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    write(at, &[("own.rego", &policy("archive")), ("templates/own.rego", &policy("directory"))]);
+    let (archive, folder) = (packed(at, &["own.rego"]), packed(at, &["templates"]));
+    let other = packed(at, &["templates", "own.rego"]);
+    let of_opa = "application/vnd.oci.image.layer.v1.tar+gzip";
+    let of_trivy = "application/vnd.cncf.openpolicyagent.layer.v1.tar+gzip";
+    let layer = |media_type: &str, content: &[u8], annotations: Value| json!({"mediaType": media_type, "digest": digest(content), "size": content.len(), "annotations": annotations});
+    let title = |name: &str| json!({"org.opencontainers.image.title": name});
+    let unpacked = json!({"org.opencontainers.image.title": "templates", "io.deis.oras.content.unpack": "true"});
+    for (name, layers, want) in [
+        // The first counts, as for OPA.
+        ("OPA", vec![layer(of_opa, &archive, Value::Null), layer(of_opa, &other, Value::Null)], "archive"),
+        ("OPA by ORAS", vec![layer(of_opa, &archive, title("bundle.tar.gz"))], "archive"),
+        ("Trivy", vec![layer(of_trivy, &archive, title("bundle.tar.gz"))], "archive"),
+        ("gator", vec![layer(of_opa, &folder, unpacked)], "directory"),
+    ] {
+        let manifest = json!({"schemaVersion": 2, "layers": layers}).to_string();
+        let blob = |content: &[u8]| (format!("blobs/{}", digest(content)), answer("200 OK", &[], content));
+        let blobs = [blob(&archive), blob(&folder), blob(&other)];
+        let mut things: Vec<(&str, Answer)> = vec![("manifests/1", ok(&manifest))];
+        things.extend(blobs.iter().filter_map(|(path, answer)| match answer {
+            Answer::Bytes(bytes) => Some((path.as_str(), Answer::Bytes(bytes.clone()))),
+            Answer::Silence => None,
+        }));
+        let said = judged(&things, ":1");
+        assert_eq!(said.code, 1, "{name}: {}", said.err);
+        assert_eq!(said.messages(), [want], "{name}: {}", said.err);
     }
 }
 
