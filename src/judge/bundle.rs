@@ -141,6 +141,13 @@ pub(super) fn overlaps<'b>(bundles: &(impl Iterator<Item = &'b Bundle> + Clone))
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        judge::{
+            set::PolicySet,
+            sources::{PolicySource, TreeFile},
+        },
+        rego::limits::Limits,
+    };
 
     fn bundle(name: &str, roots: Option<&[&str]>) -> Bundle {
         Bundle {
@@ -173,6 +180,22 @@ mod tests {
             let problems = overlaps(&bundles.iter());
             assert_eq!(problems.len(), want, "{one:?} {other:?}: {problems:?}");
             assert!(problems.iter().all(|problem| &*problem.file == "other"));
+        }
+    }
+    #[test]
+    fn an_older_bundle_judges_and_says_why() {
+        let mut older = bundle("one", None);
+        let content = Ok(b"package a\n\ndeny contains \"x\" if input.a\n".to_vec());
+        older.tree.files.push(TreeFile { path: vec!["a.rego".to_owned()], content });
+        for (problem, partial) in [
+            (Problem::warning(&"one".into(), "cannot be reached"), false),
+            (Problem::refused(&"one".into(), "is no archive"), true),
+        ] {
+            older.problem = Some(problem.clone());
+            let source = PolicySource::Unpacked(Arc::new(older.clone()));
+            let set = PolicySet::load_partly(&[source], &Limits::default()).unwrap();
+            assert_eq!((set.policies.len(), set.is_partial(), &set.problems[..]), (1, partial, &[problem][..]));
+            assert_eq!(set.bundles, std::slice::from_ref(&older.edition));
         }
     }
 }

@@ -64,7 +64,8 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
                 continue;
             }
             PolicySource::Bundle(_) => {
-                problems.push(Problem::refused(&source.shown(), "is a bundle, which this command does not read"));
+                let problem = Problem::refused(&source.shown(), "is a bundle, which this command does not read");
+                problems.push(problem.help("name the directory that it was made of"));
                 continue;
             }
             PolicySource::Cluster(_) => {

@@ -9,6 +9,7 @@ use std::{fs, path::Path, process::Command};
 use insta_cmd::assert_cmd_snapshot;
 
 mod builtin;
+mod bundles;
 mod check;
 mod diff;
 mod explain;
