@@ -107,7 +107,7 @@ fn unreadable(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::FileTooLarge => format!("unpacks to more than {} MiB", UNPACKED_BYTES >> 20),
         io::ErrorKind::UnexpectedEof => "is cut off".to_owned(),
-        _ => format!("is no gzip-compressed tar archive: {error}"),
+        _ => format!("is not a gzip-compressed tar archive: {error}"),
     }
 }
 

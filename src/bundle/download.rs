@@ -127,7 +127,7 @@ fn packed(archive: Vec<u8>, etag: Option<String>) -> Package {
 }
 
 fn address(text: &str, signed: bool) -> anyhow::Result<Url> {
-    let Ok(url) = Url::parse(text) else { bail!("it is no URL") };
+    let Ok(url) = Url::parse(text) else { bail!("it is not a URL") };
     if !url.username().is_empty() || url.password().is_some() {
         bail!("it has credentials in it; kaudit takes those that docker login writes, from $DOCKER_CONFIG/config.json");
     }
@@ -145,9 +145,9 @@ fn file_state(path: &PathBuf) -> Result<FileState, FetchError> {
     };
     match state() {
         Ok((real, length, time, true)) => Ok((real, length, time)),
-        Ok(_) => {
-            Err(FetchError::Unavailable("is no file; the name of a directory of policies ends otherwise".to_owned()))
-        }
+        Ok(_) => Err(FetchError::Unavailable(
+            "is not a file; the name of a directory of policies has to end with /".to_owned(),
+        )),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(FetchError::Unavailable("no such file".to_owned()))
         }
@@ -248,7 +248,7 @@ fn layers(manifest: &ArtifactManifest) -> Result<Vec<&Descriptor>, FetchError> {
     let types: Vec<&str> = layers.iter().map(|layer| &*layer.media_type).take(4).collect();
     let what = if layers.is_empty() { "no layers".to_owned() } else { format!("layers of {}", types.join(", ")) };
     Err(FetchError::Unacceptable(format!(
-        "is no bundle of policies, as those of kaudit push, conftest, OPA, Trivy and gator are: it has {what}"
+        "is not a bundle of policies like those of kaudit push, conftest, OPA, Trivy and gator: it has {what}"
     )))
 }
 

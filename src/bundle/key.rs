@@ -41,7 +41,7 @@ impl VerificationKey {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let content = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
-        Self::parse(&content).with_context(|| format!("{shown} is no key that bundles can be verified by"))
+        Self::parse(&content).with_context(|| format!("{shown} is not a key that can verify bundles"))
     }
 
     fn parse(content: &[u8]) -> anyhow::Result<Self> {
@@ -53,7 +53,7 @@ impl VerificationKey {
         let (label, rest) = rest.split_once("-----").context("no PEM")?;
         let (body, _) = rest.split_once("-----END ").context("its PEM has no end")?;
         let body: String = body.chars().filter(|c| !c.is_whitespace()).collect();
-        let der = BASE64.decode(body.as_bytes()).context("its PEM is no base64")?;
+        let der = BASE64.decode(body.as_bytes()).context("its PEM is not base64")?;
         match label {
             "PUBLIC KEY" => public(&der),
             "RSA PUBLIC KEY" => Ok(Self(Kind::Rsa(der))),
@@ -134,7 +134,7 @@ const BIT_STRING: u8 = 0x03;
 
 /// Reads a `SubjectPublicKeyInfo` of RFC 5280.
 fn public(der: &[u8]) -> anyhow::Result<VerificationKey> {
-    let broken = "its PEM is no public key";
+    let broken = "its PEM is not a public key";
     let (info, _) = element(der, SEQUENCE).context(broken)?;
     let (algorithm, rest) = element(info, SEQUENCE).context(broken)?;
     let (bits, _) = element(rest, BIT_STRING).context(broken)?;
@@ -175,8 +175,8 @@ mod tests {
             ("", "empty"),
             ("-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----", "give the PUBLIC KEY"),
             ("-----BEGIN PUBLIC KEY-----\nAA", "no end"),
-            ("-----BEGIN PUBLIC KEY-----\n%\n-----END PUBLIC KEY-----", "no base64"),
-            ("-----BEGIN PUBLIC KEY-----\nMIIA\n-----END PUBLIC KEY-----", "no public key"),
+            ("-----BEGIN PUBLIC KEY-----\n%\n-----END PUBLIC KEY-----", "not base64"),
+            ("-----BEGIN PUBLIC KEY-----\nMIIA\n-----END PUBLIC KEY-----", "not a public key"),
         ] {
             let why = VerificationKey::parse(text.as_bytes()).unwrap_err().to_string();
             assert!(why.contains(want), "{text}: {why}");

@@ -61,7 +61,7 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<BTreeMap<String, File>> {
         let name = file.relative();
         path_of(&name).map_err(|why| anyhow::anyhow!("the policies: {why}"))?;
         if named.insert(name.clone(), file).is_some() {
-            anyhow::bail!("two paths have a {name}: push a directory that holds both");
+            anyhow::bail!("two paths have {name}: push a directory that holds both");
         }
     }
     anyhow::ensure!(!named.is_empty(), "there are neither policies (.rego) nor data below what is to be pushed");

@@ -131,7 +131,7 @@ impl Registry {
             )));
         }
         if !is_digest(&blob.digest) {
-            return Err(FetchError::Unacceptable(format!("the layer {shown} has no digest that is known")));
+            return Err(FetchError::Unacceptable(format!("the layer {shown} has a digest of an unknown kind")));
         }
         let answer = self.ask(Method::GET, &format!("blobs/{}", blob.digest), blob.size.max(ANSWER_BYTES)).await?;
         if answer.status != StatusCode::OK {
@@ -264,8 +264,9 @@ impl Registry {
     async fn url(&mut self, path: &str) -> Result<Url, FetchError> {
         if self.base.is_none() {
             let base = |scheme: &str| {
-                Url::parse(&format!("{scheme}://{}/v2/", self.name.host()))
-                    .map_err(|error| FetchError::Unavailable(format!("{} is no registry: {error}", self.name.host())))
+                Url::parse(&format!("{scheme}://{}/v2/", self.name.host())).map_err(|error| {
+                    FetchError::Unavailable(format!("{} is not a registry: {error}", self.name.host()))
+                })
             };
             let (tls, plain) = (base("https")?, base("http")?);
             let plain = is_loopback(&plain).then_some(plain);
@@ -276,7 +277,7 @@ impl Registry {
         }
         let path = format!("{}/{path}", self.name.repository);
         let url = self.base.as_ref().and_then(|base| base.join(&path).ok());
-        url.ok_or_else(|| FetchError::Unavailable(format!("{path} is no path of a registry")))
+        url.ok_or_else(|| FetchError::Unavailable(format!("{path} is not a path of a registry")))
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) fn verify(files: &Files, key: &VerificationKey, scope: &str) -> Resul
 
 /// Returns what a JWT says, if it is signed by the key.
 fn payload(token: &str, key: &VerificationKey) -> Result<Payload, String> {
-    let broken = || format!("{SIGNATURES}: the signature is no JWT");
+    let broken = || format!("{SIGNATURES}: the signature is not a JWT");
     let (signed, signature) = token.rsplit_once('.').ok_or_else(broken)?;
     let (header, payload) = signed.split_once('.').ok_or_else(broken)?;
     let decode = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|_| broken());
@@ -226,9 +226,9 @@ mod tests {
             assert_eq!(verified(&good, files).unwrap_err(), want);
         }
         for (signatures, want) in [
-            (good.replacen("ey", "ez", 1), "no JWT"),
+            (good.replacen("ey", "ez", 1), "not a JWT"),
             (r#"{"signatures": []}"#.to_owned(), "0 signatures"),
-            (r#"{"signatures": ["a"]}"#.to_owned(), "no JWT"),
+            (r#"{"signatures": ["a"]}"#.to_owned(), "not a JWT"),
             (r#"{"signatures": ["a.b.c"], "plugin": "own"}"#.to_owned(), "plugin"),
             ("[]".to_owned(), SIGNATURES),
             (signed(r#"{"scope": "write", "files": []}"#), "the scope \"write\""),

@@ -61,9 +61,9 @@ fn what_is_not_what_its_digest_says_is_refused() {
         (vec![(&*pinned, ok(&honest))], format!("@{}", digest(b"another")), "is not what its digest says"),
         (vec![("manifests/1", lies)], ":1".to_owned(), "is not what its digest says"),
         (vec![("manifests/1", ok(&long))], ":1".to_owned(), "more than the"),
-        (vec![("manifests/1", ok(&odd))], ":1".to_owned(), "no digest that is known"),
+        (vec![("manifests/1", ok(&odd))], ":1".to_owned(), "a digest of an unknown kind"),
         (vec![("manifests/1", ok(&outside)), (&*blob, ok(&module))], ":1".to_owned(), "leads out of it"),
-        (vec![("manifests/1", ok(&image))], ":1".to_owned(), "is no bundle of policies"),
+        (vec![("manifests/1", ok(&image))], ":1".to_owned(), "is not a bundle of policies"),
         (vec![("manifests/1", ok(&"[".repeat(5 << 20)))], ":1".to_owned(), "has more than the 4194304 bytes"),
         (vec![("manifests/1", ok(&"[".repeat(1 << 20)))], ":1".to_owned(), "cannot be used"),
         (vec![("manifests/1", ok("{}"))], ":1".to_owned(), "it has no layers"),
@@ -172,7 +172,7 @@ fn addresses_that_are_not_safe_are_refused() {
         ("http://bundles.example.com/b.tar.gz", "without TLS"),
         ("https://user:hunter2@bundles.example.com/b.tar.gz", "has credentials in it"),
         ("oci://bundles.example.com", "names no repository"),
-        ("oci://policies/team:v1", "no registry"),
+        ("oci://policies/team:v1", "not a registry"),
     ] {
         let said = check(directory.path(), &[], policies, &[]);
         assert!(said.code == 2 && said.err.contains(want), "{policies}: {}", said.err);
