@@ -230,4 +230,30 @@ mod tests {
             unpack(text, &mut Files::new()).unwrap_err();
         }
     }
+    #[test]
+    fn no_archive_ends_the_process() {
+        let mut builder = Builder::new(Vec::new());
+        builder.append(&header(EntryType::Regular, b"a/own.rego", 2), &b"xy"[..]).unwrap();
+        builder.append(&header(EntryType::GNULongName, b"././@LongLink", 2), &b"xy"[..]).unwrap();
+        builder.append(&header(EntryType::XHeader, b"pax", 20), &b"20 path=b/other.rego"[..]).unwrap();
+        builder.append(&header(EntryType::Regular, b"b", 0), &b""[..]).unwrap();
+        let tar = builder.into_inner().unwrap();
+        for at in 0..tar.len() {
+            for change in [0x01, 0x80, 0xff] {
+                let mut changed = tar.clone();
+                changed[at] ^= change;
+                if at < 512 {
+                    // The checksum would catch it.
+                    let mut first = Header::from_byte_slice(&changed[..512]).clone();
+                    first.set_cksum();
+                    changed[..512].copy_from_slice(first.as_bytes());
+                }
+                let mut packed = GzEncoder::new(Vec::new(), Compression::none());
+                packed.write_all(&changed).unwrap();
+                let mut files = Files::new();
+                let _said = unpack(&packed.finish().unwrap(), &mut files);
+                assert!(files.keys().all(|path| !path.iter().any(|part| part == "..")));
+            }
+        }
+    }
 }
