@@ -1,5 +1,7 @@
 //! Policies that lie in the cluster as objects: Gatekeeper's, and `ConfigMap`s.
 
+mod random;
+
 use kaudit_controlplane::{ControlPlane, Options, require, shared};
 use serde_json::{Value, json};
 

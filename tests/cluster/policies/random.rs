@@ -1,0 +1,234 @@
+//! Policies of every source while all of them change at random: when they are left alone, the live verdicts are those of a
+//! fresh audit, and what Gatekeeper's policies say is what `gator` says.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use kaudit_controlplane::{ControlPlane, Options, Tool, require, require_tool, tool};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{TEMPLATES, config_map, constraint, constraint_crd, crds, template};
+use crate::{
+    support::{Running, establish, policies},
+    truth::{Telling, Truth},
+    writer::{seed, size},
+};
+
+const KINDS: [&str; 2] = ["K8sLabel", "K8sMark"];
+const CONSTRAINTS: [&str; 3] = ["one", "two", "three"];
+const LABELS: [&str; 3] = ["owner", "team", "zone"];
+const OBJECTS: [&str; 4] = ["a", "b", "c", "d"];
+const FILES: [&str; 2] = ["first", "second"];
+
+/// Whoever changes objects and policies.
+struct Changes<'a> {
+    plane: &'a ControlPlane,
+    namespaces: [String; 2],
+    directory: TempDir,
+    random: fastrand::Rng,
+}
+
+/// Words of one of the versions of a policy; the last is broken.
+const WORDS: [&str; 4] = ["it lacks", "there is no", "nobody gave", "broken\" +"];
+
+impl Changes<'_> {
+    fn one_of<'b>(&mut self, all: &[&'b str]) -> &'b str {
+        all[self.random.usize(..all.len())]
+    }
+
+    fn namespace(&mut self) -> String {
+        self.namespaces[self.random.usize(..self.namespaces.len())].clone()
+    }
+
+    fn template(&mut self, words: &[&str]) -> String {
+        let kind = self.one_of(&KINDS);
+        template(kind, self.one_of(words))
+    }
+
+    fn constraint(&mut self) -> String {
+        let (kind, name, label) = (self.one_of(&KINDS), self.one_of(&CONSTRAINTS), self.one_of(&LABELS));
+        let mut made: Value = serde_json::from_str(&constraint(kind, name, &self.namespace(), label)).unwrap();
+        made["spec"]["enforcementAction"] = self.one_of(&["deny", "warn", "dryrun"]).into();
+        if self.random.bool() {
+            made["spec"]["match"].as_object_mut().unwrap().remove("namespaces");
+        }
+        if self.random.u8(..4) == 0 {
+            made["spec"]["match"]["labelSelector"] =
+                json!({"matchExpressions": [{"key": "team", "operator": "Exists"}]});
+        }
+        made.to_string()
+    }
+
+    fn object(&mut self) -> String {
+        let labels: Value =
+            LABELS.iter().filter(|_| self.random.bool()).map(|label| ((*label).to_owned(), json!("x"))).collect();
+        let metadata = json!({"name": self.one_of(&OBJECTS), "namespace": self.namespace(), "labels": labels});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string()
+    }
+
+    /// A module that denies objects that lack a label.
+    fn module(&mut self, package: &str, words: &[&str]) -> String {
+        let (label, words) = (self.one_of(&LABELS), self.one_of(words));
+        format!(
+            "package {package}\n\ndeny contains \"{words} {label}\" if {{\n  input.kind == \"ConfigMap\"\n  \
+             not input.metadata.labels.{label}\n}}\n"
+        )
+    }
+
+    fn write(&mut self, words: &[&str]) {
+        let file = self.one_of(&FILES);
+        let text = self.module(&format!("files.{file}"), words);
+        fs::write(self.directory.path().join(format!("{file}.rego")), text).unwrap();
+    }
+
+    fn map(&mut self, words: &[&str]) -> String {
+        let file = self.one_of(&FILES);
+        let text = self.module(&format!("maps.{file}"), words);
+        config_map(&self.namespaces[0], file, &[("main.rego", &text)])
+    }
+
+    async fn delete(&mut self) {
+        let (namespace, kind) = (self.namespaces[0].clone(), self.one_of(&KINDS));
+        let (constraint, file, object) = (self.one_of(&CONSTRAINTS), self.one_of(&FILES), self.one_of(&OBJECTS));
+        let arguments = match self.random.u8(..4) {
+            0 => vec!["constrainttemplates".to_owned(), kind.to_lowercase()],
+            1 => vec![constraint_crd(kind), constraint.to_owned()],
+            2 => vec!["configmap".to_owned(), file.to_owned()],
+            _ => vec!["configmap".to_owned(), object.to_owned()],
+        };
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let options = ["-n", &namespace, "delete", "--ignore-not-found", "--wait=false"];
+        self.plane.kubectl(&[&options[..], &arguments].concat()).await.unwrap();
+    }
+
+    /// Does one random thing.
+    async fn step(&mut self) {
+        let object = match self.random.u8(..10) {
+            0 | 1 => self.template(&WORDS),
+            2 | 3 => self.constraint(),
+            4 => self.map(&WORDS),
+            5 => return self.write(&WORDS),
+            6 => return self.delete().await,
+            _ => self.object(),
+        };
+        self.plane.apply(&object).await.unwrap();
+    }
+
+    /// Puts everything in order: a policy that is broken judges as it was before, which nobody knows who comes later.
+    async fn mend(&mut self) {
+        let good = &WORDS[..3];
+        let mut all = Vec::new();
+        for kind in KINDS {
+            all.push(template(kind, self.one_of(good)));
+            all.push(self.constraint());
+        }
+        for file in FILES {
+            let text = self.module(&format!("maps.{file}"), good);
+            all.push(config_map(&self.namespaces[0], file, &[("main.rego", &text)]));
+            let text = self.module(&format!("files.{file}"), good);
+            fs::write(self.directory.path().join(format!("{file}.rego")), text).unwrap();
+        }
+        self.plane.apply(&all.join("\n---\n")).await.unwrap();
+    }
+}
+
+/// Constraint, object, message and action of each violation.
+type Found = BTreeSet<[String; 4]>;
+
+fn text(value: &Value, pointer: &str) -> String {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// What `gator` says of the policies and objects of the cluster as they are.
+async fn said_by_gator(plane: &ControlPlane) -> Found {
+    let constraints = KINDS.map(constraint_crd).join(",");
+    let kinds = format!("{TEMPLATES},{constraints},namespaces,configmaps");
+    let all = plane.kubectl(&["get", &kinds, "-A", "-o", "json"]).await.unwrap();
+    let all: Value = serde_json::from_str(&all).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for (number, item) in all["items"].as_array().unwrap().iter().enumerate() {
+        fs::write(folder.path().join(format!("{number}.yaml")), item.to_string()).unwrap();
+    }
+    let results = gator(folder.path());
+    let found = |result: &Value| {
+        let action = if result["enforcementAction"] == "deny" { "fail" } else { "warn" };
+        let name = |field| text(result, &format!("/violatingObject/metadata/{field}"));
+        let object = format!("{}/{}", name("namespace"), name("name"));
+        [text(result, "/constraint/metadata/name"), object, text(result, "/msg"), action.to_owned()]
+    };
+    results.iter().map(found).collect()
+}
+
+fn gator(folder: &Path) -> Vec<Value> {
+    let mut command = Command::new(tool(Tool::Gator).unwrap());
+    let output = command.args(["test", "--output=json", "--filename"]).arg(folder).env_clear().output().unwrap();
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// What an audit says by Gatekeeper's policies.
+fn said_by_kaudit(audit: &Value) -> Found {
+    let results = audit["results"].as_array().unwrap().iter();
+    let of_gatekeeper = results.filter(|result| KINDS.contains(&text(result, "/policy").as_str()));
+    let found = |result: &Value| {
+        let object = format!("{}/{}", text(result, "/resource/namespace"), text(result, "/resource/name"));
+        [text(result, "/rule"), object, text(result, "/message"), text(result, "/result")]
+    };
+    of_gatekeeper.map(found).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_of_every_source_that_change_at_random_judge_as_fresh_ones_and_as_gator() {
+    if !require() {
+        return;
+    }
+    let (seed, seconds) = (seed(), size("KAUDIT_TEST_SECONDS", 20));
+    // Of its own: what lies in the cluster concerns everybody in it.
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    establish(&plane, &crds(&KINDS), &[TEMPLATES, &constraint_crd(KINDS[0]), &constraint_crd(KINDS[1])]).await;
+    let namespaces = [plane.temp_namespace("one").await.unwrap(), plane.temp_namespace("two").await.unwrap()];
+    let random = fastrand::Rng::with_seed(seed);
+    let mut changes = Changes { plane: &plane, namespaces, directory: policies(&[]), random };
+    changes.mend().await;
+    let maps = format!("cluster:configmaps={}", changes.namespaces[0]);
+    let directory = changes.directory.path().to_str().unwrap().to_owned();
+    let sources = ["-p", &directory, "-p", "cluster:gatekeeper", "-p", &maps];
+    let truth = Truth {
+        kubeconfig: plane.kubeconfig(),
+        client: plane.admin().unwrap(),
+        arguments: sources.map(str::to_owned).to_vec(),
+        namespaces: Vec::new(),
+        telling: Telling::Lossy,
+        reports: false,
+    };
+    let kaudit = Running::start(&plane.kubeconfig(), &[&["--record=none"], &sources[..]].concat()).await;
+    kaudit.ready().await;
+    for round in 0..2 {
+        let end = Instant::now() + Duration::from_secs(seconds / 2);
+        let mut steps = 0;
+        while Instant::now() < end {
+            changes.step().await;
+            steps += 1;
+        }
+        changes.mend().await;
+        let took = truth.converged(&kaudit, Instant::now()).await;
+        println!("round {round}: {steps} random changes, converged {took:?} after the last");
+        if require_tool(Tool::Gator) {
+            let (kaudit, gator) = (said_by_kaudit(&truth.fresh().await), said_by_gator(&plane).await);
+            let (more, less): (Vec<_>, Vec<_>) =
+                (kaudit.difference(&gator).collect(), gator.difference(&kaudit).collect());
+            assert!(
+                !gator.is_empty() && more.is_empty() && less.is_empty(),
+                "kaudit only: {more:#?}\ngator only: {less:#?}"
+            );
+        }
+    }
+    assert_eq!(kaudit.stop().await, Some(0));
+    plane.stop().await.unwrap();
+}
