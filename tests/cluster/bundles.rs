@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Publishes a module; returns its digest.
-async fn publish(kubeconfig: &Path, reference: &str, module: &str) -> String {
+pub(crate) async fn publish(kubeconfig: &Path, reference: &str, module: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("own.rego"), module).unwrap();
     let pushed = run(kubeconfig, &["push", reference, directory.path().to_str().unwrap()]).await;
