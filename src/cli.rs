@@ -7,6 +7,7 @@ use std::io;
 
 use clap::{CommandFactory, Parser};
 
+pub mod bundles;
 pub mod check;
 pub mod cluster;
 pub mod config;
@@ -24,8 +25,8 @@ pub mod test;
 pub(crate) mod values;
 
 use self::{
-    check::CheckArgs, diff::DiffArgs, explain::ExplainArgs, init::InitArgs, policies::PoliciesArgs, rbac::RbacArgs,
-    test::TestArgs,
+    bundles::PushArgs, check::CheckArgs, diff::DiffArgs, explain::ExplainArgs, init::InitArgs, policies::PoliciesArgs,
+    rbac::RbacArgs, test::TestArgs,
 };
 
 /// Audit Kubernetes objects of every kind by Rego policies
@@ -58,6 +59,9 @@ pub enum Subcommand {
     /// Run the unit tests of policies: test_ rules and Gatekeeper suites
     #[command(after_help = test::AFTER_HELP)]
     Test(Box<TestArgs>),
+    /// Publish policies as an artifact of an OCI registry
+    #[command(after_help = bundles::AFTER_HELP)]
+    Push(PushArgs),
     /// Write a directory of policies to start from: the library, a policy with its test, and settings
     #[command(after_help = init::AFTER_HELP)]
     Init(InitArgs),

@@ -6,6 +6,7 @@ pub mod diff;
 pub mod explain;
 pub mod init;
 pub mod policies;
+pub mod push;
 pub mod rbac;
 mod sources;
 pub mod test;
@@ -32,6 +33,7 @@ pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
         }
         Subcommand::Init(options) => init::run(&options),
         Subcommand::Policies(options) => asking(policies::run(&options)),
+        Subcommand::Push(options) => asking(push::run(&options)),
         Subcommand::Rbac(options) => asking(rbac::run(&options)),
         Subcommand::Test(options) => {
             logging::init(&options.log, false)?;

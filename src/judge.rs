@@ -7,6 +7,7 @@
 //! Nothing here knows of clusters: the rooms below are `rego` and `model`.
 
 pub(crate) mod builtin;
+pub mod bundle;
 mod compile;
 mod cross_check;
 mod data;
@@ -30,6 +31,7 @@ pub mod set;
 pub(crate) mod sharing;
 pub mod sources;
 pub(crate) mod tested;
+mod tree;
 pub mod trivy;
 mod unit;
 pub mod unjudged;

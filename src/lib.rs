@@ -29,7 +29,7 @@
 //! the lease records; of several shards each judges the namespaces that are its own ([`model::shard`]). Beside the walk,
 //! [`commands::init`] writes policies to start from, [`commands::test`] runs their tests, and [`commands::rbac`] prints the
 //! rights that the walk needs. [`commands::diff`] sends one source through two pipelines and compares their results, and
-//! [`commands::explain`] asks again how a rule came to one.
+//! [`commands::explain`] asks again how a rule came to one. Policies that are published elsewhere come through [`bundle`].
 //!
 //! The modules below stand in the order of their imports: each uses only those before it, which `tests/rooms.rs` checks.
 
@@ -44,6 +44,8 @@ pub mod judge;
 pub mod cluster;
 
 pub mod telemetry;
+
+pub mod bundle;
 
 pub mod source;
 

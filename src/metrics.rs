@@ -169,6 +169,7 @@ metrics! {
     exceptions_next_end_timestamp_seconds: Family<NoLabels, Gauge>, "When the next exception ends that excuses something";
     policies: Gauge, "Policies in force";
     policies_refused: Gauge, "Policy files that were refused when the policies were loaded last";
+    bundles_stale: Gauge, "Bundles of policies that may not be the newest";
     leader: Gauge, "Whether this replica records: it leads, or is the only one";
     recording_start_time_seconds: Family<NoLabels, Gauge>, "When this replica began to record";
     memory_bytes: Family<NoLabels, Gauge>, "Memory of the container, without what the kernel would drop first";
@@ -422,6 +423,11 @@ impl Metrics {
     /// Sets how many policy files the last load refused.
     pub fn set_policies_refused(&self, number: usize) {
         self.policies_refused.set(gauge_value(number));
+    }
+
+    /// Sets how many bundles of policies may not be the newest.
+    pub fn set_bundles_stale(&self, number: usize) {
+        self.bundles_stale.set(gauge_value(number));
     }
 
     /// Counts an object that could not be parsed.

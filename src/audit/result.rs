@@ -14,6 +14,7 @@ use super::fingerprint::Fingerprint;
 use crate::{
     cluster::identity::API_VERSION,
     judge::{
+        bundle::Edition,
         metadata::{Metadata, RelatedResource},
         policy::Policy,
         rule::RuleText,
@@ -53,6 +54,9 @@ pub struct AuditResult {
     pub coverage: Vec<Coverage>,
     /// The policies in force; sorted by name.
     pub policies: Vec<PolicySummary>,
+    /// The bundles that policies come from, in the order in which they were named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bundles: Vec<Edition>,
     /// Why policy files were refused; sorted by file and line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Problem>,
@@ -122,6 +126,7 @@ impl AuditResult {
             summary: Summary { objects, ..Summary::default() },
             coverage: vec![],
             policies: vec![],
+            bundles: vec![],
             refused: vec![],
             not_judged: vec![],
             exceptions: vec![],

@@ -8,7 +8,7 @@ use super::{
     cluster::{ClusterArgs, RecordTarget, RecordingArgs, UiAuthArgs},
     exceptions::ExceptionArgs,
     logging::LogArgs,
-    policies::PolicyArgs,
+    policies::{PolicyArgs, ReadingArgs},
     scope::{GroupingArgs, ScopeArgs, SourceArgs, SyncArgs},
     values,
 };
@@ -79,6 +79,21 @@ pub struct CheckArgs {
     /// Where the policies are.
     #[command(flatten)]
     pub policies: PolicyArgs,
+
+    /// How policies are chosen and read.
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+
+    /// Ask this often whether there are newer bundles; 0 is never, and what is named by its digest cannot change
+    #[arg(
+        long,
+        env = "KAUDIT_POLL",
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = values::interval,
+        help_heading = "Policies"
+    )]
+    pub poll: Duration,
 
     /// What may stay as it is.
     #[command(flatten)]

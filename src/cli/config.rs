@@ -88,7 +88,7 @@ fn finish(command: &clap::Command, matches: &ArgMatches, origins: &Origins) -> R
             split_environment("exceptions", &mut diff.exceptions.files, shown, origins);
             settle_diff(diff, matches, origins).map_err(|message| conflict(command, "diff", message))?;
         }
-        Subcommand::Init(_) | Subcommand::Completions { .. } => {}
+        Subcommand::Init(_) | Subcommand::Push(_) | Subcommand::Completions { .. } => {}
     }
     Ok(parsed)
 }

@@ -15,7 +15,7 @@ use super::{
     cluster::ClusterArgs,
     exceptions::ExceptionFileArgs,
     logging::LogArgs,
-    policies::EvaluationArgs,
+    policies::{EvaluationArgs, ReadingArgs},
     scope::{GroupingArgs, ScopeArgs, SourceArgs, SyncArgs},
     values,
 };
@@ -28,6 +28,7 @@ pub(super) const AFTER_HELP: &str = "\
 OLD AND NEW:
   policies/, main.rego        Policies, as kaudit check takes them
   builtin, builtin:rbac       The library inside kaudit, or a part of it
+  oci://…, https://…          A bundle
   git:main, git:v1:policies   Policies in a commit, as git names them; the path
                               is that of the other side, else policies
   before.json                 An audit that kaudit check wrote with -o json
@@ -73,6 +74,10 @@ pub struct DiffArgs {
     /// How the policies are taken.
     #[command(flatten)]
     pub evaluation: EvaluationArgs,
+
+    /// How policies are chosen and read.
+    #[command(flatten)]
+    pub reading: ReadingArgs,
 
     /// What may stay as it is.
     #[command(flatten)]

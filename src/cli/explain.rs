@@ -4,7 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{cluster::ClusterArgs, logging::LogArgs, policies::PolicyArgs, scope::ManifestArgs};
+use super::{
+    cluster::ClusterArgs,
+    logging::LogArgs,
+    policies::{PolicyArgs, ReadingArgs},
+    scope::ManifestArgs,
+};
 
 pub(super) const AFTER_HELP: &str = "\
 WHAT TO EXPLAIN:
@@ -40,6 +45,10 @@ pub struct ExplainArgs {
     /// Where the policies are.
     #[command(flatten)]
     pub policies: PolicyArgs,
+
+    /// How policies are chosen and read.
+    #[command(flatten)]
+    pub reading: ReadingArgs,
 
     /// Write the explanation for people or as a document for programs
     #[arg(

@@ -56,8 +56,6 @@ fn library_part(text: &str) -> Result<LibraryPart, String> {
         }
         PolicySource::Builtin(part) => Ok(LibraryPart::Builtin(part)),
         PolicySource::Path(path) if path.as_os_str() == "none" => Ok(LibraryPart::None),
-        PolicySource::Path(_) | PolicySource::Tree(_) | PolicySource::Cluster(_) | PolicySource::Framework(_) => {
-            Err("expected builtin, builtin:PART or none".into())
-        }
+        _ => Err("expected builtin, builtin:PART or none".into()),
     }
 }

@@ -4,24 +4,30 @@ use std::time::Duration;
 
 use clap::{Args, ColorChoice, ValueEnum, builder::BoolishValueParser};
 
-use super::{cluster::ClusterArgs, values};
-use crate::{judge::sources::PolicySource, rego::limits::Limits};
+use super::{
+    bundles::{BundleArgs, RegistryArgs},
+    cluster::ClusterArgs,
+    values,
+};
+use crate::{bundle::settings::BundleSettings, judge::sources::PolicySource, rego::limits::Limits};
 
 /// Where the policies are.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct PolicyArgs {
-    /// Load policies from this file or directory; from kaudit's own library: builtin, or a part such as builtin:rbac; or from
-    /// the cluster: cluster:gatekeeper, cluster:configmaps[=NAMESPACE][,LABEL=VALUE]; repeatable [default: ./policies if it
-    /// exists, else builtin]
+    /// Load policies from this file or directory; from kaudit's own library: builtin, or a part such as builtin:rbac; from
+    /// the cluster: cluster:gatekeeper, cluster:configmaps[=NAMESPACE][,LABEL=VALUE]; or from a bundle:
+    /// oci://REGISTRY/REPOSITORY[:TAG|@DIGEST], https://HOST/bundle.tar.gz, bundle.tar.gz; repeatable [default: ./policies if
+    /// it exists, else builtin]
     #[arg(
         short = 'p',
         long = "policies",
         id = "policies",
-        value_name = "PATH|builtin[:PART]|cluster:WHAT",
+        value_name = "PATH|builtin[:PART]|cluster:WHAT|BUNDLE",
         env = "KAUDIT_POLICIES",
         value_parser = values::policy_source()
     )]
+    #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     pub sources: Vec<PolicySource>,
 
     /// How they are taken.
@@ -29,14 +35,43 @@ pub struct PolicyArgs {
     pub evaluation: EvaluationArgs,
 }
 
-/// How policies are loaded and evaluated.
+/// How policies are chosen of their sources, and how those are read that are no files.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Policies")]
-pub struct EvaluationArgs {
+pub struct ReadingArgs {
     /// Of a library in Kubescape's layout take the controls of this framework; repeatable
     #[arg(long, env = "KAUDIT_FRAMEWORK", value_name = "NAME", value_delimiter = ',')]
     pub framework: Vec<String>,
 
+    /// How bundles are trusted and kept.
+    #[command(flatten)]
+    pub bundles: BundleArgs,
+
+    /// How they are reached.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+}
+
+impl ReadingArgs {
+    /// Returns `sources` with the choice of frameworks.
+    pub fn chosen(&self, mut sources: Vec<PolicySource>) -> Vec<PolicySource> {
+        sources.extend(self.framework.iter().cloned().map(PolicySource::Framework));
+        sources
+    }
+
+    /// Returns how bundles are read.
+    ///
+    /// # Errors
+    /// When the key cannot be used.
+    pub fn settings(&self) -> anyhow::Result<BundleSettings> {
+        self.bundles.settings(&self.registry)
+    }
+}
+
+/// How policies are loaded and evaluated.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Policies")]
+pub struct EvaluationArgs {
     /// Judge by the other policies when files are refused; the result is incomplete then, as it is when watching
     #[arg(long, env = "KAUDIT_ALLOW_REFUSED", value_parser = BoolishValueParser::new())]
     pub allow_refused: bool,
@@ -130,13 +165,9 @@ EXAMPLES:
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct PoliciesArgs {
-    /// The files and directories to load, builtin[:PART], or cluster:WHAT as for kaudit check [default: ./policies if it exists, else builtin]
+    /// The files and directories to load, builtin[:PART], cluster:WHAT, or a bundle as for kaudit check [default: ./policies if it exists, else builtin]
     #[arg(id = "policies", value_name = "PATH", env = "KAUDIT_POLICIES", value_parser = values::policy_source())]
     pub sources: Vec<PolicySource>,
-
-    /// Of a library in Kubescape's layout take the controls of this framework; repeatable
-    #[arg(long, env = "KAUDIT_FRAMEWORK", value_name = "NAME", value_delimiter = ',', help_heading = "Policies")]
-    pub framework: Vec<String>,
 
     /// Write a table for people or a document for programs
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = ListFormat::Text)]
@@ -150,6 +181,10 @@ pub struct PoliciesArgs {
     /// How to reach the cluster, for policies that lie in it.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+
+    /// How policies are chosen and read.
+    #[command(flatten)]
+    pub reading: ReadingArgs,
 }
 
 /// How a list is written.

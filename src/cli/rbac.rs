@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{
     cluster::{ClusterArgs, RecordingArgs, UiAuthArgs},
+    policies::ReadingArgs,
     scope::ScopeArgs,
     values::{self, ServiceAccount},
 };
@@ -39,16 +40,16 @@ pub struct RbacArgs {
         short = 'p',
         long = "policies",
         id = "policies",
-        value_name = "PATH|builtin[:PART]|cluster:WHAT",
+        value_name = "PATH|builtin[:PART]|cluster:WHAT|BUNDLE",
         env = "KAUDIT_POLICIES",
         value_parser = values::policy_source(),
         help_heading = "Policies"
     )]
     pub policies: Vec<PolicySource>,
 
-    /// Of a library in Kubescape's layout take the controls of this framework; repeatable
-    #[arg(long, env = "KAUDIT_FRAMEWORK", value_name = "NAME", value_delimiter = ',', help_heading = "Policies")]
-    pub framework: Vec<String>,
+    /// How policies are chosen and read.
+    #[command(flatten)]
+    pub reading: ReadingArgs,
 
     /// How to reach the cluster.
     #[command(flatten)]

@@ -53,8 +53,8 @@ async fn judge(check: CheckArgs, telemetry: &Telemetry, span: Span) -> anyhow::R
     let watching = check.mode() == Mode::Watch;
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
-    let chosen = sources::chosen(&check.policies.sources, &check.policies.evaluation.framework, say);
-    let sources = Sources::follow(chosen, &check.cluster).await?;
+    let poll = watching.then_some(check.poll);
+    let sources = Sources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
     let partly = watching || check.policies.evaluation.allow_refused;
     let mut loaded = span.within(policies::load(&sources.now(), &check.policies.evaluation)).await?;
     if !partly {

@@ -62,8 +62,8 @@ enum Subject {
 /// When there is no such object, rule or result, with the nearest name; or nothing can be read.
 pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     let subject = Subject::parse(&options.what)?;
-    let chosen = sources::chosen(&options.policies.sources, &options.policies.evaluation.framework, sources::note);
-    let sources = Sources::follow(chosen, &options.cluster).await?.now();
+    let ExplainArgs { policies, reading, cluster, .. } = &options;
+    let sources = Sources::chosen(&policies.sources, reading, cluster, None, sources::note).await?.now();
     let mut loaded = policies::load(&sources, &options.policies.evaluation).await?;
     if !options.policies.evaluation.allow_refused {
         loaded = loaded.and_then(PolicySet::whole);

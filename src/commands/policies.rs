@@ -15,8 +15,8 @@ use crate::{
 /// # Errors
 /// When a source outside of the file system cannot be read, or standard output cannot be written to.
 pub async fn run(options: &PoliciesArgs) -> anyhow::Result<u8> {
-    let chosen = sources::chosen(&options.sources, &options.framework, sources::note);
-    let sources = Sources::follow(chosen, &options.cluster).await?.now();
+    let PoliciesArgs { sources, reading, cluster, .. } = options;
+    let sources = Sources::chosen(sources, reading, cluster, None, sources::note).await?.now();
     let list = match PolicySet::load_partly(&sources, &Limits::default()) {
         Ok(policies) => PolicyList::new(&policies),
         Err(why) => PolicyList::failed(&why),

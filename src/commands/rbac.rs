@@ -128,8 +128,8 @@ async fn reading(options: &RbacArgs) -> anyhow::Result<Vec<PolicyRule>> {
         KindFilter::All if scope.include.is_empty() && scope.exclude.is_empty() => return Ok(vec![read("*", ["*"])]),
         KindFilter::All => None,
         KindFilter::Judged => {
-            let chosen = sources::chosen(&options.policies, &options.framework, sources::note);
-            let sources = Sources::follow(chosen, &options.cluster).await?.now();
+            let RbacArgs { policies, reading, cluster, .. } = options;
+            let sources = Sources::chosen(policies, reading, cluster, None, sources::note).await?.now();
             Some(Arc::new(PolicySet::load_with(&sources, &Limits::default())?))
         }
     };
@@ -154,7 +154,8 @@ fn policies_read(options: &RbacArgs) -> BTreeMap<Option<&str>, Vec<PolicyRule>> 
                 let namespace = namespace.as_deref().unwrap_or(&options.service_account.namespace);
                 rules.insert(Some(namespace), vec![read("", ["configmaps"])]);
             }
-            PolicySource::Path(_) | PolicySource::Builtin(_) | PolicySource::Tree(_) | PolicySource::Framework(_) => {}
+            // A bundle is not asked of the API server.
+            _ => {}
         }
     }
     rules

@@ -4,11 +4,17 @@ use std::{
     fs,
     io::{self, Write as _},
     path::Path,
+    sync::Arc,
+    time::Duration,
 };
 
 use super::connect::reach;
 use crate::{
-    cli::cluster::ClusterArgs,
+    bundle::{
+        follower::{self, FollowedBundle},
+        settings::BundleSettings,
+    },
+    cli::{cluster::ClusterArgs, policies::ReadingArgs},
     judge::sources::PolicySource,
     source::policies::{self, FollowedPolicies},
 };
@@ -20,14 +26,8 @@ const BUILTIN: &str = "judging by the builtin library, as there is no ./policies
                        (a path, builtin, builtin:PART), or run kaudit init";
 
 /// Returns the policies that are named, or what stands in for them: `./policies`, or else the builtin library, in which
-/// case `say` gets a line for the user; with the choice of these frameworks.
-pub(super) fn chosen(named: &[PolicySource], frameworks: &[String], say: impl FnOnce(&str)) -> Vec<PolicySource> {
-    let mut sources = places(named, say);
-    sources.extend(frameworks.iter().cloned().map(PolicySource::Framework));
-    sources
-}
-
-fn places(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<PolicySource> {
+/// case `say` gets a line for the user.
+fn chosen(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<PolicySource> {
     if !named.is_empty() {
         return named.to_vec();
     }
@@ -45,14 +45,34 @@ pub(super) struct Sources(Vec<Source>);
 enum Source {
     Local(PolicySource),
     Cluster(FollowedPolicies),
+    Bundle(FollowedBundle),
 }
 
 impl Sources {
+    /// Reads what is named, or what stands in for it, and follows it.
+    ///
+    /// # Errors
+    /// As [`Self::follow`].
+    pub(super) async fn chosen(
+        named: &[PolicySource],
+        reading: &ReadingArgs,
+        cluster: &ClusterArgs,
+        poll: Option<Duration>,
+        say: impl FnOnce(&str),
+    ) -> anyhow::Result<Self> {
+        let bundles = BundleSettings { poll, ..reading.settings()? };
+        Self::follow(reading.chosen(chosen(named, say)), cluster, &bundles).await
+    }
+
     /// Reads what has to be read from elsewhere, and follows it.
     ///
     /// # Errors
     /// When a source cannot be read as a whole; says what to do.
-    pub(super) async fn follow(sources: Vec<PolicySource>, cluster: &ClusterArgs) -> anyhow::Result<Self> {
+    pub(super) async fn follow(
+        sources: Vec<PolicySource>,
+        cluster: &ClusterArgs,
+        bundles: &BundleSettings,
+    ) -> anyhow::Result<Self> {
         let mut followed = Vec::new();
         for source in sources {
             followed.push(match source {
@@ -60,6 +80,7 @@ impl Sources {
                     let (clients, served) = reach(cluster).await?;
                     Source::Cluster(policies::follow(&source, &clients, served).await?)
                 }
+                PolicySource::Bundle(reference) => Source::Bundle(follower::follow(&reference, bundles).await?),
                 source => Source::Local(source),
             });
         }
@@ -70,6 +91,7 @@ impl Sources {
     pub(super) fn now(&self) -> Vec<PolicySource> {
         let sources = self.0.iter().map(|source| match source {
             Source::Local(source) => vec![source.clone()],
+            Source::Bundle(followed) => vec![PolicySource::Unpacked(Arc::clone(&followed.bundle.borrow()))],
             Source::Cluster(followed) => followed.trees.borrow().iter().cloned().map(PolicySource::Tree).collect(),
         });
         sources.flatten().collect()

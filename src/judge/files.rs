@@ -12,12 +12,16 @@ use std::{
     time::SystemTime,
 };
 
+use serde_json::{Map, Value};
+
 use super::{
     builtin::{self, BuiltinFile},
+    bundle::{self, Bundle},
+    data,
     sources::{FileTree, PolicySource, TreeFile, shown},
 };
 use crate::rego::{
-    file::{File, Form},
+    file::{Declared, File, Form},
     limits::Limits,
     problem::Problem,
 };
@@ -52,7 +56,16 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
                 continue;
             }
             PolicySource::Tree(tree) => {
-                from_memory(tree, limits, &mut files, &mut problems);
+                from_memory(tree, None, limits, &mut files, &mut problems);
+                continue;
+            }
+            PolicySource::Unpacked(bundle) => {
+                from_memory(&bundle.tree, Some(bundle), limits, &mut files, &mut problems);
+                continue;
+            }
+            PolicySource::Bundle(_) => {
+                let problem = Problem::refused(&source.shown(), "is a bundle, which this command does not read");
+                problems.push(problem.help("name the directory that it was made of"));
                 continue;
             }
             PolicySource::Framework(_) => continue,
@@ -78,6 +91,7 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
             }
         }
     }
+    problems.extend(bundle::overlaps(&sources.iter().filter_map(PolicySource::bundle)));
     for part in parts {
         // A copy of the library lies beside it: again the same module twice.
         if !files.iter().any(|file| file.text == part.text) {
@@ -87,8 +101,46 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
     (files, problems)
 }
 
-/// Takes the policy and data files of a tree.
-fn from_memory(tree: &FileTree, limits: &Limits, files: &mut Vec<File>, problems: &mut Vec<Problem>) {
+/// Returns every policy and data file below `paths`.
+///
+/// # Errors
+/// Says what cannot be read first.
+pub(crate) fn below(paths: &[PathBuf]) -> anyhow::Result<Vec<File>> {
+    let sources: Vec<PolicySource> = paths.iter().cloned().map(PolicySource::Path).collect();
+    let (files, problems) = read(&sources, &Limits::default());
+    match problems.first() {
+        Some(problem) => anyhow::bail!("{problem}"),
+        None => Ok(files),
+    }
+}
+
+/// Returns the `data` document of files, as policies see it, without what is known only when they are evaluated.
+///
+/// # Errors
+/// Says what cannot be read first.
+pub(crate) fn data<'f>(files: impl Iterator<Item = &'f File>) -> anyhow::Result<Map<String, Value>> {
+    let (mut document, mut problems) = (data::document(), Vec::new());
+    for file in files.filter(|file| file.form != Form::Rego) {
+        data::add(&mut document, file, true, &mut problems);
+    }
+    match problems.first() {
+        Some(problem) => anyhow::bail!("{problem}"),
+        None => Ok(document.document),
+    }
+}
+
+/// How to mend a version of the language that a bundle declares.
+const MEND_VERSION: &str =
+    "correct rego_version or file_rego_versions there: opa build --v0-compatible writes it for v0";
+
+/// Takes the policy and data files of a tree, which may be that of a bundle.
+fn from_memory(
+    tree: &FileTree,
+    bundle: Option<&Bundle>,
+    limits: &Limits,
+    files: &mut Vec<File>,
+    problems: &mut Vec<Problem>,
+) {
     for file in &tree.files {
         let TreeFile { path, content } = file;
         let shown = tree.shown(file);
@@ -100,7 +152,10 @@ fn from_memory(tree: &FileTree, limits: &Limits, files: &mut Vec<File>, problems
         match text {
             Ok(text) => {
                 let directories = path.split_last().map_or_else(Vec::new, |(_, directories)| directories.to_vec());
-                files.push(File { directories, ..File::new(shown, form, text) });
+                let version = bundle.and_then(|bundle| bundle.versions.get(path));
+                let declared =
+                    version.map(|version| Declared { version: *version, by: "the .manifest", help: MEND_VERSION });
+                files.push(File { directories, declared, ..File::new(shown, form, text) });
             }
             Err(why) => problems.push(Problem::refused(&shown, why)),
         }
@@ -136,8 +191,9 @@ fn find(root: &Path, found: &mut Vec<FoundFile>, problems: &mut Vec<Problem>) {
                 io::ErrorKind::NotFound => "no such file or directory".to_owned(),
                 _ => format!("cannot be read: {why}"),
             };
-            let help = "name a directory or file of policies, builtin for the library inside kaudit, cluster:gatekeeper or \
-                        cluster:configmaps[=NAMESPACE][,LABEL=VALUE]; kaudit init writes some to start from";
+            let help = "name a directory or file of policies, builtin for the library inside kaudit, cluster:gatekeeper, \
+                        cluster:configmaps[=NAMESPACE][,LABEL=VALUE], or a bundle (oci://…, https://…, *.tar.gz); kaudit init \
+                        writes some to start from";
             problems.push(Problem::refused(&shown(root), message).help(help));
             return;
         }

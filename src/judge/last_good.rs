@@ -1,11 +1,12 @@
 //! What was last in order of policies that are read as objects: one that breaks judges on as it was.
 //!
 //! A directory is what somebody made of it as a whole, so one file that breaks keeps all of it from being taken. Objects of a
-//! cluster have different owners: each stands for itself.
+//! cluster have different owners: each stands for itself. A bundle is published as a whole, and older as a whole.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
+    bundle::{Bundle, Edition},
     set::PolicySet,
     sources::{FileTree, PolicySource, TreeFile},
 };
@@ -17,22 +18,34 @@ use crate::rego::{
 /// Attempts to load with older files. What is older may not go with what is new, and break in its turn.
 const ATTEMPTS: usize = 4;
 
-/// The contents of files that are or were judged by, by their names.
+/// What is or was judged by.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LastGood(BTreeMap<String, Arc<[u8]>>);
+pub(crate) struct LastGood {
+    /// The contents of files, by their names.
+    files: BTreeMap<String, Arc<[u8]>>,
+    /// Bundles, by what they were named.
+    bundles: BTreeMap<Arc<str>, Arc<Bundle>>,
+}
 
 impl LastGood {
     /// Takes what of `sources` is in order, as `policies` that were loaded from them say, and forgets what is gone.
     pub(crate) fn learn(&mut self, sources: &[PolicySource], policies: &PolicySet) {
         let refused = policies.refused_files();
-        let mut known = std::mem::take(&mut self.0);
+        let mut known = std::mem::take(&mut self.bundles);
+        for bundle in sources.iter().filter_map(unpacked) {
+            let source = &bundle.edition.source;
+            let broken = bundle.tree.files.iter().any(|file| refused.contains_key(&bundle.tree.shown(file)));
+            let good = if broken { known.remove(source) } else { Some(Arc::clone(bundle)) };
+            self.bundles.extend(good.map(|good| (Arc::clone(source), good)));
+        }
+        let mut known = std::mem::take(&mut self.files);
         for (tree, file) in files(sources) {
             let shown = tree.shown(file);
             let content = match &file.content {
                 Ok(content) if !refused.contains_key(&shown) => Some(content.as_slice().into()),
                 _ => known.remove(&*shown),
             };
-            self.0.extend(content.map(|content| (shown.to_string(), content)));
+            self.files.extend(content.map(|content| (shown.to_string(), content)));
         }
     }
 
@@ -68,11 +81,16 @@ impl LastGood {
     fn replace(&self, sources: &mut [PolicySource], problems: &[Problem], replaced: &mut Vec<Problem>) -> bool {
         let count = replaced.len();
         for source in sources {
+            if let Some((older, problem)) = unpacked(source).and_then(|bundle| self.older(bundle, problems)) {
+                replaced.push(problem);
+                *source = PolicySource::Unpacked(Arc::new(older));
+                continue;
+            }
             let PolicySource::Tree(tree) = source else { continue };
             let repair = |(number, file): (usize, &TreeFile)| {
                 let shown = tree.shown(file);
                 let problem = problems.iter().find(|problem| problem.is_refusal() && problem.file == shown)?;
-                let good = self.0.get(&*shown).filter(|good| file.content.as_deref().ok() != Some(&good[..]))?;
+                let good = self.files.get(&*shown).filter(|good| file.content.as_deref().ok() != Some(&good[..]))?;
                 Some((number, problem, good))
             };
             let repairs: Vec<_> = tree.files.iter().enumerate().filter_map(repair).collect();
@@ -88,6 +106,27 @@ impl LastGood {
             *source = PolicySource::Tree(Arc::new(FileTree { name: Arc::clone(&tree.name), files }));
         }
         replaced.len() > count
+    }
+
+    /// Returns the bundle that was last in order in place of one that is refused, and what to say of it.
+    fn older(&self, bundle: &Bundle, problems: &[Problem]) -> Option<(Bundle, Problem)> {
+        let tree = &bundle.tree;
+        let names = || tree.files.iter().map(|file| tree.shown(file)).chain([Arc::clone(&bundle.edition.source)]);
+        let refused = |problem: &&Problem| problem.is_refusal() && names().any(|name| name == problem.file);
+        let problem = problems.iter().find(refused)?;
+        let good = self.bundles.get(&bundle.edition.source).filter(|good| good.tree != *tree)?;
+        let message = format!("{}; the bundle judges on as it was before, by {}", problem.message, good.edition.digest);
+        let stale = format!("{} is refused: {}: {}", bundle.edition.digest, problem.place(), problem.message);
+        let edition = Edition { stale, ..good.edition.clone() };
+        let older = Bundle { edition, problem: None, ..Bundle::clone(good) };
+        Some((older, Problem { message, ..problem.clone() }))
+    }
+}
+
+fn unpacked(source: &PolicySource) -> Option<&Arc<Bundle>> {
+    match source {
+        PolicySource::Unpacked(bundle) => Some(bundle),
+        _ => None,
     }
 }
 
@@ -147,5 +186,41 @@ mod tests {
         assert_eq!(reload(&[("b.rego", b)]).unwrap(), ("b".to_owned(), String::new()));
         assert_eq!(reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap().0, "b");
         assert!(reload(&[]).is_err());
+    }
+    fn bundle(digest: &str, files: &[(&str, &str)]) -> Vec<PolicySource> {
+        let [PolicySource::Tree(tree)] = &tree(files)[..] else { unreachable!() };
+        let edition = Edition {
+            source: "cluster".into(),
+            digest: digest.to_owned(),
+            revision: None,
+            pinned: false,
+            verified: false,
+            stale: String::new(),
+        };
+        let (tree, versions) = (FileTree::clone(tree), BTreeMap::new());
+        vec![PolicySource::Unpacked(Arc::new(Bundle { tree, edition, roots: None, versions, problem: None }))]
+    }
+
+    #[test]
+    fn a_bundle_stands_as_a_whole() {
+        let limits = Limits::default();
+        let (a, b) = ("package a\n\ndeny contains \"a\"\n", "package b\n\ndeny contains \"b\"\n");
+        let mut last_good = LastGood::default();
+        let mut in_force = PolicySet::load_partly(&bundle("1", &[("a.rego", a)]), &limits).unwrap();
+        last_good.learn(&bundle("1", &[("a.rego", a)]), &in_force);
+        let mut reload = |digest: &str, files: &[(&str, &str)]| {
+            let sources = bundle(digest, files);
+            in_force = last_good.load(&sources, &limits, &in_force).unwrap();
+            last_good.learn(&sources, &in_force);
+            let stale = in_force.bundles[0].stale.clone();
+            (names(&in_force).join(" "), in_force.bundles[0].digest.clone(), stale)
+        };
+        // What is new in it does not count, either.
+        for _ in 0..2 {
+            let (policies, digest, stale) = reload("2", &[("b.rego", b), ("c.rego", "package c\n\ndeny[")]);
+            assert_eq!((&*policies, &*digest), ("a", "1"));
+            assert!(stale.contains("2 is refused: cluster/c.rego:3"), "{stale}");
+        }
+        assert_eq!(reload("3", &[("b.rego", b)]), ("b".to_owned(), "3".to_owned(), String::new()));
     }
 }

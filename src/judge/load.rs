@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use super::{
+    bundle::Bundle,
     compile::compile,
     data,
     dialect::Dialect,
@@ -125,6 +126,8 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     if nothing && !refused {
         problems.push(nothing_to_judge_by(sources, &files, [&unjudged, &left_out].into_iter().flatten()));
     }
+    let bundles: Vec<&Bundle> = sources.iter().filter_map(PolicySource::bundle).collect();
+    problems.extend(bundles.iter().filter_map(|bundle| bundle.problem.clone()));
     problems.extend(lint::without_kinds(&policies, &files));
     problems.sort();
     problems.dedup();
@@ -139,6 +142,7 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     let digest = digest(&files);
     let files = files.into_iter().map(|file| file.shown).collect();
     let limits = *limits;
+    let bundles = bundles.into_iter().map(|bundle| bundle.edition.clone()).collect();
     Ok(PolicySet {
         digest,
         files,
@@ -147,6 +151,7 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
         limits,
         unjudged,
         left_out,
+        bundles,
         config,
         units,
         kinds,

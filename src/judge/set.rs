@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{
+    bundle::Edition,
     dependencies::Dependencies,
     dialect::Dialect,
     gatekeeper::{Config, ConstraintIndex},
@@ -48,6 +49,8 @@ pub struct PolicySet {
     pub unjudged: Vec<Unjudged>,
     /// Policies that are not meant to judge here; sorted by name.
     pub left_out: Vec<Unjudged>,
+    /// The bundles among the sources.
+    pub bundles: Vec<Edition>,
     /// Gatekeeper's `Config`s among the policies.
     pub(crate) config: Config,
     pub(crate) units: Vec<Unit>,

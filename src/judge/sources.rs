@@ -1,4 +1,4 @@
-//! Where policies come from: paths, the library inside the binary, and objects of a cluster.
+//! Where policies come from: paths, the library inside the binary, objects of a cluster, and bundles.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -7,7 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use super::builtin;
+pub use super::tree::{FileTree, TreeFile};
+use super::{
+    builtin,
+    bundle::{Bundle, BundleReference},
+};
 
 /// Where some policies come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +26,10 @@ pub enum PolicySource {
     Cluster(ClusterSource),
     /// No place, but a choice: of the rules in Kubescape's layout those of this framework.
     Framework(String),
+    /// What is published as a bundle, which has to be read first, as [`PolicySource::Unpacked`].
+    Bundle(BundleReference),
+    /// A bundle that was read.
+    Unpacked(Arc<Bundle>),
 }
 
 /// Policies that are objects of a cluster.
@@ -38,43 +46,25 @@ pub enum ClusterSource {
     },
 }
 
-/// The files of a directory, or one file, in memory: those of a commit.
-#[derive(Debug, PartialEq, Eq)]
-pub struct FileTree {
-    /// As messages name it.
-    pub name: Arc<str>,
-    /// In the order of their names.
-    pub files: Vec<TreeFile>,
-}
-
-/// One file of a [`FileTree`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TreeFile {
-    /// Names of the directories below the tree, and of the file; none if the tree is that file.
-    pub path: Vec<String>,
-    /// What is in it, or why it cannot be read.
-    pub content: Result<Vec<u8>, String>,
-}
-
-impl FileTree {
-    /// Returns how messages name a file of it.
-    pub(crate) fn shown(&self, file: &TreeFile) -> Arc<str> {
-        let names = [&*self.name].into_iter().chain(file.path.iter().map(String::as_str));
-        names.collect::<Vec<_>>().join("/").into()
-    }
-}
-
 impl PolicySource {
     /// The whole library inside the binary.
     pub fn builtin() -> Self {
         Self::Builtin(String::new())
     }
 
+    /// The bundle, if it is one that was read.
+    pub(crate) fn bundle(&self) -> Option<&Bundle> {
+        match self {
+            Self::Unpacked(bundle) => Some(bundle),
+            _ => None,
+        }
+    }
+
     /// As messages name it, which is how a user would name it.
     pub(crate) fn shown(&self) -> Arc<str> {
         match self {
             Self::Path(path) => shown(path),
-            Self::Builtin(_) | Self::Tree(_) | Self::Cluster(_) | Self::Framework(_) => self.to_string().into(),
+            _ => self.to_string().into(),
         }
     }
 }
@@ -95,6 +85,8 @@ impl fmt::Display for PolicySource {
             Self::Tree(tree) => f.write_str(&tree.name),
             Self::Cluster(source) => source.fmt(f),
             Self::Framework(name) => write!(f, "--framework {name}"),
+            Self::Bundle(reference) => reference.fmt(f),
+            Self::Unpacked(bundle) => f.write_str(&bundle.edition.source),
         }
     }
 }
@@ -143,8 +135,8 @@ impl From<PathBuf> for PolicySource {
     }
 }
 
-/// As it is written on the command line: `builtin`, `builtin:PART`, `cluster:…` or a path. A path of such a name begins with
-/// `./`.
+/// As it is written on the command line: `builtin`, `builtin:PART`, `cluster:…`, `oci://…`, `https://…`, an archive by its name
+/// or another path. A path of the name of something else begins with `./`.
 impl From<&str> for PolicySource {
     fn from(text: &str) -> Self {
         Self::from(OsString::from(text))
@@ -158,7 +150,8 @@ impl From<OsString> for PolicySource {
             if rest.is_empty() { Some(String::new()) } else { rest.strip_prefix(':').map(str::to_owned) }
         };
         let cluster = || ClusterSource::parse(&text).map(Self::Cluster);
-        part(&text).map(Self::Builtin).or_else(cluster).unwrap_or_else(|| Self::Path(text.into()))
+        let bundle = || BundleReference::parse(text.to_str()?).map(Self::Bundle);
+        part(&text).map(Self::Builtin).or_else(cluster).or_else(bundle).unwrap_or_else(|| Self::Path(text.into()))
     }
 }
 
@@ -180,8 +173,13 @@ mod tests {
             ("builtin/rbac.rego", PolicySource::Path("builtin/rbac.rego".into())),
             ("builtins", PolicySource::Path("builtins".into())),
             ("policies", PolicySource::Path("policies".into())),
+            ("oci://r/a:1", PolicySource::Bundle(BundleReference::Oci("r/a:1".to_owned()))),
+            ("https://r/a", PolicySource::Bundle(BundleReference::Http("https://r/a".to_owned()))),
+            ("./a.tar.gz", PolicySource::Bundle(BundleReference::File("./a.tar.gz".into()))),
+            ("oci/a", PolicySource::Path("oci/a".into())),
         ] {
             assert_eq!(PolicySource::from(text), want, "{text}");
+            assert!(text.ends_with(':') || want.to_string() == text, "{want}");
         }
         for (text, want) in [
             ("cluster:gatekeeper", Some(ClusterSource::Gatekeeper)),

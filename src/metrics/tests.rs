@@ -54,6 +54,7 @@ fn sample() -> Metrics {
     metrics.watch_restarted("apps", "deployments", "expired");
     metrics.policies_reloaded(false);
     metrics.set_policies_refused(4);
+    metrics.set_bundles_stale(1);
     metrics.object_unreadable("apps", "deployments");
     metrics
 }

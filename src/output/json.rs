@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     audit::result::{AuditResult, Entry, PolicySummary, Summary},
-    judge::unjudged::Unjudged,
+    judge::{bundle::Edition, unjudged::Unjudged},
     model::coverage::Coverage,
     rego::problem::Problem,
 };
@@ -30,6 +30,8 @@ struct LastLine<'a> {
     summary: Summary,
     coverage: Vec<&'a Coverage>,
     policies: &'a [PolicySummary],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    bundles: &'a [Edition],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     refused: &'a [Problem],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -58,8 +60,8 @@ pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io:
     }
     let coverage = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
     let AuditResult { api_version, kind, complete, summary, .. } = *result;
-    let (policies, refused, not_judged) = (&result.policies, &result.refused, &result.not_judged);
-    line(&LastLine { api_version, kind, complete, summary, coverage, policies, refused, not_judged }, out)
+    let AuditResult { policies, bundles, refused, not_judged, .. } = result;
+    line(&LastLine { api_version, kind, complete, summary, coverage, policies, bundles, refused, not_judged }, out)
 }
 
 /// Writes what happened to one violation.

@@ -103,6 +103,7 @@ impl Page {
             exceptions: exceptions.cloned().collect(),
             coverage: self.result.coverage.clone(),
             policies: self.result.policies.clone(),
+            bundles: self.result.bundles.clone(),
             refused: self.result.refused.clone(),
             not_judged: self.result.not_judged.clone(),
             scope: self.result.scope.clone(),

@@ -9,7 +9,8 @@ use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
     judge::{
-        dependencies::Dependencies, policy::Policy, reads::Matches, rule::Rule, set::PolicySet, unjudged::Unjudged,
+        bundle::Edition, dependencies::Dependencies, policy::Policy, reads::Matches, rule::Rule, set::PolicySet,
+        unjudged::Unjudged,
     },
     model::verdict::{Outcome, Source},
     rego::{
@@ -35,6 +36,9 @@ pub struct PolicyList {
     pub summary: PolicyCounts,
     /// The policies that are judged by; sorted by name.
     pub policies: Vec<ListedPolicy>,
+    /// The bundles that policies come from, in the order in which they were named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bundles: Vec<Edition>,
     /// Policies that would judge if kaudit had what they need, such as templates in CEL; sorted by name.
     pub not_judged: Vec<Unjudged>,
     /// Policies that are not meant to judge here, such as checks of Dockerfiles; sorted by name.
@@ -113,9 +117,9 @@ impl PolicyList {
         // What is wrong with the files as they are now; what was wrong before has no place in them.
         let problems = newer.map_or(&policies.problems, |newer| &newer.problems);
         let list = Self::of(listed, problems.clone());
-        let (digest, not_judged) = (policies.digest.to_string(), policies.unjudged.clone());
-        let left_out = policies.left_out.clone();
-        Self { digest, up_to_date: newer.is_none(), not_judged, left_out, ..list }
+        let (digest, bundles) = (policies.digest.to_string(), policies.bundles.clone());
+        let (not_judged, left_out) = (policies.unjudged.clone(), policies.left_out.clone());
+        Self { digest, up_to_date: newer.is_none(), bundles, not_judged, left_out, ..list }
     }
 
     /// Lists what is wrong where nothing was loaded.
@@ -145,6 +149,7 @@ impl PolicyList {
             up_to_date: true,
             summary,
             policies,
+            bundles: Vec::new(),
             not_judged: Vec::new(),
             left_out: Vec::new(),
             problems,

@@ -42,6 +42,12 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     if !rows.is_empty() {
         writeln!(out)?;
     }
+    for bundle in &list.bundles {
+        writeln!(out, "bundle {}", shown_line(&bundle.described()))?;
+    }
+    if !list.bundles.is_empty() {
+        writeln!(out)?;
+    }
     for (words, policies) in [("not judged:", &list.not_judged), ("left out:", &list.left_out)] {
         let words = paint.with(style_of(Outcome::Warn), words);
         for (reason, alike) in by_reason(policies) {

@@ -140,7 +140,7 @@ impl StatusRecorder {
         let conditions = self.times.stamp(conditions(overview, health, memory), Timestamp::now());
         let covered: Vec<_> = covered(overview).collect();
         let summary = &overview.summary;
-        json!({
+        let mut status = json!({
             "conditions": conditions,
             "summary": {"kinds": covered.iter().filter(|kind| kind.state == State::Synced).count(), "objects": summary.objects,
                 "pass": summary.pass, "fail": summary.fail, "warn": summary.warn, "error": summary.error, "skip": summary.skip,
@@ -149,7 +149,12 @@ impl StatusRecorder {
             "policies": policies(overview),
             "policyDigest": overview.policies.digest.to_string(),
             "version": env!("CARGO_PKG_VERSION"),
-        })
+        });
+        let bundles = &overview.policies.bundles;
+        if !bundles.is_empty() {
+            status["bundles"] = json!(bundles);
+        }
+        status
     }
 
     async fn write(&mut self, mut status: Value) {

@@ -39,6 +39,7 @@ use self::{
 };
 pub(crate) use self::{
     callee::Callee,
+    globs::glob,
     known::{Arity, find, nearest, unsupported},
     operators::{is_member, is_pair},
 };

@@ -9,6 +9,7 @@ use std::{fs, path::Path, process::Command};
 use insta_cmd::assert_cmd_snapshot;
 
 mod builtin;
+mod bundles;
 mod check;
 mod diff;
 mod explain;
@@ -57,6 +58,7 @@ fn help_and_version_are_no_errors() {
     assert_cmd_snapshot!("help_policies", kaudit(folder.path(), &["policies", "--help"]));
     assert_cmd_snapshot!("help_init", kaudit(folder.path(), &["init", "--help"]));
     assert_cmd_snapshot!("help_rbac", kaudit(folder.path(), &["rbac", "--help"]));
+    assert_cmd_snapshot!("help_push", kaudit(folder.path(), &["push", "--help"]));
     let version = kaudit(folder.path(), &["--version"]).output().unwrap();
     assert!(version.status.success());
     assert_eq!(String::from_utf8_lossy(&version.stdout), concat!("kaudit ", env!("CARGO_PKG_VERSION"), "\n"));

@@ -433,6 +433,7 @@ async fn the_library_is_chosen_by_parts_and_stands_beside_other_policies() {
         (&["policies.paths={/own}"], &["builtin", "/own"]),
         (&["policies.bundled=false", "policies.paths={/own}"], &["/own"]),
         (&["policies.bundled=false", "policies.cluster={gatekeeper}"], &["cluster:gatekeeper"]),
+        (&["policies.bundled=false", "policies.bundles={oci://r.example.com/p:1}"], &["oci://r.example.com/p:1"]),
         (&["policies.bundled=false", "policies.configMaps={team}"], &["/policies.d/team"]),
     ] {
         let rendered = render("kaudit", settings).await;
@@ -451,6 +452,36 @@ async fn the_library_is_chosen_by_parts_and_stands_beside_other_policies() {
         let refused = helm(&[&["template", "kaudit", chart][..], &settings].concat()).await;
         assert!(refused.code == Some(1) && refused.stderr.contains(why), "{refused:?}");
     }
+}
+
+#[tokio::test]
+async fn bundles_have_what_it_takes_to_read_and_verify_them() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let settings = [
+        "policies.bundles={oci://r.example.com/p:1}",
+        "policies.poll=2m",
+        "policies.bundleCredentials=login",
+        "policies.bundleKey=signer",
+    ];
+    let rendered = render("kaudit", &settings).await;
+    let pod = &rendered.of_kinds(&["Deployment"]).next().unwrap()["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let arguments: Vec<&str> = container["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let wanted = ["--poll=2m", "--bundle-cache=/bundles.d/cache", "--verification-key=/bundles.d/key/verification.key"];
+    assert!(wanted.iter().all(|argument| arguments.contains(argument)), "{arguments:?}");
+    assert_eq!(container["env"], serde_json::json!([{"name": "DOCKER_CONFIG", "value": "/bundles.d/credentials"}]));
+    let secrets: Vec<&str> = pod["volumes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|volume| volume["secret"]["secretName"].as_str())
+        .collect();
+    assert_eq!(secrets, ["login", "signer"]);
+    assert_eq!(pod["volumes"].as_array().unwrap().len(), container["volumeMounts"].as_array().unwrap().len());
+    let without = render("kaudit", &[]).await;
+    assert!(!without.text.contains("bundle") && !without.text.contains("--poll"), "{}", without.text);
 }
 
 #[tokio::test]

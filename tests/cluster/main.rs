@@ -14,6 +14,7 @@
 mod alerts;
 mod basics;
 mod browser;
+mod bundles;
 mod chart;
 mod convergence;
 mod coverage;
@@ -39,6 +40,9 @@ mod program;
 mod proxy;
 mod reach;
 mod refused;
+#[path = "../support/registry.rs"]
+#[expect(dead_code, reason = "registries with passwords are tested without a cluster")]
+mod registry;
 mod relist;
 mod reports;
 mod requests;

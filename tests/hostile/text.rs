@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::ValueEnum as _;
 use kaudit::{
     audit::result::{AuditResult, Entry, PolicySummary, Summary},
-    judge::rule::RuleText,
+    judge::{bundle::Edition, rule::RuleText},
     model::{
         object::ObjectRef,
         verdict::{Finding, Outcome, Source},
@@ -91,6 +91,14 @@ fn result(text: &str) -> AuditResult {
         complete: false,
         summary: Summary { objects: 1, fail: 1, ..Summary::default() },
         coverage: vec![],
+        bundles: vec![Edition {
+            source: text.into(),
+            digest: text.to_owned(),
+            revision: Some(text.to_owned()),
+            pinned: true,
+            verified: true,
+            stale: text.to_owned(),
+        }],
         policies: vec![PolicySummary {
             name: text.to_owned(),
             dialect: "conftest".to_owned(),

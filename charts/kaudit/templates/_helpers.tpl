@@ -103,8 +103,8 @@ receivers:
 {{- if and .Values.policies.parts (not .Values.policies.bundled) }}
 {{- fail "policies.parts are parts of the library, which policies.bundled: false leaves out" }}
 {{- end }}
-{{- if not (or .Values.policies.bundled .Values.policies.paths .Values.policies.cluster $names) }}
-{{- fail "there are no policies: set policies.bundled, policies.inline, policies.configMaps, policies.cluster or policies.paths" }}
+{{- if not (or .Values.policies.bundled .Values.policies.paths .Values.policies.cluster .Values.policies.bundles $names) }}
+{{- fail "there are no policies: set policies.bundled, policies.inline, policies.configMaps, policies.cluster, policies.bundles or policies.paths" }}
 {{- end }}
 {{- toYaml $names }}
 {{- end }}

@@ -98,6 +98,9 @@ impl Pipeline {
     pub(super) fn publish_policies(&mut self, policies: &Arc<PolicySet>) {
         self.outputs.policies.send_replace(Arc::clone(policies));
         self.outputs.metrics.set_policies(policies.policies.len());
+        self.outputs
+            .metrics
+            .set_bundles_stale(policies.bundles.iter().filter(|bundle| !bundle.stale.is_empty()).count());
         for class in policies.classes() {
             for lane in Lane::ALL {
                 self.outputs.metrics.expect_violations(&class, lane.as_str());
@@ -138,6 +141,7 @@ impl Pipeline {
             summary,
             coverage: self.coverage(),
             policies,
+            bundles: self.policies.set.bundles.clone(),
             refused: self.policies.set.refused().cloned().collect(),
             not_judged: self.policies.set.unjudged.clone(),
             exceptions: self.exceptions.summaries(self.ledger.excused(), Timestamp::now()),

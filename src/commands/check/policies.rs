@@ -102,7 +102,10 @@ impl Reloader {
             let was_failing = std::mem::replace(&mut failed, reload.is_err());
             if let Ok(policies) = &reload {
                 let before = std::mem::replace(&mut self.in_force, policies.clone());
-                if before.digest == policies.digest && before.problems == policies.problems && !was_failing {
+                let same = before.digest == policies.digest
+                    && before.problems == policies.problems
+                    && before.bundles == policies.bundles;
+                if same && !was_failing {
                     continue;
                 }
                 log_problems(policies, self.shard);

@@ -75,9 +75,8 @@ impl Ruled {
                 PolicySource::Tree(Arc::new(read.await.context("reading the commit")??))
             }
         };
-        let frameworks = options.evaluation.framework.iter().cloned().map(PolicySource::Framework);
-        let sources = [source.clone()].into_iter().chain(frameworks).collect();
-        let sources = Sources::follow(sources, &options.cluster).await?.now();
+        let sources = options.reading.chosen(vec![source.clone()]);
+        let sources = Sources::follow(sources, &options.cluster, &options.reading.settings()?).await?.now();
         let mut loaded = policies::load(&sources, &options.evaluation).await?;
         if !options.evaluation.allow_refused {
             loaded = loaded.and_then(PolicySet::whole);

@@ -53,6 +53,7 @@ pub(super) fn trust<'p>(
                     (policies) (if policies == 1 { " policy" } else { " policies" })
                     @if let Some(revision) = revision { ", revision " code title=(revision) { (revision.get(..REVISION).unwrap_or(revision)) } }
                 }
+                @if !result.bundles.is_empty() { ul { @for bundle in &result.bundles { li { (shown_line(&bundle.described())) } } } }
                 ul { @for policy in &result.policies {
                     li { (shown_line(&policy.name)) ": " code { (shown_line(&policy.source)) } }
                 } }

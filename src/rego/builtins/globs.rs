@@ -11,6 +11,16 @@ use super::{
 
 pub(super) const TABLE: &[Builtin] = &[("glob.match", 3, matches), ("glob.quote_meta", 1, quote)];
 
+/// Whether a pattern without separators matches a text.
+///
+/// # Errors
+/// When it is no pattern.
+pub(crate) fn glob(pattern: &str, text: &str) -> Result<bool, String> {
+    let translated = translate(pattern, "").map_err(|fault| fault.to_string())?;
+    let regex = regex::Regex::new(&translated).map_err(|error| error.to_string())?;
+    Ok(regex.is_match(text))
+}
+
 fn matches(arguments: &[Value]) -> Answer {
     let pattern = string(arguments, 0)?;
     let separators: String = match &arguments[1] {

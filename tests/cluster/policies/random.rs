@@ -15,6 +15,8 @@ use tempfile::TempDir;
 
 use super::{TEMPLATES, config_map, constraint, constraint_crd, crds, template};
 use crate::{
+    bundles::publish,
+    registry::Registry,
     support::{Running, establish, policies},
     truth::{Telling, Truth},
     writer::{seed, size},
@@ -31,6 +33,7 @@ struct Changes<'a> {
     plane: &'a ControlPlane,
     namespaces: [String; 2],
     directory: TempDir,
+    bundle: String,
     random: fastrand::Rng,
 }
 
@@ -93,6 +96,11 @@ impl Changes<'_> {
         config_map(&self.namespaces[0], file, &[("main.rego", &text)])
     }
 
+    async fn publish(&mut self, words: &[&str]) {
+        let text = self.module("bundle", words);
+        publish(&self.plane.kubeconfig(), &self.bundle, &text).await;
+    }
+
     async fn delete(&mut self) {
         let (namespace, kind) = (self.namespaces[0].clone(), self.one_of(&KINDS));
         let (constraint, file, object) = (self.one_of(&CONSTRAINTS), self.one_of(&FILES), self.one_of(&OBJECTS));
@@ -109,12 +117,13 @@ impl Changes<'_> {
 
     /// Does one random thing.
     async fn step(&mut self) {
-        let object = match self.random.u8(..10) {
+        let object = match self.random.u8(..11) {
             0 | 1 => self.template(&WORDS),
             2 | 3 => self.constraint(),
             4 => self.map(&WORDS),
             5 => return self.write(&WORDS),
             6 => return self.delete().await,
+            7 => return self.publish(&WORDS).await,
             _ => self.object(),
         };
         self.plane.apply(&object).await.unwrap();
@@ -135,6 +144,7 @@ impl Changes<'_> {
             fs::write(self.directory.path().join(format!("{file}.rego")), text).unwrap();
         }
         self.plane.apply(&all.join("\n---\n")).await.unwrap();
+        self.publish(good).await;
     }
 }
 
@@ -185,20 +195,23 @@ fn said_by_kaudit(audit: &Value) -> Found {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn policies_of_every_source_that_change_at_random_judge_as_fresh_ones_and_as_gator() {
-    if !require() {
+    if !require() || !require_tool(Tool::Registry) {
         return;
     }
+    let registry = Registry::open();
     let (seed, seconds) = (seed(), size("KAUDIT_TEST_SECONDS", 20));
     // Of its own: what lies in the cluster concerns everybody in it.
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     establish(&plane, &crds(&KINDS), &[TEMPLATES, &constraint_crd(KINDS[0]), &constraint_crd(KINDS[1])]).await;
     let namespaces = [plane.temp_namespace("one").await.unwrap(), plane.temp_namespace("two").await.unwrap()];
     let random = fastrand::Rng::with_seed(seed);
-    let mut changes = Changes { plane: &plane, namespaces, directory: policies(&[]), random };
+    let mut changes =
+        Changes { plane: &plane, namespaces, directory: policies(&[]), bundle: registry.artifact("policies"), random };
     changes.mend().await;
     let maps = format!("cluster:configmaps={}", changes.namespaces[0]);
     let directory = changes.directory.path().to_str().unwrap().to_owned();
-    let sources = ["-p", &directory, "-p", "cluster:gatekeeper", "-p", &maps];
+    let bundle = changes.bundle.clone();
+    let sources = ["-p", &directory, "-p", "cluster:gatekeeper", "-p", &maps, "-p", &bundle];
     let truth = Truth {
         kubeconfig: plane.kubeconfig(),
         client: plane.admin().unwrap(),
@@ -207,7 +220,8 @@ async fn policies_of_every_source_that_change_at_random_judge_as_fresh_ones_and_
         telling: Telling::Lossy,
         reports: false,
     };
-    let kaudit = Running::start(&plane.kubeconfig(), &[&["--record=none"], &sources[..]].concat()).await;
+    let kaudit =
+        Running::start(&plane.kubeconfig(), &[&["--record=none", "--poll=200ms"], &sources[..]].concat()).await;
     kaudit.ready().await;
     for round in 0..2 {
         let end = Instant::now() + Duration::from_secs(seconds / 2);

@@ -13,6 +13,28 @@ pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
+/// What a server on this machine needs for TLS, all as PEM.
+#[derive(Debug)]
+pub struct ServingCertificate {
+    /// The authority to trust.
+    pub authority: String,
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
+/// Makes a certificate for a server on this machine, by an authority of its own.
+///
+/// # Errors
+///
+/// When no key can be made.
+pub fn serving_certificate() -> Result<ServingCertificate> {
+    let authority = Authority::new()?;
+    let Identity { certificate, key } = authority.server()?;
+    Ok(ServingCertificate { authority: authority.pem(), certificate, key })
+}
+
 /// A certificate and its private key, both as PEM.
 pub(crate) struct Identity {
     pub(crate) certificate: String,

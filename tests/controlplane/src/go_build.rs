@@ -97,6 +97,14 @@ pub(crate) const OPA_CASES: Module = Module {
     ..PLAIN
 };
 
+/// A registry of OCI artifacts, without the stores of clouds.
+pub(crate) const REGISTRY: Module = Module {
+    folder: "registry",
+    main: "github.com/distribution/distribution/v3",
+    packages: &[Package { path: "kaudit/tests/tools/registry", binary: "registry" }],
+    ..PLAIN
+};
+
 /// The tool that a dialect is named after, and OPA as a library with prepared queries, which the benchmark measures.
 pub(crate) const CONFTEST: Module = Module {
     folder: "conftest",

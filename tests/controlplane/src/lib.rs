@@ -28,6 +28,7 @@ mod tools;
 mod users;
 
 pub use audit::{AuditPosition, AuditRecord};
+pub use certificates::{ServingCertificate, serving_certificate};
 pub use plane::{ControlPlane, Options};
 pub use shared::shared;
 pub use tools::{Tool, available, require, require_tool, tool};

@@ -13,7 +13,9 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use crate::{
-    go_build::{ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, TRIVY, go},
+    go_build::{
+        ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, REGISTRY, TRIVY, go,
+    },
     shared::use_existing_cluster,
 };
 
@@ -54,6 +56,8 @@ pub enum Tool {
     OtlpReceiver,
     /// Trivy's scanner of Kubernetes objects; needs Go where it is asked for its library.
     Trivy,
+    /// A registry of OCI artifacts.
+    Registry,
 }
 
 impl Tool {
@@ -76,6 +80,7 @@ impl Tool {
             Self::Alertmanager => "alertmanager",
             Self::OtlpReceiver => "otlp-receiver",
             Self::Trivy => "trivy",
+            Self::Registry => "registry",
         }
     }
 
@@ -89,6 +94,7 @@ impl Tool {
             Self::Alertmanager => &ALERTMANAGER,
             Self::OtlpReceiver => &OTLP,
             Self::Trivy => &TRIVY,
+            Self::Registry => &REGISTRY,
             _ => &KUBERNETES,
         }
     }

@@ -15,6 +15,7 @@ fn tools_run() {
         (Tool::Prometheus, &["--version"], "prometheus, version"),
         (Tool::Alertmanager, &[], "127.0.0.1:"),
         (Tool::OtlpReceiver, &[], "127.0.0.1:"),
+        (Tool::Registry, &[], "usage: registry"),
         (Tool::OpaCases, &[], "\"version\""),
         (Tool::Trivy, &["library"], "trivy-checks@v"),
     ];

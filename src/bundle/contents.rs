@@ -1,0 +1,210 @@
+//! From a package to a [`Bundle`]: verified, unpacked, and checked for what OPA would refuse.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use super::{
+    archive::{self, Files},
+    manifest::{MANIFEST, Manifest},
+    package::{Package, Part},
+    settings::Verification,
+    signature,
+};
+use crate::{
+    judge::{
+        bundle::{Bundle, Edition},
+        files::is_read,
+        sources::{FileTree, TreeFile},
+    },
+    rego::{file::Form, limits::Version, yaml},
+};
+
+/// Data of a bundle of OPA.
+const DATA: [&str; 3] = ["data.json", "data.yaml", "data.yml"];
+
+/// Makes a bundle of what was downloaded.
+///
+/// # Errors
+/// When it is not to be judged by, with the reason.
+pub(super) fn read(
+    source: &Arc<str>,
+    pinned: bool,
+    package: &Package,
+    verification: Option<&Verification>,
+) -> Result<Bundle, String> {
+    let mut files = Files::new();
+    for part in &package.parts {
+        match part {
+            Part::File { name, content } => archive::add(&mut files, archive::path_of(name)?, content.clone())?,
+            Part::Archive(bytes) => archive::unpack(bytes, &mut files)?,
+        }
+    }
+    let verified = verify(&files, package, verification)?;
+    let manifest = files.get(&[MANIFEST.to_owned()][..]).map(|text| Manifest::read(text)).transpose()?;
+    let versions = match &manifest {
+        Some(manifest) => permitted(&mut files, manifest)?,
+        None => BTreeMap::new(),
+    };
+    files.retain(|path, _| is_read(path));
+    if files.is_empty() {
+        return Err("has neither policies (.rego) nor Gatekeeper's templates in it".to_owned());
+    }
+    let (revision, roots) = match manifest {
+        Some(manifest) => (manifest.revision.clone(), Some(manifest.roots().to_vec())),
+        None => (None, None),
+    };
+    let revision = revision.filter(|revision| !revision.is_empty()).or_else(|| package.revision.clone());
+    let (digest, stale) = (package.digest.clone(), String::new());
+    let edition = Edition { source: Arc::clone(source), digest, revision, pinned, verified, stale };
+    let files = files.into_iter().map(|(path, content)| TreeFile { path, content: Ok(content) }).collect();
+    let tree = FileTree { name: Arc::clone(source), files };
+    Ok(Bundle { tree, edition, roots, versions, problem: None })
+}
+
+/// Returns whether it is known who published it.
+///
+/// # Errors
+/// When a key is given and it is not signed by that; and, as OPA has it, when it is signed and no key is given.
+fn verify(files: &Files, package: &Package, verification: Option<&Verification>) -> Result<bool, String> {
+    match (verification, signature::is_signed(files)) {
+        (Some(Verification { key, scope }), true) => signature::verify(files, key, scope).map(|()| true),
+        (Some(Verification { key, .. }), false) => {
+            let mut signatures = package.signatures.iter();
+            if signatures.any(|signature| signature.is_of(&package.digest, key)) {
+                return Ok(true);
+            }
+            let other = if package.signatures.is_empty() { "is not signed" } else { "is signed by other keys" };
+            Err(format!("{other}, and --verification-key asks for a signature"))
+        }
+        (None, true) => Err("is signed, and no key is given to verify it: give --verification-key".to_owned()),
+        (None, false) => Ok(false),
+    }
+}
+
+/// Takes away what OPA does not read in a bundle, and returns the versions that modules are declared to be in.
+///
+/// # Errors
+/// When OPA would refuse the bundle, or kaudit cannot judge by it.
+fn permitted(files: &mut Files, manifest: &Manifest) -> Result<BTreeMap<Vec<String>, Version>, String> {
+    if files.contains_key(&["patch.json".to_owned()][..]) {
+        return Err("is a delta bundle (patch.json); publish a snapshot".to_owned());
+    }
+    let wasm = files
+        .keys()
+        .find(|path| path.last().and_then(|name| name.rsplit_once('.')).is_some_and(|(_, end)| end == "wasm"));
+    if wasm.is_some() || manifest.wasm.as_ref().is_some_and(|resolvers| !resolvers.is_empty()) {
+        return Err("has policies that are compiled to WebAssembly; build it with --target rego".to_owned());
+    }
+    let mut versions = BTreeMap::new();
+    let mut refused = Ok(());
+    files.retain(|path, content| {
+        let name = path.join("/");
+        let kept = keep(path, &name, content, manifest).map(|version| match version {
+            Kept::Module(version) => {
+                versions.extend(version.map(|version| (path.clone(), version)));
+                true
+            }
+            Kept::Data => true,
+            Kept::Not => false,
+        });
+        kept.unwrap_or_else(|why| {
+            if refused.is_ok() {
+                refused = Err(why);
+            }
+            true
+        })
+    });
+    refused.map(|()| versions)
+}
+
+/// What a file of a bundle of OPA is.
+enum Kept {
+    Module(Option<Version>),
+    Data,
+    Not,
+}
+
+fn keep(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Result<Kept, String> {
+    let last = path.last().map_or("", String::as_str);
+    // What is no text is refused with the other problems of files.
+    let text = std::str::from_utf8(content).unwrap_or_default();
+    if Form::of(Path::new(last)) == Some(Form::Rego) {
+        manifest.permit_module(name, text)?;
+        return Ok(Kept::Module(manifest.version(name)?));
+    }
+    if !DATA.contains(&last) {
+        return Ok(Kept::Not);
+    }
+    let value = if last == DATA[0] {
+        serde_json::from_str(text).ok()
+    } else {
+        serde_saphyr::from_str_with_options(text, yaml::as_opa()).ok()
+    };
+    if let Some(value) = value {
+        let above = path.split_last().map_or(String::new(), |(_, above)| above.join("/"));
+        manifest.permit_data(name, &above, &value)?;
+    }
+    Ok(Kept::Data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bundle(files: &[(&str, &str)]) -> Result<Bundle, String> {
+        let part =
+            |(name, text): &(&str, &str)| Part::File { name: (*name).to_owned(), content: text.as_bytes().to_vec() };
+        let package = Package {
+            digest: "sha256:00".to_owned(),
+            etag: None,
+            revision: None,
+            parts: files.iter().map(part).collect(),
+            signatures: Vec::new(),
+        };
+        read(&"own".into(), false, &package, None)
+    }
+
+    fn names(bundle: &Bundle) -> Vec<String> {
+        bundle.tree.files.iter().map(|file| file.path.join("/")).collect()
+    }
+
+    #[test]
+    fn only_what_opa_reads_is_read_of_its_bundles() {
+        let files = [
+            ("a/own.rego", "package a\n"),
+            ("a/data.json", "{}"),
+            ("a/other.json", "{}"),
+            ("b/data.yaml", "x: 1"),
+            ("notes.txt", ""),
+            (".hidden/own.rego", "package hidden\n"),
+        ];
+        let without = bundle(&files).unwrap();
+        assert_eq!(names(&without), ["a/data.json", "a/other.json", "a/own.rego", "b/data.yaml"]);
+        assert_eq!((&without.roots, &without.edition.revision), (&None, &None));
+        let manifest = (MANIFEST, r#"{"revision": "7", "rego_version": 0}"#);
+        let with = bundle(&[&files[..], &[manifest]].concat()).unwrap();
+        assert_eq!(names(&with), ["a/data.json", "a/own.rego", "b/data.yaml"]);
+        assert_eq!(with.roots, Some(vec![String::new()]));
+        assert_eq!(with.edition.revision.as_deref(), Some("7"));
+        assert_eq!(with.versions.get(&["a".to_owned(), "own.rego".to_owned()][..]), Some(&Version::V0));
+    }
+
+    #[test]
+    fn what_cannot_be_judged_by_is_refused() {
+        let module = ("own.rego", "package a\n");
+        for (files, want) in [
+            (vec![], "has neither policies"),
+            (vec![("notes.txt", "")], "has neither policies"),
+            (vec![(MANIFEST, "{}"), ("patch.json", "{}")], "delta bundle"),
+            (vec![(MANIFEST, "{}"), ("policy.wasm", ""), module], "WebAssembly"),
+            (vec![(MANIFEST, r#"{"wasm": [{}]}"#), module], "WebAssembly"),
+            (vec![(MANIFEST, r#"{"rego_version": 2}"#), module], "no version 2"),
+            (vec![(MANIFEST, r#"{"roots": ["b"]}"#), module], "the package a is below none of the roots"),
+            (vec![(MANIFEST, "{"), module], MANIFEST),
+            (vec![module, module], "own.rego twice"),
+            (vec![(".signatures.json", "{}"), module], "is signed, and no key is given"),
+        ] {
+            let why = bundle(&files).unwrap_err();
+            assert!(why.contains(want), "{files:?}: {why}");
+        }
+    }
+}

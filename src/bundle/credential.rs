@@ -1,0 +1,55 @@
+//! Credentials for registries and servers of bundles, from where `docker login` writes them.
+
+use std::time::Duration;
+
+use data_encoding::BASE64;
+use docker_credential::DockerCredential;
+use tokio::{task::spawn_blocking, time::timeout};
+use tracing::debug;
+
+/// What a helper may take that asks a keychain.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
+/// What Docker's own registry is called in the file.
+const DOCKER_HUB: &str = "https://index.docker.io/v1/";
+
+/// What authenticates kaudit.
+pub(super) enum Credential {
+    Password(String, String),
+    /// A token that another one is to be had for.
+    Refresh(String),
+}
+
+impl Credential {
+    /// Finds that of a host, as it is now, so that a rotated one is used at once.
+    pub(super) async fn of(host: &str) -> Option<Self> {
+        let names = if host == "registry-1.docker.io" {
+            vec![DOCKER_HUB.to_owned()]
+        } else {
+            vec![host.to_owned(), format!("https://{host}"), format!("https://{host}/v1/")]
+        };
+        let find = spawn_blocking(move || {
+            names.iter().find_map(|name| match docker_credential::get_credential(name) {
+                Ok(credential) => Some(credential),
+                Err(error) => {
+                    debug!(name, "No credential: {error}");
+                    None
+                }
+            })
+        });
+        match timeout(HELPER_TIMEOUT, find).await.ok()?.ok()?? {
+            DockerCredential::IdentityToken(token) => Some(Self::Refresh(token)),
+            DockerCredential::UsernamePassword(user, password) if user == "<token>" => Some(Self::Refresh(password)),
+            DockerCredential::UsernamePassword(user, password) => Some(Self::Password(user, password)),
+        }
+    }
+
+    /// Returns the value of `Authorization`, if it is a password.
+    pub(super) fn basic(&self) -> Option<String> {
+        match self {
+            Self::Password(user, password) => {
+                Some(format!("Basic {}", BASE64.encode(format!("{user}:{password}").as_bytes())))
+            }
+            Self::Refresh(_) => None,
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Where a bundle is downloaded from: a registry, a server, or a file.
+
+use std::{fs, io::Read as _, path::PathBuf, time::SystemTime};
+
+use anyhow::bail;
+use http::{
+    HeaderValue, StatusCode,
+    header::{AUTHORIZATION, ETAG, IF_NONE_MATCH, WWW_AUTHENTICATE},
+};
+use reqwest::Url;
+use tokio::task::spawn_blocking;
+
+use super::{
+    cosign::ArtifactSignature,
+    credential::Credential,
+    digest::digest_of,
+    http::{FetchError, Http, Request, authority, is_loopback, secret},
+    name::ArtifactName,
+    package::{PACKAGE_BYTES, Package, Part},
+    registry::{ArtifactManifest, Descriptor, Registry},
+};
+use crate::judge::bundle::{self, BundleReference};
+
+/// A bundle of OPA.
+pub(super) const OPA_BUNDLE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+/// Trivy's checks.
+const TRIVY_CHECKS: &str = "application/vnd.cncf.openpolicyagent.layer.v1.tar+gzip";
+/// A policy of conftest.
+pub(super) const POLICY: &str = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
+/// The name of a layer that is a file.
+pub(super) const TITLE: &str = "org.opencontainers.image.title";
+/// What ORAS, and with it gator, says of a layer that is a directory.
+const UNPACK: &str = "io.deis.oras.content.unpack";
+const REVISION: &str = "org.opencontainers.image.revision";
+/// What cosign says of a payload.
+const COSIGN_SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+/// What begins the media types of bundles of Sigstore.
+const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
+/// Most layers.
+const LAYERS: usize = 2_000;
+/// Signatures beyond these are not looked at.
+const SIGNATURES: usize = 16;
+/// Most bytes of a signature.
+const SIGNATURE_BYTES: u64 = 1 << 20;
+
+/// Where a bundle comes from.
+pub(super) enum Download {
+    Registry {
+        registry: Box<Registry>,
+        name: ArtifactName,
+        signed: bool,
+    },
+    Server {
+        http: Http,
+        url: Url,
+    },
+    File {
+        path: PathBuf,
+        /// As it was read.
+        state: Option<FileState>,
+        /// As it was last seen.
+        seen: Option<FileState>,
+    },
+}
+
+/// What changes when a file does: its real path, length and time.
+type FileState = (PathBuf, u64, Option<SystemTime>);
+
+impl Download {
+    /// Makes one; of an artifact its signatures are read, too, if they are asked for.
+    ///
+    /// # Errors
+    /// When the reference cannot be used, with the reason.
+    pub(super) fn new(reference: &BundleReference, http: Http, signed: bool) -> anyhow::Result<Self> {
+        Ok(match reference {
+            BundleReference::Oci(name) => {
+                let name = ArtifactName::parse(name).map_err(anyhow::Error::msg)?;
+                Self::Registry { registry: Box::new(Registry::new(http, name.clone(), "pull")), name, signed }
+            }
+            BundleReference::Http(url) => Self::Server { http, url: address(url, signed)? },
+            BundleReference::File(path) => Self::File { path: path.clone(), state: None, seen: None },
+        })
+    }
+
+    /// The digest that it has to have, if it is part of the name.
+    pub(super) fn pinned(&self) -> Option<&str> {
+        match self {
+            Self::Registry { name, .. } => name.digest.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether it costs next to nothing to ask.
+    pub(super) fn is_near(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
+
+    /// Downloads what is there now; `None` if it is what is known.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not what it is said to be.
+    pub(super) async fn newest(&mut self, known: Option<&Package>) -> Result<Option<Package>, FetchError> {
+        let newest = match self {
+            Self::Registry { registry, name, signed } => artifact(registry, name, *signed, known).await?,
+            Self::Server { http, url } => archive(http, url, known.and_then(|known| known.etag.as_deref())).await?,
+            Self::File { path, state, seen } => {
+                let now = file_state(path)?;
+                let before = seen.replace(now.clone());
+                // Whoever is writing it gets the time to finish.
+                if state.as_ref() == Some(&now) || state.is_some() && before.as_ref() != Some(&now) {
+                    return Ok(None);
+                }
+                let read = path.clone();
+                let content = spawn_blocking(move || read_file(&read)).await;
+                let content = content.map_err(|error| FetchError::Unavailable(error.to_string()))??;
+                *state = Some(now);
+                Some(packed(content, None))
+            }
+        };
+        Ok(newest)
+    }
+}
+
+fn packed(archive: Vec<u8>, etag: Option<String>) -> Package {
+    let (digest, parts) = (digest_of(&archive), vec![Part::Archive(archive)]);
+    Package { digest, etag, revision: None, parts, signatures: Vec::new() }
+}
+
+fn address(text: &str, signed: bool) -> anyhow::Result<Url> {
+    let Ok(url) = Url::parse(text) else { bail!("it is not a URL") };
+    if !url.username().is_empty() || url.password().is_some() {
+        bail!("it has credentials in it; kaudit takes those that docker login writes, from $DOCKER_CONFIG/config.json");
+    }
+    if url.scheme() == "http" && !is_loopback(&url) && !signed {
+        bail!("without TLS anybody on the way could replace it; use https, or a signed bundle and --verification-key");
+    }
+    Ok(url)
+}
+
+fn file_state(path: &PathBuf) -> Result<FileState, FetchError> {
+    let state = || {
+        let real = fs::canonicalize(path)?;
+        let metadata = fs::metadata(&real)?;
+        Ok::<_, std::io::Error>((real, metadata.len(), metadata.modified().ok(), metadata.is_file()))
+    };
+    match state() {
+        Ok((real, length, time, true)) => Ok((real, length, time)),
+        Ok(_) => Err(FetchError::Unavailable(
+            "is not a file; the name of a directory of policies has to end with /".to_owned(),
+        )),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(FetchError::Unavailable("no such file".to_owned()))
+        }
+        Err(error) => Err(FetchError::Unavailable(format!("cannot be read: {error}"))),
+    }
+}
+
+fn read_file(path: &PathBuf) -> Result<Vec<u8>, FetchError> {
+    let unreadable = |error: std::io::Error| FetchError::Unavailable(format!("cannot be read: {error}"));
+    let mut content = Vec::new();
+    fs::File::open(path).map_err(unreadable)?.take(PACKAGE_BYTES + 1).read_to_end(&mut content).map_err(unreadable)?;
+    if content.len() as u64 > PACKAGE_BYTES {
+        let limit = PACKAGE_BYTES >> 20;
+        return Err(FetchError::Unacceptable(format!("has more than the {limit} MiB that a bundle may have")));
+    }
+    Ok(content)
+}
+
+/// Downloads an archive from a server, unless it is the one of this `ETag`.
+async fn archive(http: &Http, url: &Url, etag: Option<&str>) -> Result<Option<Package>, FetchError> {
+    let request = |authorization: Option<HeaderValue>| {
+        let mut request = Request::get(url.clone(), PACKAGE_BYTES);
+        request.headers.extend(etag.and_then(|etag| Some((IF_NONE_MATCH, HeaderValue::from_str(etag).ok()?))));
+        request.headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
+        request
+    };
+    let mut answer = http.send(request(None)).await?;
+    if answer.status == StatusCode::UNAUTHORIZED && answer.headers.contains_key(WWW_AUTHENTICATE) {
+        let basic = Credential::of(&authority(url)).await.and_then(|credential| secret(&credential.basic()?));
+        if basic.is_some() {
+            answer = http.send(request(basic)).await?;
+        }
+    }
+    match answer.status {
+        StatusCode::OK => {
+            let etag = answer.header(ETAG.as_str()).map(str::to_owned);
+            Ok(Some(packed(answer.body, etag)))
+        }
+        StatusCode::NOT_MODIFIED if etag.is_some() => Ok(None),
+        _ => Err(answer.refusal("cannot be downloaded")),
+    }
+}
+
+/// Downloads an artifact, unless it is what is known.
+async fn artifact(
+    registry: &mut Registry,
+    name: &ArtifactName,
+    signed: bool,
+    known: Option<&Package>,
+) -> Result<Option<Package>, FetchError> {
+    if let Some(known) = known
+        && registry.digest(name.reference()).await?.as_ref() == Some(&known.digest)
+    {
+        return Ok(None);
+    }
+    let found = registry.manifest(name.reference()).await?;
+    let Some((manifest, digest)) = found else {
+        let (registry, repository, reference) = (&name.registry, &name.repository, name.reference());
+        return Err(FetchError::Unavailable(format!("{registry} has no {reference} of {repository}")));
+    };
+    let mut parts = Vec::new();
+    let mut left = PACKAGE_BYTES;
+    for layer in layers(&manifest)? {
+        let content = registry.blob(layer, left).await?;
+        left = left.saturating_sub(content.len() as u64);
+        let name = layer.annotation(TITLE).unwrap_or_default().to_owned();
+        parts.push(if is_archive(layer) { Part::Archive(content) } else { Part::File { name, content } });
+    }
+    let signatures = if signed { signatures(registry, &digest).await? } else { Vec::new() };
+    let revision = manifest.annotations.get(REVISION).and_then(|revision| revision.as_str()).map(str::to_owned);
+    Ok(Some(Package { digest, etag: None, revision, parts, signatures }))
+}
+
+fn is_archive(layer: &Descriptor) -> bool {
+    let unpack = layer.annotation(UNPACK) == Some("true");
+    unpack
+        || [OPA_BUNDLE, TRIVY_CHECKS].contains(&&*layer.media_type)
+            && layer.annotation(TITLE).is_none_or(bundle::is_archive)
+}
+
+/// Returns the layers that make up a bundle: the archive of OPA and Trivy, which is the first, or else every directory and
+/// file that has a name.
+fn layers(manifest: &ArtifactManifest) -> Result<Vec<&Descriptor>, FetchError> {
+    let layers = &manifest.layers;
+    if layers.len() > LAYERS {
+        return Err(FetchError::Unacceptable(format!("has more than {LAYERS} layers")));
+    }
+    // `kaudit push` adds a bundle for OPA, of the same files.
+    let of_conftest = layers.iter().any(|layer| layer.media_type == POLICY);
+    let is_bundle = |layer: &&Descriptor| is_archive(layer) && layer.annotation(UNPACK).is_none();
+    if let Some(bundle) = layers.iter().find(is_bundle).filter(|_| !of_conftest) {
+        return Ok(vec![bundle]);
+    }
+    let named: Vec<&Descriptor> = layers.iter().filter(|layer| layer.annotation(TITLE).is_some()).collect();
+    if !named.is_empty() {
+        return Ok(named);
+    }
+    let types: Vec<&str> = layers.iter().map(|layer| &*layer.media_type).take(4).collect();
+    let what = if layers.is_empty() { "no layers".to_owned() } else { format!("layers of {}", types.join(", ")) };
+    Err(FetchError::Unacceptable(format!(
+        "is not a bundle of policies like those of kaudit push, conftest, OPA, Trivy and gator: it has {what}"
+    )))
+}
+
+/// Reads what cosign keeps beside an artifact.
+async fn signatures(registry: &mut Registry, digest: &str) -> Result<Vec<ArtifactSignature>, FetchError> {
+    let mut found = Vec::new();
+    let text = |content: Vec<u8>| String::from_utf8(content).ok();
+    if let Some((manifest, _)) = registry.manifest(&format!("{}.sig", digest.replace(':', "-"))).await? {
+        for layer in manifest.layers.iter().take(SIGNATURES) {
+            let Some(signature) = layer.annotation(COSIGN_SIGNATURE) else { continue };
+            let payload = text(registry.blob(layer, SIGNATURE_BYTES).await?);
+            found.extend(payload.map(|payload| ArtifactSignature { payload, signature: Some(signature.to_owned()) }));
+        }
+    }
+    let referrers = registry.referrers(digest).await?;
+    let is_signature =
+        |referrer: &&Descriptor| referrer.artifact_type.as_deref().is_none_or(|kind| kind.starts_with(SIGSTORE_BUNDLE));
+    for referrer in referrers.iter().filter(is_signature).take(SIGNATURES) {
+        let Some((manifest, _)) = registry.manifest(&referrer.digest).await? else { continue };
+        for layer in manifest.layers.iter().filter(|layer| layer.media_type.starts_with(SIGSTORE_BUNDLE)) {
+            let payload = text(registry.blob(layer, SIGNATURE_BYTES).await?);
+            found.extend(payload.map(|payload| ArtifactSignature { payload, signature: None }));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,170 @@
+//! Requests for bundles: bounded in time and size, with redirects that credentials do not follow.
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{AUTHORIZATION, LOCATION},
+};
+use reqwest::{Client, Url};
+
+use crate::cluster::{error::reasons, http_client};
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often an answer may lead elsewhere.
+const REDIRECTS: usize = 5;
+/// How much of a refusal is shown, in bytes.
+const REASON_BYTES: usize = 300;
+
+/// Why there is no newer bundle.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FetchError {
+    /// It may be there later: nothing is known of it.
+    #[error("{0}")]
+    Unavailable(String),
+    /// What is there is not to be judged by.
+    #[error("{0}")]
+    Unacceptable(String),
+}
+
+/// One request.
+pub(super) struct Request<'a> {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: &'a [u8],
+    /// Most bytes that the answer may have.
+    pub(super) limit: u64,
+}
+
+impl Request<'static> {
+    /// Returns one that asks for at most so many bytes.
+    pub(super) fn get(url: Url, limit: u64) -> Self {
+        Self { method: Method::GET, url, headers: HeaderMap::new(), body: &[], limit }
+    }
+}
+
+/// An answer, whatever it says.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+    /// Where it came from.
+    pub(super) url: Url,
+}
+
+impl Answer {
+    /// Returns a header that is text.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Returns an error that says what the server answers.
+    pub(super) fn refusal(&self, what: impl fmt::Display) -> FetchError {
+        let text = String::from_utf8_lossy(&self.body[..self.body.len().min(4 * REASON_BYTES)]).into_owned();
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = crate::model::text::shortened(&line, REASON_BYTES);
+        let colon = if line.is_empty() { "" } else { ": " };
+        let help = match self.status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                "; kaudit takes the credentials that docker login writes, from $DOCKER_CONFIG/config.json"
+            }
+            _ => "",
+        };
+        FetchError::Unavailable(format!("{what}: the server answers {}{colon}{line}{help}", self.status))
+    }
+}
+
+/// What sends requests.
+#[derive(Debug, Clone)]
+pub(super) struct Http(Client);
+
+impl Http {
+    /// Makes one that trusts the authorities of a file besides those of the system.
+    ///
+    /// # Errors
+    /// When the file cannot be used.
+    pub(super) fn new(timeout: Duration, ca: Option<&PathBuf>) -> anyhow::Result<Self> {
+        let client = http_client::builder(timeout, ca)?.connect_timeout(CONNECT_TIMEOUT.min(timeout));
+        let client = client.build().map_err(|error| anyhow::anyhow!("no client can be made: {}", reasons(&error)))?;
+        Ok(Self(client))
+    }
+
+    /// Sends a request, and again where an answer to a question leads.
+    pub(super) async fn send(&self, mut request: Request<'_>) -> Result<Answer, FetchError> {
+        for _ in 0..=REDIRECTS {
+            let answer = self.once(&request).await?;
+            let asks = matches!(request.method, Method::GET | Method::HEAD);
+            if !asks || !answer.status.is_redirection() || answer.status == StatusCode::NOT_MODIFIED {
+                return Ok(answer);
+            }
+            let Some(next) = answer.header(LOCATION.as_str()).and_then(|to| request.url.join(to).ok()) else {
+                return Ok(answer);
+            };
+            if next.scheme() != "https" && next.scheme() != request.url.scheme() {
+                return Err(FetchError::Unavailable(format!("is redirected to {}, which is not https", next.scheme())));
+            }
+            if next.origin() != request.url.origin() {
+                request.headers.remove(AUTHORIZATION);
+            }
+            request.url = next;
+        }
+        Err(FetchError::Unavailable(format!("is redirected more than {REDIRECTS} times")))
+    }
+
+    async fn once(&self, request: &Request<'_>) -> Result<Answer, FetchError> {
+        let sending = self
+            .0
+            .request(request.method.clone(), request.url.clone())
+            .headers(request.headers.clone())
+            .body(request.body.to_vec());
+        let mut response = sending.send().await.map_err(|error| unreachable(&request.url, error))?;
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&request.url, error))? {
+            if (body.len() + chunk.len()) as u64 > request.limit {
+                let limit = request.limit;
+                return Err(FetchError::Unacceptable(format!("has more than the {limit} bytes that it may have")));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answer { status: response.status(), headers: response.headers().clone(), body, url: request.url.clone() })
+    }
+
+    /// Whether a server on this machine speaks TLS.
+    pub(super) async fn speaks_tls(&self, url: &Url) -> bool {
+        !matches!(self.0.get(url.clone()).send().await, Err(error) if error.is_connect())
+    }
+}
+
+fn unreachable(url: &Url, error: reqwest::Error) -> FetchError {
+    let host = authority(url);
+    FetchError::Unavailable(if error.is_timeout() {
+        format!("{host} did not answer in time")
+    } else {
+        // The URL may have been given for one time, and be a secret.
+        format!("{host} cannot be reached: {}", reasons(&error.without_url()))
+    })
+}
+
+/// Returns host and port of a URL.
+pub(super) fn authority(url: &Url) -> String {
+    let port = url.port().map_or(String::new(), |port| format!(":{port}"));
+    format!("{}{port}", url.host_str().unwrap_or_default())
+}
+
+/// Whether a URL leads to this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host_str() {
+        Some("localhost") => true,
+        Some(host) => host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
+        None => false,
+    }
+}
+
+/// Returns a header that is never shown.
+pub(super) fn secret(value: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(value).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}

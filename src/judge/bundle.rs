@@ -1,0 +1,201 @@
+//! Policies that are published as a bundle: how they are named, and what is in them once they are read.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::tree::FileTree;
+use crate::rego::{limits::Version, problem::Problem};
+
+/// Where a bundle is published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BundleReference {
+    /// In a registry: what follows `oci://`.
+    Oci(String),
+    /// An archive that a server has: its URL.
+    Http(String),
+    /// An archive in a file.
+    File(PathBuf),
+}
+
+/// What begins the name of a bundle in a registry.
+pub const OCI: &str = "oci://";
+
+/// Whether a file is an archive by its name.
+pub(crate) fn is_archive(name: &str) -> bool {
+    matches!(name.rsplit_once('.'), Some((_, "tgz"))) || name.ends_with(".tar.gz")
+}
+
+impl BundleReference {
+    /// Reads it as it is written on the command line; `None` if it names something else.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if let Some(rest) = text.strip_prefix(OCI) {
+            return Some(Self::Oci(rest.to_owned()));
+        }
+        if text.starts_with("https://") || text.starts_with("http://") {
+            return Some(Self::Http(text.to_owned()));
+        }
+        is_archive(text).then(|| Self::File(text.into()))
+    }
+}
+
+impl BundleReference {
+    /// As messages name it: a URL is refused where it has credentials in it, and they are not to be seen in that message.
+    pub fn shown(&self) -> String {
+        let text = self.to_string();
+        let Self::Http(url) = self else { return text };
+        let Some((scheme, rest)) = url.split_once("://") else { return text };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        match rest[..end].rsplit_once('@') {
+            Some((_, host)) => format!("{scheme}://[hidden]@{host}{}", &rest[end..]),
+            None => text,
+        }
+    }
+}
+
+/// Shows it as it is written on the command line.
+impl fmt::Display for BundleReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Oci(rest) => write!(f, "{OCI}{rest}"),
+            Self::Http(url) => f.write_str(url),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Which of all that was ever published under a name is judged by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edition {
+    /// The bundle, as it was named.
+    pub source: Arc<str>,
+    /// Of an artifact its manifest's digest, of an archive that of its bytes: `sha256:…`.
+    pub digest: String,
+    /// What its publisher calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Whether the digest is part of the name, so that it can be no other.
+    pub pinned: bool,
+    /// Whether it is signed by the key that was given.
+    pub verified: bool,
+    /// Why it may not be the newest; empty if it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stale: String,
+}
+
+impl Edition {
+    /// Says in one line which it is.
+    pub fn described(&self) -> String {
+        let Self { source, digest, revision, pinned, verified, stale } = self;
+        let revision = revision.as_ref().map_or(String::new(), |revision| format!(", revision {revision}"));
+        let words = [(*pinned, ", pinned"), (*verified, ", signature verified")];
+        let words: String = words.iter().filter(|(is, _)| *is).map(|(_, words)| *words).collect();
+        let stale = if stale.is_empty() { String::new() } else { format!(", may not be the newest: {stale}") };
+        format!("{source}: {digest}{revision}{words}{stale}")
+    }
+}
+
+/// What is in a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundle {
+    /// Its policies and data.
+    pub tree: FileTree,
+    /// Which one it is.
+    pub edition: Edition,
+    /// The paths below `data` that it owns, if it says so: no other bundle may have one of them.
+    pub roots: Option<Vec<String>>,
+    /// The versions of the language that it declares, by the path of the module.
+    pub versions: BTreeMap<Vec<String>, Version>,
+    /// What is wrong with the newest one, if this is an older one.
+    pub problem: Option<Problem>,
+}
+
+/// Whether a path below `data` is one of the `roots` or below one.
+pub(crate) fn contain(roots: &[String], path: &str) -> bool {
+    roots.iter().any(|root| is_below(path, root))
+}
+
+/// Whether a path below `data` is another one, or below it; `""` is `data` itself.
+pub(crate) fn is_below(path: &str, above: &str) -> bool {
+    above.is_empty() || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns a problem for each bundle that owns what another one does, too.
+pub(super) fn overlaps<'b>(bundles: &(impl Iterator<Item = &'b Bundle> + Clone)) -> Vec<Problem> {
+    let owned = |bundle: &'b Bundle| bundle.roots.iter().flatten().map(move |root| (bundle, root));
+    let mut problems = Vec::new();
+    for (index, bundle) in bundles.clone().enumerate() {
+        let others = bundles.clone().take(index).flat_map(owned);
+        let overlap = others
+            .flat_map(|other| owned(bundle).map(move |own| (other, own)))
+            .find(|((_, other), (_, own))| is_below(own, other) || is_below(other, own));
+        let Some(((other, theirs), (_, own))) = overlap else { continue };
+        let shown = |root: &str| if root.is_empty() { "everything".to_owned() } else { format!("{root:?}") };
+        let message = format!("owns {}, and {} owns {}", shown(own), other.edition.source, shown(theirs));
+        let help = "give each bundle roots of its own in its .manifest: opa build reads it";
+        problems.push(Problem::refused(&bundle.edition.source, message).help(help));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        judge::{
+            set::PolicySet,
+            sources::{PolicySource, TreeFile},
+        },
+        rego::limits::Limits,
+    };
+
+    fn bundle(name: &str, roots: Option<&[&str]>) -> Bundle {
+        Bundle {
+            tree: FileTree { name: name.into(), files: Vec::new() },
+            edition: Edition {
+                source: name.into(),
+                digest: String::new(),
+                revision: None,
+                pinned: false,
+                verified: false,
+                stale: String::new(),
+            },
+            roots: roots.map(|roots| roots.iter().map(|root| (*root).to_owned()).collect()),
+            versions: BTreeMap::new(),
+            problem: None,
+        }
+    }
+
+    #[test]
+    fn bundles_share_no_root() {
+        for (one, other, want) in [
+            (Some(&["a"][..]), Some(&["b"][..]), 0),
+            (Some(&["a"]), Some(&["ab", "c/a"]), 0),
+            (Some(&["a"]), Some(&["b", "a/c"]), 1),
+            (Some(&["a/b"]), Some(&["a"]), 1),
+            (Some(&[""]), Some(&["a"]), 1),
+            (None, Some(&[""]), 0),
+        ] {
+            let bundles = [bundle("one", one), bundle("other", other)];
+            let problems = overlaps(&bundles.iter());
+            assert_eq!(problems.len(), want, "{one:?} {other:?}: {problems:?}");
+            assert!(problems.iter().all(|problem| &*problem.file == "other"));
+        }
+    }
+    #[test]
+    fn an_older_bundle_judges_and_says_why() {
+        let mut older = bundle("one", None);
+        let content = Ok(b"package a\n\ndeny contains \"x\" if input.a\n".to_vec());
+        older.tree.files.push(TreeFile { path: vec!["a.rego".to_owned()], content });
+        for (problem, partial) in [
+            (Problem::warning(&"one".into(), "cannot be reached"), false),
+            (Problem::refused(&"one".into(), "is no archive"), true),
+        ] {
+            older.problem = Some(problem.clone());
+            let source = PolicySource::Unpacked(Arc::new(older.clone()));
+            let set = PolicySet::load_partly(&[source], &Limits::default()).unwrap();
+            assert_eq!((set.policies.len(), set.is_partial(), &set.problems[..]), (1, partial, &[problem][..]));
+            assert_eq!(set.bundles, std::slice::from_ref(&older.edition));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Bundles that change while they are followed, and what stays of them.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use kaudit::{
+    bundle::{
+        follower::{FollowedBundle, follow},
+        settings::BundleSettings,
+    },
+    judge::{
+        bundle::{Bundle, BundleReference},
+        sources::PolicySource,
+    },
+};
+use kaudit_controlplane::{Tool, require_tool};
+use tokio::time::timeout;
+
+use super::{
+    program::{kaudit, policy, run, write},
+    registry::Registry,
+    server::{answer, serve},
+};
+
+fn reference(text: &str) -> BundleReference {
+    match PolicySource::from(text) {
+        PolicySource::Bundle(reference) => reference,
+        other => panic!("{other:?} is no bundle"),
+    }
+}
+
+fn settings(cache: Option<&Path>) -> BundleSettings {
+    BundleSettings {
+        poll: Some(Duration::from_millis(20)),
+        timeout: Duration::from_secs(5),
+        cache: cache.map(Path::to_owned),
+        ca: None,
+        verification: None,
+    }
+}
+
+/// Waits until a bundle is as it should be.
+async fn until(followed: &mut FollowedBundle, what: &str, is: impl Fn(&Bundle) -> bool) -> Arc<Bundle> {
+    let waiting = timeout(Duration::from_secs(30), followed.bundle.wait_for(|bundle| is(bundle))).await;
+    match waiting {
+        Ok(Ok(bundle)) => Arc::clone(&bundle),
+        Ok(Err(_)) => panic!("{what}: nobody follows it"),
+        Err(late) => panic!("{what}: {late}"),
+    }
+}
+
+fn says(text: &str) -> impl Fn(&Bundle) -> bool {
+    let text = text.to_owned();
+    move |bundle| {
+        let has = |content: &Vec<u8>| String::from_utf8_lossy(content).contains(&text);
+        bundle.tree.files.iter().any(|file| file.content.as_ref().is_ok_and(has))
+    }
+}
+
+fn is_fresh(bundle: &Bundle) -> bool {
+    bundle.edition.stale.is_empty() && bundle.problem.is_none()
+}
+
+/// Publishes a policy; returns the reference by digest.
+fn publish(at: &Path, reference: &str, text: &str) -> String {
+    write(at, &[("policies/own.rego", &policy(text))]);
+    let pushed = kaudit(at, &[], &["push", reference, "policies"]);
+    assert_eq!(pushed.code, 0, "{}", pushed.err);
+    pushed.out.trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_is_followed_and_survives_its_registry() {
+    if !require_tool(Tool::Registry) {
+        return;
+    }
+    let (mut registry, directory) = (Registry::open(), tempfile::tempdir().unwrap());
+    let (at, cache) = (directory.path(), directory.path().join("cache"));
+    let named = registry.artifact("policies:v1");
+    let first = publish(at, &named, "the first");
+    let mut followed = follow(&reference(&named), &settings(Some(&cache))).await.unwrap();
+    until(&mut followed, "the first", says("the first")).await;
+
+    // What is fixed by its digest is not asked for again.
+    let mut pinned = follow(&reference(&first), &settings(None)).await.unwrap();
+    assert!(pinned.bundle.borrow().edition.pinned && pinned.bundle.changed().await.is_err());
+
+    publish(at, &named, "the second");
+    let second = until(&mut followed, "the second", says("the second")).await;
+    assert!(is_fresh(&second));
+    assert!(says("the first")(&follow(&reference(&first), &settings(None)).await.unwrap().bundle.borrow()));
+
+    registry.stop();
+    let stale = until(&mut followed, "a registry that is down", |bundle| !is_fresh(bundle)).await;
+    assert_eq!((&stale.tree, &stale.edition.digest), (&second.tree, &second.edition.digest));
+    assert!(stale.edition.stale.contains("cannot be reached"), "{}", stale.edition.stale);
+    assert!(!stale.problem.as_ref().unwrap().is_refusal());
+
+    // A restart has nothing but the cache.
+    let restarted = follow(&reference(&named), &settings(Some(&cache))).await.unwrap();
+    let restarted = Arc::clone(&restarted.bundle.borrow());
+    assert_eq!((&restarted.tree, is_fresh(&restarted)), (&second.tree, false));
+    let Err(why) = follow(&reference(&named), &settings(None)).await else { panic!("there is no cache") };
+    assert!(why.to_string().contains("cannot be reached"), "{why}");
+}
+
+/// Packs a policy.
+fn archive(at: &Path, name: &str, text: &str) -> Vec<u8> {
+    write(at, &[("pack/own.rego", &policy(text))]);
+    let packed = run("tar", at, &[], &["-czf", name, "-C", "pack", "own.rego"]);
+    assert_eq!(packed.code, 0, "{}", packed.err);
+    fs::read(at.join(name)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_asked_whether_there_is_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = archive(directory.path(), "a.tar.gz", "the first");
+    let second = archive(directory.path(), "b.tar.gz", "the second");
+    let (served, unchanged) = (Arc::new(Mutex::new(("1", first))), Arc::new(AtomicUsize::new(0)));
+    let (serving, counted) = (Arc::clone(&served), Arc::clone(&unchanged));
+    let (host, _) = serve(move |asked| {
+        let (etag, body) = serving.lock().unwrap().clone();
+        let quoted = format!("\"{etag}\"");
+        if asked.headers.contains(&format!("if-none-match: {quoted}")) {
+            counted.fetch_add(1, Ordering::SeqCst);
+            return answer("304 Not Modified", &[], b"");
+        }
+        answer("200 OK", &[("ETag", &quoted)], &body)
+    });
+    let named = format!("http://{host}/bundle.tar.gz");
+    let mut followed = follow(&reference(&named), &settings(None)).await.unwrap();
+    let good = until(&mut followed, "the first", says("the first")).await;
+
+    // A bundle that is none leaves the good one in force, and says so.
+    *served.lock().unwrap() = ("2", b"no archive".to_vec());
+    let kept = until(&mut followed, "a broken bundle", |bundle| !is_fresh(bundle)).await;
+    assert_eq!(kept.tree, good.tree);
+    let problem = kept.problem.as_ref().unwrap();
+    assert!(problem.is_refusal() && problem.message.contains(&good.edition.digest), "{problem}");
+    // It is not downloaded again and again.
+    let before = unchanged.load(Ordering::SeqCst);
+    timeout(Duration::from_secs(30), async {
+        while unchanged.load(Ordering::SeqCst) < before + 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    assert!(!is_fresh(&followed.bundle.borrow()));
+
+    *served.lock().unwrap() = ("3", second);
+    assert!(is_fresh(&*until(&mut followed, "the second", says("the second")).await));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_read_again_when_it_is_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let second = archive(at, "bundle.tar.gz", "the second");
+    archive(at, "bundle.tar.gz", "the first");
+    let path = at.join("bundle.tar.gz");
+    let mut followed = follow(&reference(path.to_str().unwrap()), &settings(None)).await.unwrap();
+    fs::remove_file(&path).unwrap();
+    let gone = until(&mut followed, "no file", |bundle| !is_fresh(bundle)).await;
+    assert!(says("the first")(&gone) && gone.edition.stale.contains("no such file"));
+    fs::write(&path, second).unwrap();
+    assert!(is_fresh(&*until(&mut followed, "the second", says("the second")).await));
+}

@@ -1,0 +1,181 @@
+//! Registries and servers that lie, are slow, lead elsewhere, or send what nobody should take.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use data_encoding::BASE64;
+use serde_json::{Value, json};
+
+use super::{
+    program::{Said, check, policy, run, write},
+    server::{Answer, answer, digest, serve},
+};
+
+const POLICY: &str = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
+
+fn manifest(media_type: &str, digest: &str, size: usize, title: &str) -> String {
+    let layer = json!({"mediaType": media_type, "digest": digest, "size": size,
+        "annotations": {"org.opencontainers.image.title": title}});
+    json!({"schemaVersion": 2, "layers": [layer]}).to_string()
+}
+
+/// Judges by an artifact of a registry that has just these things, by their paths below the repository.
+fn judged(things: &[(&str, Answer)], reference: &str) -> Said {
+    let things: BTreeMap<String, Vec<u8>> = things
+        .iter()
+        .filter_map(|(path, answer)| match answer {
+            Answer::Bytes(bytes) => Some((format!("/v2/p/{path}"), bytes.clone())),
+            Answer::Silence => None,
+        })
+        .collect();
+    let (host, _) = serve(move |asked| match things.get(&asked.path) {
+        Some(bytes) => Answer::Bytes(bytes.clone()),
+        None if asked.path.ends_with("silent") => Answer::Silence,
+        None => answer("404 Not Found", &[], b""),
+    });
+    let directory = tempfile::tempdir().unwrap();
+    check(directory.path(), &[], &format!("oci://{host}/p{reference}"), &["--bundle-timeout", "2s"])
+}
+
+fn ok(body: &str) -> Answer {
+    answer("200 OK", &[], body.as_bytes())
+}
+
+#[test]
+fn what_is_not_what_its_digest_says_is_refused() {
+    let module = policy("as published");
+    let named = digest(module.as_bytes());
+    let honest = manifest(POLICY, &named, module.len(), "own.rego");
+    let blob = format!("blobs/{named}");
+    assert_eq!(judged(&[("manifests/1", ok(&honest)), (&blob, ok(&module))], ":1").messages(), ["as published"]);
+
+    let other = policy("as replaced");
+    let pinned = format!("manifests/{}", digest(b"another"));
+    let lies = answer("200 OK", &[("Docker-Content-Digest", &digest(b"another"))], honest.as_bytes());
+    let long = manifest(POLICY, &named, 1 << 40, "own.rego");
+    let odd = manifest(POLICY, "sha256:../../../secret", 1, "own.rego");
+    let outside = manifest(POLICY, &named, module.len(), "../own.rego");
+    let image = manifest("application/vnd.docker.image.rootfs.diff.tar.gzip", &named, module.len(), "");
+    let image = image.replace("org.opencontainers.image.title", "x");
+    for (things, reference, want) in [
+        (vec![("manifests/1", ok(&honest)), (&*blob, ok(&other))], ":1".to_owned(), "is not what its digest says"),
+        (vec![(&*pinned, ok(&honest))], format!("@{}", digest(b"another")), "is not what its digest says"),
+        (vec![("manifests/1", lies)], ":1".to_owned(), "is not what its digest says"),
+        (vec![("manifests/1", ok(&long))], ":1".to_owned(), "more than the"),
+        (vec![("manifests/1", ok(&odd))], ":1".to_owned(), "a digest of an unknown kind"),
+        (vec![("manifests/1", ok(&outside)), (&*blob, ok(&module))], ":1".to_owned(), "leads out of it"),
+        (vec![("manifests/1", ok(&image))], ":1".to_owned(), "is not a bundle of policies"),
+        (vec![("manifests/1", ok(&"[".repeat(5 << 20)))], ":1".to_owned(), "has more than the 4194304 bytes"),
+        (vec![("manifests/1", ok(&"[".repeat(1 << 20)))], ":1".to_owned(), "cannot be used"),
+        (vec![("manifests/1", ok("{}"))], ":1".to_owned(), "it has no layers"),
+        (vec![], ":silent".to_owned(), "within 2 s"),
+        (vec![("manifests/1", answer("500 Oops", &[], b"\x1b[2Jout of order"))], ":1".to_owned(), "500"),
+    ] {
+        let said = judged(&things, &reference);
+        assert_eq!(said.code, 2, "{reference}: {}", said.out);
+        assert!(said.err.contains(want) && !said.err.contains('\x1b'), "{want}: {}", said.err);
+    }
+}
+
+/// Packs files by the names that they have below a directory.
+fn packed(at: &Path, names: &[&str]) -> Vec<u8> {
+    let done = run("tar", at, &[], &[&["-czf", "packed"], names].concat());
+    assert_eq!(done.code, 0, "{}", done.err);
+    fs::read(at.join("packed")).unwrap()
+}
+
+#[test]
+fn each_layout_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    write(at, &[("own.rego", &policy("archive")), ("templates/own.rego", &policy("directory"))]);
+    let (archive, folder) = (packed(at, &["own.rego"]), packed(at, &["templates"]));
+    let other = packed(at, &["templates", "own.rego"]);
+    let of_opa = "application/vnd.oci.image.layer.v1.tar+gzip";
+    let of_trivy = "application/vnd.cncf.openpolicyagent.layer.v1.tar+gzip";
+    let layer = |media_type: &str, content: &[u8], annotations: Value| json!({"mediaType": media_type, "digest": digest(content), "size": content.len(), "annotations": annotations});
+    let title = |name: &str| json!({"org.opencontainers.image.title": name});
+    let unpacked = json!({"org.opencontainers.image.title": "templates", "io.deis.oras.content.unpack": "true"});
+    for (name, layers, want) in [
+        // The first counts, as for OPA.
+        ("OPA", vec![layer(of_opa, &archive, Value::Null), layer(of_opa, &other, Value::Null)], "archive"),
+        ("OPA by ORAS", vec![layer(of_opa, &archive, title("bundle.tar.gz"))], "archive"),
+        ("Trivy", vec![layer(of_trivy, &archive, title("bundle.tar.gz"))], "archive"),
+        ("gator", vec![layer(of_opa, &folder, unpacked)], "directory"),
+    ] {
+        let manifest = json!({"schemaVersion": 2, "layers": layers}).to_string();
+        let blob = |content: &[u8]| (format!("blobs/{}", digest(content)), answer("200 OK", &[], content));
+        let blobs = [blob(&archive), blob(&folder), blob(&other)];
+        let mut things: Vec<(&str, Answer)> = vec![("manifests/1", ok(&manifest))];
+        things.extend(blobs.iter().filter_map(|(path, answer)| match answer {
+            Answer::Bytes(bytes) => Some((path.as_str(), Answer::Bytes(bytes.clone()))),
+            Answer::Silence => None,
+        }));
+        let said = judged(&things, ":1");
+        assert_eq!(said.code, 1, "{name}: {}", said.err);
+        assert_eq!(said.messages(), [want], "{name}: {}", said.err);
+    }
+}
+
+#[test]
+fn odd_challenges_end_nothing() {
+    for challenge in [
+        "Bearer",
+        "Bearer realm=\"file:///etc/passwd\"",
+        "Bearer realm=\"http://registry.example.com/token\"",
+        "Basic realm=\"x\"",
+        "Negotiate",
+        "=\"=,",
+    ] {
+        let challenges = [("WWW-Authenticate", challenge)];
+        let said = judged(&[("manifests/1", answer("401 Unauthorized", &challenges, b""))], ":1");
+        assert_eq!(said.code, 2, "{challenge}: {}", said.err);
+        assert!(said.err.contains("401") || said.err.contains("token"), "{challenge}: {}", said.err);
+    }
+    // A token that no header can have.
+    let (realm, _) = serve(|_| ok(r#"{"token": "a\nb"}"#));
+    let challenge = format!("Bearer realm=\"http://{realm}/token\",service=\"x\"");
+    let said = judged(&[("manifests/1", answer("401 Unauthorized", &[("WWW-Authenticate", &challenge)], b""))], ":1");
+    assert!(said.code == 2 && said.err.contains("401"), "{}", said.err);
+}
+
+#[test]
+fn credentials_do_not_follow_redirects() {
+    let module = policy("from elsewhere");
+    let named = digest(module.as_bytes());
+    let (body, elsewhere) = (module.clone(), named.clone());
+    let (store, _) = serve(move |asked| {
+        assert!(asked.path.ends_with(&elsewhere), "{}", asked.path);
+        if asked.headers.contains("authorization") { answer("400 Bad Request", &[], b"leaked") } else { ok(&body) }
+    });
+    let honest = manifest(POLICY, &named, module.len(), "own.rego");
+    let (host, log) = serve(move |asked| {
+        if !asked.headers.contains("authorization: basic") {
+            return answer("401 Unauthorized", &[("WWW-Authenticate", "Basic realm=\"x\"")], b"");
+        }
+        if asked.path.contains("/blobs/") {
+            return answer("307 Temporary Redirect", &[("Location", &format!("http://{store}{}", asked.path))], b"");
+        }
+        ok(&honest)
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let login = format!(r#"{{"auths": {{"{host}": {{"auth": "{}"}}}}}}"#, BASE64.encode(b"user:secret"));
+    fs::write(directory.path().join("config.json"), login).unwrap();
+    let variables = [("DOCKER_CONFIG", directory.path().to_str().unwrap())];
+    let said = check(directory.path(), &variables, &format!("oci://{host}/p:1"), &[]);
+    assert_eq!(said.messages(), ["from elsewhere"], "{} {:?}", said.err, log.lock().unwrap());
+}
+
+#[test]
+fn addresses_that_are_not_safe_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    for (policies, want) in [
+        ("http://bundles.example.com/b.tar.gz", "without TLS"),
+        ("https://user:hunter2@bundles.example.com/b.tar.gz", "has credentials in it"),
+        ("oci://bundles.example.com", "names no repository"),
+        ("oci://policies/team:v1", "not a registry"),
+    ] {
+        let said = check(directory.path(), &[], policies, &[]);
+        assert!(said.code == 2 && said.err.contains(want), "{policies}: {}", said.err);
+        assert!(!said.err.contains("hunter2"), "{}", said.err);
+    }
+}

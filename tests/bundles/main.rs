@@ -1,0 +1,12 @@
+//! Bundles: from real registries, by real publishers, and from servers that lie, are slow or down.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
+
+mod follow;
+mod lying;
+mod program;
+mod publishers;
+#[path = "../support/registry.rs"]
+mod registry;
+mod server;
+mod signatures;

@@ -1,0 +1,183 @@
+//! Signatures: of OPA's own tool, and of keys that are another's.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use data_encoding::BASE64;
+use kaudit_controlplane::{Tool, require_tool, tool};
+use serde_json::json;
+
+use super::{
+    program::{check, policy, run, write},
+    server::{Answer, answer, digest, serve},
+};
+
+/// Has OPA build a signed bundle.
+fn sign(directory: &Path, algorithm: &str, more: &[&str]) {
+    let arguments = ["build", "-b", "source", "-o", "bundle.tar.gz", "--signing-alg", algorithm];
+    let built = run(tool(Tool::Opa).unwrap(), directory, &[], &[&arguments, more].concat());
+    assert_eq!(built.code, 0, "{algorithm}: {}", built.err);
+}
+
+/// Makes a pair of keys with `openssl`, if that is there.
+fn keys(directory: &Path, name: &str, arguments: &[&str]) -> bool {
+    let (private, public) = (format!("{name}.key"), format!("{name}.pub"));
+    let run = |arguments: &[&str]| {
+        let command = std::process::Command::new("openssl").args(arguments).current_dir(directory).output();
+        command.is_ok_and(|output| output.status.success())
+    };
+    run(&[&["genpkey", "-out", &private], arguments].concat())
+        && run(&["pkey", "-in", &private, "-pubout", "-out", &public])
+}
+
+#[test]
+fn what_opa_signs_is_verified_as_opa_does() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    write(at, &[("source/own.rego", &policy("signed")), ("source/data.json", "{\"n\": [1.50, 1e2, \"<\\u2028é\"]}")]);
+    write(at, &[("shared", "a secret"), ("other", "another secret")]);
+    sign(at, "HS512", &["--signing-key", "shared"]);
+    let judged = check(at, &[], "bundle.tar.gz", &["--verification-key", "shared"]);
+    assert_eq!(judged.messages(), ["signed"], "{}", judged.err);
+    assert_eq!(judged.json()["bundles"][0]["verified"], true);
+    for (more, want) in [
+        (&[][..], "is signed, and no key is given"),
+        (&["--verification-key", "other"], "is not signed by the key"),
+        (&["--verification-key", "shared", "--verification-scope", "write"], "the scope"),
+        (&["--verification-key", "missing"], "cannot read missing"),
+    ] {
+        let refused = check(at, &[], "bundle.tar.gz", more);
+        assert_eq!(refused.code, 2, "{more:?}");
+        assert!(refused.err.contains(want), "{more:?}: {}", refused.err);
+    }
+    // OPA says the same of a bundle that is signed where no key is given.
+    let opa = run(tool(Tool::Opa).unwrap(), at, &[], &["run", "-b", "bundle.tar.gz"]);
+    assert!(
+        opa.code != 0 && (opa.out.clone() + &opa.err).contains("verification key not provided"),
+        "{} {}",
+        opa.out,
+        opa.err
+    );
+
+    let unsigned = run(tool(Tool::Opa).unwrap(), at, &[], &["build", "-b", "source", "-o", "bundle.tar.gz"]);
+    assert_eq!(unsigned.code, 0, "{}", unsigned.err);
+    let refused = check(at, &[], "bundle.tar.gz", &["--verification-key", "shared"]);
+    assert!(refused.code == 2 && refused.err.contains("is not signed"), "{}", refused.err);
+}
+
+#[test]
+fn each_kind_of_key_verifies_what_it_signs() {
+    if !require_tool(Tool::Opa) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    write(at, &[("source/own.rego", &policy("signed"))]);
+    let made = keys(at, "rsa", &["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"])
+        && keys(at, "p256", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
+        && keys(at, "p384", &["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"]);
+    if !made {
+        assert!(std::env::var_os("CI").is_none(), "no openssl");
+        return;
+    }
+    for (algorithm, key) in
+        [("RS256", "rsa"), ("RS384", "rsa"), ("PS256", "rsa"), ("PS512", "rsa"), ("ES256", "p256"), ("ES384", "p384")]
+    {
+        let (private, public) = (format!("{key}.key"), format!("{key}.pub"));
+        sign(at, algorithm, &["--signing-key", &private]);
+        let judged = check(at, &[], "bundle.tar.gz", &["--verification-key", &public]);
+        assert_eq!(judged.code, 1, "{algorithm}: {}", judged.err);
+        let other = if key == "rsa" { "p256.pub" } else { "rsa.pub" };
+        let refused = check(at, &[], "bundle.tar.gz", &["--verification-key", other]);
+        assert!(refused.code == 2 && refused.err.contains("is signed by"), "{algorithm}: {}", refused.err);
+    }
+    let private = check(at, &[], "bundle.tar.gz", &["--verification-key", "rsa.key"]);
+    assert!(private.err.contains("give the PUBLIC KEY"), "{}", private.err);
+    fs::remove_file(at.join("bundle.tar.gz")).unwrap();
+    let gone = check(at, &[], "bundle.tar.gz", &[]);
+    assert!(gone.code == 2 && gone.err.contains("bundle.tar.gz: no such file"), "{}", gone.err);
+}
+
+/// Signs with a private key, as `cosign sign --key` does.
+fn signed(at: &Path, key: &str, message: &[u8]) -> String {
+    fs::write(at.join("message"), message).unwrap();
+    let made = run("openssl", at, &[], &["dgst", "-sha256", "-sign", key, "-out", "signature", "message"]);
+    assert_eq!(made.code, 0, "{}", made.err);
+    BASE64.encode(&fs::read(at.join("signature")).unwrap())
+}
+
+#[test]
+fn what_cosign_signs_by_a_key_is_verified() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let curve = ["-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
+    if !keys(at, "own", &curve) || !keys(at, "other", &curve) {
+        assert!(std::env::var_os("CI").is_none(), "no openssl");
+        return;
+    }
+    let module = policy("signed");
+    let layer = |media_type: &str, content: &[u8], annotations: serde_json::Value| json!({"mediaType": media_type, "digest": digest(content), "size": content.len(), "annotations": annotations});
+    let title = json!({"org.opencontainers.image.title": "own.rego"});
+    let of_policy = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
+    let manifest = json!({"schemaVersion": 2, "layers": [layer(of_policy, module.as_bytes(), title)]}).to_string();
+    let own = digest(manifest.as_bytes());
+    let payload = |digest: &str| {
+        json!({"critical": {"identity": {}, "image": {"docker-manifest-digest": digest}, "type": "cosign container image signature"}})
+            .to_string()
+    };
+    let simple = |key: &str, payload: &str| {
+        let annotations = json!({"dev.cosignproject.cosign/signature": signed(at, key, payload.as_bytes())});
+        let of_payload = "application/vnd.dev.cosign.simplesigning.v1+json";
+        let manifest = json!({"schemaVersion": 2, "layers": [layer(of_payload, payload.as_bytes(), annotations)]});
+        vec![
+            (format!("manifests/{}.sig", own.replace(':', "-")), manifest.to_string()),
+            (format!("blobs/{}", digest(payload.as_bytes())), payload.to_owned()),
+        ]
+    };
+    let bundle = |key: &str, digest_of_subject: &str| {
+        let hash = digest_of_subject.trim_start_matches("sha256:");
+        let statement =
+            json!({"_type": "https://in-toto.io/Statement/v1", "subject": [{"digest": {"sha256": hash}}]}).to_string();
+        let kind = "application/vnd.in-toto+json";
+        let message = format!("DSSEv1 {} {kind} {} {statement}", kind.len(), statement.len());
+        let envelope = json!({"payloadType": kind, "payload": BASE64.encode(statement.as_bytes()),
+            "signatures": [{"sig": signed(at, key, message.as_bytes())}]});
+        let of_bundle = "application/vnd.dev.sigstore.bundle.v0.3+json";
+        let bundle = json!({"mediaType": of_bundle, "dsseEnvelope": envelope}).to_string();
+        let manifest =
+            json!({"schemaVersion": 2, "layers": [layer(of_bundle, bundle.as_bytes(), json!({}))]}).to_string();
+        let of_manifest = "application/vnd.oci.image.manifest.v1+json";
+        let referrer = json!({"mediaType": of_manifest, "digest": digest(manifest.as_bytes()), "size": manifest.len(),
+            "artifactType": of_bundle});
+        vec![
+            (format!("referrers/{own}"), json!({"schemaVersion": 2, "manifests": [referrer]}).to_string()),
+            (format!("manifests/{}", digest(manifest.as_bytes())), manifest),
+            (format!("blobs/{}", digest(bundle.as_bytes())), bundle),
+        ]
+    };
+    for (signatures, accepted) in [
+        (simple("own.key", &payload(&own)), true),
+        (simple("other.key", &payload(&own)), false),
+        (simple("own.key", &payload(&digest(b"another"))), false),
+        (bundle("own.key", &own), true),
+        (bundle("other.key", &own), false),
+        (bundle("own.key", &digest(b"another")), false),
+        (vec![], false),
+    ] {
+        let artifact = [
+            ("manifests/1".to_owned(), manifest.clone()),
+            (format!("blobs/{}", digest(module.as_bytes())), module.clone()),
+        ];
+        let things: BTreeMap<String, String> =
+            artifact.into_iter().chain(signatures).map(|(path, text)| (format!("/v2/p/{path}"), text)).collect();
+        let (host, _) = serve(move |asked| -> Answer {
+            let thing = things.get(&asked.path);
+            thing.map_or_else(|| answer("404 Not Found", &[], b""), |text| answer("200 OK", &[], text.as_bytes()))
+        });
+        let said = check(at, &[], &format!("oci://{host}/p:1"), &["--verification-key", "own.pub"]);
+        assert_eq!(said.code, if accepted { 1 } else { 2 }, "{}", said.err);
+        assert!(accepted || said.err.contains("signed"), "{}", said.err);
+    }
+}
