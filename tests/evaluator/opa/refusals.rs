@@ -291,6 +291,10 @@ fn policies_that_people_wrote_are_refused_as_by_opa() {
     if let Some(folder) = std::env::var_os("KAUDIT_TEST_LIBRARY") {
         sets.extend(library(Path::new(&folder)));
     }
+    // Trivy adds builtins to OPA's; its scanner is asked about its checks.
+    for set in &mut sets {
+        set.modules.retain(|(_, text)| !text.contains("result.new("));
+    }
     let (old, new) = (by_opa(&sets, "v0"), by_opa(&sets, "v1"));
     // Where each of them says what is wrong, is compared above; here it is whether anything is.
     let differs = |(set, (old, new)): (&Set, (&Vec<Refusal>, &Vec<Refusal>))| {
