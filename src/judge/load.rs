@@ -9,7 +9,7 @@ use super::{
     dialect::Dialect,
     entrypoints::Purpose,
     files,
-    gatekeeper::{self, ConstraintIndex, EnforcementPoint, Library, LoadedLibrary},
+    gatekeeper::{self, Config, ConstraintIndex, EnforcementPoint},
     kinds::KindIndex,
     kubescape, lint,
     policy::Policy,
@@ -74,52 +74,18 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     if problems.iter().any(|problem| sources.iter().any(|source| source.shown() == problem.file)) {
         return Err(LoadError { problems });
     }
+    let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
     let mut missing = Missing::default();
     for unread in &problems {
         missing.unread(&unread.file);
     }
-    let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
     problems.extend(tests.iter().filter_map(lint::test_file));
-    let suites = gatekeeper::suites(&files);
-    let kubescape = kubescape::Library::read(&files, &mut problems);
-    let modules = files.iter().filter(|file| file.form == Form::Rego && !kubescape.has(file)).collect();
-    let Sorted { kept: modules, mut unjudged, mut left_out, examples } = trivy::sort_out(modules, false);
-    let mut data = data::document();
-    let mut library = Library::default();
-    let beside = |file: &&File| !examples.contain(file) && !kubescape.has(file);
-    for file in files.iter().filter(|file| file.form != Form::Rego).filter(beside) {
-        let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
-        let before = problems.len();
-        if !library.add(file, example, &mut problems) {
-            data::add(&mut data, file, example, &mut problems);
-            if problems[before..].iter().any(Problem::is_refusal) {
-                missing.unparsed(file);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory);
-    let (plain, found) = without_sources(plain, found, &files, library.has_templates());
-    problems.extend(found);
-    let LoadedLibrary { mut units, mut policies, unjudged: of_gatekeeper, config } =
-        library.load(limits, point, &mut problems);
-    if let Some((own, unit)) = plain {
-        policies.extend(own);
-        units.insert(0, unit);
-    }
-    let of_kubescape = kubescape.load(sources, limits, &mut problems);
-    units.extend(of_kubescape.units);
-    policies.extend(of_kubescape.policies);
-    unjudged.extend(of_gatekeeper.into_iter().chain(of_kubescape.unjudged));
-    left_out.extend(of_kubescape.left_out);
-    unjudged.sort();
-    left_out.sort();
-    let frameworks = sources.iter().filter(|source| matches!(source, PolicySource::Framework(_)));
-    if frameworks.map(PolicySource::shown).any(|shown| problems.iter().any(|problem| problem.file == shown)) {
+    let compiled = compile_all(sources, &files, missing, (limits, point), &mut problems);
+    let frameworks = || sources.iter().filter(|source| matches!(source, PolicySource::Framework(_)));
+    if frameworks().map(PolicySource::shown).any(|shown| problems.iter().any(|problem| problem.file == shown)) {
         return Err(LoadError::new(problems));
     }
-    // A stable sort: the Constraints of one kind keep their order.
-    policies.sort_by(|a, b| a.name.cmp(&b.name));
+    let Compiled { units, policies, unjudged, left_out, config } = compiled;
     let refused = problems.iter().any(Problem::is_refusal);
     // A test may be about a Constraint that is silent at its enforcement point.
     let nothing = policies.is_empty() && (refused || point == EnforcementPoint::Audit);
@@ -134,30 +100,76 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
     if nothing {
         return Err(LoadError::new(problems));
     }
-    let constraints = Arc::new(ConstraintIndex::new(&units));
     let kinds = Arc::new(KindIndex::new(&units));
     let names_tokens = files.iter().any(|file| file.text.contains(TOKEN_VOLUME));
     let plans = limits.share_verdicts.then(|| Plans::new(&units, &config, kinds.names(), names_tokens));
-    let sharing = Arc::new(Sharing::new(plans.unwrap_or_default()));
-    let digest = digest(&files);
-    let files = files.into_iter().map(|file| file.shown).collect();
-    let limits = *limits;
-    let bundles = bundles.into_iter().map(|bundle| bundle.edition.clone()).collect();
     Ok(PolicySet {
-        digest,
-        files,
+        digest: digest(&files, frameworks().map(PolicySource::shown)),
+        files: files.into_iter().map(|file| file.shown).collect(),
         policies,
         problems,
-        limits,
+        limits: *limits,
         unjudged,
         left_out,
-        bundles,
+        bundles: bundles.into_iter().map(|bundle| bundle.edition.clone()).collect(),
         config,
+        constraints: Arc::new(ConstraintIndex::new(&units)),
         units,
         kinds,
-        constraints,
-        sharing,
+        sharing: Arc::new(Sharing::new(plans.unwrap_or_default())),
     })
+}
+
+/// What the files of all dialects become.
+struct Compiled {
+    units: Vec<Unit>,
+    /// Sorted by name; the Constraints of one kind keep their order.
+    policies: Vec<Policy>,
+    unjudged: Vec<Unjudged>,
+    left_out: Vec<Unjudged>,
+    config: Config,
+}
+
+/// Tells the dialects apart that are recognised by their files, and compiles each.
+fn compile_all(
+    sources: &[PolicySource],
+    files: &[File],
+    mut missing: Missing,
+    (limits, point): (&Limits, EnforcementPoint),
+    problems: &mut Vec<Problem>,
+) -> Compiled {
+    let suites = gatekeeper::suites(files);
+    let kubescape = kubescape::Library::read(files, problems);
+    let modules = files.iter().filter(|file| file.form == Form::Rego && !kubescape.has(file)).collect();
+    let Sorted { kept: modules, mut unjudged, mut left_out, examples } = trivy::sort_out(modules, false);
+    let mut data = data::document();
+    let mut gatekeeper = gatekeeper::Library::default();
+    let others = files.iter().filter(|file| file.form != Form::Rego);
+    for file in others.filter(|file| !examples.contain(file) && !kubescape.has(file)) {
+        let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
+        let before = problems.len();
+        if !gatekeeper.add(file, example, problems) {
+            data::add(&mut data, file, example, problems);
+            if problems[before..].iter().any(Problem::is_refusal) {
+                missing.unparsed(file);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory);
+    let (plain, found) = without_sources(plain, found, files, gatekeeper.has_templates());
+    problems.extend(found);
+    let of_gatekeeper = gatekeeper.load(limits, point, problems);
+    let of_kubescape = kubescape.load(sources, limits, problems);
+    let (mut policies, mut units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));
+    policies.extend(of_gatekeeper.policies.into_iter().chain(of_kubescape.policies));
+    policies.sort_by(|a, b| a.name.cmp(&b.name));
+    units.extend(of_gatekeeper.units.into_iter().chain(of_kubescape.units));
+    unjudged.extend(of_gatekeeper.unjudged.into_iter().chain(of_kubescape.unjudged));
+    unjudged.sort();
+    left_out.extend(of_kubescape.left_out);
+    left_out.sort();
+    Compiled { units, policies, unjudged, left_out, config: of_gatekeeper.config }
 }
 
 /// Removes the packages that are the source of a template: they only judge as a part of one.
@@ -211,8 +223,9 @@ fn nothing_to_judge_by<'u>(
     Problem::refused(&shown, message).help(help)
 }
 
-fn digest(files: &[File]) -> Digest {
+fn digest(files: &[File], frameworks: impl Iterator<Item = Arc<str>>) -> Digest {
     let mut names: Vec<(String, &str)> = files.iter().map(|file| (file.relative(), file.text.as_str())).collect();
+    names.extend(frameworks.map(|shown| (shown.to_string(), "")));
     names.sort();
     Digest::of_parts(u64::to_le_bytes, names.iter().flat_map(|(name, text)| [name.as_str(), text]))
 }

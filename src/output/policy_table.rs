@@ -49,19 +49,19 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
         writeln!(out)?;
     }
     for (words, policies) in [("not judged:", &list.not_judged), ("left out:", &list.left_out)] {
-        let words = paint.with(style_of(Outcome::Warn), words);
+        let painted = paint.with(style_of(Outcome::Warn), words);
         for (reason, alike) in by_reason(policies) {
             let reason = shown_line(reason);
             if alike.len() > SEPARATE {
-                let text = shown_line(&format!("{}  {reason}: {}", number_of(alike.len()), names(&alike)));
+                let text = format!("{words} {}  {reason}: {}", number_of(alike.len()), shown_line(&names(&alike)));
                 for (index, line) in wrap(&text, options.width.max(NARROWEST)).iter().enumerate() {
-                    let words = if index == 0 { words.as_str() } else { " " };
-                    writeln!(out, "{words} {}", line.trim_start())?;
+                    let indent = if index == 0 { "" } else { "  " };
+                    writeln!(out, "{indent}{}", line.trim_start().replacen(words, &painted, usize::from(index == 0)))?;
                 }
                 continue;
             }
             for Unjudged { name, source, .. } in alike {
-                writeln!(out, "{words} {}  {}  {reason}", shown_line(name), paint.with(DIM, &place(source)))?;
+                writeln!(out, "{painted} {}  {}  {reason}", shown_line(name), paint.with(DIM, &place(source)))?;
             }
         }
     }

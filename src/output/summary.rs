@@ -153,7 +153,7 @@ fn not_judged_line(number: usize, paint: Paint) -> Option<String> {
     let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
     let policies = if number == 1 { "policy" } else { "policies" };
     (number > 0)
-        .then(|| format!("{words} {number} {policies} for want of what kaudit has not; kaudit policies tells why"))
+        .then(|| format!("{words} {number} {policies} that kaudit cannot evaluate; kaudit policies tells why"))
 }
 
 fn refused_line(problem: &Problem, paint: Paint) -> String {
