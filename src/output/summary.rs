@@ -152,8 +152,7 @@ fn left_out(coverage: &[Coverage]) -> String {
 fn not_judged_line(number: usize, paint: Paint) -> Option<String> {
     let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
     let policies = if number == 1 { "policy" } else { "policies" };
-    (number > 0)
-        .then(|| format!("{words} {number} {policies} that kaudit cannot evaluate; kaudit policies tells why"))
+    (number > 0).then(|| format!("{words} {number} {policies} that kaudit cannot evaluate; kaudit policies tells why"))
 }
 
 fn refused_line(problem: &Problem, paint: Paint) -> String {

@@ -1,5 +1,6 @@
 //! Policies that lie in the cluster as objects: Gatekeeper's, and `ConfigMap`s.
 
+mod dialects;
 mod random;
 
 use kaudit_controlplane::{ControlPlane, Options, require, shared};

@@ -1,4 +1,4 @@
-//! Policies of every source while all of them change at random: when they are left alone, the live verdicts are those of a
+//! Policies of every source and dialect while all of them change at random: when they are left alone, the live verdicts are those of a
 //! fresh audit, and what Gatekeeper's policies say is what `gator` says.
 
 use std::{
@@ -13,7 +13,7 @@ use kaudit_controlplane::{ControlPlane, Options, Tool, require, require_tool, to
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{TEMPLATES, config_map, constraint, constraint_crd, crds, template};
+use super::{TEMPLATES, config_map, constraint, constraint_crd, crds, dialects, template};
 use crate::{
     bundles::publish,
     registry::Registry,
@@ -26,7 +26,7 @@ const KINDS: [&str; 2] = ["K8sLabel", "K8sMark"];
 const CONSTRAINTS: [&str; 3] = ["one", "two", "three"];
 const LABELS: [&str; 3] = ["owner", "team", "zone"];
 const OBJECTS: [&str; 4] = ["a", "b", "c", "d"];
-const FILES: [&str; 2] = ["first", "second"];
+const MAPS: [&str; 2] = ["first", "second"];
 
 /// Whoever changes objects and policies.
 struct Changes<'a> {
@@ -84,14 +84,13 @@ impl Changes<'_> {
         )
     }
 
-    fn write(&mut self, words: &[&str]) {
-        let file = self.one_of(&FILES);
-        let text = self.module(&format!("files.{file}"), words);
-        fs::write(self.directory.path().join(format!("{file}.rego")), text).unwrap();
+    fn write(&mut self, (file, text): (&str, &str), words: &[&str]) {
+        let text = text.replace("LABEL", self.one_of(&LABELS)).replace("WORDS", self.one_of(words));
+        fs::write(self.directory.path().join(file), text).unwrap();
     }
 
     fn map(&mut self, words: &[&str]) -> String {
-        let file = self.one_of(&FILES);
+        let file = self.one_of(&MAPS);
         let text = self.module(&format!("maps.{file}"), words);
         config_map(&self.namespaces[0], file, &[("main.rego", &text)])
     }
@@ -103,7 +102,7 @@ impl Changes<'_> {
 
     async fn delete(&mut self) {
         let (namespace, kind) = (self.namespaces[0].clone(), self.one_of(&KINDS));
-        let (constraint, file, object) = (self.one_of(&CONSTRAINTS), self.one_of(&FILES), self.one_of(&OBJECTS));
+        let (constraint, file, object) = (self.one_of(&CONSTRAINTS), self.one_of(&MAPS), self.one_of(&OBJECTS));
         let arguments = match self.random.u8(..4) {
             0 => vec!["constrainttemplates".to_owned(), kind.to_lowercase()],
             1 => vec![constraint_crd(kind), constraint.to_owned()],
@@ -121,7 +120,10 @@ impl Changes<'_> {
             0 | 1 => self.template(&WORDS),
             2 | 3 => self.constraint(),
             4 => self.map(&WORDS),
-            5 => return self.write(&WORDS),
+            5 => {
+                let file = dialects::FILES[self.random.usize(..dialects::FILES.len())];
+                return self.write(file, &WORDS);
+            }
             6 => return self.delete().await,
             7 => return self.publish(&WORDS).await,
             _ => self.object(),
@@ -137,11 +139,12 @@ impl Changes<'_> {
             all.push(template(kind, self.one_of(good)));
             all.push(self.constraint());
         }
-        for file in FILES {
-            let text = self.module(&format!("maps.{file}"), good);
-            all.push(config_map(&self.namespaces[0], file, &[("main.rego", &text)]));
-            let text = self.module(&format!("files.{file}"), good);
-            fs::write(self.directory.path().join(format!("{file}.rego")), text).unwrap();
+        for map in MAPS {
+            let text = self.module(&format!("maps.{map}"), good);
+            all.push(config_map(&self.namespaces[0], map, &[("main.rego", &text)]));
+        }
+        for file in dialects::FILES {
+            self.write(file, good);
         }
         self.plane.apply(&all.join("\n---\n")).await.unwrap();
         self.publish(good).await;
@@ -205,8 +208,9 @@ async fn policies_of_every_source_that_change_at_random_judge_as_fresh_ones_and_
     establish(&plane, &crds(&KINDS), &[TEMPLATES, &constraint_crd(KINDS[0]), &constraint_crd(KINDS[1])]).await;
     let namespaces = [plane.temp_namespace("one").await.unwrap(), plane.temp_namespace("two").await.unwrap()];
     let random = fastrand::Rng::with_seed(seed);
-    let mut changes =
-        Changes { plane: &plane, namespaces, directory: policies(&[]), bundle: registry.artifact("policies"), random };
+    let about = dialects::ABOUT.map(|(file, text)| (file, text.replace("MATCH", dialects::MATCH)));
+    let directory = policies(&about.each_ref().map(|(file, text)| (*file, text.as_str())));
+    let mut changes = Changes { plane: &plane, namespaces, directory, bundle: registry.artifact("policies"), random };
     changes.mend().await;
     let maps = format!("cluster:configmaps={}", changes.namespaces[0]);
     let directory = changes.directory.path().to_str().unwrap().to_owned();
