@@ -10,6 +10,11 @@ use serde_json::Value;
 
 use super::key::VerificationKey;
 
+/// What `cosign sign` says that its payload is, and its statement; a key may also attest other things of an artifact.
+const SIGNATURE: (&str, &str) = ("cosign container image signature", "https://sigstore.dev/cosign/sign/v1");
+/// The type of a statement of in-toto.
+const STATEMENT: &str = "application/vnd.in-toto+json";
+
 /// A signature that lies beside an artifact, as it was downloaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ArtifactSignature {
@@ -34,7 +39,8 @@ fn simple(payload: &str, signature: &str, digest: &str, key: &VerificationKey) -
     let signature = BASE64.decode(signature.as_bytes()).ok()?;
     let said: Value = serde_json::from_str(payload).ok()?;
     let signed = said.pointer("/critical/image/docker-manifest-digest")?.as_str()?;
-    (signed == digest && key.has_signed(payload.as_bytes(), &signature)).then_some(())
+    let is_signature = said.pointer("/critical/type")?.as_str()? == SIGNATURE.0;
+    (is_signature && signed == digest && key.has_signed(payload.as_bytes(), &signature)).then_some(())
 }
 
 fn bundled(bundle: &str, digest: &str, key: &VerificationKey) -> Option<()> {
@@ -47,7 +53,8 @@ fn bundled(bundle: &str, digest: &str, key: &VerificationKey) -> Option<()> {
     let (algorithm, hash) = digest.split_once(':')?;
     let named =
         |subject: &Value| subject.pointer(&format!("/digest/{algorithm}")).and_then(Value::as_str) == Some(hash);
-    if !statement.get("subject")?.as_array()?.iter().any(named) {
+    let is_signature = kind == STATEMENT && text(&statement, "predicateType")? == SIGNATURE.1;
+    if !is_signature || !statement.get("subject")?.as_array()?.iter().any(named) {
         return None;
     }
     // The pre-authentication encoding of DSSE.

@@ -123,10 +123,11 @@ fn what_cosign_signs_by_a_key_is_verified() {
     let of_policy = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
     let manifest = json!({"schemaVersion": 2, "layers": [layer(of_policy, module.as_bytes(), title)]}).to_string();
     let own = digest(manifest.as_bytes());
-    let payload = |digest: &str| {
-        json!({"critical": {"identity": {}, "image": {"docker-manifest-digest": digest}, "type": "cosign container image signature"}})
-            .to_string()
+    let payload = |digest: &str, kind: &str| {
+        json!({"critical": {"identity": {}, "image": {"docker-manifest-digest": digest}, "type": kind}}).to_string()
     };
+    let image = "cosign container image signature";
+    let (sign, provenance) = ("https://sigstore.dev/cosign/sign/v1", "https://slsa.dev/provenance/v1");
     let simple = |key: &str, payload: &str| {
         let annotations = json!({"dev.cosignproject.cosign/signature": signed(at, key, payload.as_bytes())});
         let of_payload = "application/vnd.dev.cosign.simplesigning.v1+json";
@@ -136,10 +137,11 @@ fn what_cosign_signs_by_a_key_is_verified() {
             (format!("blobs/{}", digest(payload.as_bytes())), payload.to_owned()),
         ]
     };
-    let bundle = |key: &str, digest_of_subject: &str| {
+    let bundle = |key: &str, digest_of_subject: &str, predicate: &str| {
         let hash = digest_of_subject.trim_start_matches("sha256:");
-        let statement =
-            json!({"_type": "https://in-toto.io/Statement/v1", "subject": [{"digest": {"sha256": hash}}]}).to_string();
+        let statement = json!({"_type": "https://in-toto.io/Statement/v1", "subject": [{"digest": {"sha256": hash}}],
+            "predicateType": predicate, "predicate": {}})
+        .to_string();
         let kind = "application/vnd.in-toto+json";
         let message = format!("DSSEv1 {} {kind} {} {statement}", kind.len(), statement.len());
         let envelope = json!({"payloadType": kind, "payload": BASE64.encode(statement.as_bytes()),
@@ -158,12 +160,15 @@ fn what_cosign_signs_by_a_key_is_verified() {
         ]
     };
     for (signatures, accepted) in [
-        (simple("own.key", &payload(&own)), true),
-        (simple("other.key", &payload(&own)), false),
-        (simple("own.key", &payload(&digest(b"another"))), false),
-        (bundle("own.key", &own), true),
-        (bundle("other.key", &own), false),
-        (bundle("own.key", &digest(b"another")), false),
+        (simple("own.key", &payload(&own, image)), true),
+        (simple("other.key", &payload(&own, image)), false),
+        (simple("own.key", &payload(&digest(b"another"), image)), false),
+        (simple("own.key", &payload(&own, "something else")), false),
+        (bundle("own.key", &own, sign), true),
+        (bundle("other.key", &own, sign), false),
+        (bundle("own.key", &digest(b"another"), sign), false),
+        // That the same key attests where it came from is no approval.
+        (bundle("own.key", &own, provenance), false),
         (vec![], false),
     ] {
         let artifact = [

@@ -237,6 +237,10 @@ async fn policies_of_every_source_that_change_at_random_judge_as_fresh_ones_and_
         changes.mend().await;
         let took = truth.converged(&kaudit, Instant::now()).await;
         println!("round {round}: {steps} random changes, converged {took:?} after the last");
+        let judged = truth.fresh().await["policies"].to_string();
+        for policy in ["files.conftest", "files.admission", "user.files.trivy", "alone", "related", "maps.", "bundle"] {
+            assert!(judged.contains(&format!("\"name\":\"{policy}")), "no {policy} in {judged}");
+        }
         if require_tool(Tool::Gator) {
             let (kaudit, gator) = (said_by_kaudit(&truth.fresh().await), said_by_gator(&plane).await);
             let (more, less): (Vec<_>, Vec<_>) =
