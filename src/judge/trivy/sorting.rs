@@ -188,11 +188,11 @@ fn kept(modules: &[Module<'_>]) -> Vec<bool> {
     kept
 }
 
-/// Returns what a text refers to below `data`, comments included.
+/// Returns what a text refers to below `data`, comments included, but no text that only begins like a reference.
 fn uses(text: &str) -> BTreeSet<Path> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let path = |(at, _): (usize, &str)| {
-        let before = text[..at].chars().next_back().is_some_and(|c| is_word(c) || c == '.');
+        let before = text[..at].chars().next_back().is_some_and(|c| is_word(c) || ['.', '"', '`'].contains(&c));
         let rest = &text[at + "data.".len()..];
         let end = rest.find(|c| !is_word(c) && c != '.').unwrap_or(rest.len());
         let keys = rest[..end].split('.').filter(|key| !key.is_empty()).map(str::to_owned);
@@ -278,7 +278,8 @@ mod tests {
 
     #[test]
     fn references_are_found_in_the_text() {
-        let found = uses("import data.lib.k8s as k\nx := data.a[\"b\"]\ny := mydata.c\nz := input.data.d\n");
+        let found =
+            uses("import data.lib.k8s as k\nx := data.a[\"b\"]\ny := mydata.c\nz := input.data.d\nq := \"data.e\"\n");
         assert_eq!(found.into_iter().map(|path| path.join(".")).collect::<Vec<_>>(), ["a", "lib.k8s"]);
     }
 }
