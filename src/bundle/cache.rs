@@ -1,6 +1,7 @@
 //! The last bundle in order, in a directory: what a restart judges by where a registry is down.
 //!
-//! It is kept as it was downloaded, so it is verified again whenever it is read. The file is a tar archive: what is said of the
+//! It is kept as it was downloaded, so OPA's signature is verified again whenever it is read; cosign's is of the digest that the
+//! file names, which is not computed again. The file is a tar archive: what is said of the
 //! parts, then the parts.
 
 use std::{

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{
     judge::bundle::{contain, is_below},
-    rego::{builtins::glob, limits::Version},
+    rego::{builtins::glob, limits::Version, missing::package_of},
 };
 
 /// The name of the file.
@@ -74,7 +74,8 @@ impl Manifest {
     /// # Errors
     /// When it is not. What is no module is left to whoever parses it.
     pub(super) fn permit_module(&self, name: &str, text: &str) -> Result<(), String> {
-        match package(text) {
+        let names = package_of(text).filter(|names| names.iter().all(|name| !name.is_empty()));
+        match names {
             Some(path) if !contain(self.roots(), &path.join("/")) => Err(format!(
                 "{name}: the package {} is below none of the roots in {MANIFEST}: {}",
                 path.join("."),
@@ -113,18 +114,6 @@ impl Manifest {
     }
 }
 
-/// Returns the names of a module's package; `None` if the text is no module.
-fn package(text: &str) -> Option<Vec<String>> {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
-    let name = line.strip_prefix("package")?.split(['#', ';']).next()?.trim();
-    let mut names = Vec::new();
-    for part in name.split(['.', '[']) {
-        let part = part.trim().trim_end_matches(']').trim().trim_matches('"');
-        names.push(part.to_owned());
-    }
-    Some(names).filter(|names| names.iter().all(|name| !name.is_empty()))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -140,7 +129,7 @@ mod tests {
             ("deny := 1", None),
             ("", None),
         ] {
-            assert_eq!(package(text).map(|names| names.join("/")).as_deref(), want, "{text}");
+            assert_eq!(package_of(text).map(|names| names.join("/")).as_deref(), want, "{text}");
         }
     }
 

@@ -51,7 +51,8 @@ struct SourceFile<'a> {
     rewritten: &'a Result<Rewritten, SyntaxError>,
 }
 
-/// Compiles the files that are in order to one unit; `None` if there are none, or if one of a template's or a rule's in Kubescape's layout is refused.
+/// Compiles the files that are in order to one unit; `None` if there are none, or if one is refused of a template or of a rule
+/// in Kubescape's layout.
 pub(crate) fn compile(
     files: Vec<&File>,
     data: &Data,

@@ -187,6 +187,7 @@ mod tests {
         assert_eq!(reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap().0, "b");
         assert!(reload(&[]).is_err());
     }
+
     fn bundle(digest: &str, files: &[(&str, &str)]) -> Vec<PolicySource> {
         let [PolicySource::Tree(tree)] = &tree(files)[..] else { unreachable!() };
         let edition = Edition {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     model::verdict::Severity,
-    rego::{file::File, problem::Problem, references::head_path, yaml},
+    rego::{file::File, missing::package_line, problem::Problem, references::head_path, yaml},
 };
 
 /// The METADATA of one policy or rule.
@@ -121,7 +121,7 @@ pub(crate) fn read(
 
 /// Returns the annotations of the package that a text declares, if it has any that are in order.
 pub(crate) fn of_package(text: &str) -> Option<Metadata> {
-    let package = text.lines().position(|line| line.trim_start().starts_with("package "))?;
+    let (package, _) = package_line(text)?;
     let is_above = |block: &CommentBlock| usize::try_from(block.last).is_ok_and(|last| last <= package);
     // Nothing but comments stands above a package.
     let blocks = blocks(text, &BTreeSet::new()).into_iter().filter(is_above);

@@ -115,9 +115,17 @@ impl Missing {
     }
 }
 
+/// Returns the number of the line, from 0, in which a text declares its package, and what follows the keyword.
+pub(crate) fn package_line(text: &str) -> Option<(usize, &str)> {
+    text.lines().enumerate().find_map(|(number, line)| {
+        let rest = line.trim_start().strip_prefix("package")?;
+        rest.starts_with([' ', '\t']).then_some((number, rest))
+    })
+}
+
 /// Returns the package that a text declares.
 pub(crate) fn package_of(text: &str) -> Option<Path> {
-    let line = text.lines().find_map(|line| line.trim_start().strip_prefix("package "))?;
+    let (_, line) = package_line(text)?;
     let path = line.split(['#', ';']).next()?.trim().replace("[\"", ".").replace("\"]", "");
     Some(path.split('.').map(str::to_owned).collect())
 }

@@ -12,7 +12,12 @@ use crate::{
         unjudged::Unjudged,
     },
     model::verdict::Source,
-    rego::{file::File, missing::package_of, references::Path, syntax},
+    rego::{
+        file::File,
+        missing::{package_line, package_of},
+        references::Path,
+        syntax,
+    },
 };
 
 /// Functions that only checks of other types than Kubernetes call.
@@ -202,8 +207,7 @@ fn uses(text: &str) -> BTreeSet<Path> {
 }
 
 fn line_of_package(text: &str) -> u32 {
-    let line = text.lines().position(|line| line.trim_start().starts_with("package "));
-    line.and_then(|line| u32::try_from(line + 1).ok()).unwrap_or(1)
+    package_line(text).and_then(|(line, _)| u32::try_from(line + 1).ok()).unwrap_or(1)
 }
 
 #[cfg(test)]
