@@ -210,7 +210,7 @@ mod tests {
                 inventory.put(key, Some(&json("1")));
             }
             assert_eq!(inventory.document("kubernetes")["services"]["n"], json(r#"{"own": 1}"#));
-            assert_eq!(inventory.document("inventory")["namespace"]["n"].as_object().unwrap().len(), 2);
+            assert_eq!(value::object(&inventory.document("inventory")["namespace"]["n"]).unwrap().len(), 2);
         }
     }
 

@@ -25,6 +25,7 @@ use crate::rego::{
     machine::Answer,
     program::{Program, RuleId},
     references::{self, Node, Path, push_key},
+    value,
 };
 
 /// All rules of a unit that take the same input. They are evaluated by one query: the engine keeps nothing from one query
@@ -142,7 +143,7 @@ impl Unit {
             if !matches!(before, Value::Object(_) | Value::Undefined) {
                 continue;
             }
-            let given = before.as_object().ok().into_iter().flat_map(|fields| fields.keys().cloned());
+            let given = value::object(before).into_iter().flat_map(|fields| fields.keys().cloned());
             let defined = self.defined.iter().filter(|(first, _)| first == name).map(|(_, key)| key.as_str().into());
             for key in given.chain(defined) {
                 document.as_object_mut()?.remove(&key);
@@ -208,7 +209,7 @@ impl Unit {
                 return None;
             }
             let all = self.evaluator.rule(input, &group.all(query.number)).ok()?;
-            let all = all.as_array().ok().filter(|all| all.len() == others.len())?;
+            let all = value::array(&all).filter(|all| all.len() == others.len())?;
             for (index, value) in others.iter().zip(all.iter()) {
                 answers[*index] = value[0_usize].clone().into();
             }

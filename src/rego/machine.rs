@@ -35,7 +35,10 @@ use self::{
     sink::Sink,
     slot::{Lookup, Slot},
 };
-use super::program::{Definition, Form, PathId, PathNode, Program, Rule, RuleId};
+use super::{
+    program::{Definition, Form, PathId, PathNode, Program, Rule, RuleId},
+    value,
+};
 
 /// The value of a rule that is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -208,12 +211,17 @@ fn merged(form: Form, definitions: &[Value]) -> Result<Value, Halt> {
             Ok(value.unwrap_or(Value::Undefined))
         }
         Form::Set => {
-            let items = definitions.iter().filter_map(|own| own.as_set().ok()).flat_map(|items| items.iter().cloned());
-            Ok(Value::from(items.collect::<BTreeSet<_>>()))
+            let mut items = BTreeSet::new();
+            for own in definitions {
+                if let Value::Set(own) = own {
+                    items.extend(own.iter().cloned());
+                }
+            }
+            Ok(Value::from(items))
         }
         Form::Object => {
             let mut fields = BTreeMap::new();
-            for own in definitions.iter().filter_map(|own| own.as_object().ok()) {
+            for own in definitions.iter().filter_map(value::object) {
                 for (key, value) in own.iter() {
                     sink::insert(&mut fields, key.clone(), value.clone())?;
                 }

@@ -104,7 +104,7 @@ pub fn evaluate_program(query: &Query, variables: &[&str]) -> Result<Result<Vec<
     Ok(match answers {
         Ok(answers) => Ok(answers
             .iter()
-            .filter_map(|answer| answer.value.as_array().ok())
+            .filter_map(|answer| value::array(&answer.value))
             .flat_map(|all| all.iter().cloned())
             .collect()),
         Err(Halt::Failed(why)) => Err(QueryError::Failed(why)),

@@ -5,7 +5,10 @@
 
 use std::{cell::RefCell, collections::BTreeMap, fmt, sync::Arc};
 
-use regorus::Value;
+use regorus::{
+    Value,
+    value::{Array, Object},
+};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
@@ -42,11 +45,37 @@ pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Er
     Plain::deserialize(tree).map(|plain| plain.0)
 }
 
+/// Returns a text; `None` for anything else.
+///
+/// For what is something else regorus' own accessors make an error, whose backtrace, where `RUST_BACKTRACE` asks for one, takes
+/// longer than judging.
+pub(crate) fn text(value: &Value) -> Option<&Arc<str>> {
+    match value {
+        Value::String(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns the items of an array; `None` for anything else.
+pub(crate) fn array(value: &Value) -> Option<&Array> {
+    match value {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}
+
+/// Returns the fields of an object; `None` for anything else.
+pub(crate) fn object(value: &Value) -> Option<&Object> {
+    match value {
+        Value::Object(fields) => Some(fields),
+        _ => None,
+    }
+}
+
 /// Returns the fields of an object whose keys are texts, sorted by key; of anything else none.
 pub(crate) fn fields(value: &Value) -> impl Iterator<Item = (Arc<str>, Value)> + use<> {
-    let fields = value.as_object().map(|fields| {
-        let named =
-            fields.iter_sorted().filter_map(|(key, value)| Some((Arc::clone(key.as_string().ok()?), value.clone())));
+    let fields = object(value).map(|fields| {
+        let named = fields.iter_sorted().filter_map(|(key, value)| Some((Arc::clone(text(key)?), value.clone())));
         named.collect::<Vec<_>>()
     });
     fields.unwrap_or_default().into_iter()

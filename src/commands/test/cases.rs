@@ -9,6 +9,7 @@ use super::{
     result::{Case, Explanation, TestOutcome},
     show,
 };
+use crate::rego::value;
 
 /// Returns the cases of a table: those that have a value, and those that it tried without one.
 pub(super) fn cases(explainer: &Explainer<'_>, rule: &Rule, value: &Value) -> Vec<Case> {
@@ -31,7 +32,7 @@ struct CaseTree {
 
 /// Reads the value of a table: `true` is a case that passed, an object has cases of its own.
 fn read(value: &Value, cases: &mut BTreeMap<String, CaseTree>) {
-    let Ok(fields) = value.as_object() else { return };
+    let Some(fields) = value::object(value) else { return };
     for (key, value) in fields {
         let mut below = BTreeMap::new();
         read(value, &mut below);

@@ -28,7 +28,7 @@ use crate::{
         file::{File, Form},
         limits::Limits,
         references::{self, Path, TEST_PREFIX},
-        tokens,
+        tokens, value,
     },
 };
 
@@ -134,7 +134,7 @@ impl<'a> Explainer<'a> {
             let until = Self::bound(&pieces, &body.query, arguments);
             let question = format!("[{names} | {}]", joined(&way[..until], "true"));
             if let Some(Some(Value::Array(found))) = self.ask(&[question]).pop() {
-                tried.extend(found.iter().filter_map(|keys| Some(keys.as_array().ok()?.iter().cloned().collect())));
+                tried.extend(found.iter().filter_map(|keys| Some(value::array(keys)?.iter().cloned().collect())));
             }
         }
         tried
@@ -353,7 +353,7 @@ impl<'a> Explainer<'a> {
 
     pub(in crate::commands) fn ask_value(&self, passed: &[String], expr: &str, with: &str) -> Option<Value> {
         let answer = self.ask(&[question(passed, expr, with)]).pop()??;
-        answer.as_array().ok()?.first().cloned()
+        value::array(&answer)?.first().cloned()
     }
 
     /// Asks for the values of expressions in the test's package; `None` for what cannot be asked or is undefined.

@@ -151,8 +151,7 @@ impl<'a> JobValues<'a> {
         let (object, old) = self.states(operation);
         let request = if operation == Operation::Audit {
             let known = |text: &&str| !text.is_empty();
-            let metadata =
-                |field: &str| self.object["metadata"][field].as_string().map(|name| &**name).ok().filter(known);
+            let metadata = |field: &str| value::text(&self.object["metadata"][field]).map(|name| &**name).filter(known);
             let mut request = vec![
                 ("uid", text("")),
                 ("kind", self.triple("kind", &self.key.kind.kind)),
@@ -214,7 +213,7 @@ impl Review {
             ]
             .map(|(key, value)| (text(key), value)),
         );
-        let given = review["request"].as_object().map_err(|_| "an AdmissionReview without request".to_owned())?;
+        let given = value::object(&review["request"]).ok_or_else(|| "an AdmissionReview without request".to_owned())?;
         request.extend(given.iter().map(|(key, value)| (key.clone(), value.clone())));
         let state = |name: &str| request.get(&text(name)).cloned().unwrap_or(Value::Null);
         let (object, old) = (state("object"), state("oldObject"));
@@ -229,11 +228,11 @@ impl Review {
 
     /// Returns the states of the object; a Constraint matches if it matches one of them.
     pub(super) fn subjects(&self) -> impl Iterator<Item = Matchable<'_>> {
-        [&self.object, &self.old].into_iter().filter(|state| state.as_object().is_ok()).map(|object| {
-            let version = object["apiVersion"].as_string().map_or("", |version| &**version);
+        [&self.object, &self.old].into_iter().filter(|state| matches!(state, Value::Object(_))).map(|object| {
+            let version = value::text(&object["apiVersion"]).map_or("", |version| &**version);
             Matchable {
                 group: version.split_once('/').map_or("", |(group, _)| group),
-                kind: object["kind"].as_string().map_or("", |kind| &**kind),
+                kind: value::text(&object["kind"]).map_or("", |kind| &**kind),
                 object,
                 namespace: self.namespace.as_ref(),
             }

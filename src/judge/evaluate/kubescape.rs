@@ -22,7 +22,7 @@ use crate::{
         object::ObjectKey,
         verdict::{Finding, Outcome},
     },
-    rego::{evaluator::Failure, machine::Answer},
+    rego::{evaluator::Failure, machine::Answer, value},
 };
 
 /// The paths in a result that say what to look at or to change.
@@ -148,7 +148,7 @@ fn concerned(response: &Value, objects: &Objects) -> Vec<Identity> {
     let mut all: Vec<Identity> = items(field(about, "k8sApiObjects")).filter_map(Identity::of).collect();
     let external = field(about, "externalObjects");
     if matches!(external, Value::Object(_)) {
-        let text = |key: &str| external[key].as_string().ok().cloned();
+        let text = |key: &str| value::text(&external[key]).cloned();
         let named = || objects.get(&(text("kind")?, text("namespace"), text("name")?)).cloned();
         let related: Vec<Identity> = items(&external["relatedObjects"]).filter_map(Identity::of).collect();
         let binding = || related.iter().find(|identity| identity.kind.ends_with("Binding")).or(related.first());
@@ -161,7 +161,7 @@ fn concerned(response: &Value, objects: &Objects) -> Vec<Identity> {
 
 /// Makes a finding of a result; `None` if its status is that nothing is wrong.
 fn finding(control: &ControlRule, response: &Value, definition: Option<&Definition>) -> Option<Finding> {
-    let text = |key: &str| field(response, key).as_string().ok().filter(|text| !text.is_empty());
+    let text = |key: &str| value::text(field(response, key)).filter(|text| !text.is_empty());
     let rule = &control.rule;
     let outcome = match text("ruleStatus").map(AsRef::as_ref) {
         None | Some("failed") => rule.outcome,
@@ -206,7 +206,7 @@ fn details(response: &Value) -> Option<Arc<Map<String, serde_json::Value>>> {
 fn paths(from: &Value) -> Vec<(String, serde_json::Value)> {
     let lists = PATHS.iter().filter(|key| items(field(from, key)).next().is_some());
     let command =
-        field(from, "fixCommand").as_string().is_ok_and(|command| !command.is_empty()).then_some("fixCommand");
+        value::text(field(from, "fixCommand")).is_some_and(|command| !command.is_empty()).then_some("fixCommand");
     lists.copied().chain(command).map(|key| (key.to_owned(), results::json(field(from, key)))).collect()
 }
 
@@ -216,14 +216,14 @@ fn field<'v>(of: &'v Value, name: &str) -> &'v Value {
     if *exact != Value::Undefined {
         return exact;
     }
-    let is = |(key, _): &(&Value, &Value)| key.as_string().is_ok_and(|key| key.eq_ignore_ascii_case(name));
-    of.as_object().ok().and_then(|fields| fields.iter_sorted().find(is)).map_or(exact, |(_, value)| value)
+    let is = |(key, _): &(&Value, &Value)| value::text(key).is_some_and(|key| key.eq_ignore_ascii_case(name));
+    value::object(of).and_then(|fields| fields.iter_sorted().find(is)).map_or(exact, |(_, value)| value)
 }
 
 /// Returns what names an object, or a subject.
 fn named(object: &Value) -> Map<String, serde_json::Value> {
     let fields = ["apiVersion", "apiGroup", "kind", "namespace", "name"].into_iter().filter_map(|key| {
-        let value = [&object[key], &object["metadata"][key]].into_iter().find_map(|value| value.as_string().ok())?;
+        let value = [&object[key], &object["metadata"][key]].into_iter().find_map(value::text)?;
         Some((key.to_owned(), serde_json::Value::from(&**value)))
     });
     fields.collect()

@@ -12,6 +12,7 @@ use crate::{
         unit::Notes,
     },
     model::verdict::{Finding, Outcome, Severity, Source},
+    rego::value,
 };
 
 /// The results of one object so far.
@@ -112,11 +113,11 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
         Value::String(text) if text.is_empty() => Arc::clone(&rule.name),
         Value::String(text) => Arc::clone(text),
         Value::Object(fields) => {
-            let word = fields.get(&Value::from("severity")).and_then(|word| word.as_string().ok());
+            let word = fields.get(&Value::from("severity")).and_then(value::text);
             severity = word.and_then(|word| Severity::from_word(word));
             let known = |key: &str| key == "msg" || (key == "severity" && severity.is_some());
             details =
-                self::details(fields.iter_sorted().filter(|(key, _)| !key.as_string().is_ok_and(|key| known(key))));
+                self::details(fields.iter_sorted().filter(|(key, _)| !value::text(key).is_some_and(|key| known(key))));
             match fields.get(&Value::from("msg")) {
                 Some(Value::String(text)) => Arc::clone(text),
                 Some(other) => json(other).to_string().into(),
@@ -143,7 +144,7 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
 pub(super) fn details<'a>(
     fields: impl Iterator<Item = (&'a Value, &'a Value)>,
 ) -> Option<Arc<Map<String, serde_json::Value>>> {
-    let name = |key: &Value| key.as_string().map_or_else(|_| json(key).to_string(), ToString::to_string);
+    let name = |key: &Value| value::text(key).map_or_else(|| json(key).to_string(), ToString::to_string);
     let mut details: Map<_, _> = fields.map(|(key, value)| (name(key), json(value))).collect();
     if details.len() == 1
         && let Some(serde_json::Value::Object(inner)) = details.get_mut("details")

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use regorus::Value;
 
 use super::results::{details, items, json};
-use crate::{judge::rule::Entrypoint, model::verdict::Finding};
+use crate::{judge::rule::Entrypoint, model::verdict::Finding, rego::value};
 
 /// What Trivy says of a result that is neither text nor object.
 const DENIED: &str = "Rego check resulted in DENY";
@@ -26,7 +26,7 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
         // A message and its cause, in any order; the last of each counts.
         Value::Array(_) => {
             let last = |wanted: fn(&&Value) -> bool| items(value).filter(wanted).last();
-            let text = last(|item| matches!(item, Value::String(_))).and_then(|text| text.as_string().ok().cloned());
+            let text = last(|item| matches!(item, Value::String(_))).and_then(value::text).cloned();
             (text, last(|item| matches!(item, Value::Object(_))))
         }
         Value::Set(_) => (None, None),
@@ -35,7 +35,7 @@ fn finding(entrypoint: &Entrypoint, value: &Value) -> Finding {
     let message = message.filter(|text| !text.is_empty());
     let rule = &entrypoint.rule;
     let unnamed = || format!("Rego check rule: {}.{}", entrypoint.policy, rule.name).into();
-    let fields = fields.and_then(|fields| fields.as_object().ok());
+    let fields = fields.and_then(value::object);
     let told = fields.into_iter().flat_map(|fields| fields.iter_sorted()).filter(|(key, value)| tells(key, value));
     Finding {
         policy: Arc::clone(&entrypoint.policy),
@@ -60,7 +60,7 @@ fn message(result: &Value) -> Option<Arc<str>> {
 
 /// Whether a field says more than `result.new` fills in.
 fn tells(key: &Value, value: &Value) -> bool {
-    match key.as_string().map_or("", |key| &**key) {
+    match value::text(key).map_or("", |key| &**key) {
         "msg" => false,
         "startline" | "endline" => *value != Value::from(0),
         "sourceprefix" | "filepath" | "fskey" | "resource" => *value != Value::from(""),

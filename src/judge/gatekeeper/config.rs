@@ -3,7 +3,7 @@
 use regorus::Value;
 
 use super::{matching::Wildcard, node::YamlNode};
-use crate::model::object::ObjectKey;
+use crate::{model::object::ObjectKey, rego::value};
 
 /// What every `Config` of `config.gatekeeper.sh` among the policies says.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +35,7 @@ impl Config {
         }
         let field = if key.kind.is("", "Namespace") { "name" } else { "namespace" };
         let namespace = &object["metadata"][field];
-        let namespace = namespace.as_string().map_or("", |name| name);
+        let namespace = value::text(namespace).map_or("", |name| name);
         self.exempt.iter().any(|pattern| pattern.matches(namespace))
     }
 }

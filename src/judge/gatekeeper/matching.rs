@@ -6,6 +6,7 @@
 use regorus::Value;
 
 use super::node::YamlNode;
+use crate::rego::value;
 
 /// A text with `*` at its start, its end or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,10 +126,11 @@ impl Selector {
     fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
         // If one label is no string, none of them counts, as in `GetLabels`.
-        let sane = labels.as_object().is_ok_and(|labels| labels.iter().all(|(_, value)| value.as_string().is_ok()));
+        let sane =
+            value::object(labels).is_some_and(|labels| labels.iter().all(|(_, label)| value::text(label).is_some()));
         self.0.iter().all(|Requirement { key, operator, values }| {
             let value = &labels[key.as_str()];
-            let value = value.as_string().ok().filter(|_| sane);
+            let value = value::text(value).filter(|_| sane);
             let listed = || value.is_some_and(|value| values.iter().any(|one| **one == **value));
             match operator {
                 Operator::In => listed(),

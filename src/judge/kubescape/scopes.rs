@@ -15,7 +15,10 @@ use super::matching::ResourceMatch;
 use crate::{
     judge::inventory::Inventory,
     model::object::Kind,
-    rego::{evaluator::Failure, value::fields},
+    rego::{
+        evaluator::Failure,
+        value::{self, fields},
+    },
 };
 
 /// `attributes.resourcesAggregator` of a rule.
@@ -50,7 +53,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// Returns what names an object; `None` for what is none.
     pub(crate) fn of(object: &Value) -> Option<Self> {
-        let text = |value: &Value| value.as_string().ok().filter(|text| !text.is_empty()).cloned();
+        let text = |value: &Value| value::text(value).filter(|text| !text.is_empty()).cloned();
         let metadata = &object["metadata"];
         Some(Self {
             api_version: text(&object["apiVersion"]).unwrap_or_default(),
@@ -248,7 +251,7 @@ fn same(before: &[Value], now: &[Value]) -> bool {
 /// Returns the subjects of all bindings whose role is among the objects, as Kubescape joins them: a subject, and below
 /// `relatedObjects` its binding and its role.
 fn subjects(objects: &[Value]) -> Vec<Value> {
-    let ends = |object: &Value, end: &str| object["kind"].as_string().is_ok_and(|kind| kind.ends_with(end));
+    let ends = |object: &Value, end: &str| value::text(&object["kind"]).is_some_and(|kind| kind.ends_with(end));
     let mut roles: BTreeMap<(&Value, &Value), Vec<&Value>> = BTreeMap::new();
     for role in objects.iter().filter(|object| ends(object, "Role")) {
         roles.entry((&role["kind"], &role["metadata"]["name"])).or_default().push(role);
@@ -257,7 +260,7 @@ fn subjects(objects: &[Value]) -> Vec<Value> {
     for binding in objects.iter().filter(|object| ends(object, "Binding")) {
         let role = &binding["roleRef"];
         for role in roles.get(&(&role["kind"], &role["name"])).into_iter().flatten() {
-            let Ok(subjects) = binding["subjects"].as_array() else { continue };
+            let Some(subjects) = value::array(&binding["subjects"]) else { continue };
             for subject in subjects {
                 let mut vector = subject.clone();
                 let Ok(fields) = vector.as_object_mut() else { continue };

@@ -249,7 +249,8 @@ mod tests {
     fn merged(networks: &[&str]) -> Vec<String> {
         let argument = Value::from(networks.iter().map(|text| Value::from(*text)).collect::<Vec<_>>());
         let answer = merge(&[argument]).unwrap();
-        answer.as_set().unwrap().iter().map(|text| text.as_string().unwrap().to_string()).collect()
+        let Value::Set(networks) = answer else { panic!("no set") };
+        networks.iter().map(|network| crate::rego::value::text(network).unwrap().to_string()).collect()
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn base64_is_valid(arguments: &[Value]) -> Answer {
 fn json_marshal(arguments: &[Value]) -> Answer {
     budget::check_whole("json.marshal", &arguments[0])?;
     let json = native("json.marshal", arguments)?;
-    let text = json.as_string().or_else(|error| failed(error.to_string()))?;
+    let Some(text) = value::text(&json) else { return failed("json.marshal: not a string") };
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

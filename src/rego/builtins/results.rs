@@ -81,11 +81,12 @@ fn place(cause: &Value, deepest: u32) -> BTreeMap<Value, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rego::value;
 
     fn made(cause: &str) -> String {
         let made = new(&[Value::from("no"), Value::from_json_str(cause).unwrap()]).unwrap();
         let usual = place(&Value::Null, 0);
-        let fields = made.as_object().unwrap().iter_sorted().filter(|(key, value)| usual.get(key) != Some(value));
+        let fields = value::object(&made).unwrap().iter_sorted().filter(|(key, value)| usual.get(key) != Some(value));
         fields.map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join(", ")
     }
 

@@ -6,6 +6,7 @@ use super::{
     call::{Answer, Builtin, failed, integer, refused, string},
     natives::native,
 };
+use crate::rego::value;
 
 pub(super) const TABLE: &[Builtin] =
     &[("time.add_date", 4, add_date), ("time.format", 1, format), ("time.parse_duration_ns", 1, parse)];
@@ -55,9 +56,12 @@ fn civil(day: i128) -> (i128, i128, i128) {
 /// regorus knows offsets of time zones, not their abbreviations, and takes fractions apart otherwise.
 fn format(arguments: &[Value]) -> Answer {
     let Value::Array(parts) = &arguments[0] else { return native("time.format", arguments) };
-    let text = |index: usize| parts.get(index).and_then(|part| part.as_string().ok()).map(ToString::to_string);
+    let text = |index: usize| parts.get(index).and_then(value::text).map(ToString::to_string);
     let (zone, layout) = (text(1).unwrap_or_default(), text(2).unwrap_or_default());
-    if layout.is_empty() && parts.iter().count() == 3 && parts.get(2).is_some_and(|layout| layout.as_string().is_ok()) {
+    if layout.is_empty()
+        && parts.iter().count() == 3
+        && parts.get(2).is_some_and(|layout| value::text(layout).is_some())
+    {
         let parts: Vec<Value> = parts.iter().take(2).cloned().collect();
         return native("time.format", &[Value::from(parts)]);
     }

@@ -45,7 +45,7 @@ pub(crate) fn install(engine: &mut Engine) -> Result<()> {
         OPERAND.to_owned(),
         3,
         Box::new(|arguments| match <[Value; 3]>::try_from(arguments) {
-            Ok([operator, left, right]) if fits(operator.as_string()?, &left, &right) => Ok(left),
+            Ok([Value::String(operator), left, right]) if fits(&operator, &left, &right) => Ok(left),
             _ => Ok(Value::Undefined),
         }),
     )?;
