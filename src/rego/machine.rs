@@ -7,11 +7,13 @@
 //!
 //! - here: rules and definitions, and what agrees between them.
 //! - `steps`: conditions, lookups, calls of builtins, what is made; `loops`: what iterates; `functions`: calls of functions.
+//! - `filters`: elements that a loop passed over the last time, and need not look at again.
 //! - `sink`: what becomes of what a body finds.
 //! - `slot`: registers and lookups; `calls`: values of functions that are known already.
 //! - `limit`: time, stack and memory.
 
 mod calls;
+mod filters;
 mod functions;
 mod limit;
 mod loops;
@@ -31,6 +33,7 @@ use regorus::Value;
 pub(crate) use self::limit::{Bounds, Halt, MOST_BYTES};
 use self::{
     calls::Calls,
+    filters::Filtered,
     limit::Gauge,
     sink::Sink,
     slot::{Lookup, Slot},
@@ -58,11 +61,14 @@ pub(crate) fn evaluate(
     wanted: impl Iterator<Item = RuleId>,
 ) -> Result<Vec<Answer>, Halt> {
     let values: Vec<OnceCell<Value>> = program.rules.iter().map(|_| OnceCell::new()).collect();
+    let memos: Vec<OnceCell<Value>> = (0..program.memos).map(|_| OnceCell::new()).collect();
     let mut machine = Machine {
         program,
         input,
         data,
         values: &values,
+        memos: &memos,
+        filters: vec![Filtered::Open; program.filters],
         paths: vec![Lookup::Open; program.paths.len()],
         registers: Vec::with_capacity(64),
         calls: Calls::new(program.rules.len()),
@@ -79,6 +85,10 @@ struct Machine<'v> {
     data: &'v Value,
     /// The values of rules without parameters, as far as they were asked for.
     values: &'v [OnceCell<Value>],
+    /// The values of comprehensions that are made once.
+    memos: &'v [OnceCell<Value>],
+    /// What is known of the elements of loops.
+    filters: Vec<Filtered<'v>>,
     paths: Vec<Lookup<'v>>,
     /// The frames of all rules that are being evaluated.
     registers: Vec<Slot<'v>>,

@@ -18,6 +18,10 @@ pub(crate) struct Program {
     pub(crate) paths: Vec<PathNode>,
     /// What can be asked for, by its keys below `data`: each rule, or why it is none of the program's.
     pub(crate) entries: BTreeMap<Path, Result<RuleId, NotTaken>>,
+    /// How many comprehensions are made once an evaluation.
+    pub(crate) memos: usize,
+    /// How many loops have a filter.
+    pub(crate) filters: usize,
 }
 
 /// Why a rule cannot be a part of a program.
@@ -39,6 +43,30 @@ pub(crate) struct PathId(pub(crate) usize);
 
 /// Index of a register in the frame of a rule.
 pub(crate) type Register = usize;
+
+/// Index of a comprehension that is made once an evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoId(pub(crate) usize);
+
+/// Which elements a loop has to look at that runs again and again over one collection.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    /// Index of the filter.
+    pub(crate) id: usize,
+    /// How many of the first steps of the block depend on the element alone: where they do not hold once, they never do.
+    pub(crate) steps: usize,
+    /// What follows them: that something of the element equals what the loop stands in.
+    pub(crate) key: Option<FilterKey>,
+}
+
+/// Two values that have to be equal.
+#[derive(Debug)]
+pub(crate) struct FilterKey {
+    /// Of the element.
+    pub(crate) own: Operand,
+    /// Known before the loop begins.
+    pub(crate) wanted: Operand,
+}
 
 /// A document, or what is at a key of another path: each is looked up once an evaluation.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,6 +182,8 @@ pub(crate) enum Step {
         into: Register,
         form: Collection,
         block: Block,
+        /// For one that depends on nothing that changes.
+        memo: Option<MemoId>,
     },
     /// Holds if the block yields nothing.
     Not(Block),
@@ -170,6 +200,7 @@ pub(crate) enum Step {
         key: Register,
         value: Register,
         block: Block,
+        filter: Option<Filter>,
     },
     /// Runs the block for each value in a value, with the path to it.
     Walk {

@@ -10,12 +10,14 @@
 //! - `body`: statements in a row, each loop around what follows it.
 //! - `terms`: where the value of a term is, and the steps that make it.
 //! - `references`: paths below `input` and `data`, keys that iterate.
+//! - `invariants`: what loops need not do again each time.
 //! - `unify`: which side of `=` gives variables their values. The order of the statements decides that at load: whatever has
 //!   no value yet is bound, the rest is compared.
 //!
 //! OPA's own planner (`internal/planner`) makes programs of the same shape for its WebAssembly target.
 
 mod body;
+mod invariants;
 mod references;
 mod rules;
 mod terms;

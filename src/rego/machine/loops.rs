@@ -3,10 +3,10 @@
 use regorus::Value;
 
 use super::{Machine, limit::Halt, sink::Sink, slot::Slot};
-use crate::rego::program::{Block, Operand, Register};
+use crate::rego::program::{Block, Filter, Operand, Register};
 
 /// The registers of a key and a value.
-type Registers = (Register, Register);
+pub(super) type Registers = (Register, Register);
 
 impl<'v> Machine<'v> {
     /// Runs a block for each element; returns whether the sink needs no more.
@@ -14,13 +14,19 @@ impl<'v> Machine<'v> {
         &mut self,
         of: &'v Operand,
         into: Registers,
-        block: &'v Block,
+        (block, filter): (&'v Block, Option<&'v Filter>),
         base: usize,
         sink: &mut Sink<'_>,
     ) -> Result<bool, Halt> {
         self.gauge.enter()?;
+        let collection = self.slot(of, base)?;
+        if let Some(filter) = filter
+            && let Some(elements) = self.filtered(&collection, into, (block, filter), base)?
+        {
+            return self.selected(&elements, into, block, base, sink);
+        }
         let mut run = |machine: &mut Self| machine.block(block, base, sink);
-        match self.slot(of, base)? {
+        match collection {
             Slot::Empty => Ok(false),
             Slot::Ref(value) => self.elements(value, Slot::Ref, into, base, &mut run),
             Slot::Own(value) => self.elements(&value, |value| Slot::Own(value.clone()), into, base, &mut run),
@@ -51,7 +57,7 @@ impl<'v> Machine<'v> {
     }
 
     /// Runs something with each element in the registers, until it returns true; returns whether it did.
-    fn elements<'e>(
+    pub(super) fn elements<'e>(
         &mut self,
         collection: &'e Value,
         slot: impl Fn(&'e Value) -> Slot<'v>,

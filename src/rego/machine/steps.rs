@@ -10,68 +10,79 @@ use super::{
     sink::{self, Sink},
     slot::{self, Slot},
 };
-use crate::rego::program::{Block, Collection, Operand, Register, Step};
+use crate::rego::program::{Block, Collection, MemoId, Operand, Register, Step};
 
 impl<'v> Machine<'v> {
     /// Runs a block; returns whether the sink needs no more.
     pub(super) fn block(&mut self, block: &'v Block, base: usize, sink: &mut Sink<'_>) -> Result<bool, Halt> {
         for step in block {
-            let holds = match step {
-                Step::Each { of, key, value, block } => return self.each(of, (*key, *value), block, base, sink),
+            match step {
+                Step::Each { of, key, value, block, filter } => {
+                    return self.each(of, (*key, *value), (block, filter.as_ref()), base, sink);
+                }
                 Step::Walk { of, path, value, block } => return self.walk(of, (*path, *value), block, base, sink),
                 Step::Yield { key, value } => return self.yield_to(key.as_ref(), value, base, sink),
-                Step::Test(of) => self.value(of, base)?.is_some_and(|value| *value != Value::Bool(false)),
-                Step::Defined(of) => self.value(of, base)?.is_some(),
-                Step::Equal(left, right) => {
-                    self.pair(left, right, base)?.is_some_and(|(left, right)| equal(left, right))
-                }
-                Step::Compare { by, left, right, into } => {
-                    match (self.pair(left, right, base)?.map(|(left, right)| by.holds(left, right)), into) {
-                        (Some(holds), Some(into)) => {
-                            self.set(base, *into, Slot::Own(Value::Bool(holds)));
-                            true
-                        }
-                        (holds, _) => holds == Some(true),
-                    }
-                }
-                Step::Array(of, length) => {
-                    matches!(self.value(of, base)?, Some(Value::Array(items)) if items.len() == *length)
-                }
-                Step::Object(of, length) => {
-                    matches!(self.value(of, base)?, Some(Value::Object(fields)) if fields.len() == *length)
-                }
-                Step::Get { into, from, keys } => self.get(*into, from, keys, base)?,
-                Step::Call { callee, arguments, into } => {
-                    self.gauge.tick()?;
-                    let mut given = std::mem::take(&mut self.arguments);
-                    let complete = self.fill(&mut given, arguments, base)?;
-                    let made = if complete { callee.call(&given, self.strict) } else { Ok(Value::Undefined) };
-                    given.clear();
-                    self.arguments = given;
-                    self.result(made.map_err(Halt::Failed)?, *into, base)
-                }
-                Step::Invoke { function, arguments, into } => {
-                    let made = self.invoke(*function, arguments, base)?;
-                    self.result(made, *into, base)
-                }
-                Step::MakeArray { into, items } => self.make(items, *into, base, Value::from)?,
-                Step::MakeSet { into, items } => {
-                    self.make(items, *into, base, |items| Value::from(items.into_iter().collect::<BTreeSet<_>>()))?
-                }
-                Step::MakeObject { into, fields } => self.make_object(fields, *into, base)?,
-                Step::Comprehension { into, form, block } => {
-                    let made = self.comprehension(*form, block, base)?;
-                    self.set(base, *into, Slot::Own(made));
-                    true
-                }
-                Step::Not(block) => !self.found(block, base)?,
-                Step::Every { of, key, value, block } => self.every(of, (*key, *value), block, base)?,
-            };
-            if !holds {
-                return Ok(false);
+                step if !self.holds(step, base)? => return Ok(false),
+                _ => {}
             }
         }
         Ok(false)
+    }
+
+    /// Whether a step holds that neither iterates nor yields.
+    #[inline]
+    pub(super) fn holds(&mut self, step: &'v Step, base: usize) -> Result<bool, Halt> {
+        Ok(match step {
+            // These end a block.
+            Step::Each { .. } | Step::Walk { .. } | Step::Yield { .. } => true,
+            Step::Test(of) => self.value(of, base)?.is_some_and(|value| *value != Value::Bool(false)),
+            Step::Defined(of) => self.value(of, base)?.is_some(),
+            Step::Equal(left, right) => self.pair(left, right, base)?.is_some_and(|(left, right)| equal(left, right)),
+            Step::Compare { by, left, right, into } => {
+                match (self.pair(left, right, base)?.map(|(left, right)| by.holds(left, right)), into) {
+                    (Some(holds), Some(into)) => {
+                        self.set(base, *into, Slot::Own(Value::Bool(holds)));
+                        true
+                    }
+                    (holds, _) => holds == Some(true),
+                }
+            }
+            Step::Array(of, length) => {
+                matches!(self.value(of, base)?, Some(Value::Array(items)) if items.len() == *length)
+            }
+            Step::Object(of, length) => {
+                matches!(self.value(of, base)?, Some(Value::Object(fields)) if fields.len() == *length)
+            }
+            Step::Get { into, from, keys } => self.get(*into, from, keys, base)?,
+            Step::Call { callee, arguments, into } => {
+                self.gauge.tick()?;
+                let mut given = std::mem::take(&mut self.arguments);
+                let complete = self.fill(&mut given, arguments, base)?;
+                let made = if complete { callee.call(&given, self.strict) } else { Ok(Value::Undefined) };
+                given.clear();
+                self.arguments = given;
+                self.result(made.map_err(Halt::Failed)?, *into, base)
+            }
+            Step::Invoke { function, arguments, into } => {
+                let made = self.invoke(*function, arguments, base)?;
+                self.result(made, *into, base)
+            }
+            Step::MakeArray { into, items } => self.make(items, *into, base, Value::from)?,
+            Step::MakeSet { into, items } => {
+                self.make(items, *into, base, |items| Value::from(items.into_iter().collect::<BTreeSet<_>>()))?
+            }
+            Step::MakeObject { into, fields } => self.make_object(fields, *into, base)?,
+            Step::Comprehension { into, form, block, memo } => {
+                let made = match memo {
+                    Some(memo) => self.memo(*memo, *form, block, base)?,
+                    None => Slot::Own(self.comprehension(*form, block, base)?),
+                };
+                self.set(base, *into, made);
+                true
+            }
+            Step::Not(block) => !self.found(block, base)?,
+            Step::Every { of, key, value, block } => self.every(of, (*key, *value), block, base)?,
+        })
     }
 
     /// Whether a block yields something.
@@ -99,7 +110,7 @@ impl<'v> Machine<'v> {
     }
 
     /// Returns the value of an operand for a look at it; `None` if it is undefined.
-    fn value(&mut self, of: &'v Operand, base: usize) -> Result<Option<&Value>, Halt> {
+    pub(super) fn value(&mut self, of: &'v Operand, base: usize) -> Result<Option<&Value>, Halt> {
         self.prepare(of)?;
         Ok(self.peek(of, base))
     }
@@ -209,6 +220,16 @@ impl<'v> Machine<'v> {
         }
         self.set(base, into, Slot::Own(Value::from(object)));
         Ok(true)
+    }
+
+    /// Returns the value of a comprehension that is made once.
+    fn memo(&mut self, MemoId(id): MemoId, form: Collection, block: &'v Block, base: usize) -> Result<Slot<'v>, Halt> {
+        let cell = &self.memos[id];
+        if let Some(value) = cell.get() {
+            return Ok(Slot::Ref(value));
+        }
+        let made = self.comprehension(form, block, base)?;
+        Ok(Slot::Ref(cell.get_or_init(|| made)))
     }
 
     fn comprehension(&mut self, form: Collection, block: &'v Block, base: usize) -> Result<Value, Halt> {

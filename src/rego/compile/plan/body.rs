@@ -205,7 +205,7 @@ fn close(levels: &mut Vec<(Option<Opener>, Vec<Step>)>, last: Step) -> Block {
         steps.push(last);
         let block: Block = steps.into();
         last = match opener {
-            Some(Opener::Each { of, key, value }) => Step::Each { of, key, value, block },
+            Some(Opener::Each { of, key, value }) => Step::Each { of, key, value, block, filter: None },
             Some(Opener::Walk { of, path, value }) => Step::Walk { of, path, value, block },
             None => return block,
         };

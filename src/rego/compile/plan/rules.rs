@@ -1,6 +1,6 @@
 //! Definitions of one path, together.
 
-use super::{Planned, Planner, not_taken, value_of};
+use super::{Planned, Planner, invariants, not_taken, value_of};
 use crate::rego::{
     compile::{
         plan::body::Body,
@@ -46,6 +46,7 @@ impl Planner<'_> {
             planned.push(Definition { branches: branches.collect::<Planned<_>>()? });
         }
         rule.definitions = planned.into();
+        invariants::mark(&mut rule, &mut self.program);
         Ok(rule)
     }
 

@@ -62,7 +62,7 @@ impl Body<'_, '_> {
             ComprehensionKind::Object => Collection::Object,
         };
         let into = self.register();
-        self.push(Step::Comprehension { into, form, block });
+        self.push(Step::Comprehension { into, form, block, memo: None });
         Ok(Operand::Register(into))
     }
 
