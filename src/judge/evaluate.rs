@@ -81,6 +81,7 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
                 // Of a deleted object nothing stands; these results only show which its deletion did not add.
                 ask(Operation::Audit, job.deleted, &mut standing);
                 if let Some(change) = JobValues::change(job) {
+                    transitions.notes.shared = standing.notes.shared;
                     ask(change, true, &mut transitions);
                 }
             }

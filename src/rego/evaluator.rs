@@ -31,6 +31,11 @@ use super::{
 /// The package of the generated rules. Nobody's policy is called that.
 pub(crate) const GENERATED: &str = "kaudit_generated";
 
+/// How many elements of an array may take the time limit.
+const ELEMENTS: usize = 1_000;
+/// How many times the time limit the largest array may take.
+const MOST_LIMITS: u32 = 12;
+
 /// How many times the time limit may pass while an evaluation waits for the CPU.
 const STARVED: u32 = 16;
 
@@ -101,8 +106,8 @@ pub(crate) enum Failure {
     Error(EngineError),
     /// The engine panicked.
     Panicked,
-    /// It took longer than [`Limits::evaluation`], or got so little of the CPU that it was given up.
-    TimedOut,
+    /// It took longer than this limit, or got so little of the CPU that it was given up.
+    TimedOut(Duration),
     /// The value is larger than [`Limits::value_bytes`].
     TooLarge,
     /// It made more than [`machine::MOST_BYTES`] on its way.
@@ -122,7 +127,7 @@ impl Failure {
         match self {
             Self::Error(error) => error.reason.clone(),
             Self::Panicked => "the evaluator failed on this rule".to_owned(),
-            Self::TimedOut => format!("took longer than {} s", limits.evaluation.as_secs_f64()),
+            Self::TimedOut(limit) => format!("took longer than {} s", limit.as_secs_f64()),
             Self::TooLarge => format!("its value takes more than {} MiB", limits.value_bytes >> 20),
             Self::TooMuch => format!("makes more than {} MiB", machine::MOST_BYTES >> 20),
             Self::OutOfTime => {
@@ -169,6 +174,12 @@ impl Evaluator {
         Ok(Self { engine, limit: self.limit, largest: self.largest, fallback: self.fallback.clone(), compiled })
     }
 
+    /// Returns the CPU time that an evaluation may take: of an array, whose elements it judges together, the limit for so many.
+    fn time(&self, input: &Value) -> Duration {
+        let more = value::array(input).map_or(0, |elements| elements.len() / ELEMENTS);
+        self.limit * u32::try_from(more + 1).unwrap_or(MOST_LIMITS).min(MOST_LIMITS)
+    }
+
     /// Returns the data that it was given; the values of rules are not among it.
     pub(crate) fn data(&self) -> Value {
         self.engine.get_data()
@@ -189,11 +200,12 @@ impl Evaluator {
             return Err(Failure::error("there is no program".to_owned()));
         };
         budget::renew();
-        let run = AssertUnwindSafe(|| machine::evaluate(program, input, data, *bounds, rules));
+        let bounds = Bounds { time: self.time(input), ..*bounds };
+        let run = AssertUnwindSafe(|| machine::evaluate(program, input, data, bounds, rules));
         match catch_unwind(run) {
             Ok(Ok(answers)) if answers.iter().all(|answer| value::fits(&answer.value, self.largest)) => Ok(answers),
             Ok(Ok(_)) => Err(Failure::TooLarge),
-            Ok(Err(Halt::TimedOut)) => Err(Failure::TimedOut),
+            Ok(Err(Halt::TimedOut)) => Err(Failure::TimedOut(bounds.time)),
             Ok(Err(Halt::TooMuch)) => Err(Failure::TooMuch),
             Ok(Err(Halt::Failed(why))) => Err(Failure::error(why)),
             Err(_) => Err(Failure::Panicked),
@@ -243,17 +255,18 @@ impl Evaluator {
         input: &Value,
         evaluate: impl Fn(&mut Engine) -> Result<Value>,
     ) -> (Result<Value, Failure>, Engine) {
-        let mut limit = self.limit;
+        let first = self.time(input);
+        let mut limit = first;
         loop {
             let mut engine = engine.clone();
             engine.set_execution_timer_config(limits::timer(limit));
             engine.set_input(input.clone());
             let timer = CpuTimer::start();
-            let result = guarded_to(self.largest, || evaluate(&mut engine));
-            if !matches!(result, Err(Failure::TimedOut)) {
+            let result = guarded_to(self.largest, first, || evaluate(&mut engine));
+            if !matches!(result, Err(Failure::TimedOut(_))) {
                 return (result, engine);
             }
-            let Some(more) = more_time(self.limit, limit, timer.elapsed()) else { return (result, engine) };
+            let Some(more) = more_time(first, limit, timer.elapsed()) else { return (result, engine) };
             limit = more;
         }
     }
@@ -292,20 +305,21 @@ fn same_rule(engine: &mut Engine, rule: &Ref<Rule>) -> Option<(Ref<Module>, Ref<
 /// Runs one evaluation with a budget of its own; panics, time limits and values that are too large become failures. After a
 /// failure its engine must not be used again.
 pub(crate) fn guarded(evaluate: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
-    guarded_to(Limits::default().value_bytes, evaluate)
+    let Limits { value_bytes, evaluation: limit, .. } = Limits::default();
+    guarded_to(value_bytes, limit, evaluate)
 }
 
-fn guarded_to(largest: usize, evaluate: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
+fn guarded_to(largest: usize, limit: Duration, evaluate: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
     budget::renew();
     // The engine is dropped with whatever state the panic left in it.
     match catch_unwind(AssertUnwindSafe(evaluate)) {
         Ok(Ok(value)) if !value::fits(&value, largest) => Err(Failure::TooLarge),
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
-            let limit = matches!(error.downcast_ref(), Some(LimitError::TimeLimitExceeded { .. }));
+            let timed_out = matches!(error.downcast_ref(), Some(LimitError::TimeLimitExceeded { .. }));
             // Inside functions regorus keeps only the text of an error.
-            if limit || format!("{error:#}").contains("execution exceeded time limit") {
-                Err(Failure::TimedOut)
+            if timed_out || format!("{error:#}").contains("execution exceeded time limit") {
+                Err(Failure::TimedOut(limit))
             } else {
                 Err(Failure::Error(EngineError::new(&error)))
             }
@@ -321,10 +335,12 @@ mod tests {
     use super::*;
     use crate::rego::engine;
 
+    const LIMIT: Duration = Duration::from_millis(20);
+
     /// Runs an evaluation that fails for lack of time so often, each time after `spend`; returns the result and the
     /// number of attempts.
     fn attempts(fail: usize, spend: impl Fn(Duration)) -> (Result<Value, Failure>, usize) {
-        let limits = Limits { evaluation: Duration::from_millis(20), ..Limits::default() };
+        let limits = Limits { evaluation: LIMIT, ..Limits::default() };
         let evaluator = Evaluator::new(engine::empty(&limits), engine::empty(&limits), "", &limits).unwrap();
         let made = Cell::new(0);
         let evaluate = |_: &mut Engine| {
@@ -343,7 +359,7 @@ mod tests {
         let (result, made) = attempts(1, std::thread::sleep);
         assert_eq!((result, made), (Ok(Value::from(true)), 2));
         let (result, made) = attempts(usize::MAX, std::thread::sleep);
-        assert_eq!(result, Err(Failure::TimedOut));
+        assert_eq!(result, Err(Failure::TimedOut(LIMIT)));
         assert!((2..10).contains(&made), "{made} attempts, each with more time");
         // What computes all the time has no second attempt.
         let (result, made) = attempts(usize::MAX, |limit| {
@@ -352,7 +368,7 @@ mod tests {
                 std::hint::spin_loop();
             }
         });
-        assert_eq!((result, made), (Err(Failure::TimedOut), 1));
+        assert_eq!((result, made), (Err(Failure::TimedOut(LIMIT)), 1));
     }
 
     #[test]

@@ -57,6 +57,17 @@ pub(crate) struct Filter {
     pub(crate) steps: usize,
     /// What follows them: that something of the element equals what the loop stands in.
     pub(crate) key: Option<FilterKey>,
+    /// Calls of functions in the block that do not depend on the element: where one does not hold, the block never yields.
+    pub(crate) guards: Box<[Guard]>,
+}
+
+/// A call of a function as a condition.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    pub(crate) function: RuleId,
+    pub(crate) arguments: Box<[Operand]>,
+    /// Whether it only has to be defined.
+    pub(crate) defined: bool,
 }
 
 /// Two values that have to be equal.
@@ -88,6 +99,8 @@ pub(crate) struct Rule {
     pub(crate) definitions: Box<[Definition]>,
     /// Whether all definitions give one and the same value, so that the first one that holds decides.
     pub(crate) decided_by_first: bool,
+    /// Whether its evaluation never ends in an error, unless one of a limit or of a builtin.
+    pub(crate) cannot_fail: bool,
 }
 
 /// What a rule is.

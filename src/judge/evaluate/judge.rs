@@ -90,7 +90,7 @@ impl Judge<'_> {
 
     /// Evaluates one rule, unless the object has used up its time.
     pub(super) fn alone(&mut self, unit: &Unit, group: &Group, index: usize, input: &Value) -> Result<Answer, Failure> {
-        if self.spent.elapsed() > self.limits.input {
+        if self.spent.elapsed().saturating_sub(self.results.notes.shared) > self.limits.input {
             return Err(Failure::OutOfTime);
         }
         unit.rule(group, index, input, &mut self.results.notes)
@@ -127,7 +127,7 @@ impl Judge<'_> {
 
     /// Notes that a rule could not be evaluated.
     pub(super) fn fail(&mut self, unit: &Unit, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) {
-        self.results.unfinished |= matches!(failure, Failure::TimedOut | Failure::OutOfTime);
+        self.results.unfinished |= matches!(failure, Failure::TimedOut(_) | Failure::OutOfTime);
         let mut source = source.clone();
         let message = match failure {
             Failure::Error(error) => match &error.place {

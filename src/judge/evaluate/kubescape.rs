@@ -22,7 +22,7 @@ use crate::{
         object::ObjectKey,
         verdict::{Finding, Outcome},
     },
-    rego::{evaluator::Failure, machine::Answer, value},
+    rego::{cpu_time::CpuTimer, evaluator::Failure, machine::Answer, value},
 };
 
 /// The paths in a result that say what to look at or to change.
@@ -115,7 +115,10 @@ fn is_scanned(rule: &KubescapeRule, identity: &Identity) -> bool {
 
 /// Evaluates a rule for an array, and sorts what it says by whom that is about.
 fn said(unit: &Unit, group: &Group, array: &[Value], notes: &mut Notes) -> Said {
-    let answer = unit.rule(group, 0, &Value::from(array.to_vec()), notes)?;
+    let timer = CpuTimer::start();
+    let answer = unit.rule(group, 0, &Value::from(array.to_vec()), notes);
+    notes.shared += timer.elapsed();
+    let answer = answer?;
     let mut all: HashMap<Identity, Vec<(usize, Value)>> = HashMap::new();
     let objects = array.iter().filter_map(Identity::of);
     let objects =

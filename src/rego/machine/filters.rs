@@ -4,6 +4,9 @@
 //! service.kind == "Service"`. Which elements are Services is found once. Where what follows compares the element with what
 //! the loop stands in, as `service.metadata.name == name` does, they are found by that value.
 //!
+//! And a call of a function in such a loop that has the same arguments for all elements is looked at before: `connected(service,
+//! ingress)` need not be found false for each Pod.
+//!
 //! Nothing else may change by it: elements keep their order, and each that is left goes through all steps.
 
 use std::{collections::BTreeMap, rc::Rc};
@@ -11,7 +14,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use regorus::Value;
 
 use super::{Machine, limit::Halt, loops::Registers, sink::Sink, slot::Slot};
-use crate::rego::program::{Block, Filter, FilterKey};
+use crate::rego::program::{Block, Filter, FilterKey, Guard};
 
 /// For less than so many elements a look at each takes no longer.
 const FEWEST: usize = 16;
@@ -30,6 +33,7 @@ pub(super) enum Filtered<'v> {
 }
 
 /// The elements that pass the first steps, with their keys.
+#[derive(Default)]
 pub(super) struct Elements<'v> {
     all: Vec<(Slot<'v>, Slot<'v>)>,
     /// The places of the elements by what has to equal something else.
@@ -52,6 +56,9 @@ impl<'v> Machine<'v> {
         (block, filter): (&'v Block, &'v Filter),
         base: usize,
     ) -> Result<Option<Selection<'v>>, Halt> {
+        if length(collection) < FEWEST {
+            return Ok(None);
+        }
         let elements = match &self.filters[filter.id] {
             Filtered::Known(elements) => Rc::clone(elements),
             Filtered::All => return Ok(None),
@@ -61,9 +68,6 @@ impl<'v> Machine<'v> {
             }
             Filtered::Ran => {
                 self.filters[filter.id] = Filtered::All;
-                if length(collection) < FEWEST {
-                    return Ok(None);
-                }
                 let elements = match self.passing(collection, into, (block, filter), base) {
                     Ok(elements) => Rc::new(elements),
                     // The loop may end before it comes to that element.
@@ -74,11 +78,31 @@ impl<'v> Machine<'v> {
                 elements
             }
         };
+        for guard in &filter.guards {
+            if elements.all.is_empty() || !self.may_hold(guard, base)? {
+                return Ok(Some(Selection { elements: Rc::default(), wanted: None }));
+            }
+        }
         let wanted = match &filter.key {
             Some(FilterKey { wanted, .. }) => Some(self.value(wanted, base)?.cloned().unwrap_or(Value::Undefined)),
             None => None,
         };
         Ok(Some(Selection { elements, wanted }))
+    }
+
+    /// Whether a call holds, or nobody can say.
+    fn may_hold(&mut self, guard: &'v Guard, base: usize) -> Result<bool, Halt> {
+        // Where builtins that fail are errors, the steps before the call may be one.
+        if self.strict {
+            return Ok(true);
+        }
+        match self.invoke(guard.function, &guard.arguments, base) {
+            Ok(Value::Undefined) => Ok(false),
+            Ok(made) => Ok(guard.defined || made != Value::Bool(false)),
+            // No element may come as far as the call.
+            Err(Halt::Failed(_)) => Ok(true),
+            Err(halt) => Err(halt),
+        }
     }
 
     /// Runs a block for each of some elements; returns whether the sink needs no more.

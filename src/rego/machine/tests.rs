@@ -131,6 +131,44 @@ fn loops_are_stopped_inside() {
 }
 
 #[test]
+fn loops_over_one_list_look_only_at_what_can_pass() {
+    // Each of these would take many minutes if every loop went through all elements.
+    let items: Vec<String> = (0..20_000)
+        .map(|n| {
+            format!(r#"{{"n": {n}, "k": "{}", "to": {}}}"#, if n % 5_000 == 0 { "a" } else { "b" }, (n + 1) % 20_000)
+        })
+        .collect();
+    let input = format!(r#"{{"l": [{}]}}"#, items.join(","));
+    let bounds = Bounds { time: Duration::from_secs(30), ..BOUNDS };
+    let ask = |module: &str| ask(module, &input, bounds).unwrap().unwrap().value;
+    let levels = |condition: &str| {
+        let levels = (0..8).map(|n| format!("some x{n} in input.l\n{}", condition.replace('x', &format!("x{n}"))));
+        format!("\np := count([1 | {}])", levels.collect::<Vec<_>>().join("\n"))
+    };
+    assert_eq!(ask(&levels("x.k == \"a\"")), Value::from(65_536));
+    assert_eq!(ask(&format!("f(x) if x.k == \"a\"{}", levels("f(x)"))), Value::from(65_536));
+    let joined = "p := count([1 | some x in input.l; some y in input.l; y.n == x.to; some z in input.l; y.to == z.n])";
+    assert_eq!(ask(joined), Value::from(20_000));
+    let listed = "p := count([1 | some x in input.l; a := [y.n | some y in input.l; y.k == \"a\"]; x.n in a])";
+    assert_eq!(ask(listed), Value::from(4));
+    let guarded = "never(x) if x.k == \"c\"\nis(x) if x.n >= 0\n\
+        p := count([1 | some x in input.l; some y in input.l; is(y); never(x)])";
+    assert_eq!(ask(guarded), Value::from(0));
+}
+
+#[test]
+fn what_an_element_fails_on_is_no_error_where_a_loop_ends_before() {
+    let input = format!(r#"{{"l": [{}]}}"#, (0..40).map(|n| n.to_string()).collect::<Vec<_>>().join(","));
+    // f(30) has two values.
+    let module = "f(x) := 1 if x < 40\nf(x) := 2 if x == 30\nhas(y) if { some x in input.l; f(x) == 1; x == y }\n";
+    let asked = |rule: &str| ask(&format!("{module}{rule}"), &input, BOUNDS).unwrap().map(|answer| answer.value);
+    assert_eq!(asked("p := [y | some y in [1, 2, 3, 4]; has(y)]"), Ok(Value::from_json_str("[1,2,3,4]").unwrap()));
+    assert!(asked("p := [y | some y in [1, 2, 3, 35]; has(y)]").is_err());
+    let guard = "bad(x) if f(x + 26) == 1\np := [x | some x in [1, 2, 3, 4]; some y in input.l; y > 100; bad(x)]";
+    assert_eq!(asked(guard), Ok(Value::new_array()));
+}
+
+#[test]
 fn functions_are_evaluated_once_for_the_same_arguments() {
     // Without that it would take 2^60 calls.
     let functions = (1..60).map(|n| format!("f{n}(x) := y if {{ y := f{0}(x); y == f{0}(x) }}\n", n - 1));

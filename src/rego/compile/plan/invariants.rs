@@ -1,23 +1,26 @@
-//! What loops need not do again each time: comprehensions that depend on nothing that changes, and first steps of inner loops.
+//! What loops need not do again each time: comprehensions that depend on nothing that changes, and elements that cannot pass.
 //!
-//! Steps and values are the same with and without it, and so are errors: what is remembered was evaluated at the same place
-//! before, and only lookups, which cannot fail, go ahead of a loop.
+//! Values are the same with and without it, and so are errors: what is remembered was evaluated at the same place before, and
+//! what goes ahead of a loop is only passed by what cannot fail.
 
 use std::collections::BTreeSet;
 
-use crate::rego::program::{Block, Filter, FilterKey, MemoId, Operand, Program, Register, Rule, Step};
+use crate::rego::program::{
+    Block, Collection, Filter, FilterKey, Guard, MemoId, Operand, Program, Register, Rule, Step,
+};
 
-/// Marks what a rule may remember.
+/// Marks what a rule may remember. The functions that it calls have to be marked.
 pub(super) fn mark(rule: &mut Rule, program: &mut Program) {
     // A function is called again and again.
     let repeated = rule.arity > 0;
     for definition in &mut rule.definitions {
         for branch in &mut definition.branches {
-            let block = std::mem::take(branch);
             let mut marker = Marker { program: &mut *program, same: BTreeSet::new() };
-            *branch = marker.block(block, repeated);
+            *branch = marker.block(std::mem::take(branch), repeated);
         }
     }
+    let mut steps = rule.definitions.iter().flat_map(|definition| &definition.branches).flatten();
+    rule.cannot_fail = rule.decided_by_first && steps.all(|step| cannot_fail(step, program));
 }
 
 struct Marker<'p> {
@@ -40,7 +43,7 @@ impl Marker<'_> {
         match &mut step {
             Step::Each { of, key, value, block, filter } => {
                 if repeated && self.is_same(of) {
-                    let (ahead, rest, found) = self.filter((*key, *value), std::mem::take(block));
+                    let (ahead, rest, found) = self.filter([*key, *value], std::mem::take(block));
                     steps.extend(ahead);
                     (*block, *filter) = (rest, found);
                 }
@@ -74,28 +77,18 @@ impl Marker<'_> {
     }
 
     /// Returns lookups that go ahead of a loop, what is left of its block, and its filter.
-    fn filter(&mut self, (key, value): (Register, Register), block: Block) -> (Vec<Step>, Block, Option<Filter>) {
-        let mut own = BTreeSet::from([key, value]);
+    fn filter(&mut self, loops: [Register; 2], block: Block) -> (Vec<Step>, Block, Option<Filter>) {
+        let mut own = BTreeSet::from(loops);
         let (mut ahead, mut steps, mut rest) = (Vec::new(), Vec::new(), block.into_iter().peekable());
-        let mut cannot_fail = true;
-        while let Some(step) = rest.peek() {
-            if matches!(step, Step::Each { .. } | Step::Walk { .. } | Step::Yield { .. }) {
-                break;
-            }
+        let mut none_fails = true;
+        while let Some(step) = rest.peek().filter(|step| !iterates(step)) {
             let is_own = |register| own.contains(&register);
-            let goes_ahead = matches!(step, Step::Get { .. }) && cannot_fail && !uses_any(step, &is_own);
+            let goes_ahead = matches!(step, Step::Get { .. }) && none_fails && !read(step).into_iter().any(is_own);
             if !goes_ahead && !uses_only(step, &|register| is_own(register) || self.same.contains(&register)) {
                 break;
             }
             if !goes_ahead {
-                cannot_fail &= !matches!(
-                    step,
-                    Step::Call { .. }
-                        | Step::Invoke { .. }
-                        | Step::Comprehension { .. }
-                        | Step::Not(_)
-                        | Step::Every { .. }
-                );
+                none_fails &= only_looks(step);
                 own.extend(output(step));
             }
             let to = if goes_ahead { &mut ahead } else { &mut steps };
@@ -108,13 +101,63 @@ impl Marker<'_> {
             _ => None,
         };
         let key = key.map(|(own, wanted)| FilterKey { own: own.clone(), wanted: wanted.clone() });
-        let filter = (key.is_some() || !steps.is_empty()).then(|| {
-            self.program.filters += 1;
-            Filter { id: self.program.filters - 1, steps: steps.len(), key }
-        });
+        let first = steps.len();
         steps.extend(rest);
+        let guards = self.guards(loops, &steps);
+        let filter = (key.is_some() || first > 0 || !guards.is_empty()).then(|| {
+            self.program.filters += 1;
+            Filter { id: self.program.filters - 1, steps: first, key, guards }
+        });
         (ahead, steps.into(), filter)
     }
+
+    /// Returns the calls in the block of a loop that have the same arguments for all elements.
+    fn guards(&self, loops: [Register; 2], block: &[Step]) -> Box<[Guard]> {
+        let mut inside = BTreeSet::from(loops);
+        let mut guards = Vec::new();
+        for step in block {
+            match step {
+                Step::Invoke { function, arguments, into } if !read(step).iter().any(|read| inside.contains(read)) => {
+                    guards.push(Guard { function: *function, arguments: arguments.clone(), defined: into.is_some() });
+                }
+                _ => {}
+            }
+            if !cannot_fail(step, self.program) {
+                break;
+            }
+            inside.extend(output(step));
+        }
+        guards.into()
+    }
+}
+
+/// Whether a step only looks at values that are there.
+fn only_looks(step: &Step) -> bool {
+    let looks = matches!(
+        step,
+        Step::Test(_)
+            | Step::Defined(_)
+            | Step::Get { .. }
+            | Step::Equal(..)
+            | Step::Compare { .. }
+            | Step::Array(..)
+            | Step::Object(..)
+    );
+    looks && !evaluates_rule(step)
+}
+
+/// Whether a step never ends in an error, unless one of a limit or of a builtin.
+fn cannot_fail(step: &Step, program: &Program) -> bool {
+    let own = match step {
+        Step::Invoke { function, .. } => program.rules.get(function.0).is_some_and(|rule| rule.cannot_fail),
+        Step::Comprehension { form, .. } => *form != Collection::Object,
+        _ => true,
+    };
+    own && !evaluates_rule(step) && inner(step).iter().all(|step| cannot_fail(step, program))
+}
+
+fn iterates(step: &Step) -> bool {
+    matches!(step, Step::Each { .. } | Step::Walk { .. } | Step::Yield { .. })
 }
 
 /// Whether all registers that a step reads are of these, or its own.
@@ -123,31 +166,38 @@ fn uses_only(step: &Step, known: &dyn Fn(Register) -> bool) -> bool {
     read(step).into_iter().all(|register| known(register) || own.contains(&register))
 }
 
-fn uses_any(step: &Step, known: &dyn Fn(Register) -> bool) -> bool {
-    read(step).into_iter().any(known)
-}
-
 /// Returns the registers that a step reads, those of its blocks included.
 fn read(step: &Step) -> Vec<Register> {
-    let mut operands: Vec<&Operand> = Vec::new();
-    let mut found = Vec::new();
-    match step {
-        Step::Test(of) | Step::Defined(of) | Step::Array(of, _) | Step::Object(of, _) => operands.push(of),
-        Step::Get { from, keys, .. } => operands.extend(std::iter::once(from).chain(keys)),
-        Step::Equal(left, right) | Step::Compare { left, right, .. } => operands.extend([left, right]),
-        Step::Call { arguments, .. } | Step::Invoke { arguments, .. } => operands.extend(arguments),
-        Step::MakeArray { items, .. } | Step::MakeSet { items, .. } => operands.extend(items),
-        Step::MakeObject { fields, .. } => operands.extend(fields.iter().flat_map(|(key, value)| [key, value])),
-        Step::Every { of, .. } | Step::Each { of, .. } | Step::Walk { of, .. } => operands.push(of),
-        Step::Yield { key, value } => operands.extend(key.iter().chain([value])),
-        Step::Comprehension { .. } | Step::Not(_) => {}
-    }
-    found.extend(operands.into_iter().filter_map(|operand| match operand {
+    let registers = operands(step).into_iter().filter_map(|operand| match operand {
         Operand::Register(register) => Some(*register),
         _ => None,
-    }));
-    found.extend(inner(step).iter().flat_map(read));
-    found
+    });
+    registers.chain(inner(step).iter().flat_map(read)).collect()
+}
+
+/// Whether a step evaluates a rule, which may fail.
+fn evaluates_rule(step: &Step) -> bool {
+    operands(step).iter().any(|operand| matches!(operand, Operand::Rule(_)))
+}
+
+/// Returns what a step reads outside its blocks.
+fn operands(step: &Step) -> Vec<&Operand> {
+    match step {
+        Step::Test(of)
+        | Step::Defined(of)
+        | Step::Array(of, _)
+        | Step::Object(of, _)
+        | Step::Every { of, .. }
+        | Step::Each { of, .. }
+        | Step::Walk { of, .. } => vec![of],
+        Step::Get { from, keys, .. } => std::iter::once(from).chain(keys).collect(),
+        Step::Equal(left, right) | Step::Compare { left, right, .. } => vec![left, right],
+        Step::Call { arguments, .. } | Step::Invoke { arguments, .. } => arguments.iter().collect(),
+        Step::MakeArray { items, .. } | Step::MakeSet { items, .. } => items.iter().collect(),
+        Step::MakeObject { fields, .. } => fields.iter().flat_map(|(key, value)| [key, value]).collect(),
+        Step::Yield { key, value } => key.iter().chain([value]).collect(),
+        Step::Comprehension { .. } | Step::Not(_) => Vec::new(),
+    }
 }
 
 /// Returns the registers that a step writes, those of its blocks included.

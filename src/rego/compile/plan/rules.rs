@@ -27,6 +27,7 @@ impl Planner<'_> {
             arity,
             default: None,
             definitions: Box::default(),
+            cannot_fail: false,
             decided_by_first: form == Form::Complete && gives_one_value(&definitions),
         };
         let mut planned = Vec::new();
