@@ -21,7 +21,9 @@ use super::{
     queue::{Lane, Queued},
 };
 use crate::{
-    judge::{inventory::Inventory, reads::Projection, set::PolicySet},
+    judge::{
+        evaluate::touched, inventory::Inventory, kubescape::scopes::Identity, reads::Projection, set::PolicySet,
+    },
     model::{
         body::Body,
         object::{Kind, ObjectKey},
@@ -81,11 +83,40 @@ pub(crate) struct Waiting {
     settled: Instant,
 }
 
-/// When all objects that look something up are judged again: as soon as the policies see something else, but only half of
+/// Objects whose verdicts may depend on what changed in the inventory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Touched {
+    /// Only these.
+    Objects(BTreeSet<ObjectKey>),
+    /// All that look something up.
+    All,
+}
+
+impl Default for Touched {
+    fn default() -> Self {
+        Self::Objects(BTreeSet::new())
+    }
+}
+
+impl Touched {
+    fn is_nothing(&self) -> bool {
+        matches!(self, Self::Objects(keys) if keys.is_empty())
+    }
+
+    fn add(&mut self, more: Self) {
+        match (self, more) {
+            (Self::Objects(keys), Self::Objects(more)) => keys.extend(more),
+            (all, Self::All) => *all = Self::All,
+            (Self::All, Self::Objects(_)) => {}
+        }
+    }
+}
+
+/// When objects that look something up are judged again: as soon as the policies see something else, but only half of
 /// the time.
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    wanted: bool,
+    wanted: Touched,
     began: Option<Instant>,
     not_before: Option<Instant>,
 }
@@ -93,16 +124,14 @@ pub(crate) struct Rounds {
 impl Rounds {
     /// Returns when the next one is due; `None` if none is wanted, or one is under way.
     fn due(&self, now: Instant) -> Option<Instant> {
-        (self.wanted && self.began.is_none()).then(|| self.not_before.unwrap_or(now))
+        (!self.wanted.is_nothing() && self.began.is_none()).then(|| self.not_before.unwrap_or(now))
     }
 
-    /// Begins a round if one is due.
-    pub(crate) fn begin(&mut self, now: Instant) -> bool {
-        let due = self.due(now).is_some_and(|due| due <= now);
-        if due {
-            *self = Self { wanted: false, began: Some(now), not_before: None };
-        }
-        due
+    /// Begins a round if one is due; returns what is to be judged.
+    pub(crate) fn begin(&mut self, now: Instant) -> Option<Touched> {
+        self.due(now).filter(|due| *due <= now)?;
+        (self.began, self.not_before) = (Some(now), None);
+        Some(std::mem::take(&mut self.wanted))
     }
 
     /// Notes that nothing waits to be judged: the round is over, if there was one.
@@ -120,13 +149,15 @@ pub(crate) struct Updated {
     inventory: Option<Inventory>,
     /// The policies with it; or, if they cannot take it, as they were loaded, and why.
     policies: Result<Arc<PolicySet>, (Arc<PolicySet>, String)>,
-    /// Policies can see a difference.
-    changed: bool,
+    /// What policies can see a difference in.
+    touched: Touched,
     generation: u64,
     /// When the update began: it has all that was marked before.
     began: Instant,
     /// How long it took.
     pub(crate) took: Duration,
+    /// How long it took to find out what is touched.
+    searched: Duration,
 }
 
 /// An object and its present state; `None` if it is gone.
@@ -171,7 +202,7 @@ impl InventorySync {
 
     /// Whether the policies have everything that was marked, and what waited for that does not wait any more.
     pub(crate) fn is_current(&self) -> bool {
-        self.has_everything() && self.waiting.is_empty() && !self.rounds.wanted
+        self.has_everything() && self.waiting.is_empty() && self.rounds.wanted.is_nothing()
     }
 
     fn has_everything(&self) -> bool {
@@ -305,7 +336,7 @@ impl InventorySync {
         if updated.generation != self.generation {
             return Vec::new();
         }
-        self.not_before = Some(now + updated.took * SHARE);
+        self.not_before = Some(now + updated.took * SHARE + updated.searched);
         self.inventory = updated.inventory;
         let policies = match updated.policies {
             Ok(policies) => {
@@ -322,7 +353,7 @@ impl InventorySync {
         if let Some(old) = self.policies.replace(policies) {
             // Dropping it takes milliseconds.
             drop(spawn_blocking(move || drop(old)));
-            self.rounds.wanted |= updated.changed;
+            self.rounds.wanted.add(updated.touched);
         }
         // Before the first state nothing was judged, so every verdict has it.
         self.release(updated.began)
@@ -336,10 +367,11 @@ impl Updated {
         Self {
             inventory: None,
             policies: Err((policies, why)),
-            changed: false,
+            touched: Touched::default(),
             generation,
             began,
             took: began.elapsed(),
+            searched: Duration::ZERO,
         }
     }
 }
@@ -357,7 +389,7 @@ pub(crate) struct Update {
 
 impl Update {
     pub(crate) fn run(mut self, states: Vec<ObjectState>, all: bool) -> Updated {
-        let mut changed = false;
+        let (mut changed, mut seen_by_all) = (false, all);
         let mut projections: HashMap<(Arc<Kind>, bool), Option<Projection>> = HashMap::new();
         for (key, body) in states {
             let json = body.as_ref().and_then(|body| body.json().ok());
@@ -374,7 +406,10 @@ impl Update {
                 Some(projection) if !all => projection.read(&json).ok(),
                 _ => value::from_json(&json).ok(),
             });
-            changed |= self.inventory.put(&key, object.as_ref());
+            if self.inventory.put(&key, object.as_ref()) {
+                changed = true;
+                seen_by_all = seen_by_all || self.policies.inventory_reads().reach_below_data(&key.as_placed());
+            }
         }
         let policies = match self.present {
             Some(present) if !changed => Ok(present),
@@ -383,9 +418,26 @@ impl Update {
                 Err(why) => Err((self.policies, format!("{why:#}"))),
             },
         };
+        let took = self.began.elapsed();
+        let touched = match &policies {
+            _ if !changed => Touched::default(),
+            Ok(policies) if !seen_by_all => Touched::Objects(in_arrays(policies, &self.inventory)),
+            _ => Touched::All,
+        };
         let Self { inventory, generation, began, .. } = self;
-        Updated { inventory: Some(inventory), policies, changed, generation, began, took: began.elapsed() }
+        let searched = began.elapsed().saturating_sub(took);
+        Updated { inventory: Some(inventory), policies, touched, generation, began, took, searched }
     }
+}
+
+/// Returns the objects of which rules that relate objects say something else now.
+fn in_arrays(policies: &PolicySet, inventory: &Inventory) -> BTreeSet<ObjectKey> {
+    let key = |identity: Identity| {
+        let Identity { api_version, kind, namespace, name } = identity;
+        let kind = Arc::clone(inventory.kinds().get(&(api_version.to_string(), kind.to_string()))?);
+        Some(ObjectKey { kind, namespace, name, copy: 0 })
+    };
+    touched(policies).into_iter().filter_map(key).collect()
 }
 
 #[cfg(test)]

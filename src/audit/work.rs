@@ -91,5 +91,11 @@ impl Objects {
     }
 }
 
+impl From<Vec<ObjectKey>> for Objects {
+    fn from(keys: Vec<ObjectKey>) -> Self {
+        Self { places: Vec::new().into_iter(), keys: keys.into_iter() }
+    }
+}
+
 /// What is to be done, in that order.
 pub(crate) type Agenda = VecDeque<Work>;

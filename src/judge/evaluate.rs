@@ -17,7 +17,10 @@ mod trivy;
 
 use std::{sync::Arc, time::Instant};
 
-pub(crate) use self::asked::{Asked, Question, asked};
+pub(crate) use self::{
+    asked::{Asked, Question, asked},
+    kubescape::touched,
+};
 pub use self::job::Job;
 use self::{
     input::{Extent, JobValues, Operation, Review},

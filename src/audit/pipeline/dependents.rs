@@ -1,13 +1,13 @@
 //! Which other objects are to be judged when something changes: those in a Namespace, those that look others up in the
 //! inventory, those whose verdicts depend on the clock; and whether a change is a reason to judge at all.
 
-use std::{num::NonZeroU64, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, num::NonZeroU64, sync::Arc, time::Instant};
 
 use super::Pipeline;
 use crate::{
     audit::{
         cache::Previous,
-        inventory::{ObjectState, Updated, Waiting},
+        inventory::{ObjectState, Touched, Updated, Waiting},
         queue::Lane,
         work::{Objects, Purpose, Work},
     },
@@ -40,8 +40,10 @@ impl Pipeline {
         if self.queue.is_idle() {
             self.inventory.rounds.end(now);
         }
-        if self.inventory.rounds.begin(now) {
-            self.judge_again(None, |depends| depends.inventory, Purpose::Judge);
+        match self.inventory.rounds.begin(now) {
+            None => {}
+            Some(Touched::All) => self.judge_again(None, |depends| depends.inventory, Purpose::Judge),
+            Some(Touched::Objects(keys)) => self.judge_objects_again(keys),
         }
         while let Some(slice) = self.clock.strike(now) {
             self.judge_again(None, |depends| depends.clock, Purpose::JudgeSlice(slice));
@@ -107,6 +109,16 @@ impl Pipeline {
             None => Objects::of(&self.cache, scopes),
         };
         self.look(purpose, objects);
+    }
+
+    /// Queues those of some objects that may be judged.
+    fn judge_objects_again(&mut self, keys: BTreeSet<ObjectKey>) {
+        let judged = |key: &ObjectKey| {
+            let scope = self.cache.scope(key).filter(|_| self.cache.uid(key).is_some() && !is_exception(&key.kind));
+            scope.is_some_and(|scope| self.gate.lets_through(&scope))
+        };
+        let keys: Vec<ObjectKey> = keys.into_iter().filter(judged).collect();
+        self.look(Purpose::Judge, Objects::from(keys));
     }
 
     /// Returns the scopes whose objects may be judged; none before the gate is open.

@@ -1,6 +1,9 @@
 //! Judging by rules in Kubescape's layout: the array that they get, and how their results are read.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use regorus::Value;
 use serde_json::Map;
@@ -13,9 +16,10 @@ use crate::{
     judge::{
         kubescape::{
             rule::{ControlRule, KubescapeRule},
-            scopes::{Aggregator, Identity, Said, Scopes},
+            scopes::{Aggregator, Identity, Said, Scope, ScopeAnswer, Scopes},
         },
         rule::Definition,
+        set::PolicySet,
         unit::{Group, Notes, Unit},
     },
     model::{
@@ -91,10 +95,7 @@ impl Judge<'_> {
     ) -> Result<Vec<(usize, Value)>, Failure> {
         let own = scopes.of(key.namespace.as_ref(), identity);
         let notes = &mut self.results.notes;
-        let mut answer = |scope: &_| {
-            let ask = |array: &[Value]| said(unit, group, array, notes);
-            scopes.answer(scope, (&rule.matching, rule.aggregator), ask)
-        };
+        let mut answer = |scope: &_| answer((unit, group, rule), scopes, scope, notes);
         let of_object = |said: &Said| {
             let said = said.as_ref().map_err(Clone::clone)?;
             Ok(said.get(identity).cloned().unwrap_or_default())
@@ -104,6 +105,29 @@ impl Judge<'_> {
             _ => of_object(scopes.of_cluster(&own, answer)),
         }
     }
+}
+
+/// Returns the objects of which rules that relate objects may say something else than before, as others changed that they are
+/// related to. The rules are evaluated for that: verdicts on these objects need not do it again.
+pub(crate) fn touched(set: &PolicySet) -> BTreeSet<Identity> {
+    let mut touched = BTreeSet::new();
+    for unit in &set.units {
+        let (Some(rule), Some(group)) = (unit.kubescape.as_deref(), unit.groups.first()) else { continue };
+        let Some(scopes) = &rule.scopes else { continue };
+        let answer = |scope: &_| answer((unit, group, rule), scopes, scope, &mut Notes::default());
+        touched.extend(scopes.touched((&rule.matching, rule.aggregator), answer));
+    }
+    touched
+}
+
+/// Returns what a rule says of a scope.
+fn answer(
+    (unit, group, rule): (&Unit, &Group, &KubescapeRule),
+    scopes: &Scopes,
+    scope: &Scope,
+    notes: &mut Notes,
+) -> Arc<ScopeAnswer> {
+    scopes.answer(scope, (&rule.matching, rule.aggregator), |array| said(unit, group, array, notes))
 }
 
 /// Whether an object is among those that a rule gets, besides its kind.

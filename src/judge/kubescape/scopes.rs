@@ -77,6 +77,26 @@ pub(crate) struct ScopeAnswer {
     pub(crate) said: Said,
 }
 
+impl ScopeAnswer {
+    /// Returns the objects that it says something of; all in the array if it is a failure.
+    fn all(&self) -> impl Iterator<Item = Identity> {
+        let (said, failed) = match &self.said {
+            Ok(said) => (Some(said.keys().cloned()), None),
+            Err(_) => (None, Some(self.array.iter().filter_map(Identity::of))),
+        };
+        said.into_iter().flatten().chain(failed.into_iter().flatten())
+    }
+}
+
+/// Returns the objects of which two answers say different things.
+fn differing(before: &ScopeAnswer, now: &ScopeAnswer) -> Vec<Identity> {
+    let (Ok(old), Ok(new)) = (&before.said, &now.said) else {
+        let arrays = before.array.iter().chain(&now.array);
+        return arrays.filter_map(Identity::of).collect();
+    };
+    old.keys().chain(new.keys()).filter(|identity| old.get(identity) != new.get(identity)).cloned().collect()
+}
+
 type Answers = BTreeMap<Scope, Arc<ScopeAnswer>>;
 
 /// All arrays of one rule, made of one state of the inventory.
@@ -115,15 +135,44 @@ impl Scopes {
 
     /// Returns the scopes that an object is in.
     pub(crate) fn of(&self, namespace: Option<&Arc<str>>, identity: &Identity) -> BTreeSet<Scope> {
+        let is_namespace = &*identity.kind == "Namespace" && &*identity.api_version == "v1";
+        let own = namespace.or(is_namespace.then_some(&identity.name));
+        if let Some(namespace) = own.filter(|_| !self.whole) {
+            return BTreeSet::from([Some(Arc::clone(namespace))]);
+        }
+        self.all()
+    }
+
+    /// Returns all scopes that there are.
+    fn all(&self) -> BTreeSet<Scope> {
         if self.whole {
             return BTreeSet::from([None]);
         }
-        let is_namespace = &*identity.kind == "Namespace" && &*identity.api_version == "v1";
-        if let Some(namespace) = namespace.or(is_namespace.then_some(&identity.name)) {
-            return BTreeSet::from([Some(Arc::clone(namespace))]);
-        }
         let namespaces = fields(&self.objects["namespace"]).chain(fields(&self.namespaces()));
         namespaces.map(|(name, _)| Some(name)).chain([None]).collect()
+    }
+
+    /// Returns the objects of which a rule says something else than it last said, or may. `answer` is what it says of a scope
+    /// now, for which it is evaluated; scopes that nobody asked about are passed over, as no verdict depends on them.
+    pub(crate) fn touched(
+        &self,
+        about: (&[ResourceMatch], Option<Aggregator>),
+        mut answer: impl FnMut(&Scope) -> Arc<ScopeAnswer>,
+    ) -> BTreeSet<Identity> {
+        let before = held(&self.last).clone();
+        if before.is_empty() {
+            return BTreeSet::new();
+        }
+        let mut touched = BTreeSet::new();
+        for scope in self.all().into_iter().chain(before.keys().cloned()).collect::<BTreeSet<_>>() {
+            match before.get(&scope) {
+                Some(before) if same(&before.array, &self.input(&scope, about).0) => {}
+                Some(before) => touched.extend(differing(before, &answer(&scope))),
+                // What is of the cluster is in this scope, too.
+                None => touched.extend(answer(&scope).all().filter(|identity| identity.namespace.is_none())),
+            }
+        }
+        touched
     }
 
     fn namespaces(&self) -> Value {

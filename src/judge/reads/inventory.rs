@@ -35,6 +35,22 @@ impl InventoryReads {
     /// Returns what is read of each object of a kind in the inventory; `None` if the kind is not read. A change of anything
     /// else changes no verdict by way of the inventory, but a new or a deleted object may.
     pub fn of(&self, kind: &Kind) -> Option<Projection> {
+        let in_array = |(matching, _): &&(Vec<ResourceMatch>, Tree)| matching.iter().any(|one| one.matches(kind));
+        let arrays = self.arrays.iter().filter(in_array).map(|(_, read)| read.clone());
+        let read = self.documents(kind).chain(arrays).reduce(|mut all, more| {
+            all.merge(&more);
+            all
+        });
+        read.map(Projection::new)
+    }
+
+    /// Whether objects of a kind can be seen at their paths below `data`, by policies about any other object.
+    pub(crate) fn reach_below_data(&self, kind: &Kind) -> bool {
+        self.documents(kind).next().is_some()
+    }
+
+    /// Returns what is read of each object of a kind below `data`, in both documents.
+    fn documents(&self, kind: &Kind) -> impl Iterator<Item = Tree> {
         let data = &self.data;
         let version = kind.api_version();
         let gatekeeper = data.field("inventory").and_then(|tree| {
@@ -48,13 +64,7 @@ impl InventoryReads {
         let names: &[Option<&str>] = if kind.namespaced { &[None, None] } else { &[None] };
         let kube_mgmt =
             data.field("kubernetes").and_then(|tree| below(&tree, &[&[Some(kind.plural.as_str())], names].concat()));
-        let in_array = |(matching, _): &&(Vec<ResourceMatch>, Tree)| matching.iter().any(|one| one.matches(kind));
-        let arrays = self.arrays.iter().filter(in_array).map(|(_, read)| read.clone());
-        let read = [gatekeeper, kube_mgmt].into_iter().flatten().chain(arrays).reduce(|mut all, more| {
-            all.merge(&more);
-            all
-        });
-        read.map(Projection::new)
+        [gatekeeper, kube_mgmt].into_iter().flatten()
     }
 
     /// Whether nothing of the inventory is read.
