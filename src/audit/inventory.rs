@@ -21,9 +21,7 @@ use super::{
     queue::{Lane, Queued},
 };
 use crate::{
-    judge::{
-        evaluate::touched, inventory::Inventory, kubescape::scopes::Identity, reads::Projection, set::PolicySet,
-    },
+    judge::{evaluate::touched, inventory::Inventory, kubescape::scopes::Identity, reads::Projection, set::PolicySet},
     model::{
         body::Body,
         object::{Kind, ObjectKey},
@@ -443,6 +441,10 @@ fn in_arrays(policies: &PolicySet, inventory: &Inventory) -> BTreeSet<ObjectKey>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        judge::evaluate::{Job, evaluate},
+        model::object::Object,
+    };
 
     #[test]
     fn of_objects_that_are_looked_up_only_what_is_read_is_kept() {
@@ -472,5 +474,75 @@ mod tests {
         assert_eq!(updated(false), value::from_json(kept.as_bytes()).unwrap());
         let whole = format!(r#"{{"ingresses":{{"n":{{"a":{object}}}}}}}"#);
         assert_eq!(updated(true), value::from_json(whole.as_bytes()).unwrap());
+    }
+
+    /// Writes a rule in Kubescape's layout: Pods may not be selected by a Service in their namespace.
+    fn library(directory: &std::path::Path) {
+        let rule = directory.join("rules/selected");
+        std::fs::create_dir_all(&rule).unwrap();
+        let matching = r#"{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["Pod", "Service"]}"#;
+        let metadata = format!(r#"{{"name": "selected", "ruleLanguage": "Rego", "match": [{matching}]}}"#);
+        std::fs::write(rule.join("rule.metadata.json"), metadata).unwrap();
+        let module = "package armo_builtins\n\ndeny contains result if {\n\tpod := input[_]\n\tpod.kind == \"Pod\"\n\t\
+            service := input[_]\n\tservice.kind == \"Service\"\n\tservice.spec.app == pod.spec.app\n\t\
+            result := {\"alertMessage\": \"selected\", \"alertObject\": {\"k8sApiObjects\": [pod]}}\n}\n";
+        std::fs::write(rule.join("raw.rego"), module).unwrap();
+    }
+
+    #[test]
+    fn a_change_touches_only_those_of_which_something_else_is_said() {
+        let directory = tempfile::tempdir().unwrap();
+        library(directory.path());
+        let loaded = Arc::new(PolicySet::load(&[directory.path().to_owned()]).unwrap());
+        let state = |kind: &str, plural: &str, namespace: &str, name: &str, app: Option<&str>| {
+            let key = ObjectKey {
+                kind: Kind::sample("", plural, kind),
+                namespace: Some(namespace.into()),
+                name: name.into(),
+                copy: 0,
+            };
+            let body = app.map(|app| {
+                let metadata = format!(r#"{{"name":"{name}","namespace":"{namespace}"}}"#);
+                format!(r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{metadata},"spec":{{"app":"{app}"}}}}"#)
+            });
+            (key, body.map(|body| Body::plain(body.as_bytes())))
+        };
+        let pod = |namespace, name, app| state("Pod", "pods", namespace, name, Some(app));
+        let pods = [pod("n", "a", "x"), pod("n", "b", "y"), pod("n", "c", "y"), pod("m", "d", "y")];
+        let (mut inventory, mut present) = (Inventory::default(), None);
+        let mut update = |states: Vec<ObjectState>| {
+            let (policies, began) = (Arc::clone(&loaded), Instant::now());
+            let inventory_now = std::mem::take(&mut inventory);
+            let update = Update { inventory: inventory_now, policies, present: present.take(), generation: 0, began };
+            let updated = update.run(states, false);
+            let policies = updated.policies.unwrap();
+            inventory = updated.inventory.unwrap();
+            // All are judged, so that the rule is asked about each namespace.
+            for (key, body) in &pods {
+                let object = Object {
+                    key: key.clone(),
+                    uid: "".into(),
+                    resource_version: "".into(),
+                    body: body.clone().unwrap(),
+                    location: None,
+                    controller: None,
+                    inactive: false,
+                    projected: None,
+                };
+                let policies = Arc::clone(&policies);
+                evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies });
+            }
+            present = Some(policies);
+            let Touched::Objects(keys) = updated.touched else { panic!("all are touched") };
+            keys.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>().concat()
+        };
+        let service = |app| state("Service", "services", "n", "s", app);
+        assert_eq!(update(pods.to_vec()), "", "nobody was judged before");
+        assert_eq!(update(vec![service(Some("x"))]), "a");
+        assert_eq!(update(vec![service(Some("x"))]), "", "nothing changed");
+        assert_eq!(update(vec![service(Some("y"))]), "abc", "not in the other namespace");
+        assert_eq!(update(vec![service(Some("z"))]), "bc");
+        assert_eq!(update(vec![service(None)]), "", "nothing was said because of it");
+        assert_eq!(update(vec![pod("m", "e", "y")]), "");
     }
 }

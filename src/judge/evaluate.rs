@@ -17,11 +17,11 @@ mod trivy;
 
 use std::{sync::Arc, time::Instant};
 
+pub use self::job::Job;
 pub(crate) use self::{
     asked::{Asked, Question, asked},
     kubescape::touched,
 };
-pub use self::job::Job;
 use self::{
     input::{Extent, JobValues, Operation, Review},
     judge::Judge,

@@ -74,6 +74,7 @@ pub(crate) fn evaluate(
         calls: Calls::new(program.rules.len()),
         arguments: Vec::new(),
         gauge: Gauge::new(bounds),
+        kept: 0,
         strict: bounds.strict,
     };
     wanted.map(|rule| machine.answer(rule)).collect()
@@ -96,6 +97,8 @@ struct Machine<'v> {
     /// Room for the arguments of a builtin.
     arguments: Vec<Value>,
     gauge: Gauge,
+    /// Counts values that stay until the evaluation ends.
+    kept: usize,
     strict: bool,
 }
 
@@ -141,6 +144,7 @@ impl<'v> Machine<'v> {
         let rule = &self.program.rules[id];
         let value = self.together(rule, &rule.definitions)?;
         let value = if value == Value::Undefined { rule.default.clone().unwrap_or(value) } else { value };
+        self.kept += 1;
         Ok(cell.get_or_init(|| value))
     }
 

@@ -75,6 +75,7 @@ impl<'v> Machine<'v> {
                     Err(halt) => return Err(halt),
                 };
                 self.filters[filter.id] = Filtered::Known(Rc::clone(&elements));
+                self.kept += 1;
                 elements
             }
         };
@@ -118,7 +119,7 @@ impl<'v> Machine<'v> {
             self.gauge.tick()?;
             self.set(base, key, own_key.clone());
             self.set(base, value, element.clone());
-            if self.block(block, base, sink)? {
+            if self.iteration(block, base, sink)? {
                 return Ok(true);
             }
         }

@@ -2,7 +2,7 @@
 
 use regorus::Value;
 
-use super::{Machine, limit::Halt, slot::Slot};
+use super::{Machine, limit::Halt, loops::is_collection, slot::Slot};
 use crate::rego::program::{Form, Operand, RuleId};
 
 impl<'v> Machine<'v> {
@@ -30,6 +30,7 @@ impl<'v> Machine<'v> {
             self.registers.truncate(base);
             return Ok(value);
         }
+        let made = given.iter().any(|slot| matches!(slot, Slot::Own(value) if is_collection(value)));
         let key: Vec<Value> = given.iter().filter_map(Slot::value).cloned().collect();
         self.registers.resize_with(base + rule.registers, || Slot::Empty);
         debug_assert_eq!(rule.form, Form::Complete, "functions have one value");
@@ -39,6 +40,7 @@ impl<'v> Machine<'v> {
             Value::Undefined => rule.default.clone().unwrap_or(Value::Undefined),
             value => value,
         };
+        self.kept += usize::from(made || is_collection(&value));
         self.calls.insert(id, key, value.clone());
         Ok(value)
     }

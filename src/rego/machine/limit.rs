@@ -14,7 +14,8 @@ const INTERVAL: u32 = 64;
 /// How many times the time limit may pass while an evaluation waits for the CPU.
 const STARVED: u32 = 16;
 
-/// The most that an evaluation may make, in bytes as estimated, whether or not it drops it again.
+/// The most that an evaluation may make, in bytes as estimated: what it drops again counts, too, unless the element of a loop
+/// left nothing behind for which it was made.
 pub(crate) const MOST_BYTES: usize = 256 << 20;
 
 /// An element of a collection, with what lies around it.
@@ -84,6 +85,16 @@ impl Gauge {
             return Err(Halt::Failed("needs too much stack".to_owned()));
         }
         self.tick()
+    }
+
+    /// Returns how much may still be made, in bytes.
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Takes back that something was made since so much was left.
+    pub(super) fn take_back(&mut self, left: usize) {
+        self.left = left;
     }
 
     /// To be called for what is made.

@@ -25,12 +25,23 @@ impl<'v> Machine<'v> {
         {
             return self.selected(&elements, into, block, base, sink);
         }
-        let mut run = |machine: &mut Self| machine.block(block, base, sink);
+        let mut run = |machine: &mut Self| machine.iteration(block, base, sink);
         match collection {
             Slot::Empty => Ok(false),
             Slot::Ref(value) => self.elements(value, Slot::Ref, into, base, &mut run),
             Slot::Own(value) => self.elements(&value, |value| Slot::Own(value.clone()), into, base, &mut run),
         }
+    }
+
+    /// Runs a block for one element; returns whether the sink needs no more. What was made for an element that adds nothing to
+    /// anything is dropped with it.
+    pub(super) fn iteration(&mut self, block: &'v Block, base: usize, sink: &mut Sink<'_>) -> Result<bool, Halt> {
+        let (left, kept, found) = (self.gauge.left(), self.kept, sink.len());
+        let enough = self.block(block, base, sink)?;
+        if self.kept == kept && sink.len() == found {
+            self.gauge.take_back(left);
+        }
+        Ok(enough)
     }
 
     /// Whether a block yields something for each element of a collection.
@@ -141,6 +152,6 @@ impl<'v> Machine<'v> {
     }
 }
 
-fn is_collection(value: &Value) -> bool {
+pub(super) fn is_collection(value: &Value) -> bool {
     matches!(value, Value::Array(_) | Value::Set(_) | Value::Object(_))
 }

@@ -20,6 +20,19 @@ pub(super) enum Sink<'s> {
     Object(&'s mut BTreeMap<Value, Value>),
 }
 
+impl Sink<'_> {
+    /// Returns how many values it has.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Found(found) => usize::from(**found),
+            Self::One { value, .. } => usize::from(value.is_some()),
+            Self::Array(items) => items.len(),
+            Self::Set(items) => items.len(),
+            Self::Object(fields) => fields.len(),
+        }
+    }
+}
+
 /// Two values at one key are a conflict.
 pub(super) fn insert(fields: &mut BTreeMap<Value, Value>, key: Value, value: Value) -> Result<(), Halt> {
     match fields.entry(key) {

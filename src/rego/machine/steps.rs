@@ -229,6 +229,7 @@ impl<'v> Machine<'v> {
             return Ok(Slot::Ref(value));
         }
         let made = self.comprehension(form, block, base)?;
+        self.kept += 1;
         Ok(Slot::Ref(cell.get_or_init(|| made)))
     }
 

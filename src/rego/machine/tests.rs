@@ -157,6 +157,18 @@ fn loops_over_one_list_look_only_at_what_can_pass() {
 }
 
 #[test]
+fn what_is_dropped_with_an_element_does_not_count() {
+    let bounds = Bounds { time: Duration::from_secs(30), ..BOUNDS };
+    let input = format!(r#"{{"l": [{}]}}"#, (0..800).map(|n| n.to_string()).collect::<Vec<_>>().join(","));
+    let ask = |module: &str| ask(module, &input, bounds).unwrap();
+    // Each makes more than an evaluation may.
+    let made = "x in input.l; l := [[x, y, y, y, y, y, y, y, y, y] | some y in input.l]";
+    assert_eq!(ask(&format!("p := count([1 | some {made}; count(l) < 0])")).unwrap().value, Value::from(0));
+    assert_eq!(ask(&format!("p := [l | some {made}]")), Err(Halt::TooMuch));
+    assert_eq!(ask(&format!("f(l) := l\np := count([1 | some {made}; count(f(l)) < 0])")), Err(Halt::TooMuch));
+}
+
+#[test]
 fn what_an_element_fails_on_is_no_error_where_a_loop_ends_before() {
     let input = format!(r#"{{"l": [{}]}}"#, (0..40).map(|n| n.to_string()).collect::<Vec<_>>().join(","));
     // f(30) has two values.
