@@ -26,6 +26,7 @@ pub mod recorded;
 pub(crate) mod recording;
 pub mod result;
 pub(crate) mod retries;
+pub(crate) mod rounds;
 pub(crate) mod transitions;
 pub(crate) mod unchanged;
 pub(crate) mod work;

@@ -19,6 +19,7 @@ use tracing::error;
 use super::{
     panics::panic_text,
     queue::{Lane, Queued},
+    rounds::{Rounds, Touched},
 };
 use crate::{
     judge::{evaluate::touched, inventory::Inventory, kubescape::scopes::Identity, reads::Projection, set::PolicySet},
@@ -35,8 +36,6 @@ const REST: Duration = Duration::from_millis(100);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 /// An object that changed waits this long for what happened before and comes later: each kind has a watch of its own.
 const SETTLE: Duration = Duration::from_millis(50);
-/// All objects that look something up are not judged again more often than this.
-const EVERY: Duration = Duration::from_secs(1);
 /// When an inventory that was lost is built again.
 const REBUILD: Duration = Duration::from_secs(10);
 /// Updates take at most one part of the time in so many.
@@ -61,6 +60,8 @@ pub(crate) struct InventorySync {
     /// Their keys: nothing else has them judged meanwhile.
     waiting_keys: HashSet<ObjectKey>,
     pub(crate) rounds: Rounds,
+    /// Objects on which there was a verdict since the update began that is under way: it may be about what was before.
+    judged: BTreeSet<ObjectKey>,
     /// The policies with the inventory; `None` before the first update.
     policies: Option<Arc<PolicySet>>,
     /// Counts resets: an update that began before the last one is of no use.
@@ -79,65 +80,6 @@ pub(crate) struct Waiting {
     pub(crate) queued: Queued,
     /// When everything has come that happened before.
     settled: Instant,
-}
-
-/// Objects whose verdicts may depend on what changed in the inventory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Touched {
-    /// Only these.
-    Objects(BTreeSet<ObjectKey>),
-    /// All that look something up.
-    All,
-}
-
-impl Default for Touched {
-    fn default() -> Self {
-        Self::Objects(BTreeSet::new())
-    }
-}
-
-impl Touched {
-    fn is_nothing(&self) -> bool {
-        matches!(self, Self::Objects(keys) if keys.is_empty())
-    }
-
-    fn add(&mut self, more: Self) {
-        match (self, more) {
-            (Self::Objects(keys), Self::Objects(more)) => keys.extend(more),
-            (all, Self::All) => *all = Self::All,
-            (Self::All, Self::Objects(_)) => {}
-        }
-    }
-}
-
-/// When objects that look something up are judged again: as soon as the policies see something else, but only half of
-/// the time.
-#[derive(Debug, Default)]
-pub(crate) struct Rounds {
-    wanted: Touched,
-    began: Option<Instant>,
-    not_before: Option<Instant>,
-}
-
-impl Rounds {
-    /// Returns when the next one is due; `None` if none is wanted, or one is under way.
-    fn due(&self, now: Instant) -> Option<Instant> {
-        (!self.wanted.is_nothing() && self.began.is_none()).then(|| self.not_before.unwrap_or(now))
-    }
-
-    /// Begins a round if one is due; returns what is to be judged.
-    pub(crate) fn begin(&mut self, now: Instant) -> Option<Touched> {
-        self.due(now).filter(|due| *due <= now)?;
-        (self.began, self.not_before) = (Some(now), None);
-        Some(std::mem::take(&mut self.wanted))
-    }
-
-    /// Notes that nothing waits to be judged: the round is over, if there was one.
-    pub(crate) fn end(&mut self, now: Instant) {
-        if let Some(began) = self.began.take() {
-            self.not_before = Some(now + (now - began).max(EVERY));
-        }
-    }
 }
 
 /// A new state of the inventory.
@@ -172,6 +114,7 @@ impl InventorySync {
             waiting: VecDeque::new(),
             waiting_keys: HashSet::new(),
             rounds: Rounds::default(),
+            judged: BTreeSet::new(),
             policies: None,
             generation: 0,
             updating: JoinSet::new(),
@@ -190,6 +133,7 @@ impl InventorySync {
         self.since = None;
         self.not_before = None;
         self.rounds = Rounds::default();
+        self.judged.clear();
         self.policies = (policies.inventory_reads().is_empty()).then(|| Arc::clone(policies));
     }
 
@@ -329,8 +273,16 @@ impl InventorySync {
         self.updating.join_next().await?.ok()
     }
 
-    /// Accepts an update; returns what need not wait for it any more.
-    pub(crate) fn accept(&mut self, updated: Updated, now: Instant) -> Vec<Waiting> {
+    /// Notes that there is a verdict on an object that looks something up.
+    pub(crate) fn note_judged(&mut self, key: &ObjectKey) {
+        if !self.updating.is_empty() {
+            self.judged.insert(key.clone());
+        }
+    }
+
+    /// Accepts an update, while some objects are being `judging` by the state before; returns what need not wait for it any more.
+    pub(crate) fn accept(&mut self, updated: Updated, judging: Vec<ObjectKey>, now: Instant) -> Vec<Waiting> {
+        let judged = std::mem::take(&mut self.judged);
         if updated.generation != self.generation {
             return Vec::new();
         }
@@ -348,7 +300,10 @@ impl InventorySync {
                 self.policies.take().unwrap_or(policies)
             }
         };
-        if let Some(old) = self.policies.replace(policies) {
+        if let Some(old) = self.policies.replace(Arc::clone(&policies)) {
+            if !Arc::ptr_eq(&old, &policies) {
+                self.rounds.wanted.add(Touched::Objects(judged.into_iter().chain(judging).collect()));
+            }
             // Dropping it takes milliseconds.
             drop(spawn_blocking(move || drop(old)));
             self.rounds.wanted.add(updated.touched);

@@ -106,6 +106,11 @@ impl Queue {
         self.judging.remove(key)
     }
 
+    /// Returns the keys that are being judged.
+    pub fn judging(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.judging.keys()
+    }
+
     /// Whether `key` waits to be judged, or to be judged again.
     pub fn has(&self, key: &ObjectKey) -> bool {
         self.waiting.contains_key(key)

@@ -7,8 +7,9 @@ use super::Pipeline;
 use crate::{
     audit::{
         cache::Previous,
-        inventory::{ObjectState, Touched, Updated, Waiting},
+        inventory::{ObjectState, Updated, Waiting},
         queue::Lane,
+        rounds::Touched,
         work::{Objects, Purpose, Work},
     },
     cluster::identity::is_exception,
@@ -144,7 +145,9 @@ impl Pipeline {
     pub(super) fn inventory_updated(&mut self, updated: Updated, now: Instant) {
         self.outputs.metrics.inventory_updated(updated.took);
         self.revision += 1;
-        let settled = self.inventory.accept(updated, now);
+        let mut judging: Vec<ObjectKey> = self.queue.judging().cloned().collect();
+        judging.retain(|key| self.policies.dependencies(&key.kind).inventory);
+        let settled = self.inventory.accept(updated, judging, now);
         self.judge_settled(settled);
     }
 

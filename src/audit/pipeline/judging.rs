@@ -118,6 +118,9 @@ impl Pipeline {
             self.cache.drop_body(&verdict.key);
         }
         let lane = queued.map_or(Lane::Change, |queued| queued.lane);
+        if self.policies.dependencies(&verdict.key.kind).inventory {
+            self.inventory.note_judged(&verdict.key);
+        }
         if !stands {
             return self.recording.record(self.ledger.transitions(verdict, lane, now));
         }

@@ -97,7 +97,13 @@ fn differing(before: &ScopeAnswer, now: &ScopeAnswer) -> Vec<Identity> {
     old.keys().chain(new.keys()).filter(|identity| old.get(identity) != new.get(identity)).cloned().collect()
 }
 
-type Answers = BTreeMap<Scope, Arc<ScopeAnswer>>;
+/// What was said of arrays last, and in which state of the inventory.
+#[derive(Debug, Default)]
+struct Last {
+    /// How many states there were.
+    states: u64,
+    answers: BTreeMap<Scope, (u64, Arc<ScopeAnswer>)>,
+}
 
 /// All arrays of one rule, made of one state of the inventory.
 #[derive(Debug)]
@@ -110,8 +116,10 @@ pub(crate) struct Scopes {
     answers: Mutex<BTreeMap<Scope, Arc<OnceLock<Arc<ScopeAnswer>>>>>,
     /// What was said in all scopes of the objects of the cluster, which are in each of them.
     shared: OnceLock<Said>,
+    /// Which state of the inventory it is.
+    state: u64,
     /// What was said of the arrays before, in whatever state of the inventory.
-    last: Arc<Mutex<Answers>>,
+    last: Arc<Mutex<Last>>,
 }
 
 impl Scopes {
@@ -122,6 +130,7 @@ impl Scopes {
             kinds: Arc::default(),
             answers: Mutex::default(),
             shared: OnceLock::new(),
+            state: 0,
             last: Arc::default(),
         }
     }
@@ -130,7 +139,9 @@ impl Scopes {
     pub(super) fn with_inventory(&self, inventory: &Inventory) -> Self {
         let objects = inventory.document("inventory").clone();
         let kinds = Arc::clone(inventory.kinds());
-        Self { objects, kinds, last: Arc::clone(&self.last), ..Self::new(self.whole) }
+        let mut last = held(&self.last);
+        last.states += 1;
+        Self { objects, kinds, state: last.states, last: Arc::clone(&self.last), ..Self::new(self.whole) }
     }
 
     /// Returns the scopes that an object is in.
@@ -159,7 +170,8 @@ impl Scopes {
         about: (&[ResourceMatch], Option<Aggregator>),
         mut answer: impl FnMut(&Scope) -> Arc<ScopeAnswer>,
     ) -> BTreeSet<Identity> {
-        let before = held(&self.last).clone();
+        let before: BTreeMap<Scope, Arc<ScopeAnswer>> =
+            held(&self.last).answers.iter().map(|(scope, (_, answer))| (scope.clone(), Arc::clone(answer))).collect();
         if before.is_empty() {
             return BTreeSet::new();
         }
@@ -210,14 +222,18 @@ impl Scopes {
         let cell = Arc::clone(held(&self.answers).entry(scope.clone()).or_default());
         let answer = cell.get_or_init(|| {
             let (array, input) = self.input(scope, (matching, aggregator));
-            let before = held(&self.last).get(scope).cloned();
+            let before = held(&self.last).answers.get(scope).map(|(_, before)| Arc::clone(before));
             // What failed may not fail the next time.
             if let Some(before) = before.filter(|before| before.said.is_ok() && same(&before.array, &array)) {
                 return before;
             }
             let said = if input.is_empty() { Ok(HashMap::new()) } else { ask(&input) };
             let answer = Arc::new(ScopeAnswer { array, said });
-            held(&self.last).insert(scope.clone(), Arc::clone(&answer));
+            let mut last = held(&self.last);
+            // Whoever still judges by a state of before must not hide what is said now.
+            if last.answers.get(scope).is_none_or(|(state, _)| *state <= self.state) {
+                last.answers.insert(scope.clone(), (self.state, Arc::clone(&answer)));
+            }
             answer
         });
         Arc::clone(answer)

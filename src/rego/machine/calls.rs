@@ -11,29 +11,41 @@ const REMEMBERED: usize = 8;
 
 /// Calls that were made, for each function, with their values; the latest take the places of the oldest.
 pub(super) struct Calls {
-    made: Vec<Vec<(Vec<Value>, Value)>>,
+    made: Vec<Vec<Call>>,
     next: usize,
+    /// How many bytes their values took to make.
+    pub(super) bytes: usize,
+}
+
+#[derive(Clone)]
+struct Call {
+    arguments: Vec<Value>,
+    value: Value,
+    bytes: usize,
 }
 
 impl Calls {
     pub(super) fn new(rules: usize) -> Self {
-        Self { made: vec![Vec::new(); rules], next: 0 }
+        Self { made: vec![Vec::new(); rules], next: 0, bytes: 0 }
     }
 
     pub(super) fn find(&self, function: usize, arguments: &[Slot<'_>]) -> Option<&Value> {
         let same = |known: &[Value]| {
             known.iter().zip(arguments).all(|(known, given)| given.value().is_some_and(|given| is_same(known, given)))
         };
-        self.made[function].iter().find(|(known, _)| same(known)).map(|(_, value)| value)
+        self.made[function].iter().find(|call| same(&call.arguments)).map(|call| &call.value)
     }
 
-    pub(super) fn insert(&mut self, function: usize, arguments: Vec<Value>, value: Value) {
+    /// Remembers a call whose value took so many bytes to make.
+    pub(super) fn insert(&mut self, function: usize, arguments: Vec<Value>, value: Value, bytes: usize) {
         let made = &mut self.made[function];
+        let call = Call { arguments, value, bytes };
+        self.bytes += bytes;
         if made.len() < REMEMBERED {
-            made.push((arguments, value));
+            made.push(call);
         } else {
             self.next = (self.next + 1) % REMEMBERED;
-            made[self.next] = (arguments, value);
+            self.bytes -= std::mem::replace(&mut made[self.next], call).bytes;
         }
     }
 }

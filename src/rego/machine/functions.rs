@@ -34,14 +34,16 @@ impl<'v> Machine<'v> {
         let key: Vec<Value> = given.iter().filter_map(Slot::value).cloned().collect();
         self.registers.resize_with(base + rule.registers, || Slot::Empty);
         debug_assert_eq!(rule.form, Form::Complete, "functions have one value");
+        let left = self.gauge.left();
         let value = self.definitions(rule, &rule.definitions, base);
         self.registers.truncate(base);
         let value = match value? {
             Value::Undefined => rule.default.clone().unwrap_or(Value::Undefined),
             value => value,
         };
-        self.kept += usize::from(made || is_collection(&value));
-        self.calls.insert(id, key, value.clone());
+        self.kept += usize::from(made);
+        self.calls.insert(id, key, value.clone(), left.saturating_sub(self.gauge.left()));
+        self.gauge.hold(self.calls.bytes);
         Ok(value)
     }
 }

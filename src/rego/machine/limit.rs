@@ -51,11 +51,13 @@ pub(super) struct Gauge {
     /// Where the stack was.
     stack: usize,
     left: usize,
+    /// What is remembered of calls, in bytes: it is not taken back with what was made for them.
+    held: usize,
 }
 
 impl Gauge {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, ticks: 0, began: None, stack: stack_pointer(), left: MOST_BYTES }
+        Self { bounds, ticks: 0, began: None, stack: stack_pointer(), left: MOST_BYTES, held: 0 }
     }
 
     /// To be called for whatever may happen again and again.
@@ -97,14 +99,19 @@ impl Gauge {
         self.left = left;
     }
 
+    /// Sets how much is remembered of calls, in bytes.
+    pub(super) fn hold(&mut self, bytes: usize) {
+        self.held = bytes;
+    }
+
     /// To be called for what is made.
     pub(super) fn made(&mut self, elements: usize) -> Result<(), Halt> {
         match self.left.checked_sub(elements * ELEMENT) {
-            Some(left) => {
+            Some(left) if left >= self.held => {
                 self.left = left;
                 Ok(())
             }
-            None => Err(Halt::TooMuch),
+            _ => Err(Halt::TooMuch),
         }
     }
 }
