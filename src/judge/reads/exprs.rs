@@ -392,9 +392,7 @@ impl<'a> Walker<'a> {
             Some(Step::Index(index)) => !self.frame.counts && matches!(index, Expr::Object { .. }),
             _ => false,
         };
-        if !pattern {
-            value = self.compared(value);
-        }
+        value = self.compared(value, pattern);
         // An import may name more than the rule.
         if used + 1 >= own {
             return (value, used + 1 - own);
@@ -576,7 +574,8 @@ impl<'a> Walker<'a> {
                 let scalars = self.common(&key.scalars, &members.scalars);
                 found.join(Possible { scalars, ..Possible::default() });
             } else {
-                found.join((**members).clone());
+                // It is looked up by its value.
+                found.join(self.whole((**members).clone()));
             }
         }
         // A text has no fields, but evaluators differ in what follows.

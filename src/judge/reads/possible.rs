@@ -50,7 +50,7 @@ pub(super) struct Possible {
     pub(super) fields: Option<BTreeMap<Arc<str>, Self>>,
     /// An array, or an object whose keys are not known, with such elements.
     pub(super) items: Option<Box<Self>>,
-    /// A set of such elements.
+    /// A set of such elements. Unread places are left in them only if there are no two elements to compare.
     pub(super) members: Option<Box<Self>>,
     /// Whether it may be any other value.
     pub(super) other: bool,
@@ -116,6 +116,12 @@ impl Possible {
     pub(super) fn only_fields(&self) -> Option<&BTreeMap<Arc<str>, Self>> {
         let fields = self.fields.as_ref()?;
         (Self { fields: None, sure: false, ..self.clone() } == Self::default()).then_some(fields)
+    }
+
+    /// Whether it can be nothing but the value at one place, which is the same wherever it comes from.
+    pub(super) fn is_one_place(&self) -> bool {
+        let place = self.places.first().filter(|place| self.places.len() == 1 && !place.contains(&Segment::Any));
+        place.is_some_and(|place| Self { sure: false, ..self.clone() } == Self::place(place.clone()))
     }
 
     /// Returns its only value, if there is one.

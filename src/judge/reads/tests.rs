@@ -80,6 +80,36 @@ const READS: &[Case] = &[
     // Sets compare their elements whole.
     Case("deny if { xs := {c | c := input.cs[_]}; count(xs) > 1 }", "cs[*]", "*"),
     Case("deny if cs[_].a == 1\ncs contains c if some c in input.cs", "cs[*]", "*"),
+    // Unless there can be no two.
+    Case("deny if os[_].a == 1\nos contains input.x if input.k", "k? x.a", "*"),
+    Case("deny if { os[o]; o.a == 1 }\nos contains o if { input.k; o = input.x }", "k? x.a", "*"),
+    Case("deny if { some o in os; f(o) }\nf(o) if o.a == 1\nos contains input.x", "x.a", "*"),
+    Case("deny if every o in os { o.a == 1 }\nos contains input.x", "x.a", "*"),
+    Case("deny if os[_].a == 1\nos contains input.x if input.k\nos contains input.x if input.l", "k? l? x.a", "*"),
+    Case("deny if { all := os; all[_].a == 1; count(all) == 1 }\nos contains input.x", "x.a", "*"),
+    Case("deny if count([o.a | o := os[_]]) > 0\nos contains input.x", "x.a?", "*"),
+    Case("deny if { s := [os, ps][_]; s[_].a == 1 }\nos contains input.x\nps contains input.y", "x.a y.a", "*"),
+    Case("deny if os[_].a == 1\nos contains input.x if input.k\nos contains input.y", "k? x y", "*"),
+    Case("deny if os[_].a == 1\nos contains input.x\nos contains 1", "x", "*"),
+    Case("deny if ps[_].a == 1\nps contains o if os[o]\nos contains input.x", "x.a", "*"),
+    Case("deny if os[_].a == 1\nos contains input[input.k]", "[*] k", "*"),
+    Case("deny if { o := input.y; os[o] }\nos contains input.x", "x y", "*"),
+    Case("deny if { os[o]; o = input.y }\nos contains input.x", "x y", "*"),
+    Case("deny if os[\"t\"]\nos contains input.x", "x", "*"),
+    Case("deny if os[input.k].a\nos contains input.x", "k x", "*"),
+    Case("deny if input.y in os\nos contains input.x", "x y", "*"),
+    Case("deny if os == {input.y}\nos contains input.x", "x y", "*"),
+    Case("deny if { s := os | ps; s[_].a == 1 }\nos contains input.x\nps contains input.y", "x y", "*"),
+    Case(
+        "deny if { s := {s | s := [os, ps][_]}; s[_][_].a == 1 }\nos contains input.x\nps contains input.y",
+        "x y",
+        "*",
+    ),
+    Case("deny if o[_].a == 1\no := {input.x}", "x", "*"),
+    Case("deny contains os\nos contains input.x", "x", "*"),
+    Case("deny contains {\"msg\": \"m\", \"details\": os}\nos contains input.x", "x", "*"),
+    Case("deny contains sprintf(\"%v\", [os])\nos contains input.x", "x", "*"),
+    Case("deny if all[_][_].a == 1\nall contains os\nos contains input.x", "x", "*"),
     Case("deny if \"x\" in input.a", "a[*]", "*"),
     Case("deny if input.a in [\"x\"]", "a", "*"),
     // What is bound twice is a comparison.
@@ -156,6 +186,12 @@ const KINDS: &[Case] = &[
     Case(
         "deny if spec.a == 1\nspec := input.x if input.kind == \"Pod\" else := input.y if input.kind == \"Job\"",
         "kind x.a y.a",
+        "Job, Pod",
+    ),
+    Case(
+        "deny if { os[o]; o.a == 1 }\nos contains o if { k == \"Pod\"; o = input }\n\
+         os contains o if { k == \"Job\"; o = input.y }\nk := input.kind",
+        "a kind y.a",
         "Job, Pod",
     ),
     // All but some are as good as all.

@@ -130,9 +130,16 @@ impl Walker<'_> {
         value.without_names()
     }
 
-    /// Makes the value of a rule one that another rule looks at: see [`Self::member`].
-    pub(super) fn compared(&mut self, mut value: Possible) -> Possible {
-        value.members = value.members.map(|members| Box::new(self.member(*members)));
+    /// Makes the value of a rule one that another rule looks at: the elements of a set were compared with each other, unless
+    /// there can be no two of them; for a pattern not their texts, see [`Self::member`].
+    pub(super) fn compared(&mut self, mut value: Possible, pattern: bool) -> Possible {
+        let Some(members) = value.members.take_if(|members| !members.is_one_place()) else { return value };
+        value.members = Some(if pattern {
+            self.alike(&members);
+            members
+        } else {
+            Box::new(self.member(*members))
+        });
         value
     }
 

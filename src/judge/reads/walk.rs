@@ -292,8 +292,8 @@ impl<'a> Walker<'a> {
                     return Possible::default();
                 }
                 let element = if self.is_response() { self.response(element) } else { element };
-                self.alike(&element);
-                // Where another rule looks at the set, it is as [`Walker::compared`] says.
+                // That its elements are compared with each other, [`Walker::compared`] counts for who looks at the set, and
+                // [`Walker::results`] if they are results.
                 Possible::set(element, true)
             }
             RuleHead::Compr { refr, .. } | RuleHead::Set { refr, key: None, .. } if is_partial(refr) => {
