@@ -85,14 +85,80 @@ const READS: &[Case] = &[
     Case("deny if { os[o]; o.a == 1 }\nos contains o if { input.k; o = input.x }", "k? x.a", "*"),
     Case("deny if { some o in os; f(o) }\nf(o) if o.a == 1\nos contains input.x", "x.a", "*"),
     Case("deny if every o in os { o.a == 1 }\nos contains input.x", "x.a", "*"),
-    Case("deny if os[_].a == 1\nos contains input.x if input.k\nos contains input.x if input.l", "k? l? x.a", "*"),
+    Case("deny if os[_].a == 1\nos contains input.x if input.k\nos contains input.x if input.l", "k? l? x", "*"),
+    Case("deny if os[_].a == 1\nos contains input.x[_] if input.k", "k? x[*]", "*"),
+    Case("deny if os[_].a == 1\nos contains v if some v in input.x", "x[*]", "*"),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if \"B\" = input.k",
+        "k x.a y.a",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if input.l == \"B\"",
+        "k l x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if is_a\nos contains input.y if not is_a\nis_a if input.k == 1",
+        "k x.a y.a",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x[_] if is_a\nos contains input.y if not is_a\nis_a if input.k == 1",
+        "k x[*] y",
+        "*",
+    ),
+    // As in Trivy's library.
+    Case(
+        "deny if { some o in os; o.a == 1 }\nos contains o if { is_a; o = object }\nos contains o if { is_b; o = object.b }\n\
+         is_a if kind = \"A\"\ndefault is_b := false\nis_b if kind = \"B\"\nis_b if { kind = \"C\"; input.l }\n\
+         kind := object.k\nobject := input.x if not other\nobject := input.y if other\nother if input.z",
+        "l? x.a x.b.a x.k y.a y.b.a y.k z?",
+        "*",
+    ),
+    // What holds otherwise, too.
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if is_b\n\
+         is_b if input.k == \"B\"\nis_b if input.l",
+        "k l? x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if is_b\n\
+         default is_b := true\nis_b if input.k == \"B\"",
+        "k x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if bs\n\
+         bs contains 1 if input.k == \"B\"",
+        "k x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if is_b\n\
+         is_b.c if input.k == \"B\"",
+        "k x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if k == \"A\"\nos contains input.y if { k := input.l; k == \"B\" }\n\
+         k := input.k",
+        "k l x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k[_] == \"A\"\nos contains input.y if input.k[_] == \"B\"",
+        "k[*] x y",
+        "*",
+    ),
     Case("deny if { all := os; all[_].a == 1; count(all) == 1 }\nos contains input.x", "x.a", "*"),
     Case("deny if count([o.a | o := os[_]]) > 0\nos contains input.x", "x.a?", "*"),
     Case("deny if { s := [os, ps][_]; s[_].a == 1 }\nos contains input.x\nps contains input.y", "x.a y.a", "*"),
     Case("deny if os[_].a == 1\nos contains input.x if input.k\nos contains input.y", "k? x y", "*"),
     Case("deny if os[_].a == 1\nos contains input.x\nos contains 1", "x", "*"),
-    Case("deny if ps[_].a == 1\nps contains o if os[o]\nos contains input.x", "x.a", "*"),
-    Case("deny if os[_].a == 1\nos contains input[input.k]", "[*] k", "*"),
+    Case("deny if ps[_].a == 1\nps contains o if os[o]\nos contains input.x", "x", "*"),
+    Case("deny if os[_].a == 1\nos contains input[input.k]", "[*].a k", "*"),
     Case("deny if { o := input.y; os[o] }\nos contains input.x", "x y", "*"),
     Case("deny if { os[o]; o = input.y }\nos contains input.x", "x y", "*"),
     Case("deny if os[\"t\"]\nos contains input.x", "x", "*"),
@@ -109,7 +175,7 @@ const READS: &[Case] = &[
     Case("deny contains os\nos contains input.x", "x", "*"),
     Case("deny contains {\"msg\": \"m\", \"details\": os}\nos contains input.x", "x", "*"),
     Case("deny contains sprintf(\"%v\", [os])\nos contains input.x", "x", "*"),
-    Case("deny if all[_][_].a == 1\nall contains os\nos contains input.x", "x", "*"),
+    Case("deny if all[_][_].a == 1\nall contains os\nos contains input.x", "x.a", "*"),
     Case("deny if \"x\" in input.a", "a[*]", "*"),
     Case("deny if input.a in [\"x\"]", "a", "*"),
     // What is bound twice is a comparison.

@@ -133,7 +133,7 @@ impl Walker<'_> {
     /// Makes the value of a rule one that another rule looks at: the elements of a set were compared with each other, unless
     /// there can be no two of them; for a pattern not their texts, see [`Self::member`].
     pub(super) fn compared(&mut self, mut value: Possible, pattern: bool) -> Possible {
-        let Some(members) = value.members.take_if(|members| !members.is_one_place()) else { return value };
+        let Some(members) = value.members.take_if(|_| value.several) else { return value };
         value.members = Some(if pattern {
             self.alike(&members);
             members

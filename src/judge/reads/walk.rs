@@ -72,6 +72,8 @@ pub(super) struct Walker<'a> {
     pub(super) frame: Frame,
     memo: BTreeMap<(Path, Option<Vec<Possible>>), Arc<RuleSummary>>,
     contexts: BTreeMap<Path, usize>,
+    /// Whether at most one definition of a rule has a value.
+    exclusive: BTreeMap<Path, bool>,
     stack: Vec<Path>,
     steps: usize,
     depth: usize,
@@ -87,6 +89,7 @@ impl<'a> Walker<'a> {
             frame: Frame::default(),
             memo: BTreeMap::new(),
             contexts: BTreeMap::new(),
+            exclusive: BTreeMap::new(),
             stack: Vec::new(),
             steps: 0,
             depth: 0,
@@ -182,12 +185,15 @@ impl<'a> Walker<'a> {
             summary.risk |= frame.risk;
             summary.sensitive |= frame.sensitive;
         }
-        let Definitions { mut value, complete, several, sure } = found;
-        // Several values of a rule are compared with each other: two different ones are an error.
+        let Definitions { mut value, complete, elements, several, sure } = found;
         let is_complete = |node: &&Node| !matches!(self.rules.rule(node), Rule::Default { .. });
         let nodes: Vec<&Node> = graph.at(path).filter(is_complete).collect();
-        let complete = complete > 1 && !are_exclusive(self.rules, &nodes);
-        let conflict = (complete || several) && !(value.is_scalar() && value.scalars.len() < 2);
+        let rules = self.rules;
+        let exclusive = complete.max(elements) < 2
+            || *self.exclusive.entry(path.clone()).or_insert_with(|| are_exclusive(rules, &nodes));
+        value.several &= several || !exclusive;
+        // Several values of a rule are compared with each other: two different ones are an error.
+        let conflict = complete > 0 && (several || !exclusive) && !(value.is_scalar() && value.scalars.len() < 2);
         value.sure |= sure;
         if conflict || value.size(SIZE) > SIZE {
             value.all_places().into_iter().for_each(|place| summary.reads.insert(place, true));
@@ -267,13 +273,10 @@ impl<'a> Walker<'a> {
         if self.frame.unbound && ended != Certainty::No {
             self.unsure();
         }
-        let terms: Vec<&Expr> = assign.iter().map(|assign| assign.value.as_ref()).collect();
-        if ended != Certainty::No
-            && is_multiple(body.map(|body| body.query.as_ref()), parameters, &terms)
-            && !matches!(head, RuleHead::Set { key: Some(_), .. })
-        {
-            found.several = true;
-        }
+        let key = if let RuleHead::Set { key, .. } = head { key.as_ref() } else { None };
+        let terms: Vec<&Expr> = key.into_iter().chain(assign.map(|assign| &assign.value)).map(AsRef::as_ref).collect();
+        found.several |=
+            ended != Certainty::No && is_multiple(body.map(|body| body.query.as_ref()), parameters, &terms);
         let outcome = outcome.min(ended);
         // If the value is undefined, so is the rule.
         if value.is_nothing() {
@@ -466,6 +469,8 @@ struct Definitions {
     value: Possible,
     /// The number of definitions that may give it a value where only one is allowed.
     complete: usize,
+    /// The number of those that may give it elements.
+    elements: usize,
     /// Whether one of them may give several values.
     several: bool,
     /// Whether there is a value for sure.
@@ -485,7 +490,8 @@ impl Definitions {
         self.sure |= empty.is_some() || outcome == Certainty::Yes;
         self.value.join(empty.unwrap_or_default());
         if outcome != Certainty::No {
-            self.complete += usize::from(!matches!(head, RuleHead::Set { key: Some(_), .. }));
+            let is_set = matches!(head, RuleHead::Set { key: Some(_), .. });
+            *(if is_set { &mut self.elements } else { &mut self.complete }) += 1;
             self.value.join(value);
         }
     }
