@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use regorus::unstable::{AssignOp, Expr, Literal, Query, Ref, Rule, RuleHead};
+use regorus::unstable::{AssignOp, Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead};
 
 use crate::rego::{
     references::{declared, patterns},
@@ -129,27 +129,41 @@ fn all_names(expr: &Expr, names: &mut Vec<String>) {
 pub(super) fn is_multiple(query: Option<&Query>, parameters: &[Ref<Expr>], head: &[&Expr]) -> bool {
     let mut bound = BTreeSet::new();
     patterns(parameters, &mut bound);
-    let Some(query) = query else { return head.iter().any(|expr| loops(expr, &bound)) };
+    query.is_some_and(|query| !looping(query, &mut bound).is_empty()) || head.iter().any(|expr| loops(expr, &bound))
+}
+
+/// Whether each solution of a comprehension's body has another value of `key`: `some key, value in collection`, where
+/// nothing else is gone through.
+pub(super) fn is_key(query: &Query, key: &Expr, value: &Expr) -> bool {
+    let mut bound = BTreeSet::new();
+    let [only] = looping(query, &mut bound)[..] else { return false };
+    let Literal::SomeIn { key: Some(index), collection, .. } = &only.literal else { return false };
+    let is_index = match (index.as_ref(), key) {
+        (Expr::Var { span: index, .. }, Expr::Var { span: key, .. }) => index.text() == key.text() && key.text() != "_",
+        _ => false,
+    };
+    is_index && !loops(collection, &bound) && !loops(value, &bound)
+}
+
+/// Returns the statements of a body that may have more than one solution, and adds what it declares to what is bound.
+fn looping<'q>(query: &'q Query, bound: &mut BTreeSet<String>) -> Vec<&'q LiteralStmt> {
     let mut own = BTreeSet::new();
     declared(query, &mut own);
     for statement in &query.stmts {
-        match &statement.literal {
-            Literal::SomeIn { .. } => return true,
-            // Declared without a value: an index that is looped over.
-            Literal::SomeVars { vars, .. } => own.retain(|name| vars.iter().all(|var| var.text() != name)),
-            _ => {}
+        // Declared without a value: an index that is looped over.
+        if let Literal::SomeVars { vars, .. } = &statement.literal {
+            own.retain(|name| vars.iter().all(|var| var.text() != name));
         }
     }
     bound.extend(own);
-    let loops = |expr: &Expr| loops(expr, &bound);
-    let statements = query.stmts.iter().any(|statement| match &statement.literal {
-        Literal::Expr { expr, .. } => loops(expr),
-        Literal::Every { domain, .. } => loops(domain),
+    let is_looping = |statement: &&LiteralStmt| match &statement.literal {
+        Literal::Expr { expr, .. } => loops(expr, bound),
+        Literal::Every { domain, .. } => loops(domain, bound),
         // Nothing is bound inside of these.
         Literal::SomeVars { .. } | Literal::NotExpr { .. } => false,
         Literal::SomeIn { .. } => true,
-    });
-    statements || head.iter().any(|expr| loops(expr))
+    };
+    query.stmts.iter().filter(is_looping).collect()
 }
 
 fn loops(expr: &Expr, bound: &BTreeSet<String>) -> bool {

@@ -100,7 +100,8 @@ fn compared(expr: &Expr) -> Option<(&Expr, &str)> {
     text(rhs).map(|text| (lhs.as_ref(), text)).or_else(|| text(lhs).map(|text| (rhs.as_ref(), text)))
 }
 
-fn text(expr: &Expr) -> Option<&str> {
+/// Returns the text that an expression is.
+pub(super) fn text(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::String { value: Value::String(text), .. } | Expr::RawString { value: Value::String(text), .. } => {
             Some(text)

@@ -59,6 +59,11 @@ const READS: &[Case] = &[
     Case("deny if input.a == null", "a?", "*"),
     Case("deny if object.get(input, \"a\", null) == null", "a?", "*"),
     Case("deny if object.get(input.s, [\"a\", \"b\"], 1) == 1", "s.a.b", "*"),
+    Case("deny if object.get(input.s, path, 1) == 1\npath := [\"a\", \"b\"]", "s.a.b", "*"),
+    Case("deny if object.get(input.s, path, 1) == 1\npath := [\"a\", input.k]", "k s", "*"),
+    Case("deny if object.get(input.s, path, 1) == 1\npath := [\"a\"] if input.k", "k? s", "*"),
+    Case("deny if object.get(input.s, path, 1) == 1\npath := [\"a\"] if input.k else := [\"b\"]", "k? s", "*"),
+    Case("deny if { path := input.k; object.get(input.s, path, 1) == 1 }\npath := [\"a\"]", "k s", "*"),
     Case("deny if object.get(input.s, input.k, 1) == 1", "k s", "*"),
     Case("deny if is_string(input.a)", "a?", "*"),
     Case("deny if count(input.a) > 0", "a[*]?", "*"),
@@ -176,6 +181,65 @@ const READS: &[Case] = &[
     Case("deny contains {\"msg\": \"m\", \"details\": os}\nos contains input.x", "x", "*"),
     Case("deny contains sprintf(\"%v\", [os])\nos contains input.x", "x", "*"),
     Case("deny if all[_][_].a == 1\nall contains os\nos contains input.x", "x.a", "*"),
+    // Nor if each element adds its own to another set.
+    Case("deny contains o.a if some o in os\nos contains o if some o in input.x", "x[*].a", "*"),
+    Case("deny contains o.a if o := os[_]\nos contains o if some o in input.x", "x[*].a", "*"),
+    Case("deny contains o.a if os[o]\nos contains o if some o in input.x", "x[*].a", "*"),
+    Case("deny contains os[_].a\nos contains input.x[_]", "x[*].a", "*"),
+    Case(
+        "deny contains p.a if p := ps[_]\nps contains o if { some o in os; o.b == 1 }\nos contains o if some o in input.x",
+        "x[*].a x[*].b",
+        "*",
+    ),
+    Case("deny contains o.a if some o in os\nos contains input.x\nos contains input.y", "x.a y.a", "*"),
+    Case("deny contains f(os[_])\nf(o) := o.a if o.c\nos contains o if some o in input.x", "x[*].a x[*].c?", "*"),
+    Case("deny contains f(os[_])\nf(o) := o.a\nf(o) := o.b\nos contains o if some o in input.x", "x[*].a x[*].b", "*"),
+    Case("deny contains {k: v | some k, v in os[_].m}\nos contains o if some o in input.x", "x[*]", "*"),
+    Case(
+        "deny contains {k: v | some k, v in o.m} if some o in os\nos contains o if some o in input.x",
+        "x[*].m[*]",
+        "*",
+    ),
+    // Which of two errors comes first depends on the order of the elements.
+    Case(
+        "deny contains [f(o), g(o)] if some o in os\nf(o) := o.a\nf(o) := o.b\ng(o) := o.a\ng(o) := o.b\n\
+         os contains o if some o in input.x",
+        "x[*]",
+        "*",
+    ),
+    Case(
+        "deny contains [f(o), c] if some o in os\nc := input.a\nc := input.b\nf(o) := o.c\n\
+         os contains o if some o in input.x",
+        "a b x[*]",
+        "*",
+    ),
+    Case(
+        "deny contains [f(o), {k: o.b | k := o.c[_].k}] if some o in os\nf(o) := o.a\nf(o) := o.b\n\
+         os contains o if some o in input.x",
+        "x[*]",
+        "*",
+    ),
+    // All else may end at the first element, or count them.
+    Case("deny if os[_].a\nos contains o if some o in input.x", "x[*]", "*"),
+    Case("deny contains 1 if f(input.y)\nf(y) if os[_].a == y\nos contains o if some o in input.x", "x[*] y", "*"),
+    Case("deny contains count([1 | os[_].a])\nos contains o if some o in input.x", "x[*]", "*"),
+    Case("deny contains 1 if every o in os { o.a }\nos contains o if some o in input.x", "x[*]", "*"),
+    Case("deny contains 1 if { o := input.y; os[o] }\nos contains o if some o in input.x", "x[*] y", "*"),
+    Case("deny contains 1 if { os[o]; o = input.y }\nos contains o if some o in input.x", "x[*] y", "*"),
+    Case("deny contains 1 if { all := os; all[_].a }\nos contains o if some o in input.x", "x[*]", "*"),
+    Case("deny contains 1 if count(os) > 1\nos contains o if some o in input.x", "x[*]", "*"),
+    // Objects with more fields.
+    Case(
+        "deny if { p := json.patch(input.cs[_], [{\"op\": \"add\", \"path\": \"s\", \"value\": input.v}]); p.a == p.s.b }",
+        "cs[*].a cs[*].s.b v.b",
+        "*",
+    ),
+    Case("deny if json.patch(input.x, [{\"op\": \"add\", \"path\": \"/s\", \"value\": input.v}])", "v? x?", "*"),
+    Case("deny contains json.patch(input.x, [{\"op\": \"add\", \"path\": \"s\", \"value\": input.v}])", "v x", "*"),
+    Case("deny if json.patch(input.x, [{\"op\": \"add\", \"path\": \"s/t\", \"value\": input.v}])", "v x", "*"),
+    Case("deny if json.patch(input.x, [{\"op\": \"replace\", \"path\": \"s\", \"value\": input.v}])", "v x", "*"),
+    Case("deny if json.patch(input.x, [{\"op\": \"add\", \"path\": input.p, \"value\": 1}])", "p x", "*"),
+    Case("deny if json.patch(input.x, input.p)", "p x", "*"),
     Case("deny if \"x\" in input.a", "a[*]", "*"),
     Case("deny if input.a in [\"x\"]", "a", "*"),
     // What is bound twice is a comparison.

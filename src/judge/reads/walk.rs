@@ -5,13 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use regorus::unstable::{Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleAssign, RuleBody, RuleHead};
+use regorus::unstable::{Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleAssign, RuleBody, RuleHead, Span};
 
 use super::{
     bindings::{is_multiple, sites},
     documents::Reads,
     exclusive::are_exclusive,
-    frame::Frame,
+    frame::{Frame, Site},
     possible::Possible,
     rules::Rules,
 };
@@ -60,6 +60,10 @@ pub(super) struct RuleSummary {
     pub(super) risk: bool,
     /// Whether it depends on the kind.
     pub(super) sensitive: bool,
+    /// Where values may conflict while it is evaluated.
+    conflicts: BTreeSet<Site>,
+    /// Whether its own values may.
+    conflict: bool,
 }
 
 /// Walks rules for one dialect and one kind.
@@ -114,7 +118,8 @@ impl<'a> Walker<'a> {
             self.whole(value)
         };
         let frame = std::mem::take(&mut self.frame);
-        RuleSummary { value, reads: frame.reads, risk: frame.risk, sensitive: frame.sensitive }
+        let Frame { reads, risk, sensitive, .. } = frame;
+        RuleSummary { value, reads, risk, sensitive, ..RuleSummary::default() }
     }
 
     /// Counts everything as read, for what is not understood.
@@ -137,8 +142,9 @@ impl<'a> Walker<'a> {
 
     // Rules
 
-    /// Returns the result of the rule (`None`) or function at a path, and counts its reads as the caller's.
-    pub(super) fn call(&mut self, path: &[String], arguments: Option<Vec<Possible>>) -> Possible {
+    /// Returns the result of the rule (`None`) or function at a path, and counts its reads as those of the caller, which
+    /// stands there.
+    pub(super) fn call(&mut self, path: &[String], arguments: Option<Vec<Possible>>, site: Option<&Span>) -> Possible {
         let mut key = (path.to_vec(), arguments);
         if let Some(arguments) = &mut key.1
             && !self.memo.contains_key(&(path.to_vec(), Some(arguments.clone())))
@@ -169,7 +175,20 @@ impl<'a> Walker<'a> {
         self.frame.reads.merge(&summary.reads);
         self.frame.risk |= summary.risk;
         self.frame.sensitive |= summary.sensitive;
+        self.frame.conflicts.extend(&summary.conflicts);
+        if summary.conflict {
+            self.conflict(site);
+        }
         summary.value.clone()
+    }
+
+    /// Notes that values may conflict, and where; `None` for a rule that may be asked for at several places.
+    pub(super) fn conflict(&mut self, site: Option<&Span>) {
+        let module = self.frame.module;
+        match site {
+            Some(span) => drop(self.frame.conflicts.insert((module, span.line, span.col))),
+            None => self.frame.conflicts.extend([(module, 0, 0), (module, 0, 1)]),
+        }
     }
 
     fn summary(&mut self, path: &Path, arguments: Option<&[Possible]>) -> RuleSummary {
@@ -184,6 +203,7 @@ impl<'a> Walker<'a> {
             summary.reads.merge(&frame.reads);
             summary.risk |= frame.risk;
             summary.sensitive |= frame.sensitive;
+            summary.conflicts.extend(frame.conflicts);
         }
         let Definitions { mut value, complete, elements, several, sure } = found;
         let is_complete = |node: &&Node| !matches!(self.rules.rule(node), Rule::Default { .. });
@@ -201,6 +221,7 @@ impl<'a> Walker<'a> {
         }
         summary.value = if value.size(SIZE) > SIZE { Possible::other() } else { value };
         summary.risk |= conflict;
+        summary.conflict = conflict;
         summary
     }
 
@@ -265,11 +286,19 @@ impl<'a> Walker<'a> {
             _ => assign,
         };
         let term = |walker: &mut Self| walker.head(head, assign);
+        let is_set = matches!(head, RuleHead::Set { key: Some(_), .. });
+        self.frame.adds =
+            (is_set && !self.rules.strict).then_some(self.frame.scopes.len() + usize::from(body.is_some()));
         let (ended, value) = match body {
             _ if outcome == Certainty::No => (Certainty::No, Possible::default()),
             Some(body) => self.query(&body.query, term),
             None => (Certainty::Yes, term(self)),
         };
+        // Which of two errors comes first depends on which element does.
+        let apart = std::mem::take(&mut self.frame.apart);
+        if self.frame.conflicts.len() > 1 {
+            apart.iter().for_each(|place| self.see(place, true));
+        }
         if self.frame.unbound && ended != Certainty::No {
             self.unsure();
         }
@@ -392,7 +421,7 @@ impl<'a> Walker<'a> {
                 Certainty::Yes
             }
             Literal::SomeIn { key, value, collection, .. } => {
-                let collection = self.expr(collection);
+                let collection = self.collection_of(collection);
                 let (keys, values) = self.elements(&collection);
                 if values.is_nothing() {
                     return Certainty::No;
@@ -406,7 +435,9 @@ impl<'a> Walker<'a> {
                 certain(&value)
             }
             Literal::NotExpr { expr, .. } => {
+                let adds = self.frame.adds.take();
                 let value = self.expr(expr);
+                self.frame.adds = adds;
                 self.present(&value);
                 match certain(&value) {
                     Certainty::Yes => Certainty::No,
