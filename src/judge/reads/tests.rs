@@ -1,6 +1,7 @@
 //! What is found of hand-written rules, one for each trap.
 
 mod elements;
+mod library;
 mod property;
 
 use crate::judge::set::PolicySet;
