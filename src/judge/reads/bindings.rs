@@ -11,8 +11,9 @@ use crate::rego::{
 
 /// Counts for each name of a rule the places that may bind one variable of this name. Declarations (`:=`, `some`,
 /// parameters) count once together, as each makes a variable of its own; each `=` counts. A variable that is bound twice is a
-/// comparison, and assuming too many of these is harmless.
-pub(super) fn sites(rule: &Rule) -> BTreeMap<String, usize> {
+/// comparison, and assuming too many of these is harmless. What `name = {…}` makes of other variables binds none of them, if
+/// it is the only place that can give the name a value; `is_document` tells the names that have one of their own.
+pub(super) fn sites(rule: &Rule, is_document: impl Fn(&str) -> bool) -> BTreeMap<String, usize> {
     let mut sites = Sites::default();
     if let Rule::Spec { head, bodies, .. } = rule {
         match head {
@@ -35,6 +36,16 @@ pub(super) fn sites(rule: &Rule) -> BTreeMap<String, usize> {
             sites.query(&body.query);
         }
     }
+    for (name, parts) in &sites.made {
+        let only = sites.unified.get(name) == Some(&1) && !sites.declared.contains(name) && !sites.found.contains(name);
+        // A variable that nothing declares may get its value from the name.
+        let bound = |part: &String| sites.declared.contains(part);
+        if !(only && parts.iter().all(bound)) || is_document(name) {
+            for part in parts {
+                *sites.unified.entry(part.clone()).or_default() += 1;
+            }
+        }
+    }
     for name in sites.declared {
         *sites.unified.entry(name).or_default() += 1;
     }
@@ -45,6 +56,10 @@ pub(super) fn sites(rule: &Rule) -> BTreeMap<String, usize> {
 struct Sites {
     declared: BTreeSet<String>,
     unified: BTreeMap<String, usize>,
+    /// Names with the variables of the collections that they are unified with.
+    made: Vec<(String, Vec<String>)>,
+    /// Names that an index or a call may give a value.
+    found: BTreeSet<String>,
 }
 
 impl Sites {
@@ -59,6 +74,12 @@ impl Sites {
             }
         }
         self.declared.extend(here);
+    }
+
+    fn find(&mut self, expr: &Expr) {
+        let mut names = Vec::new();
+        all_names(expr, &mut names);
+        self.found.extend(names);
     }
 
     fn unification(&mut self, expr: &Expr) {
@@ -92,10 +113,22 @@ impl Sites {
         if let Expr::AssignExpr { lhs, rhs, op, .. } = expr {
             if *op == AssignOp::ColEq {
                 self.declaration([lhs]);
+            } else if let (Expr::Var { span, .. }, Expr::Array { .. } | Expr::Object { .. }) =
+                (lhs.as_ref(), rhs.as_ref())
+            {
+                self.unification(lhs);
+                let mut parts = Vec::new();
+                all_names(rhs, &mut parts);
+                self.made.push((span.text().to_owned(), parts));
             } else {
                 self.unification(lhs);
                 self.unification(rhs);
             }
+        }
+        match expr {
+            Expr::RefBrack { index, .. } => self.find(index),
+            Expr::Call { params, .. } => params.iter().for_each(|param| self.find(param)),
+            _ => {}
         }
         match expr {
             Expr::ArrayCompr { term, query, .. } | Expr::SetCompr { term, query, .. } => {

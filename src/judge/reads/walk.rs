@@ -197,7 +197,13 @@ impl<'a> Walker<'a> {
         let mut found = Definitions::default();
         for node in graph.at(path).filter(|node| node.parameters.is_some() == arguments.is_some()) {
             let rule = self.rules.rule(node);
-            self.frame = Frame { module: node.module, sites: sites(rule), ..Frame::default() };
+            let (package, aliases) = (&self.rules.packages[node.module], &self.rules.aliases[node.module]);
+            let is_document = |name: &str| {
+                matches!(name, "input" | "data")
+                    || self.rules.names[package].contains(name)
+                    || aliases.contains_key(name)
+            };
+            self.frame = Frame { module: node.module, sites: sites(rule, is_document), ..Frame::default() };
             self.definition(rule, arguments, &mut found);
             let frame = std::mem::take(&mut self.frame);
             summary.reads.merge(&frame.reads);
