@@ -13,10 +13,11 @@ use regorus::{
 use super::{
     bindings::is_key,
     frame::Name,
+    outcome::{Certainty, certain},
     possible::{Place, Possible, Scalar},
     tree::Segment,
     variables::Look,
-    walk::{Certainty, KindIs, Walker, certain},
+    walk::{KindIs, Walker},
 };
 use crate::{
     judge::{dependencies::INVENTORIES, dialect::Dialect},

@@ -38,6 +38,8 @@ pub(super) struct Frame {
     /// At how many places each name may be bound.
     pub(super) sites: BTreeMap<String, usize>,
     pub(super) reads: Reads,
+    /// The summaries whose reads are among these, by address.
+    pub(super) merged: BTreeSet<usize>,
     pub(super) risk: bool,
     pub(super) sensitive: bool,
     /// The outermost scope in which a variable got further values after it had been read.

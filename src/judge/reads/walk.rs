@@ -12,6 +12,7 @@ use super::{
     documents::Reads,
     exclusive::are_exclusive,
     frame::{Frame, Site},
+    outcome::{Certainty, Definitions, certain, is_partial},
     possible::Possible,
     rules::Rules,
 };
@@ -39,16 +40,6 @@ pub(super) enum KindIs {
     Named(Arc<str>),
     /// Nothing is assumed.
     Unknown,
-}
-
-/// How a statement or body ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Certainty {
-    /// It fails, whatever the object holds.
-    No,
-    Maybe,
-    /// It succeeds, whatever the object holds.
-    Yes,
 }
 
 /// The result of a rule or function.
@@ -172,10 +163,13 @@ impl<'a> Walker<'a> {
                 summary
             }
         };
-        self.frame.reads.merge(&summary.reads);
+        // The memo keeps it, so no other one is at its address.
+        if self.frame.merged.insert(Arc::as_ptr(&summary).addr()) {
+            self.frame.reads.merge(&summary.reads);
+            self.frame.conflicts.extend(&summary.conflicts);
+        }
         self.frame.risk |= summary.risk;
         self.frame.sensitive |= summary.sensitive;
-        self.frame.conflicts.extend(&summary.conflicts);
         if summary.conflict {
             self.conflict(site);
         }
@@ -486,66 +480,5 @@ impl<'a> Walker<'a> {
             Literal::NotExpr { .. } | Literal::Every { .. } => {}
         }
         Certainty::Maybe
-    }
-}
-
-/// Returns how a statement with this value ends.
-pub(super) fn certain(value: &Possible) -> Certainty {
-    if value.is_false() {
-        Certainty::No
-    } else if value.is_true() {
-        Certainty::Yes
-    } else {
-        Certainty::Maybe
-    }
-}
-
-/// What the definitions of a rule have contributed so far.
-#[derive(Default)]
-struct Definitions {
-    value: Possible,
-    /// The number of definitions that may give it a value where only one is allowed.
-    complete: usize,
-    /// The number of those that may give it elements.
-    elements: usize,
-    /// Whether one of them may give several values.
-    several: bool,
-    /// Whether there is a value for sure.
-    sure: bool,
-}
-
-impl Definitions {
-    fn add(&mut self, head: &RuleHead, (outcome, value): (Certainty, Possible)) {
-        // A partial set or object exists, even if it is empty.
-        let empty = match head {
-            RuleHead::Set { key: Some(_), .. } => Some(Possible::set(Possible::default(), true)),
-            RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } if is_partial(refr) => {
-                Some(Possible { fields: Some(BTreeMap::new()), ..Possible::default() })
-            }
-            _ => None,
-        };
-        self.sure |= empty.is_some() || outcome == Certainty::Yes;
-        self.value.join(empty.unwrap_or_default());
-        if outcome != Certainty::No {
-            let is_set = matches!(head, RuleHead::Set { key: Some(_), .. });
-            *(if is_set { &mut self.elements } else { &mut self.complete }) += 1;
-            self.value.join(value);
-        }
-    }
-}
-
-/// Whether a head has keys that are computed.
-fn is_partial(mut refr: &Expr) -> bool {
-    loop {
-        match refr {
-            Expr::RefDot { refr: inner, .. } => refr = inner,
-            Expr::RefBrack { refr: inner, index, .. } => {
-                if !matches!(index.as_ref(), Expr::String { .. } | Expr::RawString { .. }) {
-                    return true;
-                }
-                refr = inner;
-            }
-            _ => return false,
-        }
     }
 }
