@@ -157,7 +157,9 @@ impl Queries {
         let mut distinct: Vec<Arc<Reads>> = self.all.iter().filter_map(of_rule).collect();
         distinct.dedup_by(|one, other| Arc::ptr_eq(one, other));
         let mut all = Reads::default();
-        distinct.iter().for_each(|reads| all.merge(reads));
+        for reads in &distinct {
+            all.merge(reads);
+        }
         all
     }
 }

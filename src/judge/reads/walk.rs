@@ -297,7 +297,9 @@ impl<'a> Walker<'a> {
         // Which of two errors comes first depends on which element does.
         let apart = std::mem::take(&mut self.frame.apart);
         if self.frame.conflicts.len() > 1 {
-            apart.iter().for_each(|place| self.see(place, true));
+            for place in &apart {
+                self.see(place, true);
+            }
         }
         if self.frame.unbound && ended != Certainty::No {
             self.unsure();

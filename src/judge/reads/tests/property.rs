@@ -331,13 +331,13 @@ pub(super) struct Seen {
 pub(super) fn hold(
     name: &str,
     set: &Arc<PolicySet>,
-    seed: &Value,
+    original: &Value,
     rounds: usize,
     random: &mut Changes,
     seen: &mut Seen,
 ) {
     let named = |verdict: &Verdict| (verdict.results.clone(), verdict.passed);
-    let mut before = seed.clone();
+    let mut before = original.clone();
     let mut object_before = object(&before);
     let mut hash = projection_hash(set, &object_before);
     let mut verdict = evaluate_whole(&job(set, &object_before));
@@ -378,7 +378,7 @@ pub(super) fn hold(
         }
         // Mostly on from here, so that odd shapes grow; sometimes from the beginning.
         if random.random.u8(0..6) == 0 {
-            before = seed.clone();
+            before = original.clone();
             object_before = object(&before);
             hash = projection_hash(set, &object_before);
             verdict = evaluate_whole(&job(set, &object_before));
