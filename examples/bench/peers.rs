@@ -1,13 +1,13 @@
-//! Compares kaudit with conftest and gator, in turn on the same files and policies.
+//! Compares kaudit with conftest, gator and Trivy's scanner, in turn on the same files and policies.
 
 use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kaudit_controlplane::{Tool, tool};
 use serde_json::Value;
 
@@ -32,13 +32,19 @@ pub(crate) struct Options {
     /// Measure the templates of this checkout of Gatekeeper's policy library, too
     #[arg(long, value_name = "DIR")]
     pub(crate) library: Option<PathBuf>,
+    /// Measure the Kubernetes checks of this checkout of Trivy's library, too
+    #[arg(long, value_name = "DIR")]
+    checks: Option<PathBuf>,
 }
+
+/// Makes the command of one run.
+type Call = Box<dyn Fn() -> Result<Command>>;
 
 /// One line of the table: a program that evaluates files.
 struct Contest {
     work: &'static str,
     program: &'static str,
-    call: Box<dyn Fn() -> Command>,
+    call: Call,
     usages: Vec<Usage>,
 }
 
@@ -50,15 +56,16 @@ pub(crate) async fn run(options: &Options, program: &Path) -> Result<()> {
     if let (Some(checkout), Some(written)) = (&options.library, &library) {
         evaluation::write_library(checkout, written)?;
     }
-    let mut contests: Vec<_> = contests(program, &files, library.as_deref())?
-        .into_iter()
-        .filter(|one| one.work.contains(&options.only))
-        .collect();
+    let mut contests = contests(program, &files, library.as_deref())?;
+    if let Some(checkout) = &options.checks {
+        contests.extend(trivy(program, &files, checkout, &folder.path().join("checks"))?);
+    }
+    contests.retain(|one| one.work.contains(&options.only));
     let (output, log) = (folder.path().join("output"), folder.path().join("log"));
     for round in 1..=options.repeat {
         note(&format!("Round {round} of {}", options.repeat));
         for contest in &mut contests {
-            let mut command = (contest.call)();
+            let mut command = (contest.call)()?;
             command.stdout(fs::File::create(&output)?);
             contest.usages.push(measure(command, &log).await?);
             ensure!(fs::metadata(&output)?.len() > 1_000, "{} found nothing", contest.program);
@@ -79,20 +86,27 @@ pub(crate) fn policies(name: &str) -> PathBuf {
 struct Files {
     stream: PathBuf,
     singles: PathBuf,
+    lines: PathBuf,
 }
 
 impl Files {
     fn write(folder: &Path, count: usize) -> Result<Self> {
-        let files = Self { stream: folder.join("objects.yaml"), singles: folder.join("objects") };
+        let files = Self {
+            stream: folder.join("objects.yaml"),
+            singles: folder.join("objects"),
+            lines: folder.join("lines.json"),
+        };
         fs::create_dir(&files.singles)?;
-        let mut stream = String::new();
+        let (mut stream, mut lines) = (String::new(), String::new());
         for number in 0..count {
             let (_, object) = objects::object(number);
             stream += "---\n";
             block(&object, 0, &mut stream);
+            writeln!(lines, "{object}")?;
             fs::write(files.singles.join(format!("{number:06}.json")), serde_json::to_vec_pretty(&object)?)?;
         }
         fs::write(&files.stream, stream)?;
+        fs::write(&files.lines, lines)?;
         Ok(files)
     }
 }
@@ -157,24 +171,23 @@ fn contests(program: &Path, files: &Files, library: Option<&Path>) -> Result<Vec
     let (conftest, gator) = (tool(Tool::Conftest)?, tool(Tool::Gator)?);
     let (denies, templates) = (policies("policies"), policies("templates"));
     let against = |work, program, call| Contest { work, program, call, usages: Vec::new() };
-    let kaudit = |policies: &Path, manifests: &Path| -> Box<dyn Fn() -> Command> {
-        let (program, policies, manifests) = (program.to_owned(), policies.to_owned(), manifests.to_owned());
-        Box::new(move || Kaudit::files(&program, &policies, &manifests))
-    };
-    let conftest = |manifests: &Path| -> Box<dyn Fn() -> Command> {
+    let kaudit = |policies: &Path, manifests: &Path| kaudit(program, policies, manifests);
+    let conftest = |manifests: &Path| -> Call {
         let (program, policies, manifests) = (conftest.clone(), denies.clone(), manifests.to_owned());
         Box::new(move || {
             let mut command = Command::new(&program);
             command.args(["test", "-o", "json", "--all-namespaces", "-p"]).arg(&policies).arg(&manifests);
-            command
+            command.stdin(Stdio::null());
+            Ok(command)
         })
     };
-    let gator = |templates: &Path| -> Box<dyn Fn() -> Command> {
+    let gator = |templates: &Path| -> Call {
         let (program, templates, stream) = (gator.clone(), templates.to_owned(), files.stream.clone());
         Box::new(move || {
             let mut command = Command::new(&program);
             command.args(["test", "-o", "json", "-f"]).arg(&templates).arg("-f").arg(&stream);
-            command
+            command.stdin(Stdio::null());
+            Ok(command)
         })
     };
     let mut contests = vec![
@@ -191,6 +204,45 @@ fn contests(program: &Path, files: &Files, library: Option<&Path>) -> Result<Vec
         contests.push(against(work, "kaudit check -f", kaudit(templates, &files.stream)));
     }
     Ok(contests)
+}
+
+fn kaudit(program: &Path, policies: &Path, manifests: &Path) -> Call {
+    let (program, policies, manifests) = (program.to_owned(), policies.to_owned(), manifests.to_owned());
+    Box::new(move || Ok(Kaudit::files(&program, &policies, &manifests)))
+}
+
+/// Trivy's scanner, which reads objects from standard input, and kaudit by the same checks.
+fn trivy(program: &Path, files: &Files, checkout: &Path, checks: &Path) -> Result<[Contest; 2]> {
+    for part in ["checks/kubernetes", "lib"] {
+        copy_modules(&checkout.join(part), &checks.join(part))?;
+    }
+    let (scanner, folder, lines) = (tool(Tool::Trivy)?, checks.to_owned(), files.lines.clone());
+    let scan: Call = Box::new(move || {
+        let mut command = Command::new(&scanner);
+        command.arg(&folder).env_clear().stdin(fs::File::open(&lines)?);
+        Ok(command)
+    });
+    let work = "Trivy's Kubernetes checks, JSON lines";
+    let against = |program, call| Contest { work, program, call, usages: Vec::new() };
+    Ok([against("Trivy's scanner", scan), against("kaudit check -f", kaudit(program, checks, &files.lines))])
+}
+
+/// Copies the modules of a folder without their tests.
+fn copy_modules(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
+        let (path, name) = {
+            let entry = entry?;
+            (entry.path(), entry.file_name())
+        };
+        let text = name.to_string_lossy();
+        if path.is_dir() {
+            copy_modules(&path, &to.join(&name))?;
+        } else if text.ends_with(".rego") && !text.ends_with("_test.rego") {
+            fs::copy(&path, to.join(&name))?;
+        }
+    }
+    Ok(())
 }
 
 fn processes(options: &Options, contests: &mut [Contest]) -> Result<String> {

@@ -67,9 +67,10 @@ impl Drop for Guarded {
     }
 }
 
-/// Runs a program to its end, for which exit codes 0 and 1 are success; returns its resource usage.
+/// Runs a program to its end, for which exit codes 0 and 1 are success; returns its resource usage. What it reads from
+/// standard input is the caller's choice.
 pub(crate) async fn measure(mut command: Command, log: &Path) -> Result<Usage> {
-    command.stdin(Stdio::null()).stderr(fs::File::create(log)?);
+    command.stderr(fs::File::create(log)?);
     let began = Instant::now();
     let mut child = Guarded(command.spawn().with_context(|| format!("starting {command:?}"))?);
     let pid = child.0.id();

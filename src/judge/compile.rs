@@ -273,7 +273,7 @@ impl Compiler<'_> {
         }
         let (mut policies, mut groups) = reading.policies();
         if !problems.iter().any(Problem::is_refusal) {
-            find_reads(&Rules::new(modules, graph), &mut policies, &mut groups);
+            find_reads(&Rules::new(modules, graph, self.limits.strict), &mut policies, &mut groups);
         }
         (policies, groups, problems)
     }

@@ -20,6 +20,7 @@ mod fingerprint;
 mod frame;
 mod inventory;
 mod matches;
+mod outcome;
 mod possible;
 mod printed;
 mod projection;

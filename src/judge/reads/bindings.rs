@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use regorus::unstable::{AssignOp, Expr, Literal, Query, Ref, Rule, RuleHead};
+use regorus::unstable::{AssignOp, Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleHead};
 
 use crate::rego::{
     references::{declared, patterns},
@@ -11,8 +11,9 @@ use crate::rego::{
 
 /// Counts for each name of a rule the places that may bind one variable of this name. Declarations (`:=`, `some`,
 /// parameters) count once together, as each makes a variable of its own; each `=` counts. A variable that is bound twice is a
-/// comparison, and assuming too many of these is harmless.
-pub(super) fn sites(rule: &Rule) -> BTreeMap<String, usize> {
+/// comparison, and assuming too many of these is harmless. What `name = {…}` makes of other variables binds none of them, if
+/// it is the only place that can give the name a value; `is_document` tells the names that have one of their own.
+pub(super) fn sites(rule: &Rule, is_document: impl Fn(&str) -> bool) -> BTreeMap<String, usize> {
     let mut sites = Sites::default();
     if let Rule::Spec { head, bodies, .. } = rule {
         match head {
@@ -35,6 +36,16 @@ pub(super) fn sites(rule: &Rule) -> BTreeMap<String, usize> {
             sites.query(&body.query);
         }
     }
+    for (name, parts) in &sites.made {
+        let only = sites.unified.get(name) == Some(&1) && !sites.declared.contains(name) && !sites.found.contains(name);
+        // A variable that nothing declares may get its value from the name.
+        let bound = |part: &String| sites.declared.contains(part);
+        if !(only && parts.iter().all(bound)) || is_document(name) {
+            for part in parts {
+                *sites.unified.entry(part.clone()).or_default() += 1;
+            }
+        }
+    }
     for name in sites.declared {
         *sites.unified.entry(name).or_default() += 1;
     }
@@ -45,6 +56,10 @@ pub(super) fn sites(rule: &Rule) -> BTreeMap<String, usize> {
 struct Sites {
     declared: BTreeSet<String>,
     unified: BTreeMap<String, usize>,
+    /// Names with the variables of the collections that they are unified with.
+    made: Vec<(String, Vec<String>)>,
+    /// Names that an index or a call may give a value.
+    found: BTreeSet<String>,
 }
 
 impl Sites {
@@ -59,6 +74,12 @@ impl Sites {
             }
         }
         self.declared.extend(here);
+    }
+
+    fn find(&mut self, expr: &Expr) {
+        let mut names = Vec::new();
+        all_names(expr, &mut names);
+        self.found.extend(names);
     }
 
     fn unification(&mut self, expr: &Expr) {
@@ -92,10 +113,22 @@ impl Sites {
         if let Expr::AssignExpr { lhs, rhs, op, .. } = expr {
             if *op == AssignOp::ColEq {
                 self.declaration([lhs]);
+            } else if let (Expr::Var { span, .. }, Expr::Array { .. } | Expr::Object { .. }) =
+                (lhs.as_ref(), rhs.as_ref())
+            {
+                self.unification(lhs);
+                let mut parts = Vec::new();
+                all_names(rhs, &mut parts);
+                self.made.push((span.text().to_owned(), parts));
             } else {
                 self.unification(lhs);
                 self.unification(rhs);
             }
+        }
+        match expr {
+            Expr::RefBrack { index, .. } => self.find(index),
+            Expr::Call { params, .. } => params.iter().for_each(|param| self.find(param)),
+            _ => {}
         }
         match expr {
             Expr::ArrayCompr { term, query, .. } | Expr::SetCompr { term, query, .. } => {
@@ -129,27 +162,41 @@ fn all_names(expr: &Expr, names: &mut Vec<String>) {
 pub(super) fn is_multiple(query: Option<&Query>, parameters: &[Ref<Expr>], head: &[&Expr]) -> bool {
     let mut bound = BTreeSet::new();
     patterns(parameters, &mut bound);
-    let Some(query) = query else { return head.iter().any(|expr| loops(expr, &bound)) };
+    query.is_some_and(|query| !looping(query, &mut bound).is_empty()) || head.iter().any(|expr| loops(expr, &bound))
+}
+
+/// Whether each solution of a comprehension's body has another value of `key`: `some key, value in collection`, where
+/// nothing else is gone through.
+pub(super) fn is_key(query: &Query, key: &Expr, value: &Expr) -> bool {
+    let mut bound = BTreeSet::new();
+    let [only] = looping(query, &mut bound)[..] else { return false };
+    let Literal::SomeIn { key: Some(index), collection, .. } = &only.literal else { return false };
+    let is_index = match (index.as_ref(), key) {
+        (Expr::Var { span: index, .. }, Expr::Var { span: key, .. }) => index.text() == key.text() && key.text() != "_",
+        _ => false,
+    };
+    is_index && !loops(collection, &bound) && !loops(value, &bound)
+}
+
+/// Returns the statements of a body that may have more than one solution, and adds what it declares to what is bound.
+fn looping<'q>(query: &'q Query, bound: &mut BTreeSet<String>) -> Vec<&'q LiteralStmt> {
     let mut own = BTreeSet::new();
     declared(query, &mut own);
     for statement in &query.stmts {
-        match &statement.literal {
-            Literal::SomeIn { .. } => return true,
-            // Declared without a value: an index that is looped over.
-            Literal::SomeVars { vars, .. } => own.retain(|name| vars.iter().all(|var| var.text() != name)),
-            _ => {}
+        // Declared without a value: an index that is looped over.
+        if let Literal::SomeVars { vars, .. } = &statement.literal {
+            own.retain(|name| vars.iter().all(|var| var.text() != name));
         }
     }
     bound.extend(own);
-    let loops = |expr: &Expr| loops(expr, &bound);
-    let statements = query.stmts.iter().any(|statement| match &statement.literal {
-        Literal::Expr { expr, .. } => loops(expr),
-        Literal::Every { domain, .. } => loops(domain),
+    let is_looping = |statement: &&LiteralStmt| match &statement.literal {
+        Literal::Expr { expr, .. } => loops(expr, bound),
+        Literal::Every { domain, .. } => loops(domain, bound),
         // Nothing is bound inside of these.
         Literal::SomeVars { .. } | Literal::NotExpr { .. } => false,
         Literal::SomeIn { .. } => true,
-    });
-    statements || head.iter().any(|expr| loops(expr))
+    };
+    query.stmts.iter().filter(is_looping).collect()
 }
 
 fn loops(expr: &Expr, bound: &BTreeSet<String>) -> bool {

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use regorus::unstable::{Expr, Ref};
+use regorus::unstable::{Expr, Ref, Rule, RuleHead, Span};
 
 use super::{
+    exclusive::text,
     frame::Name,
     possible::{Possible, Scalar},
     walk::{SIZE, Walker},
@@ -23,13 +24,13 @@ impl<'a> Walker<'a> {
         {
             path.extend_from_slice(rest);
             if path[0] == "data" {
-                return self.user_function(&path[1..], arguments);
+                return self.user_function(&path[1..], arguments, function.span());
             }
         }
         self.builtin(&name.join("."), arguments)
     }
 
-    fn user_function(&mut self, path: &[String], arguments: &'a [Ref<Expr>]) -> Possible {
+    fn user_function(&mut self, path: &[String], arguments: &'a [Ref<Expr>], site: &Span) -> Possible {
         let Some(arity) = self.rules.graph.at(path).find_map(|node| node.parameters) else {
             for argument in arguments {
                 self.read_whole(argument);
@@ -50,7 +51,7 @@ impl<'a> Walker<'a> {
             values.push(value);
         }
         let sure = values.iter().all(|value| value.sure);
-        let mut value = self.call(path, Some(values));
+        let mut value = self.call(path, Some(values), Some(site));
         value.sure &= sure;
         let [output] = output else { return value };
         // `f(x, y)` where f takes one argument: `y = f(x)`.
@@ -111,6 +112,10 @@ impl<'a> Walker<'a> {
                 defined(&[&value])
             }
             (rewrite::BOUNDED, [value]) => self.expr(value),
+            ("json.patch", [object, patches]) => match added_fields(patches) {
+                Some(added) => self.with_fields(object, &added),
+                None => self.any_builtin(name, arguments),
+            },
             ("result.new", [message, cause]) => self.new_result(message, cause),
             ("sprintf", _) => self.sprintf(arguments),
             ("concat", _) => self.concat(arguments),
@@ -181,6 +186,43 @@ impl<'a> Walker<'a> {
         Possible::other()
     }
 
+    /// `json.patch` that adds fields: the object is only handed around, and may have others in place of its own.
+    fn with_fields(&mut self, object: &'a Expr, added: &[(&'a str, &'a Expr)]) -> Possible {
+        let mut patched = self.expr(object);
+        // Of what is no object, nothing comes.
+        self.present(&patched);
+        let mut nothing = patched.is_nothing();
+        for (name, value) in added {
+            let value = self.expr(value);
+            self.present(&value);
+            nothing |= value.is_nothing();
+            let fields = Some(BTreeMap::from([(Arc::from(*name), value)]));
+            patched.join(Possible { fields, ..Possible::default() });
+        }
+        // An error in strict evaluation.
+        self.frame.risk = true;
+        if nothing { Possible::default() } else { patched }
+    }
+
+    /// Returns the array of texts that a rule of this name is, without conditions.
+    fn constant_array(&self, expr: &Expr) -> Option<&'a Expr> {
+        let Expr::Var { span, .. } = expr else { return None };
+        let Name::Document(path) = self.name(span.text()) else { return None };
+        let (root, path) = path.split_first()?;
+        let rules = self.rules;
+        let covered = rules.graph.covered(path);
+        let mut nodes = rules.graph.at(path);
+        let (Some(node), None, true) = (nodes.next(), nodes.next(), root == "data" && covered == [path]) else {
+            return None;
+        };
+        let Rule::Spec { head: RuleHead::Compr { refr, assign: Some(assign), .. }, bodies, .. } = rules.rule(node)
+        else {
+            return None;
+        };
+        let is_plain = bodies.is_empty() && matches!(refr.as_ref(), Expr::Var { .. });
+        (is_plain && is_of_texts(&assign.value)).then_some(&assign.value)
+    }
+
     /// `object.get` with a key or an array of keys reads no more than what it finds.
     fn object_get(&mut self, object: &'a Expr, key: &'a Expr, default: &'a Expr) -> Possible {
         let (object, default) = (self.expr(object), self.expr(default));
@@ -188,9 +230,9 @@ impl<'a> Walker<'a> {
             return Possible::default();
         }
         self.present(&object);
-        let keys: Vec<Possible> = match key {
+        let keys: Vec<Possible> = match self.constant_array(key).unwrap_or(key) {
             Expr::Array { items, .. } => items.iter().map(|item| self.expr(item)).collect(),
-            _ => vec![self.expr(key)],
+            key => vec![self.expr(key)],
         };
         // An error in strict evaluation unless it is an object.
         self.frame.risk = true;
@@ -214,6 +256,34 @@ impl<'a> Walker<'a> {
         found.join(default);
         found
     }
+}
+
+/// Returns what patches add to an object, if they are written there, and do nothing else than to add fields.
+fn added_fields(patches: &Expr) -> Option<Vec<(&str, &Expr)>> {
+    let Expr::Array { items, .. } = patches else { return None };
+    items.iter().map(|patch| added_field(patch)).collect()
+}
+
+/// Returns the name and the value of the field that a patch adds.
+fn added_field(patch: &Expr) -> Option<(&str, &Expr)> {
+    let Expr::Object { fields, .. } = patch else { return None };
+    let (mut name, mut value, mut adds) = (None, None, false);
+    for (_, key, part) in fields {
+        match (text(key)?, part.as_ref()) {
+            ("op", part) => adds = text(part)? == "add",
+            ("path", part) => name = text(part).map(|path| path.strip_prefix('/').unwrap_or(path)),
+            ("value", part) => value = Some(part),
+            _ => return None,
+        }
+    }
+    let name = name.filter(|name| adds && !name.is_empty() && !name.contains(['/', '~']))?;
+    Some((name, value?))
+}
+
+/// An array of texts that are written there.
+fn is_of_texts(expr: &Expr) -> bool {
+    matches!(expr, Expr::Array { items, .. }
+        if items.iter().all(|item| text(item).is_some()))
 }
 
 fn defined(arguments: &[&Possible]) -> Possible {

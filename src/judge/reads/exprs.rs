@@ -11,10 +11,13 @@ use regorus::{
 };
 
 use super::{
+    bindings::is_key,
     frame::Name,
+    outcome::{Certainty, certain},
     possible::{Place, Possible, Scalar},
     tree::Segment,
-    walk::{Certainty, KindIs, Walker, certain},
+    variables::Look,
+    walk::{KindIs, Walker},
 };
 use crate::{
     judge::{dependencies::INVENTORIES, dialect::Dialect},
@@ -44,7 +47,7 @@ impl<'a> Walker<'a> {
             | Expr::Number { value, .. }
             | Expr::Bool { value, .. }
             | Expr::Null { value, .. } => Possible::scalar(value.clone()),
-            Expr::Var { .. } | Expr::RefDot { .. } | Expr::RefBrack { .. } => self.reference(expr),
+            Expr::Var { .. } | Expr::RefDot { .. } | Expr::RefBrack { .. } => self.reference(expr, false),
             Expr::Array { items, .. } => self.collection(items).map_or_else(Possible::default, |items| {
                 let sure = items.sure;
                 Possible::array(items, sure)
@@ -148,7 +151,12 @@ impl<'a> Walker<'a> {
             walker.whole(value)
         });
         // Two values for one key are an error.
-        self.frame.risk |= outcome != Certainty::No && !(values.is_scalar() && values.scalars.len() < 2);
+        let conflict =
+            outcome != Certainty::No && !(values.is_scalar() && values.scalars.len() < 2) && !is_key(query, key, value);
+        self.frame.risk |= conflict;
+        if conflict {
+            self.conflict(Some(key.span()));
+        }
         let items = (!values.is_nothing()).then(|| Box::new(values));
         Possible { fields: Some(BTreeMap::new()), items, sure: true, ..Possible::default() }
     }
@@ -332,7 +340,18 @@ impl<'a> Walker<'a> {
 
     // References
 
-    fn reference(&mut self, expr: &'a Expr) -> Possible {
+    /// Returns what may be in a collection that is gone through next.
+    pub(super) fn collection_of(&mut self, expr: &'a Expr) -> Possible {
+        if !matches!(expr, Expr::Var { .. } | Expr::RefDot { .. } | Expr::RefBrack { .. }) {
+            return self.expr(expr);
+        }
+        let value = if self.enter() { self.reference(expr, true) } else { self.unsure() };
+        self.leave();
+        value
+    }
+
+    /// `through` if its value is a collection that is gone through next.
+    fn reference(&mut self, expr: &'a Expr, through: bool) -> Possible {
         let mut steps = Vec::new();
         let mut base = expr;
         loop {
@@ -353,7 +372,7 @@ impl<'a> Walker<'a> {
             };
         }
         steps.reverse();
-        let (mut value, used) = self.base(base, &steps);
+        let (mut value, used) = self.base(base, &steps, through);
         for step in &steps[used..] {
             value = match step {
                 Step::Field(name) => self.step(&value, Possible::scalar(Value::from(*name))),
@@ -365,7 +384,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Returns what a reference begins with, and how many of its steps lead there.
-    fn base(&mut self, base: &'a Expr, steps: &[Step<'a>]) -> (Possible, usize) {
+    fn base(&mut self, base: &'a Expr, steps: &[Step<'a>], through: bool) -> (Possible, usize) {
         let Expr::Var { span, .. } = base else { return (self.expr(base), 0) };
         let name = span.text();
         let mut path = match self.name(name) {
@@ -387,14 +406,8 @@ impl<'a> Walker<'a> {
             Step::Index(_) => None,
         }));
         let (mut value, used) = self.data(&path[1..]);
-        // Elements that are matched with a pattern, one by one, may be equal to others by chance: what follows is, too.
-        let pattern = match steps.get((used + 1).wrapping_sub(own)) {
-            Some(Step::Index(index)) => !self.frame.counts && matches!(index, Expr::Object { .. }),
-            _ => false,
-        };
-        if !pattern {
-            value = self.compared(value);
-        }
+        let next = steps.get((used + 1).wrapping_sub(own));
+        value = self.looked_at(value, self.look(next, through && next.is_none() && used + 1 >= own));
         // An import may name more than the rule.
         if used + 1 >= own {
             return (value, used + 1 - own);
@@ -403,6 +416,21 @@ impl<'a> Walker<'a> {
             .iter()
             .fold(value, |value, key| self.step(&value, Possible::scalar(Value::from(key.as_str()))));
         (value, 0)
+    }
+
+    /// Returns how the value of a rule is looked at by the next step of a reference.
+    fn look(&self, next: Option<&Step<'a>>, through: bool) -> Look {
+        let adds = self.frame.adds == Some(self.frame.scopes.len());
+        match next {
+            Some(Step::Index(Expr::Object { .. })) if !self.frame.counts => Look::ByPattern,
+            Some(Step::Index(Expr::Var { span, .. }))
+                if adds && (span.text() == "_" || self.is_unbound(span.text())) =>
+            {
+                Look::OneByOne
+            }
+            None if adds && through => Look::OneByOne,
+            _ => Look::AsWhole,
+        }
     }
 
     /// Returns what is below `data` at a path of fields or at the longest known start of it, and the length of that.
@@ -416,14 +444,14 @@ impl<'a> Walker<'a> {
         if let [only] = rules.as_slice()
             && only.len() <= path.len()
         {
-            return (self.call(only, None), only.len());
+            return (self.call(only, None, None), only.len());
         }
         if rules.is_empty() && inventory && !path.is_empty() {
             return (self.at(place), path.len());
         }
         // Several rules below one name, or all of `data`.
         for rule in rules {
-            let value = self.call(rule, None);
+            let value = self.call(rule, None, None);
             self.whole(value);
         }
         if inventory {
@@ -576,7 +604,8 @@ impl<'a> Walker<'a> {
                 let scalars = self.common(&key.scalars, &members.scalars);
                 found.join(Possible { scalars, ..Possible::default() });
             } else {
-                found.join((**members).clone());
+                // It is looked up by its value.
+                found.join(self.whole((**members).clone()));
             }
         }
         // A text has no fields, but evaluators differ in what follows.

@@ -50,8 +50,10 @@ pub(super) struct Possible {
     pub(super) fields: Option<BTreeMap<Arc<str>, Self>>,
     /// An array, or an object whose keys are not known, with such elements.
     pub(super) items: Option<Box<Self>>,
-    /// A set of such elements.
+    /// A set of such elements. Unread places are left in them only if there are no two to compare.
     pub(super) members: Option<Box<Self>>,
+    /// Whether there may be two elements in the set that it may be.
+    pub(super) several: bool,
     /// Whether it may be any other value.
     pub(super) other: bool,
     /// Whether it is defined for sure.
@@ -86,7 +88,7 @@ impl Possible {
     }
 
     pub(super) fn set(members: Self, sure: bool) -> Self {
-        Self { members: Some(Box::new(members)), sure, ..Self::default() }
+        Self { members: Some(Box::new(members)), several: true, sure, ..Self::default() }
     }
 
     /// One of two truth values, or either.
@@ -109,7 +111,7 @@ impl Possible {
     /// Returns what the elements may be of what can only be a set.
     pub(super) fn only_members(&self) -> Option<&Self> {
         let members = self.members.as_deref()?;
-        (Self { members: None, sure: false, ..self.clone() } == Self::default()).then_some(members)
+        (Self { members: None, several: false, sure: false, ..self.clone() } == Self::default()).then_some(members)
     }
 
     /// Returns what the fields may be of what can only be an object with known keys.
@@ -169,6 +171,7 @@ impl Possible {
             }
         }
         self.other |= other.other;
+        self.several |= other.several;
         self.sure = false;
     }
 

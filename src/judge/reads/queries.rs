@@ -30,8 +30,25 @@ pub(crate) struct KindQuery {
     pub(crate) rules: Vec<usize>,
     /// The index of the query for exactly these rules in [`Queries::distinct`].
     pub(crate) number: usize,
-    /// What each of them reads.
-    pub(crate) reads: Vec<Reads>,
+    /// What each of them reads; mostly the same for several kinds.
+    pub(crate) reads: Vec<Arc<Reads>>,
+}
+
+impl KindQuery {
+    /// Returns what a rule reads that is asked.
+    fn of_rule(&self, rule: usize) -> Option<Arc<Reads>> {
+        self.rules.binary_search(&rule).ok().map(|index| Arc::clone(&self.reads[index]))
+    }
+
+    /// Takes what a rule reads from the last of some other kinds' queries that asks it, if that is the same.
+    fn keep_once(&mut self, others: &[Self]) {
+        for (rule, reads) in self.rules.iter().zip(&mut self.reads) {
+            let same = others.iter().rev().find_map(|other| other.of_rule(*rule));
+            if let Some(same) = same.filter(|same| same == reads) {
+                *reads = same;
+            }
+        }
+    }
 }
 
 /// What is asked about each kind.
@@ -61,7 +78,8 @@ impl Queries {
             walker.set_kind(KindIs::Unknown);
         }
         let mut add = |walker: &mut Walker<'_>, kind: AskedKind<'_>| {
-            let query = query(walker, kind, entrypoints, exceptions, &mut found.distinct);
+            let mut query = query(walker, kind, entrypoints, exceptions, &mut found.distinct);
+            query.keep_once(&found.all);
             found.all.push(query);
             found.all.len() - 1
         };
@@ -89,8 +107,9 @@ impl Queries {
         self.all.truncate(1);
         if let Some(query) = self.all.first_mut() {
             query.rules = vec![0];
-            query.reads = vec![Reads::default()];
-            query.reads[0].insert(&["input".into()], true);
+            let mut reads = Reads::default();
+            reads.insert(&["input".into()], true);
+            query.reads = vec![Arc::new(reads)];
         }
     }
 
@@ -134,10 +153,12 @@ impl Queries {
 
     /// Returns what one of the rules reads of objects of any kind.
     pub(crate) fn reads(&self, index: usize) -> Reads {
+        let of_rule = |query: &KindQuery| query.of_rule(index);
+        let mut distinct: Vec<Arc<Reads>> = self.all.iter().filter_map(of_rule).collect();
+        distinct.dedup_by(|one, other| Arc::ptr_eq(one, other));
         let mut all = Reads::default();
-        for query in &self.all {
-            let own = query.rules.iter().zip(&query.reads).filter(|(rule, _)| **rule == index);
-            own.for_each(|(_, reads)| all.merge(reads));
+        for reads in &distinct {
+            all.merge(reads);
         }
         all
     }
@@ -185,7 +206,7 @@ fn query(
         };
         if summary.risk || may_have_results(&summary.value, shape) {
             rules.push(index);
-            reads.push(summary.reads);
+            reads.push(Arc::new(summary.reads));
         }
     }
     let number = distinct.iter().position(|query| *query == rules).unwrap_or_else(|| {

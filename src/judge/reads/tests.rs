@@ -1,6 +1,7 @@
 //! What is found of hand-written rules, one for each trap.
 
 mod elements;
+mod library;
 mod property;
 
 use crate::judge::set::PolicySet;
@@ -59,6 +60,11 @@ const READS: &[Case] = &[
     Case("deny if input.a == null", "a?", "*"),
     Case("deny if object.get(input, \"a\", null) == null", "a?", "*"),
     Case("deny if object.get(input.s, [\"a\", \"b\"], 1) == 1", "s.a.b", "*"),
+    Case("deny if object.get(input.s, path, 1) == 1\npath := [\"a\", \"b\"]", "s.a.b", "*"),
+    Case("deny if object.get(input.s, path, 1) == 1\npath := [\"a\", input.k]", "k s", "*"),
+    Case("deny if object.get(input.s, path, 1) == 1\npath := [\"a\"] if input.k", "k? s", "*"),
+    Case("deny if object.get(input.s, path, 1) == 1\npath := [\"a\"] if input.k else := [\"b\"]", "k? s", "*"),
+    Case("deny if { path := input.k; object.get(input.s, path, 1) == 1 }\npath := [\"a\"]", "k s", "*"),
     Case("deny if object.get(input.s, input.k, 1) == 1", "k s", "*"),
     Case("deny if is_string(input.a)", "a?", "*"),
     Case("deny if count(input.a) > 0", "a[*]?", "*"),
@@ -80,10 +86,173 @@ const READS: &[Case] = &[
     // Sets compare their elements whole.
     Case("deny if { xs := {c | c := input.cs[_]}; count(xs) > 1 }", "cs[*]", "*"),
     Case("deny if cs[_].a == 1\ncs contains c if some c in input.cs", "cs[*]", "*"),
+    // Unless there can be no two.
+    Case("deny if os[_].a == 1\nos contains input.x if input.k", "k? x.a", "*"),
+    Case("deny if { os[o]; o.a == 1 }\nos contains o if { input.k; o = input.x }", "k? x.a", "*"),
+    Case("deny if { some o in os; f(o) }\nf(o) if o.a == 1\nos contains input.x", "x.a", "*"),
+    Case("deny if every o in os { o.a == 1 }\nos contains input.x", "x.a", "*"),
+    Case("deny if os[_].a == 1\nos contains input.x if input.k\nos contains input.x if input.l", "k? l? x", "*"),
+    Case("deny if os[_].a == 1\nos contains input.x[_] if input.k", "k? x[*]", "*"),
+    Case("deny if os[_].a == 1\nos contains v if some v in input.x", "x[*]", "*"),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if \"B\" = input.k",
+        "k x.a y.a",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if input.l == \"B\"",
+        "k l x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if is_a\nos contains input.y if not is_a\nis_a if input.k == 1",
+        "k x.a y.a",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x[_] if is_a\nos contains input.y if not is_a\nis_a if input.k == 1",
+        "k x[*] y",
+        "*",
+    ),
+    // As in Trivy's library.
+    Case(
+        "deny if { some o in os; o.a == 1 }\nos contains o if { is_a; o = object }\nos contains o if { is_b; o = object.b }\n\
+         is_a if kind = \"A\"\ndefault is_b := false\nis_b if kind = \"B\"\nis_b if { kind = \"C\"; input.l }\n\
+         kind := object.k\nobject := input.x if not other\nobject := input.y if other\nother if input.z",
+        "l? x.a x.b.a x.k y.a y.b.a y.k z?",
+        "*",
+    ),
+    // What holds otherwise, too.
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if is_b\n\
+         is_b if input.k == \"B\"\nis_b if input.l",
+        "k l? x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if is_b\n\
+         default is_b := true\nis_b if input.k == \"B\"",
+        "k x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if bs\n\
+         bs contains 1 if input.k == \"B\"",
+        "k x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k == \"A\"\nos contains input.y if is_b\n\
+         is_b.c if input.k == \"B\"",
+        "k x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if k == \"A\"\nos contains input.y if { k := input.l; k == \"B\" }\n\
+         k := input.k",
+        "k l x y",
+        "*",
+    ),
+    Case(
+        "deny if os[_].a == 1\nos contains input.x if input.k[_] == \"A\"\nos contains input.y if input.k[_] == \"B\"",
+        "k[*] x y",
+        "*",
+    ),
+    Case("deny if { all := os; all[_].a == 1; count(all) == 1 }\nos contains input.x", "x.a", "*"),
+    Case("deny if count([o.a | o := os[_]]) > 0\nos contains input.x", "x.a?", "*"),
+    Case("deny if { s := [os, ps][_]; s[_].a == 1 }\nos contains input.x\nps contains input.y", "x.a y.a", "*"),
+    Case("deny if os[_].a == 1\nos contains input.x if input.k\nos contains input.y", "k? x y", "*"),
+    Case("deny if os[_].a == 1\nos contains input.x\nos contains 1", "x", "*"),
+    Case("deny if ps[_].a == 1\nps contains o if os[o]\nos contains input.x", "x", "*"),
+    Case("deny if os[_].a == 1\nos contains input[input.k]", "[*].a k", "*"),
+    Case("deny if { o := input.y; os[o] }\nos contains input.x", "x y", "*"),
+    Case("deny if { os[o]; o = input.y }\nos contains input.x", "x y", "*"),
+    Case("deny if os[\"t\"]\nos contains input.x", "x", "*"),
+    Case("deny if os[input.k].a\nos contains input.x", "k x", "*"),
+    Case("deny if input.y in os\nos contains input.x", "x y", "*"),
+    Case("deny if os == {input.y}\nos contains input.x", "x y", "*"),
+    Case("deny if { s := os | ps; s[_].a == 1 }\nos contains input.x\nps contains input.y", "x y", "*"),
+    Case(
+        "deny if { s := {s | s := [os, ps][_]}; s[_][_].a == 1 }\nos contains input.x\nps contains input.y",
+        "x y",
+        "*",
+    ),
+    Case("deny if o[_].a == 1\no := {input.x}", "x", "*"),
+    Case("deny contains os\nos contains input.x", "x", "*"),
+    Case("deny contains {\"msg\": \"m\", \"details\": os}\nos contains input.x", "x", "*"),
+    Case("deny contains sprintf(\"%v\", [os])\nos contains input.x", "x", "*"),
+    Case("deny if all[_][_].a == 1\nall contains os\nos contains input.x", "x.a", "*"),
+    // Nor if each element adds its own to another set.
+    Case("deny contains o.a if some o in os\nos contains o if some o in input.x", "x[*].a", "*"),
+    Case("deny contains o.a if o := os[_]\nos contains o if some o in input.x", "x[*].a", "*"),
+    Case("deny contains o.a if os[o]\nos contains o if some o in input.x", "x[*].a", "*"),
+    Case("deny contains os[_].a\nos contains input.x[_]", "x[*].a", "*"),
+    Case(
+        "deny contains p.a if p := ps[_]\nps contains o if { some o in os; o.b == 1 }\nos contains o if some o in input.x",
+        "x[*].a x[*].b",
+        "*",
+    ),
+    Case("deny contains o.a if some o in os\nos contains input.x\nos contains input.y", "x.a y.a", "*"),
+    Case("deny contains f(os[_])\nf(o) := o.a if o.c\nos contains o if some o in input.x", "x[*].a x[*].c?", "*"),
+    Case("deny contains f(os[_])\nf(o) := o.a\nf(o) := o.b\nos contains o if some o in input.x", "x[*].a x[*].b", "*"),
+    Case("deny contains {k: v | some k, v in os[_].m}\nos contains o if some o in input.x", "x[*]", "*"),
+    Case(
+        "deny contains {k: v | some k, v in o.m} if some o in os\nos contains o if some o in input.x",
+        "x[*].m[*]",
+        "*",
+    ),
+    // Which of two errors comes first depends on the order of the elements.
+    Case(
+        "deny contains [f(o), g(o)] if some o in os\nf(o) := o.a\nf(o) := o.b\ng(o) := o.a\ng(o) := o.b\n\
+         os contains o if some o in input.x",
+        "x[*]",
+        "*",
+    ),
+    Case(
+        "deny contains [f(o), c] if some o in os\nc := input.a\nc := input.b\nf(o) := o.c\n\
+         os contains o if some o in input.x",
+        "a b x[*]",
+        "*",
+    ),
+    Case(
+        "deny contains [f(o), {k: o.b | k := o.c[_].k}] if some o in os\nf(o) := o.a\nf(o) := o.b\n\
+         os contains o if some o in input.x",
+        "x[*]",
+        "*",
+    ),
+    // All else may end at the first element, or count them.
+    Case("deny if os[_].a\nos contains o if some o in input.x", "x[*]", "*"),
+    Case("deny contains 1 if f(input.y)\nf(y) if os[_].a == y\nos contains o if some o in input.x", "x[*] y", "*"),
+    Case("deny contains count([1 | os[_].a])\nos contains o if some o in input.x", "x[*]", "*"),
+    Case("deny contains 1 if every o in os { o.a }\nos contains o if some o in input.x", "x[*]", "*"),
+    Case("deny contains 1 if { o := input.y; os[o] }\nos contains o if some o in input.x", "x[*] y", "*"),
+    Case("deny contains 1 if { os[o]; o = input.y }\nos contains o if some o in input.x", "x[*] y", "*"),
+    Case("deny contains 1 if { all := os; all[_].a }\nos contains o if some o in input.x", "x[*]", "*"),
+    Case("deny contains 1 if count(os) > 1\nos contains o if some o in input.x", "x[*]", "*"),
+    // Objects with more fields.
+    Case(
+        "deny if { p := json.patch(input.cs[_], [{\"op\": \"add\", \"path\": \"s\", \"value\": input.v}]); p.a == p.s.b }",
+        "cs[*].a cs[*].s.b v.b",
+        "*",
+    ),
+    Case("deny if json.patch(input.x, [{\"op\": \"add\", \"path\": \"/s\", \"value\": input.v}])", "v? x?", "*"),
+    Case("deny contains json.patch(input.x, [{\"op\": \"add\", \"path\": \"s\", \"value\": input.v}])", "v x", "*"),
+    Case("deny if json.patch(input.x, [{\"op\": \"add\", \"path\": \"s/t\", \"value\": input.v}])", "v x", "*"),
+    Case("deny if json.patch(input.x, [{\"op\": \"replace\", \"path\": \"s\", \"value\": input.v}])", "v x", "*"),
+    Case("deny if json.patch(input.x, [{\"op\": \"add\", \"path\": input.p, \"value\": 1}])", "p x", "*"),
+    Case("deny if json.patch(input.x, input.p)", "p x", "*"),
     Case("deny if \"x\" in input.a", "a[*]", "*"),
     Case("deny if input.a in [\"x\"]", "a", "*"),
     // What is bound twice is a comparison.
     Case("deny if { v = input.a; v = input.b }", "a b", "*"),
+    Case("deny if f(input.a)\nf(x) if { v = {\"k\": x}; v.k.b == 1 }", "a.b", "*"),
+    Case("deny if f(input.a)\nf(x) if { v = [x]; v[0].b == 1 }", "a.b", "*"),
+    Case("deny if f(input.a)\nf(x) if { v = {\"k\": x}; v = input.c; v.k.b == 1 }", "a c", "*"),
+    Case("deny if f(input.a)\nf(x) if { input.c[v]; v = {\"k\": x} }", "a c[*]?", "*"),
+    Case("deny if f(input.a)\nf(x) if { c[v]; v = {\"k\": x} }\nc contains {\"k\": input.b}", "a b", "*"),
+    Case("deny if f(input.a)\nf(x) if v = {\"k\": x}\nv := {\"k\": input.b}", "a b", "*"),
+    Case("deny if { v = {\"k\": x}; x = input.a; x.b == 1 }", "a", "*"),
+    Case("deny if f(input.a)\nf(x) if { split(\"a\", \"b\", v); v = [x] }", "a", "*"),
     Case("deny if { v := input.a; v = input.b }", "a b", "*"),
     Case("deny if { v = input.a; v.b == 1 }", "a.b", "*"),
     Case("deny if { input.a = input.b }", "a b", "*"),
@@ -156,6 +325,12 @@ const KINDS: &[Case] = &[
     Case(
         "deny if spec.a == 1\nspec := input.x if input.kind == \"Pod\" else := input.y if input.kind == \"Job\"",
         "kind x.a y.a",
+        "Job, Pod",
+    ),
+    Case(
+        "deny if { os[o]; o.a == 1 }\nos contains o if { k == \"Pod\"; o = input }\n\
+         os contains o if { k == \"Job\"; o = input.y }\nk := input.kind",
+        "a kind y.a",
         "Job, Pod",
     ),
     // All but some are as good as all.

@@ -9,6 +9,16 @@ use super::{
     walk::{SIZE, Walker},
 };
 
+/// How a rule looks at the value of another one, if that is a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    AsWhole,
+    /// Its elements are matched with a pattern, one by one. Their texts may be equal to others by chance: what follows is, too.
+    ByPattern,
+    /// Each element adds its own elements to another set: two that differ only in what is not read add the same.
+    OneByOne,
+}
+
 impl Walker<'_> {
     pub(super) fn declare(&mut self, names: BTreeSet<String>) {
         if let Some(scope) = self.frame.scopes.last_mut() {
@@ -130,9 +140,23 @@ impl Walker<'_> {
         value.without_names()
     }
 
-    /// Makes the value of a rule one that another rule looks at: see [`Self::member`].
-    pub(super) fn compared(&mut self, mut value: Possible) -> Possible {
-        value.members = value.members.map(|members| Box::new(self.member(*members)));
+    /// Makes the value of a rule one that another rule looks at: the elements of a set were compared with each other, unless
+    /// there can be no two of them, or it makes no difference.
+    pub(super) fn looked_at(&mut self, mut value: Possible, look: Look) -> Possible {
+        let Some(members) = value.members.take_if(|_| value.several) else { return value };
+        value.members = Some(match look {
+            Look::AsWhole => Box::new(self.member(*members)),
+            Look::ByPattern => {
+                self.alike(&members);
+                members
+            }
+            Look::OneByOne => {
+                members.all_names().into_iter().for_each(|place| self.frame.reads.insert(place, true));
+                let members = members.without_names();
+                self.frame.apart.extend(members.all_places().into_iter().cloned());
+                Box::new(members)
+            }
+        });
         value
     }
 

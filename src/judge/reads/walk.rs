@@ -5,13 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use regorus::unstable::{Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleAssign, RuleBody, RuleHead};
+use regorus::unstable::{Expr, Literal, LiteralStmt, Query, Ref, Rule, RuleAssign, RuleBody, RuleHead, Span};
 
 use super::{
     bindings::{is_multiple, sites},
     documents::Reads,
     exclusive::are_exclusive,
-    frame::Frame,
+    frame::{Frame, Site},
+    outcome::{Certainty, Definitions, certain, is_partial},
     possible::Possible,
     rules::Rules,
 };
@@ -41,16 +42,6 @@ pub(super) enum KindIs {
     Unknown,
 }
 
-/// How a statement or body ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Certainty {
-    /// It fails, whatever the object holds.
-    No,
-    Maybe,
-    /// It succeeds, whatever the object holds.
-    Yes,
-}
-
 /// The result of a rule or function.
 #[derive(Debug, Default)]
 pub(super) struct RuleSummary {
@@ -60,6 +51,10 @@ pub(super) struct RuleSummary {
     pub(super) risk: bool,
     /// Whether it depends on the kind.
     pub(super) sensitive: bool,
+    /// Where values may conflict while it is evaluated.
+    conflicts: BTreeSet<Site>,
+    /// Whether its own values may.
+    conflict: bool,
 }
 
 /// Walks rules for one dialect and one kind.
@@ -72,6 +67,8 @@ pub(super) struct Walker<'a> {
     pub(super) frame: Frame,
     memo: BTreeMap<(Path, Option<Vec<Possible>>), Arc<RuleSummary>>,
     contexts: BTreeMap<Path, usize>,
+    /// Whether at most one definition of a rule has a value.
+    exclusive: BTreeMap<Path, bool>,
     stack: Vec<Path>,
     steps: usize,
     depth: usize,
@@ -87,6 +84,7 @@ impl<'a> Walker<'a> {
             frame: Frame::default(),
             memo: BTreeMap::new(),
             contexts: BTreeMap::new(),
+            exclusive: BTreeMap::new(),
             stack: Vec::new(),
             steps: 0,
             depth: 0,
@@ -111,7 +109,8 @@ impl<'a> Walker<'a> {
             self.whole(value)
         };
         let frame = std::mem::take(&mut self.frame);
-        RuleSummary { value, reads: frame.reads, risk: frame.risk, sensitive: frame.sensitive }
+        let Frame { reads, risk, sensitive, .. } = frame;
+        RuleSummary { value, reads, risk, sensitive, ..RuleSummary::default() }
     }
 
     /// Counts everything as read, for what is not understood.
@@ -134,8 +133,9 @@ impl<'a> Walker<'a> {
 
     // Rules
 
-    /// Returns the result of the rule (`None`) or function at a path, and counts its reads as the caller's.
-    pub(super) fn call(&mut self, path: &[String], arguments: Option<Vec<Possible>>) -> Possible {
+    /// Returns the result of the rule (`None`) or function at a path, and counts its reads as those of the caller, which
+    /// stands there.
+    pub(super) fn call(&mut self, path: &[String], arguments: Option<Vec<Possible>>, site: Option<&Span>) -> Possible {
         let mut key = (path.to_vec(), arguments);
         if let Some(arguments) = &mut key.1
             && !self.memo.contains_key(&(path.to_vec(), Some(arguments.clone())))
@@ -163,10 +163,26 @@ impl<'a> Walker<'a> {
                 summary
             }
         };
-        self.frame.reads.merge(&summary.reads);
+        // The memo keeps it, so no other one is at its address.
+        if self.frame.merged.insert(Arc::as_ptr(&summary).addr()) {
+            self.frame.reads.merge(&summary.reads);
+            self.frame.conflicts.extend(&summary.conflicts);
+        }
         self.frame.risk |= summary.risk;
         self.frame.sensitive |= summary.sensitive;
+        if summary.conflict {
+            self.conflict(site);
+        }
         summary.value.clone()
+    }
+
+    /// Notes that values may conflict, and where; `None` for a rule that may be asked for at several places.
+    pub(super) fn conflict(&mut self, site: Option<&Span>) {
+        let module = self.frame.module;
+        match site {
+            Some(span) => drop(self.frame.conflicts.insert((module, span.line, span.col))),
+            None => self.frame.conflicts.extend([(module, 0, 0), (module, 0, 1)]),
+        }
     }
 
     fn summary(&mut self, path: &Path, arguments: Option<&[Possible]>) -> RuleSummary {
@@ -175,19 +191,29 @@ impl<'a> Walker<'a> {
         let mut found = Definitions::default();
         for node in graph.at(path).filter(|node| node.parameters.is_some() == arguments.is_some()) {
             let rule = self.rules.rule(node);
-            self.frame = Frame { module: node.module, sites: sites(rule), ..Frame::default() };
+            let (package, aliases) = (&self.rules.packages[node.module], &self.rules.aliases[node.module]);
+            let is_document = |name: &str| {
+                matches!(name, "input" | "data")
+                    || self.rules.names[package].contains(name)
+                    || aliases.contains_key(name)
+            };
+            self.frame = Frame { module: node.module, sites: sites(rule, is_document), ..Frame::default() };
             self.definition(rule, arguments, &mut found);
             let frame = std::mem::take(&mut self.frame);
             summary.reads.merge(&frame.reads);
             summary.risk |= frame.risk;
             summary.sensitive |= frame.sensitive;
+            summary.conflicts.extend(frame.conflicts);
         }
-        let Definitions { mut value, complete, several, sure } = found;
-        // Several values of a rule are compared with each other: two different ones are an error.
+        let Definitions { mut value, complete, elements, several, sure } = found;
         let is_complete = |node: &&Node| !matches!(self.rules.rule(node), Rule::Default { .. });
         let nodes: Vec<&Node> = graph.at(path).filter(is_complete).collect();
-        let complete = complete > 1 && !are_exclusive(self.rules, &nodes);
-        let conflict = (complete || several) && !(value.is_scalar() && value.scalars.len() < 2);
+        let rules = self.rules;
+        let exclusive = complete.max(elements) < 2
+            || *self.exclusive.entry(path.clone()).or_insert_with(|| are_exclusive(rules, &nodes));
+        value.several &= several || !exclusive;
+        // Several values of a rule are compared with each other: two different ones are an error.
+        let conflict = complete > 0 && (several || !exclusive) && !(value.is_scalar() && value.scalars.len() < 2);
         value.sure |= sure;
         if conflict || value.size(SIZE) > SIZE {
             value.all_places().into_iter().for_each(|place| summary.reads.insert(place, true));
@@ -195,6 +221,7 @@ impl<'a> Walker<'a> {
         }
         summary.value = if value.size(SIZE) > SIZE { Possible::other() } else { value };
         summary.risk |= conflict;
+        summary.conflict = conflict;
         summary
     }
 
@@ -259,21 +286,28 @@ impl<'a> Walker<'a> {
             _ => assign,
         };
         let term = |walker: &mut Self| walker.head(head, assign);
+        let is_set = matches!(head, RuleHead::Set { key: Some(_), .. });
+        self.frame.adds =
+            (is_set && !self.rules.strict).then_some(self.frame.scopes.len() + usize::from(body.is_some()));
         let (ended, value) = match body {
             _ if outcome == Certainty::No => (Certainty::No, Possible::default()),
             Some(body) => self.query(&body.query, term),
             None => (Certainty::Yes, term(self)),
         };
+        // Which of two errors comes first depends on which element does.
+        let apart = std::mem::take(&mut self.frame.apart);
+        if self.frame.conflicts.len() > 1 {
+            for place in &apart {
+                self.see(place, true);
+            }
+        }
         if self.frame.unbound && ended != Certainty::No {
             self.unsure();
         }
-        let terms: Vec<&Expr> = assign.iter().map(|assign| assign.value.as_ref()).collect();
-        if ended != Certainty::No
-            && is_multiple(body.map(|body| body.query.as_ref()), parameters, &terms)
-            && !matches!(head, RuleHead::Set { key: Some(_), .. })
-        {
-            found.several = true;
-        }
+        let key = if let RuleHead::Set { key, .. } = head { key.as_ref() } else { None };
+        let terms: Vec<&Expr> = key.into_iter().chain(assign.map(|assign| &assign.value)).map(AsRef::as_ref).collect();
+        found.several |=
+            ended != Certainty::No && is_multiple(body.map(|body| body.query.as_ref()), parameters, &terms);
         let outcome = outcome.min(ended);
         // If the value is undefined, so is the rule.
         if value.is_nothing() {
@@ -292,8 +326,8 @@ impl<'a> Walker<'a> {
                     return Possible::default();
                 }
                 let element = if self.is_response() { self.response(element) } else { element };
-                self.alike(&element);
-                // Where another rule looks at the set, it is as [`Walker::compared`] says.
+                // That its elements are compared with each other, [`Walker::compared`] counts for who looks at the set, and
+                // [`Walker::results`] if they are results.
                 Possible::set(element, true)
             }
             RuleHead::Compr { refr, .. } | RuleHead::Set { refr, key: None, .. } if is_partial(refr) => {
@@ -389,7 +423,7 @@ impl<'a> Walker<'a> {
                 Certainty::Yes
             }
             Literal::SomeIn { key, value, collection, .. } => {
-                let collection = self.expr(collection);
+                let collection = self.collection_of(collection);
                 let (keys, values) = self.elements(&collection);
                 if values.is_nothing() {
                     return Certainty::No;
@@ -403,7 +437,9 @@ impl<'a> Walker<'a> {
                 certain(&value)
             }
             Literal::NotExpr { expr, .. } => {
+                let adds = self.frame.adds.take();
                 let value = self.expr(expr);
+                self.frame.adds = adds;
                 self.present(&value);
                 match certain(&value) {
                     Certainty::Yes => Certainty::No,
@@ -446,63 +482,5 @@ impl<'a> Walker<'a> {
             Literal::NotExpr { .. } | Literal::Every { .. } => {}
         }
         Certainty::Maybe
-    }
-}
-
-/// Returns how a statement with this value ends.
-pub(super) fn certain(value: &Possible) -> Certainty {
-    if value.is_false() {
-        Certainty::No
-    } else if value.is_true() {
-        Certainty::Yes
-    } else {
-        Certainty::Maybe
-    }
-}
-
-/// What the definitions of a rule have contributed so far.
-#[derive(Default)]
-struct Definitions {
-    value: Possible,
-    /// The number of definitions that may give it a value where only one is allowed.
-    complete: usize,
-    /// Whether one of them may give several values.
-    several: bool,
-    /// Whether there is a value for sure.
-    sure: bool,
-}
-
-impl Definitions {
-    fn add(&mut self, head: &RuleHead, (outcome, value): (Certainty, Possible)) {
-        // A partial set or object exists, even if it is empty.
-        let empty = match head {
-            RuleHead::Set { key: Some(_), .. } => Some(Possible::set(Possible::default(), true)),
-            RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } if is_partial(refr) => {
-                Some(Possible { fields: Some(BTreeMap::new()), ..Possible::default() })
-            }
-            _ => None,
-        };
-        self.sure |= empty.is_some() || outcome == Certainty::Yes;
-        self.value.join(empty.unwrap_or_default());
-        if outcome != Certainty::No {
-            self.complete += usize::from(!matches!(head, RuleHead::Set { key: Some(_), .. }));
-            self.value.join(value);
-        }
-    }
-}
-
-/// Whether a head has keys that are computed.
-fn is_partial(mut refr: &Expr) -> bool {
-    loop {
-        match refr {
-            Expr::RefDot { refr: inner, .. } => refr = inner,
-            Expr::RefBrack { refr: inner, index, .. } => {
-                if !matches!(index.as_ref(), Expr::String { .. } | Expr::RawString { .. }) {
-                    return true;
-                }
-                refr = inner;
-            }
-            _ => return false,
-        }
     }
 }

@@ -181,7 +181,7 @@ impl Planner<'_> {
     fn constraints(&mut self, unit: &Unit, config: &Config) -> Vec<bool> {
         let Some(group) = unit.groups.first() else { return Vec::new() };
         let query = group.queries.of(self.kind);
-        let reads = query.into_iter().flat_map(|query| query.rules.iter().zip(&query.reads));
+        let reads = query.into_iter().flat_map(|query| query.rules.iter().zip(query.reads.iter().map(AsRef::as_ref)));
         let reads: Vec<(&usize, &Reads)> = reads.collect();
         let all = reads
             .iter()

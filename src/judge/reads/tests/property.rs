@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Objects of many kinds, most of them odd somewhere.
-fn seeds() -> Vec<Value> {
+pub(super) fn seeds() -> Vec<Value> {
     let container = json!({"name": "a", "image": "example.com/a:1", "ports": [{"hostPort": 80}, {"containerPort": 1}],
         "env": [{"name": "DB_PASSWORD", "value": "x"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "n"}}}],
         "securityContext": {"privileged": true, "runAsUser": 0, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]},
@@ -105,9 +105,9 @@ fn job(set: &Arc<PolicySet>, object: &Object) -> Job {
 }
 
 /// A policy set of the tests.
-struct Set {
+pub(super) struct Set {
     name: String,
-    policies: Arc<PolicySet>,
+    pub(super) policies: Arc<PolicySet>,
     /// Words of the rules, to make objects of.
     words: Vec<String>,
     /// Whether its rules are about nothing but such words.
@@ -115,7 +115,7 @@ struct Set {
 }
 
 impl Set {
-    fn new(name: &str, policies: PolicySet, text: &str, small: bool) -> Self {
+    pub(super) fn new(name: &str, policies: PolicySet, text: &str, small: bool) -> Self {
         // Fields and texts: what stands behind a dot or a quote.
         let words = text.split(['.', '"']).skip(1).filter_map(|rest| {
             let word = rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next()?;
@@ -170,14 +170,14 @@ fn sets() -> Vec<Set> {
 }
 
 /// What random changes are made of.
-struct Changes {
+pub(super) struct Changes {
     random: fastrand::Rng,
     keys: Vec<String>,
     values: Vec<Value>,
 }
 
 impl Changes {
-    fn new(seed: u64, set: &Set, seeds: &[Value]) -> Self {
+    pub(super) fn new(seed: u64, set: &Set, seeds: &[Value]) -> Self {
         let mut keys = BTreeSet::new();
         let mut values = Vec::new();
         if !set.small {
@@ -318,70 +318,92 @@ fn assert_silent(name: &str, set: &Arc<PolicySet>, object: &Object, value: &Valu
     }
 }
 
+/// How often what was seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) verdicts: usize,
+    unread: usize,
+    read: usize,
+    pub(super) flipped: usize,
+}
+
+/// Changes an object so often, mostly on from the last change, and compares the verdicts.
+pub(super) fn hold(
+    name: &str,
+    set: &Arc<PolicySet>,
+    original: &Value,
+    rounds: usize,
+    random: &mut Changes,
+    seen: &mut Seen,
+) {
+    let named = |verdict: &Verdict| (verdict.results.clone(), verdict.passed);
+    let mut before = original.clone();
+    let mut object_before = object(&before);
+    let mut hash = projection_hash(set, &object_before);
+    let mut verdict = evaluate_whole(&job(set, &object_before));
+    assert!(hash.is_some());
+    assert_eq!(named(&evaluate(&job(set, &object_before))), named(&verdict), "{name}\n{before}");
+    for _ in 0..rounds {
+        let mut after = before.clone();
+        for _ in 0..=random.random.u8(0..3) {
+            random.change(&mut after, true);
+        }
+        let object_after = object(&after);
+        let hash_after = projection_hash(set, &object_after);
+        let verdict_after = evaluate_whole(&job(set, &object_after));
+        let by_parts = evaluate(&job(set, &object_after));
+        assert_eq!(
+            named(&by_parts),
+            named(&verdict_after),
+            "{name}\nreads {}\n{after}",
+            set.projection(&object_after.key.kind)
+        );
+        let same = verdict.results == verdict_after.results && verdict.passed == verdict_after.passed;
+        seen.flipped += usize::from(!same);
+        seen.verdicts += 1;
+        if hash == hash_after {
+            seen.unread += usize::from(before != after);
+            assert!(
+                same,
+                "{name}\nreads {}\nbefore {before}\n{:#?}\nafter {after}\n{:#?}",
+                set.projection(&object_before.key.kind),
+                verdict.results,
+                verdict_after.results
+            );
+        } else {
+            seen.read += 1;
+        }
+        if random.random.u8(0..8) == 0 {
+            assert_silent(name, set, &object_after, &after);
+        }
+        // Mostly on from here, so that odd shapes grow; sometimes from the beginning.
+        if random.random.u8(0..6) == 0 {
+            before = original.clone();
+            object_before = object(&before);
+            hash = projection_hash(set, &object_before);
+            verdict = evaluate_whole(&job(set, &object_before));
+        } else {
+            (before, object_before, hash, verdict) = (after, object_after, hash_after, verdict_after);
+        }
+    }
+}
+
+pub(super) fn rounds() -> usize {
+    std::env::var("KAUDIT_READS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2)
+}
+
 #[test]
 fn what_is_not_read_changes_no_verdict() {
-    let rounds = std::env::var("KAUDIT_READS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2_usize);
     let seeds = seeds();
-    let (mut unread, mut read, mut flipped, mut verdicts) = (0_usize, 0_usize, 0_usize, 0_usize);
+    let mut seen = Seen::default();
     for (number, set) in sets().into_iter().enumerate() {
         let mut random = Changes::new(number as u64, &set, &seeds);
         let seeds = if set.small { random.small_objects() } else { seeds.clone() };
-        let rounds = if number == 0 || set.small { rounds * 5 } else { rounds };
-        let (name, set) = (set.name, set.policies);
+        let rounds = if number == 0 || set.small { rounds() * 5 } else { rounds() };
         for seed in &seeds {
-            let mut before = seed.clone();
-            let mut object_before = object(&before);
-            let mut hash = projection_hash(&set, &object_before);
-            let mut verdict = evaluate_whole(&job(&set, &object_before));
-            assert!(hash.is_some());
-            for _ in 0..rounds {
-                let mut after = before.clone();
-                for _ in 0..=random.random.u8(0..3) {
-                    random.change(&mut after, true);
-                }
-                let object_after = object(&after);
-                let hash_after = projection_hash(&set, &object_after);
-                let verdict_after = evaluate_whole(&job(&set, &object_after));
-                let by_parts = evaluate(&job(&set, &object_after));
-                let named = |verdict: &Verdict| (verdict.results.clone(), verdict.passed);
-                assert_eq!(
-                    named(&by_parts),
-                    named(&verdict_after),
-                    "{name}\nreads {}\n{after}",
-                    set.projection(&object_after.key.kind)
-                );
-                let same = verdict.results == verdict_after.results && verdict.passed == verdict_after.passed;
-                flipped += usize::from(!same);
-                verdicts += 1;
-                if hash == hash_after {
-                    unread += usize::from(before != after);
-                    assert!(
-                        same,
-                        "{name}\nreads {}\nbefore {before}\n{:#?}\nafter {after}\n{:#?}",
-                        set.projection(&object_before.key.kind),
-                        verdict.results,
-                        verdict_after.results
-                    );
-                } else {
-                    read += 1;
-                }
-                if random.random.u8(0..8) == 0 {
-                    assert_silent(&name, &set, &object_after, &after);
-                }
-                // Mostly on from here, so that odd shapes grow; sometimes from the beginning.
-                if random.random.u8(0..6) == 0 {
-                    before = seed.clone();
-                    object_before = object(&before);
-                    hash = projection_hash(&set, &object_before);
-                    verdict = evaluate_whole(&job(&set, &object_before));
-                } else {
-                    (before, object_before, hash, verdict) = (after, object_after, hash_after, verdict_after);
-                }
-            }
+            hold(&set.name, &set.policies, seed, rounds, &mut random, &mut seen);
         }
     }
-    eprintln!(
-        "{verdicts} verdicts: {unread} changes of what is not read, {read} of what is, {flipped} verdicts changed"
-    );
-    assert!(unread > 1000 && read > 1000 && flipped > 300);
+    eprintln!("{seen:?}");
+    assert!(seen.unread > 1000 && seen.read > 1000 && seen.flipped > 300);
 }
