@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
+mod artifact;
 mod follow;
+mod keyless;
 mod lying;
 mod program;
 mod publishers;
