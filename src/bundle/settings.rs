@@ -33,5 +33,5 @@ pub enum Verification {
         scope: String,
     },
     /// Somebody without a key, by cosign's signature.
-    Keyless(KeylessIdentity),
+    Keyless(Box<KeylessIdentity>),
 }

@@ -32,7 +32,7 @@ pub struct BundleArgs {
     )]
     pub verification_scope: String,
 
-    /// Refuse bundles that this identity has not signed keylessly (cosign): the email address or URI in its certificate
+    /// Refuse bundles that this identity has not signed keylessly by cosign: the email address or URI in the certificate
     #[arg(
         long,
         env = "KAUDIT_CERTIFICATE_IDENTITY",
@@ -41,7 +41,7 @@ pub struct BundleArgs {
     )]
     pub certificate_identity: Option<String>,
 
-    /// The same of any identity in which this regular expression (Go) has a match; anchor it with ^ and $
+    /// The identity as a regular expression of Go, which may match anywhere, as with cosign: anchor it with ^ and $
     #[arg(
         long,
         env = "KAUDIT_CERTIFICATE_IDENTITY_REGEXP",
@@ -50,7 +50,7 @@ pub struct BundleArgs {
     )]
     pub certificate_identity_regexp: Option<NameMatcher>,
 
-    /// What has to have known the identity: the issuer of its OIDC token
+    /// The OIDC issuer that has to have vouched for the identity; one is required with it
     #[arg(
         long,
         env = "KAUDIT_CERTIFICATE_OIDC_ISSUER",
@@ -59,7 +59,7 @@ pub struct BundleArgs {
     )]
     pub certificate_oidc_issuer: Option<String>,
 
-    /// The same of any issuer in which this regular expression (Go) has a match; anchor it with ^ and $
+    /// The issuer as a regular expression, likewise
     #[arg(
         long,
         env = "KAUDIT_CERTIFICATE_OIDC_ISSUER_REGEXP",
@@ -68,7 +68,7 @@ pub struct BundleArgs {
     )]
     pub certificate_oidc_issuer_regexp: Option<NameMatcher>,
 
-    /// The authorities and logs of Sigstore to verify an identity by: a trusted_root.json, as cosign keeps it
+    /// The trusted root (JSON) of the Sigstore whose authorities and logs to verify by; required with an identity
     #[arg(long, env = "KAUDIT_TRUSTED_ROOT", value_name = "FILE", requires = "signer")]
     pub trusted_root: Option<PathBuf>,
 
@@ -127,7 +127,7 @@ impl BundleArgs {
         match (subject, issuer, &self.trusted_root) {
             (None, None, None) => Ok(None),
             (Some(subject), Some(issuer), Some(root)) => {
-                Ok(Some(Verification::Keyless(KeylessIdentity::read(subject, issuer, root)?)))
+                Ok(Some(Verification::Keyless(Box::new(KeylessIdentity::read(subject, issuer, root)?))))
             }
             _ => bail!("an identity, its issuer and a trusted root have to be given together"),
         }

@@ -81,15 +81,15 @@ pub(crate) fn statement(digest: &str, predicate: &str) -> String {
     json!({"_type": kind, "subject": subject, "predicateType": predicate, "predicate": {}}).to_string()
 }
 
-/// A registry that has one artifact, and beside it what was last laid there.
-pub(crate) struct Shelf {
+/// A registry that has one artifact, and beside it what was last attached to it.
+pub(crate) struct FakeRegistry {
     pub(crate) artifact: Artifact,
     host: String,
     beside: Arc<Mutex<BTreeMap<String, String>>>,
     is_down: Arc<AtomicBool>,
 }
 
-impl Shelf {
+impl FakeRegistry {
     pub(crate) fn new() -> Self {
         let (artifact, beside) = (Artifact::new(), Arc::new(Mutex::new(BTreeMap::new())));
         let always = BTreeMap::from([("manifests/1".to_owned(), artifact.manifest.clone()), blob(&artifact.module)]);
@@ -108,7 +108,7 @@ impl Shelf {
         Self { artifact, host, beside, is_down }
     }
 
-    pub(crate) fn lay(&self, things: Things) {
+    pub(crate) fn attach(&self, things: Things) {
         *self.beside.lock().unwrap_or_else(PoisonError::into_inner) = things.into_iter().collect();
     }
 

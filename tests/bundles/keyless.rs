@@ -11,7 +11,7 @@ use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::{Value, json};
 
 use super::{
-    artifact::{Shelf, Things, payload, statement},
+    artifact::{FakeRegistry, Things, payload, statement},
     program::{Said, check, kaudit, write},
     server::digest,
 };
@@ -49,10 +49,10 @@ struct Signature {
 
 impl Signature {
     /// Returns it as a registry has it.
-    fn beside(&self, shelf: &Shelf) -> Things {
+    fn beside(&self, registry: &FakeRegistry) -> Things {
         match &self.annotations {
-            Some(annotations) => shelf.artifact.annotated(&self.payload, annotations),
-            None => shelf.artifact.referred(&self.bundle.clone().unwrap().to_string()),
+            Some(annotations) => registry.artifact.annotated(&self.payload, annotations),
+            None => registry.artifact.referred(&self.bundle.clone().unwrap().to_string()),
         }
     }
 }
@@ -116,11 +116,11 @@ fn options(wanted: &Wanted) -> Vec<String> {
 }
 
 /// Judges by the artifact with a signature beside it.
-fn judged(at: &Path, shelf: &Shelf, signature: &Signature, wanted: &Wanted) -> Said {
-    shelf.lay(signature.beside(shelf));
+fn judged(at: &Path, registry: &FakeRegistry, signature: &Signature, wanted: &Wanted) -> Said {
+    registry.attach(signature.beside(registry));
     fs::write(at.join("root.json"), signature.root.to_string()).unwrap();
     let options = options(wanted);
-    check(at, &[], &shelf.reference(), &options.iter().map(String::as_str).collect::<Vec<_>>())
+    check(at, &[], &registry.reference(), &options.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn who_signed_is_verified_as_sigstore_go_does() {
     if !require_tool(Tool::Sigstore) {
         return;
     }
-    let (mut sigstore, shelf, directory) = (Sigstore::start(), Shelf::new(), tempfile::tempdir().unwrap());
-    let own = shelf.artifact.digest.clone();
+    let (mut sigstore, registry, directory) = (Sigstore::start(), FakeRegistry::new(), tempfile::tempdir().unwrap());
+    let own = registry.artifact.digest.clone();
     for form in FORMS {
         let signature = sigstore.sign(form, &own, &json!({}));
         let by_mail = sigstore.sign(form, &own, &json!({"subject": "dev@example.com"}));
@@ -152,7 +152,7 @@ fn who_signed_is_verified_as_sigstore_go_does() {
         for (signature, wanted, accepted) in cases {
             let refusal = sigstore.refusal(signature, &own, wanted);
             assert_eq!(refusal.is_empty(), accepted, "{form} {wanted:?}: sigstore-go: {refusal}");
-            let said = judged(directory.path(), &shelf, signature, wanted);
+            let said = judged(directory.path(), &registry, signature, wanted);
             assert_eq!(said.code, if accepted { 1 } else { 2 }, "{form} {wanted:?}: {}", said.err);
             if accepted {
                 assert_eq!(said.json()["bundles"][0]["verified"], true);
@@ -169,8 +169,8 @@ fn what_signs_and_logs_is_verified_as_sigstore_go_does() {
     if !require_tool(Tool::Sigstore) {
         return;
     }
-    let (mut sigstore, shelf, directory) = (Sigstore::start(), Shelf::new(), tempfile::tempdir().unwrap());
-    let own = shelf.artifact.digest.clone();
+    let (mut sigstore, registry, directory) = (Sigstore::start(), FakeRegistry::new(), tempfile::tempdir().unwrap());
+    let own = registry.artifact.digest.clone();
     let another = digest(b"another");
     for form in FORMS {
         let text = |digest: &str, kind: (&str, &str)| match form {
@@ -208,26 +208,26 @@ fn what_signs_and_logs_is_verified_as_sigstore_go_does() {
             let signature = sigstore.sign(form, &own, &how);
             let refusal = sigstore.refusal(&signature, &own, EXACT);
             assert_eq!(refusal.is_empty(), accepted, "{form} {how}: sigstore-go: {refusal}");
-            let said = judged(directory.path(), &shelf, &signature, EXACT);
+            let said = judged(directory.path(), &registry, &signature, EXACT);
             assert_eq!(said.code, if accepted { 1 } else { 2 }, "{form} {how}: {}", said.err);
         }
         // Somebody else's authorities and logs.
         let mut signature = sigstore.sign(form, &own, &json!({}));
         signature.root = sigstore.sign(form, &own, &json!({"instance": "other"})).root;
         assert_ne!(sigstore.refusal(&signature, &own, EXACT), "");
-        assert_eq!(judged(directory.path(), &shelf, &signature, EXACT).code, 2);
+        assert_eq!(judged(directory.path(), &registry, &signature, EXACT).code, 2);
     }
 }
 
 #[test]
 fn what_cannot_be_verified_is_refused() {
-    let (shelf, directory) = (Shelf::new(), tempfile::tempdir().unwrap());
+    let (registry, directory) = (FakeRegistry::new(), tempfile::tempdir().unwrap());
     let at = directory.path();
     write(at, &[("own.tar.gz", "none"), ("root.json", "{}"), ("text.json", "none")]);
     let given = options(EXACT);
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
     let text = [&given[..2], &["--trusted-root=text.json"]].concat();
-    let (missing, empty) = ([&given[..2], &["--trusted-root=missing.json"]].concat(), shelf.reference());
+    let (missing, empty) = ([&given[..2], &["--trusted-root=missing.json"]].concat(), registry.reference());
     for (policies, options, want) in [
         ("own.tar.gz", &given[..2], "--trusted-root"),
         ("own.tar.gz", &given[1..], "--certificate-identity"),
@@ -250,9 +250,9 @@ fn only_an_artifact_is_signed_keylessly() {
     if !require_tool(Tool::Sigstore) {
         return;
     }
-    let (mut sigstore, shelf, directory) = (Sigstore::start(), Shelf::new(), tempfile::tempdir().unwrap());
+    let (mut sigstore, registry, directory) = (Sigstore::start(), FakeRegistry::new(), tempfile::tempdir().unwrap());
     let at = directory.path();
-    let signature = sigstore.sign("bundle", &shelf.artifact.digest, &json!({}));
+    let signature = sigstore.sign("bundle", &registry.artifact.digest, &json!({}));
     write(at, &[("own.tar.gz", "none"), ("root.json", &signature.root.to_string())]);
     let given = options(EXACT);
     let given: Vec<&str> = given.iter().map(String::as_str).collect();
@@ -261,7 +261,7 @@ fn only_an_artifact_is_signed_keylessly() {
         let want = "asks for a keyless signature, which only an artifact in a registry has";
         assert!(said.code == 2 && said.err.contains(want) && said.err.contains(archive), "{}", said.err);
     }
-    let unsigned = check(at, &[], &shelf.reference(), &given);
+    let unsigned = check(at, &[], &registry.reference(), &given);
     assert!(
         unsigned.code == 2 && unsigned.err.contains("is not signed, and --certificate-identity"),
         "{}",
@@ -275,13 +275,13 @@ fn only_an_artifact_is_signed_keylessly() {
         ("KAUDIT_TRUSTED_ROOT", "root.json"),
         ("KAUDIT_BUNDLE_CACHE", "cache"),
     ];
-    shelf.lay(signature.beside(&shelf));
-    let said = kaudit(at, &variables, &["policies", &shelf.reference()]);
+    registry.attach(signature.beside(&registry));
+    let said = kaudit(at, &variables, &["policies", &registry.reference()]);
     assert!(said.code == 0 && said.out.contains(", signature verified"), "{} {}", said.out, said.err);
-    shelf.go_down();
-    let cached = check(at, &variables, &shelf.reference(), &[]);
+    registry.go_down();
+    let cached = check(at, &variables, &registry.reference(), &[]);
     assert_eq!(cached.messages(), ["signed"], "{}", cached.err);
     assert_eq!(cached.json()["bundles"][0]["verified"], true);
-    let other = check(at, &variables[1..], &shelf.reference(), &["--certificate-identity=dev@example.com"]);
+    let other = check(at, &variables[1..], &registry.reference(), &["--certificate-identity=dev@example.com"]);
     assert!(other.code == 2 && other.err.contains("The bundle in the cache is refused"), "{}", other.err);
 }

@@ -7,7 +7,7 @@ use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::json;
 
 use super::{
-    artifact::{Shelf, payload, statement},
+    artifact::{FakeRegistry, payload, statement},
     program::{check, policy, run, write},
     server::digest,
 };
@@ -118,13 +118,13 @@ fn what_cosign_signs_by_a_key_is_verified() {
         assert!(std::env::var_os("CI").is_none(), "no openssl");
         return;
     }
-    let shelf = Shelf::new();
-    let own = shelf.artifact.digest.clone();
+    let registry = FakeRegistry::new();
+    let own = registry.artifact.digest.clone();
     let image = "cosign container image signature";
     let (sign, provenance) = ("https://sigstore.dev/cosign/sign/v1", "https://slsa.dev/provenance/v1");
     let simple = |key: &str, payload: &str| {
         let annotations = json!({"dev.cosignproject.cosign/signature": signed(at, key, payload.as_bytes())});
-        shelf.artifact.annotated(payload, &annotations)
+        registry.artifact.annotated(payload, &annotations)
     };
     let bundle = |key: &str, digest_of_subject: &str, predicate: &str| {
         let statement = statement(digest_of_subject, predicate);
@@ -132,7 +132,7 @@ fn what_cosign_signs_by_a_key_is_verified() {
         let message = format!("DSSEv1 {} {kind} {} {statement}", kind.len(), statement.len());
         let envelope = json!({"payloadType": kind, "payload": BASE64.encode(statement.as_bytes()),
             "signatures": [{"sig": signed(at, key, message.as_bytes())}]});
-        shelf.artifact.referred(&json!({"dsseEnvelope": envelope}).to_string())
+        registry.artifact.referred(&json!({"dsseEnvelope": envelope}).to_string())
     };
     for (signatures, accepted) in [
         (simple("own.key", &payload(&own, image)), true),
@@ -146,8 +146,8 @@ fn what_cosign_signs_by_a_key_is_verified() {
         (bundle("own.key", &own, provenance), false),
         (vec![], false),
     ] {
-        shelf.lay(signatures);
-        let said = check(at, &[], &shelf.reference(), &["--verification-key", "own.pub"]);
+        registry.attach(signatures);
+        let said = check(at, &[], &registry.reference(), &["--verification-key", "own.pub"]);
         assert_eq!(said.code, if accepted { 1 } else { 2 }, "{}", said.err);
         assert!(accepted || said.err.contains("signed"), "{}", said.err);
     }
