@@ -77,7 +77,9 @@ impl ArtifactSignature {
             return is_statement(&statement, digest).ok_or_else(other);
         };
         is_payload(&self.payload, digest).ok_or_else(other)?;
-        let bundle = self.converted(signature).ok_or("has no certificate, or no promise of a transparency log")?;
+        let bundle = self
+            .converted(signature)
+            .ok_or("has annotations that cannot be read, or no certificate or promise of a log among them")?;
         identity.verify_message(&bundle.to_string(), self.payload.as_bytes())
     }
 
@@ -87,9 +89,14 @@ impl ArtifactSignature {
         let chain = annotation(CHAIN).unwrap_or_default();
         let certificates = [annotation(CERTIFICATE)?, chain].into_iter().flat_map(certificates).take(CERTIFICATES);
         let certificates: Vec<Value> = certificates.map(|der| json!({"rawBytes": der})).collect();
-        let timestamp = annotation(TIMESTAMP).and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let timestamp = timestamp.and_then(|said| said.get("SignedRFC3161Timestamp").cloned());
-        let timestamps: Vec<Value> = timestamp.iter().map(|token| json!({"signedTimestamp": token})).collect();
+        let timestamps = match annotation(TIMESTAMP) {
+            Some(said) => {
+                let said: Value = serde_json::from_str(said).ok()?;
+                vec![json!({"signedTimestamp": said.get("SignedRFC3161Timestamp")?})]
+            }
+            None => Vec::new(),
+        };
+        let signature = BASE64.decode(signature.as_bytes()).ok()?;
         let digest = BASE64.encode(&Sha256::digest(self.payload.as_bytes()));
         Some(json!({
             "mediaType": BUNDLE,
@@ -100,7 +107,7 @@ impl ArtifactSignature {
             },
             "messageSignature": {
                 "messageDigest": {"algorithm": "SHA2_256", "digest": digest},
-                "signature": signature,
+                "signature": BASE64.encode(&signature),
             },
         }))
     }
@@ -109,7 +116,7 @@ impl ArtifactSignature {
 /// Returns the base64 of each certificate in PEM.
 fn certificates(pem: &str) -> impl Iterator<Item = String> {
     let bodies = pem.split("-----BEGIN CERTIFICATE-----").skip(1);
-    bodies.map(|body| body.split("-----END").next().unwrap_or_default().split_whitespace().collect())
+    bodies.filter_map(|body| Some(body.split_once("-----END CERTIFICATE-----")?.0.split_whitespace().collect()))
 }
 
 /// Returns the entry of a bundle of Sigstore that stands for what a log promises, as cosign keeps it.

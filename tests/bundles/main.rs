@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
+mod altered;
 mod artifact;
 mod follow;
 mod keyless;
