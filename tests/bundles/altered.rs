@@ -20,7 +20,7 @@ use super::{
 };
 
 /// How many signatures are altered of each form, unless `KAUDIT_TEST_ALTERATIONS` says so.
-const ALTERATIONS: u64 = 100;
+const ALTERATIONS: u64 = 60;
 
 /// What one of both refuses and the other does not, by the form and the place that is altered, with an example.
 struct Difference {
