@@ -102,8 +102,12 @@ impl KeylessIdentity {
         if !verified.certificate_verified() || !verified.sct_verified() || !verified.tlog_verified() {
             return Err("is not verified as a whole".to_owned());
         }
-        let subject = verified.identity().map_or("", |identity| identity.as_str());
-        let issuer = verified.issuer().unwrap_or_default();
+        let subject = verified.identity().map(|identity| identity.as_str()).filter(|subject| !subject.is_empty());
+        let issuer = verified.issuer().filter(|issuer| !issuer.is_empty());
+        // A pattern may match what is empty, and nobody is no identity.
+        let (Some(subject), Some(issuer)) = (subject, issuer) else {
+            return Err("has a certificate that names no identity, or no issuer of it".to_owned());
+        };
         if self.subject.accepts(subject) && self.issuer.accepts(issuer) {
             return Ok(());
         }

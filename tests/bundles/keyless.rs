@@ -165,6 +165,29 @@ fn who_signed_is_verified_as_sigstore_go_does() {
 }
 
 #[test]
+fn nobody_is_no_identity() {
+    if !require_tool(Tool::Sigstore) {
+        return;
+    }
+    let (mut sigstore, registry, directory) = (Sigstore::start(), FakeRegistry::new(), tempfile::tempdir().unwrap());
+    let own = registry.artifact.digest.clone();
+    let anybody: &Wanted = &[("certificate-identity-regexp", ".*"), ("certificate-oidc-issuer-regexp", ".*")];
+    for form in FORMS {
+        for how in [json!({"subject": ""}), json!({"issuer": ""})] {
+            let signature = sigstore.sign(form, &own, &how);
+            let refusal = sigstore.refusal(&signature, &own, anybody);
+            assert_eq!(refusal.is_empty(), how["issuer"] == "", "{form} {how}: sigstore-go: {refusal}");
+            let said = judged(directory.path(), &registry, &signature, anybody);
+            assert!(
+                said.code == 2 && said.err.contains("names no identity, or no issuer"),
+                "{form} {how}: {}",
+                said.err
+            );
+        }
+    }
+}
+
+#[test]
 fn what_signs_and_logs_is_verified_as_sigstore_go_does() {
     if !require_tool(Tool::Sigstore) {
         return;

@@ -112,7 +112,7 @@ func certify(template, parent *x509.Certificate, key any, by crypto.Signer) (*x5
 	return x509.ParseCertificate(der)
 }
 
-// identify returns a certificate of who signs, valid for ten minutes, with the SCT of a log if one is given.
+// identify returns a certificate of who signs, if not of nobody, valid for ten minutes, with the SCT of a log if one is given.
 func (own *instance) identify(subject, issuer string, from time.Time, key any, log *ecdsa.PrivateKey) (*x509.Certificate, error) {
 	issuerValue, err := asn1.MarshalWithParams(issuer, "utf8")
 	if err != nil {
@@ -121,14 +121,16 @@ func (own *instance) identify(subject, issuer string, from time.Time, key any, l
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(from.UnixNano()), NotBefore: from, NotAfter: from.Add(10 * time.Minute),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-		ExtraExtensions: []pkix.Extension{
+	}
+	if issuer != "" {
+		template.ExtraExtensions = []pkix.Extension{
 			{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57264, 1, 1}, Value: []byte(issuer)},
 			{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57264, 1, 8}, Value: issuerValue},
-		},
+		}
 	}
 	if uri, err := url.Parse(subject); err == nil && uri.Scheme != "" {
 		template.URIs = []*url.URL{uri}
-	} else {
+	} else if subject != "" {
 		template.EmailAddresses = []string{subject}
 	}
 	above := own.certificates
