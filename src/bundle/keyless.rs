@@ -10,7 +10,7 @@ use std::{fmt, fs, path::Path};
 use anyhow::Context as _;
 use regex::Regex;
 use sigstore_verify::{
-    VerificationPolicy, Verifier,
+    SubjectAltName, VerificationPolicy, Verifier,
     trust_root::TrustedRoot,
     types::{Artifact, Bundle, Sha256Hash, SignatureContent},
 };
@@ -102,7 +102,7 @@ impl KeylessIdentity {
         if !verified.certificate_verified() || !verified.sct_verified() || !verified.tlog_verified() {
             return Err("is not verified as a whole".to_owned());
         }
-        let subject = verified.identity().map(|identity| identity.as_str()).filter(|subject| !subject.is_empty());
+        let subject = verified.identity().map(SubjectAltName::as_str).filter(|subject| !subject.is_empty());
         let issuer = verified.issuer().filter(|issuer| !issuer.is_empty());
         // A pattern may match what is empty, and nobody is no identity.
         let (Some(subject), Some(issuer)) = (subject, issuer) else {
