@@ -52,7 +52,7 @@ pub enum Subcommand {
     Explain(Box<ExplainArgs>),
     /// List the policies: rules, dialect, what they judge, read and depend on, and what is wrong with them
     #[command(after_help = policies::AFTER_HELP)]
-    Policies(PoliciesArgs),
+    Policies(Box<PoliciesArgs>),
     /// Print the smallest roles that kaudit check needs with the same options, as YAML
     #[command(after_help = rbac::AFTER_HELP)]
     Rbac(Box<RbacArgs>),

@@ -138,7 +138,7 @@ mod tests {
                 Part::File { name: "a.rego".to_owned(), content: b"package a".to_vec() },
                 Part::Archive(vec![0; 2_000]),
             ],
-            signatures: vec![ArtifactSignature { payload: "{}".to_owned(), signature: None }],
+            signatures: vec![ArtifactSignature::bundled("{}".to_owned())],
         };
         for digest in ["sha256:00", "sha256:01"] {
             digest.clone_into(&mut package.digest);

@@ -63,20 +63,42 @@ pub(super) fn read(
 /// Returns whether it is known who published it.
 ///
 /// # Errors
-/// When a key is given and it is not signed by that; and, as OPA has it, when it is signed and no key is given.
+/// When it is not signed by the key or the identity that is given; and, as OPA has it, when it has OPA's signature and neither
+/// is given. Who has signed the artifact has signed all that is in it, OPA's signature included.
 fn verify(files: &Files, package: &Package, verification: Option<&Verification>) -> Result<bool, String> {
-    match (verification, signature::is_signed(files)) {
-        (Some(Verification { key, scope }), true) => signature::verify(files, key, scope).map(|()| true),
-        (Some(Verification { key, .. }), false) => {
-            let mut signatures = package.signatures.iter();
-            if signatures.any(|signature| signature.is_of(&package.digest, key)) {
+    let signatures = &package.signatures;
+    match verification {
+        Some(Verification::Keyless(identity)) => {
+            let mut reasons = Vec::new();
+            for signature in signatures {
+                match signature.is_by(&package.digest, identity) {
+                    Ok(()) => return Ok(true),
+                    Err(why) => reasons.push(why),
+                }
+            }
+            let asked = "--certificate-identity asks for a keyless signature";
+            let Some(reason) = reasons.first() else { return Err(format!("is not signed, and {asked}")) };
+            let more = match reasons.len() - 1 {
+                0 => String::new(),
+                1 => ", and 1 more likewise".to_owned(),
+                more => format!(", and {more} more likewise"),
+            };
+            Err(format!("is not signed by the identity that is given, and {asked}: a signature {reason}{more}"))
+        }
+        Some(Verification::Key { key, scope }) if signature::is_signed(files) => {
+            signature::verify(files, key, scope).map(|()| true)
+        }
+        Some(Verification::Key { key, .. }) => {
+            if signatures.iter().any(|signature| signature.is_of(&package.digest, key)) {
                 return Ok(true);
             }
-            let other = if package.signatures.is_empty() { "is not signed" } else { "is signed by other keys" };
+            let other = if signatures.is_empty() { "is not signed" } else { "is signed by other keys" };
             Err(format!("{other}, and --verification-key asks for a signature"))
         }
-        (None, true) => Err("is signed, and no key is given to verify it: give --verification-key".to_owned()),
-        (None, false) => Ok(false),
+        None if signature::is_signed(files) => {
+            Err("is signed, and no key is given to verify it: give --verification-key".to_owned())
+        }
+        None => Ok(false),
     }
 }
 

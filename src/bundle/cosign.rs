@@ -1,30 +1,61 @@
-//! Signatures of cosign by a key: of the digest of an artifact's manifest.
+//! Signatures of cosign, by a key or keyless: of the digest of an artifact's manifest.
 //!
 //! Two forms are read: the payload with its signature in an annotation, which cosign keeps under a tag that is made of the
-//! digest, and a bundle of Sigstore, which refers to the manifest. Both are verified offline; whether a transparency log has
-//! them is not asked, as cosign does not with `--insecure-ignore-tlog`.
+//! digest, and a bundle of Sigstore, which refers to the manifest. Both are verified offline. Of a signature by a key it is not
+//! asked whether a transparency log has it, as cosign does not with `--insecure-ignore-tlog`.
 
-use data_encoding::BASE64;
+use std::collections::BTreeMap;
+
+use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
-use super::key::VerificationKey;
+use super::{key::VerificationKey, keyless::KeylessIdentity, registry::Descriptor};
 
 /// What `cosign sign` says that its payload is, and its statement; a key may also attest other things of an artifact.
 const SIGNATURE: (&str, &str) = ("cosign container image signature", "https://sigstore.dev/cosign/sign/v1");
 /// The type of a statement of in-toto.
 const STATEMENT: &str = "application/vnd.in-toto+json";
+/// The annotation that has the signature of a payload.
+const SIGNED: &str = "dev.cosignproject.cosign/signature";
+/// The annotations that are added to it where there is no key: the certificate and the ones above it (PEM), what the
+/// transparency log promises, and the token of a timestamp authority.
+const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
+const CHAIN: &str = "dev.sigstore.cosign/chain";
+const LOGGED: &str = "dev.sigstore.cosign/bundle";
+const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
+/// The type of bundles that have a promise of the log, and need no proof.
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle+json;version=0.1";
+/// More certificates above one are not looked at; Sigstore has one or two.
+const CERTIFICATES: usize = 8;
 
 /// A signature that lies beside an artifact, as it was downloaded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ArtifactSignature {
     /// What is signed, or the bundle of Sigstore.
     pub(super) payload: String,
     /// The signature in base64; none of a bundle, which has it inside.
     pub(super) signature: Option<String>,
+    /// What else annotations say of it, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) annotations: BTreeMap<String, String>,
 }
 
 impl ArtifactSignature {
+    /// Returns the signature that annotations have, still without its payload; `None` if there is none.
+    pub(super) fn annotated(layer: &Descriptor) -> Option<Self> {
+        let signature = layer.annotation(SIGNED)?.to_owned();
+        let names = [CERTIFICATE, CHAIN, LOGGED, TIMESTAMP].into_iter();
+        let annotations = names.filter_map(|name| Some((name.to_owned(), layer.annotation(name)?.to_owned())));
+        Some(Self { payload: String::new(), signature: Some(signature), annotations: annotations.collect() })
+    }
+
+    /// Returns that of a bundle of Sigstore.
+    pub(super) fn bundled(payload: String) -> Self {
+        Self { payload, ..Self::default() }
+    }
+
     /// Whether it is one by `key` of this digest.
     pub(super) fn is_of(&self, digest: &str, key: &VerificationKey) -> bool {
         let verified = match &self.signature {
@@ -33,14 +64,99 @@ impl ArtifactSignature {
         };
         verified.is_some()
     }
+
+    /// Makes sure that it is one by an identity of this digest.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(super) fn is_by(&self, digest: &str, identity: &KeylessIdentity) -> Result<(), String> {
+        let other = || "is of something else".to_owned();
+        let Some(signature) = &self.signature else {
+            let (_, hash) = digest.split_once("sha256:").ok_or_else(other)?;
+            let statement = identity.verify_statement(&self.payload, hash)?;
+            return is_statement(&statement, digest).ok_or_else(other);
+        };
+        is_payload(&self.payload, digest).ok_or_else(other)?;
+        let bundle = self
+            .converted(signature)
+            .ok_or("has annotations that cannot be read, or no certificate or promise of a log among them")?;
+        identity.verify_message(&bundle.to_string(), self.payload.as_bytes())
+    }
+
+    /// Returns the bundle of Sigstore that says what the annotations do.
+    fn converted(&self, signature: &str) -> Option<Value> {
+        let annotation = |name: &str| self.annotations.get(name).map(String::as_str);
+        let chain = annotation(CHAIN).unwrap_or_default();
+        let certificates = [annotation(CERTIFICATE)?, chain].into_iter().flat_map(certificates).take(CERTIFICATES);
+        let certificates: Vec<Value> = certificates.map(|der| json!({"rawBytes": der})).collect();
+        let timestamps = match annotation(TIMESTAMP) {
+            Some(said) => {
+                let said: Value = serde_json::from_str(said).ok()?;
+                vec![json!({"signedTimestamp": said.get("SignedRFC3161Timestamp")?})]
+            }
+            None => Vec::new(),
+        };
+        let signature = BASE64.decode(signature.as_bytes()).ok()?;
+        let digest = BASE64.encode(&Sha256::digest(self.payload.as_bytes()));
+        Some(json!({
+            "mediaType": BUNDLE,
+            "verificationMaterial": {
+                "x509CertificateChain": {"certificates": certificates},
+                "tlogEntries": [log_entry(annotation(LOGGED)?)?],
+                "timestampVerificationData": {"rfc3161Timestamps": timestamps},
+            },
+            "messageSignature": {
+                "messageDigest": {"algorithm": "SHA2_256", "digest": digest},
+                "signature": BASE64.encode(&signature),
+            },
+        }))
+    }
+}
+
+/// Returns the base64 of each certificate in PEM.
+fn certificates(pem: &str) -> impl Iterator<Item = String> {
+    let bodies = pem.split("-----BEGIN CERTIFICATE-----").skip(1);
+    bodies.filter_map(|body| Some(body.split_once("-----END CERTIFICATE-----")?.0.split_whitespace().collect()))
+}
+
+/// Returns the entry of a bundle of Sigstore that stands for what a log promises, as cosign keeps it.
+fn log_entry(promise: &str) -> Option<Value> {
+    let promise: Value = serde_json::from_str(promise).ok()?;
+    let entry = promise.get("Payload")?;
+    let (body, log) = (entry.get("body")?.as_str()?, entry.get("logID")?.as_str()?);
+    let said: Value = serde_json::from_slice(&BASE64.decode(body.as_bytes()).ok()?).ok()?;
+    Some(json!({
+        "logIndex": entry.get("logIndex")?.as_i64()?.to_string(),
+        "logId": {"keyId": BASE64.encode(&HEXLOWER_PERMISSIVE.decode(log.as_bytes()).ok()?)},
+        "kindVersion": {"kind": said.get("kind")?, "version": said.get("apiVersion")?},
+        "integratedTime": entry.get("integratedTime")?.as_i64()?.to_string(),
+        "inclusionPromise": {"signedEntryTimestamp": promise.get("SignedEntryTimestamp")?},
+        "canonicalizedBody": body,
+    }))
+}
+
+/// Whether a payload says that it is a signature of a digest.
+fn is_payload(payload: &str, digest: &str) -> Option<()> {
+    let said: Value = serde_json::from_str(payload).ok()?;
+    let signed = said.pointer("/critical/image/docker-manifest-digest")?.as_str()?;
+    let is_signature = said.pointer("/critical/type")?.as_str()? == SIGNATURE.0;
+    (is_signature && signed == digest).then_some(())
+}
+
+/// Whether a statement of in-toto says that it is a signature of a digest.
+fn is_statement(statement: &[u8], digest: &str) -> Option<()> {
+    let statement: Value = serde_json::from_slice(statement).ok()?;
+    let (algorithm, hash) = digest.split_once(':')?;
+    let named =
+        |subject: &Value| subject.pointer(&format!("/digest/{algorithm}")).and_then(Value::as_str) == Some(hash);
+    let is_signature = statement.get("predicateType")?.as_str()? == SIGNATURE.1;
+    (is_signature && statement.get("subject")?.as_array()?.iter().any(named)).then_some(())
 }
 
 fn simple(payload: &str, signature: &str, digest: &str, key: &VerificationKey) -> Option<()> {
     let signature = BASE64.decode(signature.as_bytes()).ok()?;
-    let said: Value = serde_json::from_str(payload).ok()?;
-    let signed = said.pointer("/critical/image/docker-manifest-digest")?.as_str()?;
-    let is_signature = said.pointer("/critical/type")?.as_str()? == SIGNATURE.0;
-    (is_signature && signed == digest && key.has_signed(payload.as_bytes(), &signature)).then_some(())
+    is_payload(payload, digest)?;
+    key.has_signed(payload.as_bytes(), &signature).then_some(())
 }
 
 fn bundled(bundle: &str, digest: &str, key: &VerificationKey) -> Option<()> {
@@ -49,14 +165,10 @@ fn bundled(bundle: &str, digest: &str, key: &VerificationKey) -> Option<()> {
     let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
     let kind = text(envelope, "payloadType")?;
     let payload = BASE64.decode(text(envelope, "payload")?.as_bytes()).ok()?;
-    let statement: Value = serde_json::from_slice(&payload).ok()?;
-    let (algorithm, hash) = digest.split_once(':')?;
-    let named =
-        |subject: &Value| subject.pointer(&format!("/digest/{algorithm}")).and_then(Value::as_str) == Some(hash);
-    let is_signature = kind == STATEMENT && text(&statement, "predicateType")? == SIGNATURE.1;
-    if !is_signature || !statement.get("subject")?.as_array()?.iter().any(named) {
+    if kind != STATEMENT {
         return None;
     }
+    is_statement(&payload, digest)?;
     // The pre-authentication encoding of DSSE.
     let mut signed = format!("DSSEv1 {} {kind} {} ", kind.len(), payload.len()).into_bytes();
     signed.extend_from_slice(&payload);

@@ -18,6 +18,7 @@ use super::{
     name::ArtifactName,
     package::{PACKAGE_BYTES, Package, Part},
     registry::{ArtifactManifest, Descriptor, Registry},
+    settings::Verification,
 };
 use crate::judge::bundle::{self, BundleReference};
 
@@ -32,8 +33,6 @@ pub(super) const TITLE: &str = "org.opencontainers.image.title";
 /// What ORAS, and with it gator, says of a layer that is a directory.
 const UNPACK: &str = "io.deis.oras.content.unpack";
 const REVISION: &str = "org.opencontainers.image.revision";
-/// What cosign says of a payload.
-const COSIGN_SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 /// What begins the media types of bundles of Sigstore.
 const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 /// Most layers.
@@ -67,11 +66,23 @@ pub(super) enum Download {
 type FileState = (PathBuf, u64, Option<SystemTime>);
 
 impl Download {
-    /// Makes one; of an artifact its signatures are read, too, if they are asked for.
+    /// Makes one; of an artifact its signatures are read, too, if something is to be verified.
     ///
     /// # Errors
-    /// When the reference cannot be used, with the reason.
-    pub(super) fn new(reference: &BundleReference, http: Http, signed: bool) -> anyhow::Result<Self> {
+    /// When the reference cannot be used, or is to what cannot be verified, with the reason.
+    pub(super) fn new(
+        reference: &BundleReference,
+        http: Http,
+        verification: Option<&Verification>,
+    ) -> anyhow::Result<Self> {
+        let signed = verification.is_some();
+        let is_artifact = matches!(reference, BundleReference::Oci(_));
+        if matches!(verification, Some(Verification::Keyless(_))) && !is_artifact {
+            bail!(
+                "--certificate-identity asks for a keyless signature, which only an artifact in a registry has; \
+                 publish it there, give its oci:// reference, or verify OPA's signature of it by --verification-key"
+            );
+        }
         Ok(match reference {
             BundleReference::Oci(name) => {
                 let name = ArtifactName::parse(name).map_err(anyhow::Error::msg)?;
@@ -258,9 +269,9 @@ async fn signatures(registry: &mut Registry, digest: &str) -> Result<Vec<Artifac
     let text = |content: Vec<u8>| String::from_utf8(content).ok();
     if let Some((manifest, _)) = registry.manifest(&format!("{}.sig", digest.replace(':', "-"))).await? {
         for layer in manifest.layers.iter().take(SIGNATURES) {
-            let Some(signature) = layer.annotation(COSIGN_SIGNATURE) else { continue };
+            let Some(annotated) = ArtifactSignature::annotated(layer) else { continue };
             let payload = text(registry.blob(layer, SIGNATURE_BYTES).await?);
-            found.extend(payload.map(|payload| ArtifactSignature { payload, signature: Some(signature.to_owned()) }));
+            found.extend(payload.map(|payload| ArtifactSignature { payload, ..annotated }));
         }
     }
     let referrers = registry.referrers(digest).await?;
@@ -270,7 +281,7 @@ async fn signatures(registry: &mut Registry, digest: &str) -> Result<Vec<Artifac
         let Some((manifest, _)) = registry.manifest(&referrer.digest).await? else { continue };
         for layer in manifest.layers.iter().filter(|layer| layer.media_type.starts_with(SIGSTORE_BUNDLE)) {
             let payload = text(registry.blob(layer, SIGNATURE_BYTES).await?);
-            found.extend(payload.map(|payload| ArtifactSignature { payload, signature: None }));
+            found.extend(payload.map(ArtifactSignature::bundled));
         }
     }
     Ok(found)

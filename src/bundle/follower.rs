@@ -53,7 +53,7 @@ pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> a
     let source: Arc<str> = reference.shown().into();
     let failed = |error: anyhow::Error| anyhow::anyhow!("{}: {error:#}", reference.shown());
     let http = Http::new(settings.timeout, settings.ca.as_ref()).map_err(failed)?;
-    let download = Download::new(reference, http, settings.verification.is_some()).map_err(failed)?;
+    let download = Download::new(reference, http, settings.verification.as_deref()).map_err(failed)?;
     let cache = settings.cache.as_ref().filter(|_| !download.is_near()).map(|directory| Cache::new(directory, &source));
     let mut follower = Follower { source, settings: settings.clone(), download, cache, seen: None, refused: None };
     let bundle = match follower.newest().await {

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-pub use super::key::VerificationKey;
+pub use super::{
+    key::VerificationKey,
+    keyless::{KeylessIdentity, NameMatcher},
+};
 
 /// How bundles are read.
 #[derive(Debug, Clone)]
@@ -21,9 +24,14 @@ pub struct BundleSettings {
 
 /// What a bundle has to be signed by.
 #[derive(Debug)]
-pub struct Verification {
-    /// The key.
-    pub key: VerificationKey,
-    /// What the signature has to be for; may be empty.
-    pub scope: String,
+pub enum Verification {
+    /// A key, by OPA's signature or cosign's.
+    Key {
+        /// The key.
+        key: VerificationKey,
+        /// What OPA's signature has to be for; may be empty.
+        scope: String,
+    },
+    /// Somebody without a key, by cosign's signature.
+    Keyless(Box<KeylessIdentity>),
 }

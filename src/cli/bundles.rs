@@ -2,14 +2,21 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use clap::Args;
+use anyhow::bail;
+use clap::{ArgGroup, Args, builder::NonEmptyStringValueParser};
 
-use super::values;
-use crate::bundle::settings::{BundleSettings, Verification, VerificationKey};
+use super::{filter::compile, values};
+use crate::bundle::settings::{BundleSettings, KeylessIdentity, NameMatcher, Verification, VerificationKey};
 
 /// How bundles are trusted and kept.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Policies")]
+#[command(
+    next_help_heading = "Policies",
+    group = ArgGroup::new("signer").args(["certificate_identity", "certificate_identity_regexp"])
+        .requires_all(["signer_issuer", "trusted_root"]).conflicts_with("verification_key"),
+    group = ArgGroup::new("signer_issuer").args(["certificate_oidc_issuer", "certificate_oidc_issuer_regexp"])
+        .requires("signer"),
+)]
 pub struct BundleArgs {
     /// Refuse bundles that are not signed by this key: a file with a public key in PEM, or with the secret that OPA signs by
     #[arg(long, env = "KAUDIT_VERIFICATION_KEY", value_name = "FILE")]
@@ -24,6 +31,46 @@ pub struct BundleArgs {
         hide_default_value = true
     )]
     pub verification_scope: String,
+
+    /// Refuse bundles that this identity has not signed keylessly by cosign: the email address or URI in the certificate
+    #[arg(
+        long,
+        env = "KAUDIT_CERTIFICATE_IDENTITY",
+        value_name = "IDENTITY",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub certificate_identity: Option<String>,
+
+    /// The identity as a regular expression of Go, which may match anywhere, as with cosign: anchor it with ^ and $
+    #[arg(
+        long,
+        env = "KAUDIT_CERTIFICATE_IDENTITY_REGEXP",
+        value_name = "REGEXP",
+        value_parser = name_pattern
+    )]
+    pub certificate_identity_regexp: Option<NameMatcher>,
+
+    /// The OIDC issuer that has to have vouched for the identity; one is required with it
+    #[arg(
+        long,
+        env = "KAUDIT_CERTIFICATE_OIDC_ISSUER",
+        value_name = "URL",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub certificate_oidc_issuer: Option<String>,
+
+    /// The issuer as a regular expression, likewise
+    #[arg(
+        long,
+        env = "KAUDIT_CERTIFICATE_OIDC_ISSUER_REGEXP",
+        value_name = "REGEXP",
+        value_parser = name_pattern
+    )]
+    pub certificate_oidc_issuer_regexp: Option<NameMatcher>,
+
+    /// The trusted root (JSON) of the Sigstore whose authorities and logs to verify by; required with an identity
+    #[arg(long, env = "KAUDIT_TRUSTED_ROOT", value_name = "FILE", requires = "signer")]
+    pub trusted_root: Option<PathBuf>,
 
     /// Keep the last good bundles in this directory, to judge by them where a registry is down at the start
     #[arg(long, env = "KAUDIT_BUNDLE_CACHE", value_name = "DIR")]
@@ -61,12 +108,38 @@ impl BundleArgs {
     /// Returns how bundles are read.
     ///
     /// # Errors
-    /// When the key cannot be used.
+    /// When the key or the trusted root cannot be used.
     pub fn settings(&self, registry: &RegistryArgs) -> anyhow::Result<BundleSettings> {
-        let key = self.verification_key.as_deref().map(VerificationKey::read).transpose()?;
-        let verification = key.map(|key| Arc::new(Verification { key, scope: self.verification_scope.clone() }));
+        let verification = self.verification()?.map(Arc::new);
         Ok(BundleSettings { cache: self.bundle_cache.clone(), verification, ..registry.settings() })
     }
+
+    fn verification(&self) -> anyhow::Result<Option<Verification>> {
+        if let Some(path) = &self.verification_key {
+            let (key, scope) = (VerificationKey::read(path)?, self.verification_scope.clone());
+            return Ok(Some(Verification::Key { key, scope }));
+        }
+        let matcher = |exact: &Option<String>, pattern: &Option<NameMatcher>| {
+            exact.clone().map(NameMatcher::Exact).or_else(|| pattern.clone())
+        };
+        let subject = matcher(&self.certificate_identity, &self.certificate_identity_regexp);
+        let issuer = matcher(&self.certificate_oidc_issuer, &self.certificate_oidc_issuer_regexp);
+        match (subject, issuer, &self.trusted_root) {
+            (None, None, None) => Ok(None),
+            (Some(subject), Some(issuer), Some(root)) => {
+                Ok(Some(Verification::Keyless(Box::new(KeylessIdentity::read(subject, issuer, root)?))))
+            }
+            _ => bail!("an identity, its issuer and a trusted root have to be given together"),
+        }
+    }
+}
+
+/// Reads a regular expression that names have to match somewhere, as those of cosign do.
+fn name_pattern(text: &str) -> Result<NameMatcher, String> {
+    if text.is_empty() {
+        return Err("it would match every name".to_owned());
+    }
+    compile(text).map(NameMatcher::Matching)
 }
 
 pub(super) const AFTER_HELP: &str = "\

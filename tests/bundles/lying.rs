@@ -67,12 +67,14 @@ fn what_is_not_what_its_digest_says_is_refused() {
         (vec![("manifests/1", ok(&"[".repeat(5 << 20)))], ":1".to_owned(), "has more than the 4194304 bytes"),
         (vec![("manifests/1", ok(&"[".repeat(1 << 20)))], ":1".to_owned(), "cannot be used"),
         (vec![("manifests/1", ok("{}"))], ":1".to_owned(), "it has no layers"),
-        (vec![], ":silent".to_owned(), "within 2 s"),
+        // Which of two clocks of 2 s is the first, the machine decides.
+        (vec![], ":silent".to_owned(), "within 2 s|did not answer in time"),
         (vec![("manifests/1", answer("500 Oops", &[], b"\x1b[2Jout of order"))], ":1".to_owned(), "500"),
     ] {
         let said = judged(&things, &reference);
         assert_eq!(said.code, 2, "{reference}: {}", said.out);
-        assert!(said.err.contains(want) && !said.err.contains('\x1b'), "{want}: {}", said.err);
+        let is_said = want.split('|').any(|want| said.err.contains(want));
+        assert!(is_said && !said.err.contains('\x1b'), "{want}: {}", said.err);
     }
 }
 

@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says what failed")]
 
+mod altered;
+mod artifact;
 mod follow;
+mod keyless;
 mod lying;
 mod program;
 mod publishers;

@@ -1,14 +1,15 @@
 //! Signatures: of OPA's own tool, and of keys that are another's.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{fs, path::Path};
 
 use data_encoding::BASE64;
 use kaudit_controlplane::{Tool, require_tool, tool};
 use serde_json::json;
 
 use super::{
+    artifact::{FakeRegistry, payload, statement},
     program::{check, policy, run, write},
-    server::{Answer, answer, digest, serve},
+    server::digest,
 };
 
 /// Has OPA build a signed bundle.
@@ -117,47 +118,21 @@ fn what_cosign_signs_by_a_key_is_verified() {
         assert!(std::env::var_os("CI").is_none(), "no openssl");
         return;
     }
-    let module = policy("signed");
-    let layer = |media_type: &str, content: &[u8], annotations: serde_json::Value| json!({"mediaType": media_type, "digest": digest(content), "size": content.len(), "annotations": annotations});
-    let title = json!({"org.opencontainers.image.title": "own.rego"});
-    let of_policy = "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego";
-    let manifest = json!({"schemaVersion": 2, "layers": [layer(of_policy, module.as_bytes(), title)]}).to_string();
-    let own = digest(manifest.as_bytes());
-    let payload = |digest: &str, kind: &str| {
-        json!({"critical": {"identity": {}, "image": {"docker-manifest-digest": digest}, "type": kind}}).to_string()
-    };
+    let registry = FakeRegistry::new();
+    let own = registry.artifact.digest.clone();
     let image = "cosign container image signature";
     let (sign, provenance) = ("https://sigstore.dev/cosign/sign/v1", "https://slsa.dev/provenance/v1");
     let simple = |key: &str, payload: &str| {
         let annotations = json!({"dev.cosignproject.cosign/signature": signed(at, key, payload.as_bytes())});
-        let of_payload = "application/vnd.dev.cosign.simplesigning.v1+json";
-        let manifest = json!({"schemaVersion": 2, "layers": [layer(of_payload, payload.as_bytes(), annotations)]});
-        vec![
-            (format!("manifests/{}.sig", own.replace(':', "-")), manifest.to_string()),
-            (format!("blobs/{}", digest(payload.as_bytes())), payload.to_owned()),
-        ]
+        registry.artifact.annotated(payload, &annotations)
     };
     let bundle = |key: &str, digest_of_subject: &str, predicate: &str| {
-        let hash = digest_of_subject.trim_start_matches("sha256:");
-        let statement = json!({"_type": "https://in-toto.io/Statement/v1", "subject": [{"digest": {"sha256": hash}}],
-            "predicateType": predicate, "predicate": {}})
-        .to_string();
+        let statement = statement(digest_of_subject, predicate);
         let kind = "application/vnd.in-toto+json";
         let message = format!("DSSEv1 {} {kind} {} {statement}", kind.len(), statement.len());
         let envelope = json!({"payloadType": kind, "payload": BASE64.encode(statement.as_bytes()),
             "signatures": [{"sig": signed(at, key, message.as_bytes())}]});
-        let of_bundle = "application/vnd.dev.sigstore.bundle.v0.3+json";
-        let bundle = json!({"mediaType": of_bundle, "dsseEnvelope": envelope}).to_string();
-        let manifest =
-            json!({"schemaVersion": 2, "layers": [layer(of_bundle, bundle.as_bytes(), json!({}))]}).to_string();
-        let of_manifest = "application/vnd.oci.image.manifest.v1+json";
-        let referrer = json!({"mediaType": of_manifest, "digest": digest(manifest.as_bytes()), "size": manifest.len(),
-            "artifactType": of_bundle});
-        vec![
-            (format!("referrers/{own}"), json!({"schemaVersion": 2, "manifests": [referrer]}).to_string()),
-            (format!("manifests/{}", digest(manifest.as_bytes())), manifest),
-            (format!("blobs/{}", digest(bundle.as_bytes())), bundle),
-        ]
+        registry.artifact.referred(&json!({"dsseEnvelope": envelope}).to_string())
     };
     for (signatures, accepted) in [
         (simple("own.key", &payload(&own, image)), true),
@@ -171,17 +146,8 @@ fn what_cosign_signs_by_a_key_is_verified() {
         (bundle("own.key", &own, provenance), false),
         (vec![], false),
     ] {
-        let artifact = [
-            ("manifests/1".to_owned(), manifest.clone()),
-            (format!("blobs/{}", digest(module.as_bytes())), module.clone()),
-        ];
-        let things: BTreeMap<String, String> =
-            artifact.into_iter().chain(signatures).map(|(path, text)| (format!("/v2/p/{path}"), text)).collect();
-        let (host, _) = serve(move |asked| -> Answer {
-            let thing = things.get(&asked.path);
-            thing.map_or_else(|| answer("404 Not Found", &[], b""), |text| answer("200 OK", &[], text.as_bytes()))
-        });
-        let said = check(at, &[], &format!("oci://{host}/p:1"), &["--verification-key", "own.pub"]);
+        registry.attach(signatures);
+        let said = check(at, &[], &registry.reference(), &["--verification-key", "own.pub"]);
         assert_eq!(said.code, if accepted { 1 } else { 2 }, "{}", said.err);
         assert!(accepted || said.err.contains("signed"), "{}", said.err);
     }

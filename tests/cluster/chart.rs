@@ -485,6 +485,58 @@ async fn bundles_have_what_it_takes_to_read_and_verify_them() {
 }
 
 #[tokio::test]
+async fn bundles_are_verified_by_an_identity_that_is_named_as_a_whole() {
+    if !require_tool(Tool::Helm) {
+        return;
+    }
+    let bundles = "policies.bundles={oci://r.example.com/p:1}";
+    let (identity, issuer) =
+        ("policies.bundleIdentity.identity=dev@example.com", "policies.bundleIdentity.issuer=https://i.example.com");
+    let pattern = r"policies.bundleIdentity.identityRegexp=^https://ci\\.example\\.com/";
+    let issuers = "policies.bundleIdentity.issuerRegexp=example.com$";
+    let root = "policies.bundleIdentity.trustedRoot=sigstore";
+    for (settings, wanted) in [
+        (
+            [bundles, identity, issuer, root],
+            ["--certificate-identity=dev@example.com", "--certificate-oidc-issuer=https://i.example.com"],
+        ),
+        (
+            [bundles, pattern, issuers, root],
+            [
+                r"--certificate-identity-regexp=^https://ci\.example\.com/",
+                "--certificate-oidc-issuer-regexp=example.com$",
+            ],
+        ),
+    ] {
+        let rendered = render("kaudit", &settings).await;
+        let pod = &rendered.of_kinds(&["Deployment"]).next().unwrap()["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        let arguments: Vec<&str> = container["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let mut identities = arguments.iter().filter(|argument| argument.starts_with("--certificate-"));
+        assert_eq!([identities.next(), identities.next()], [Some(&wanted[0]), Some(&wanted[1])]);
+        assert!(identities.next().is_none() && arguments.contains(&"--trusted-root=/bundles.d/root/trusted_root.json"));
+        let named =
+            |list: &str| pod[list].as_array().unwrap().iter().any(|volume| volume["configMap"]["name"] == "sigstore");
+        assert!(named("volumes"), "{pod}");
+        assert_eq!(pod["volumes"].as_array().unwrap().len(), container["volumeMounts"].as_array().unwrap().len());
+    }
+    let chart = chart();
+    let chart = chart.to_str().unwrap();
+    for (settings, why) in [
+        (&[bundles, identity, root][..], "have to be given together"),
+        (&[bundles, identity, issuer], "have to be given together"),
+        (&[bundles, root], "have to be given together"),
+        (&[bundles, identity, pattern, issuer, root], "exclude each other"),
+        (&[bundles, identity, issuer, root, "policies.bundleKey=signer"], "exclude each other"),
+        (&["policies.bundleIdentity.other=x"], "bundleIdentity"),
+    ] {
+        let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
+        let refused = helm(&[&["template", "kaudit", chart][..], &settings].concat()).await;
+        assert!(refused.code == Some(1) && refused.stderr.contains(why), "{refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn exceptions_among_the_values_are_read_by_kaudit() {
     if !require_tool(Tool::Helm) {
         return;

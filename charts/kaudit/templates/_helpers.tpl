@@ -109,6 +109,24 @@ receivers:
 {{- toYaml $names }}
 {{- end }}
 
+{{/* Whether bundles have to be signed by an identity; half of what names it is a mistake that nobody would notice. */}}
+{{- define "kaudit.bundleIdentity" -}}
+{{- with .Values.policies.bundleIdentity }}
+{{- if or .identity .identityRegexp .issuer .issuerRegexp .trustedRoot }}
+{{- if or (and .identity .identityRegexp) (and .issuer .issuerRegexp) }}
+{{- fail "policies.bundleIdentity: identity and identityRegexp exclude each other, and so do issuer and issuerRegexp" }}
+{{- end }}
+{{- if not (and (or .identity .identityRegexp) (or .issuer .issuerRegexp) .trustedRoot) }}
+{{- fail "policies.bundleIdentity: an identity, its issuer and a trustedRoot have to be given together" }}
+{{- end }}
+{{- if $.Values.policies.bundleKey }}
+{{- fail "policies.bundleKey and policies.bundleIdentity exclude each other" }}
+{{- end }}
+true
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The rules for audited objects: reading them, and writing Events and reports about them. */}}
 {{- define "kaudit.judgedRules" -}}
 {{- range $index, $rule := .Values.rbac.readRules }}

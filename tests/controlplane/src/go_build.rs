@@ -125,6 +125,14 @@ pub(crate) const TRIVY: Module = Module {
     ..PLAIN
 };
 
+/// A Sigstore without servers, and sigstore-go, which verifies what it signs.
+pub(crate) const SIGSTORE: Module = Module {
+    folder: "sigstore",
+    main: "github.com/sigstore/sigstore-go",
+    packages: &[Package { path: "kaudit/tests/tools/sigstore", binary: "sigstore" }],
+    ..PLAIN
+};
+
 /// What scrapes metrics, and what checks and tests its rules; without the ways to find targets in clouds, which are most of it.
 pub(crate) const PROMETHEUS: Module = Module {
     folder: "prometheus",
@@ -312,7 +320,8 @@ mod tests {
 
     #[test]
     fn versions_come_from_the_modules() {
-        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR, &CONFTEST, &PROMETHEUS, &ALERTMANAGER, &OTLP, &TRIVY] {
+        let compared = [&CONFTEST, &PROMETHEUS, &ALERTMANAGER, &OTLP, &TRIVY, &SIGSTORE];
+        for module in [&KUBERNETES, &OPA, &OPA_CASES, &GATOR].into_iter().chain(compared) {
             let recipe = module.recipe().expect("a module that requires its tools");
             assert!(recipe.version.starts_with('v'), "{}", recipe.version);
         }

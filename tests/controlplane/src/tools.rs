@@ -3,8 +3,8 @@
 //! Called by the control plane for its servers, and by tests for `helm`, `opa` and others. The first that
 //! exists wins: `TEST_ASSET_<NAME>`, `KUBEBUILDER_ASSETS`, our own build out of `tests/tools`.
 //!
-//! Without `CI`, tests do not build [`Tool::Conftest`], [`Tool::Gator`], Prometheus, [`Tool::Alertmanager`] and [`Tool::Trivy`]: that takes
-//! longer than all other tools together.
+//! Without `CI`, tests do not build [`Tool::Conftest`], [`Tool::Gator`], Prometheus, [`Tool::Alertmanager`], [`Tool::Trivy`] and
+//! [`Tool::Sigstore`]: that takes longer than all other tools together.
 
 use std::env;
 use std::io::{Write as _, stderr};
@@ -14,7 +14,8 @@ use anyhow::{Result, ensure};
 
 use crate::{
     go_build::{
-        ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, REGISTRY, TRIVY, go,
+        ALERTMANAGER, CONFTEST, GATOR, KUBERNETES, Module, OPA, OPA_CASES, OTLP, PROMETHEUS, REGISTRY, SIGSTORE, TRIVY,
+        go,
     },
     shared::use_existing_cluster,
 };
@@ -58,6 +59,8 @@ pub enum Tool {
     Trivy,
     /// A registry of OCI artifacts.
     Registry,
+    /// What signs without a key, by a Sigstore of its own, and verifies as sigstore-go does.
+    Sigstore,
 }
 
 impl Tool {
@@ -81,6 +84,7 @@ impl Tool {
             Self::OtlpReceiver => "otlp-receiver",
             Self::Trivy => "trivy",
             Self::Registry => "registry",
+            Self::Sigstore => "sigstore",
         }
     }
 
@@ -95,6 +99,7 @@ impl Tool {
             Self::OtlpReceiver => &OTLP,
             Self::Trivy => &TRIVY,
             Self::Registry => &REGISTRY,
+            Self::Sigstore => &SIGSTORE,
             _ => &KUBERNETES,
         }
     }
@@ -125,6 +130,7 @@ impl Tool {
                 | Self::Alertmanager
                 | Self::OtlpReceiver
                 | Self::Trivy
+                | Self::Sigstore
         )
     }
 

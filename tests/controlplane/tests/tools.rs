@@ -18,6 +18,7 @@ fn tools_run() {
         (Tool::Registry, &[], "usage: registry"),
         (Tool::OpaCases, &[], "\"version\""),
         (Tool::Trivy, &["library"], "trivy-checks@v"),
+        (Tool::Sigstore, &["help"], "usage: sigstore"),
     ];
     for (name, arguments, expected) in tools {
         if !require_tool(name) {

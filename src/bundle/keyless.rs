@@ -1,0 +1,142 @@
+//! Signatures without a key that anybody keeps: by a certificate of Sigstore that lives for minutes and names who signed.
+//!
+//! In: what lies beside an artifact, and what a user trusts. Out: whether the one who is named has signed it. All is verified
+//! offline: the certificate's chain to a trusted authority, and at the time of signing; that it was logged (its SCT); that the
+//! signature was (by the proof or the promise of the transparency log, or both); the time, by the log or a timestamp authority;
+//! and that log, certificate and signature are of each other.
+
+use std::{fmt, fs, path::Path};
+
+use anyhow::Context as _;
+use regex::Regex;
+use sigstore_verify::{
+    SubjectAltName, VerificationPolicy, Verifier,
+    trust_root::TrustedRoot,
+    types::{Artifact, Bundle, Sha256Hash, SignatureContent},
+};
+
+use super::ring_provider;
+use crate::model::text::shortened;
+
+/// Most bytes of a reason that others have a say in.
+const REASON_BYTES: usize = 300;
+/// Most certificates and log entries of a signature, as sigstore-go has it for entries; each is a few verifications.
+const ENTRIES: usize = 32;
+
+/// What a name in a certificate has to be.
+#[derive(Debug, Clone)]
+pub enum NameMatcher {
+    /// Just this.
+    Exact(String),
+    /// What has a match of this anywhere in it.
+    Matching(Regex),
+}
+
+impl NameMatcher {
+    fn accepts(&self, name: &str) -> bool {
+        match self {
+            Self::Exact(wanted) => wanted == name,
+            Self::Matching(pattern) => pattern.is_match(name),
+        }
+    }
+}
+
+/// Who has to have signed, and who is trusted to know that.
+pub struct KeylessIdentity {
+    subject: NameMatcher,
+    issuer: NameMatcher,
+    verifier: Verifier,
+}
+
+/// Shows whom it names, not the keys of the trusted root.
+impl fmt::Debug for KeylessIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("KeylessIdentity");
+        shown.field("subject", &self.subject).field("issuer", &self.issuer).finish_non_exhaustive()
+    }
+}
+
+impl KeylessIdentity {
+    /// Reads whom to trust from a `trusted_root.json` of Sigstore.
+    ///
+    /// # Errors
+    /// When the file cannot be read or used.
+    pub fn read(subject: NameMatcher, issuer: NameMatcher, trusted_root: &Path) -> anyhow::Result<Self> {
+        let shown = trusted_root.display();
+        let text = fs::read_to_string(trusted_root).with_context(|| format!("cannot read {shown}"))?;
+        let verifier = verifier(&text).with_context(|| format!("{shown} is not a trusted root of Sigstore"))?;
+        Ok(Self { subject, issuer, verifier })
+    }
+
+    /// Makes sure that a bundle of Sigstore is a signature by this identity, of a message.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(super) fn verify_message(&self, bundle: &str, message: &[u8]) -> Result<(), String> {
+        let bundle = parse(bundle)?;
+        if !matches!(bundle.content, SignatureContent::MessageSignature(_)) {
+            return Err("is not the signature of a message".to_owned());
+        }
+        ring_provider::with_message(message, || self.verify(&bundle, Artifact::Blob(message)))
+    }
+
+    /// Makes sure that a bundle of Sigstore is a statement by this identity about what has a digest, in hex digits; returns
+    /// the statement.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub(super) fn verify_statement(&self, bundle: &str, sha256: &str) -> Result<Vec<u8>, String> {
+        let bundle = parse(bundle)?;
+        let SignatureContent::DsseEnvelope(envelope) = &bundle.content else {
+            return Err("is not a statement".to_owned());
+        };
+        let digest = Sha256Hash::from_hex(sha256).map_err(reason)?;
+        self.verify(&bundle, Artifact::from_digest(digest))?;
+        Ok(envelope.payload.as_bytes().to_vec())
+    }
+
+    fn verify(&self, bundle: &Bundle, artifact: Artifact<'_>) -> Result<(), String> {
+        // Who signed is compared below, since a name may be a pattern; all else is verified by default.
+        let policy = VerificationPolicy::any_identity();
+        let verified = self.verifier.verify(artifact, bundle, &policy).map_err(reason)?;
+        if !verified.certificate_verified() || !verified.sct_verified() || !verified.tlog_verified() {
+            return Err("is not verified as a whole".to_owned());
+        }
+        let subject = verified.identity().map(SubjectAltName::as_str).filter(|subject| !subject.is_empty());
+        let issuer = verified.issuer().filter(|issuer| !issuer.is_empty());
+        // A pattern may match what is empty, and nobody is no identity.
+        let (Some(subject), Some(issuer)) = (subject, issuer) else {
+            return Err("has a certificate that names no identity, or no issuer of it".to_owned());
+        };
+        if self.subject.accepts(subject) && self.issuer.accepts(issuer) {
+            return Ok(());
+        }
+        let (subject, issuer) = (shortened(subject, REASON_BYTES), shortened(issuer, REASON_BYTES));
+        Err(format!("is by {subject:?}, says {issuer:?}"))
+    }
+}
+
+fn verifier(text: &str) -> anyhow::Result<Verifier> {
+    ring_provider::install();
+    let root = TrustedRoot::from_json(text)?;
+    anyhow::ensure!(!root.certificate_authorities.is_empty(), "it has no certificateAuthorities");
+    anyhow::ensure!(!root.tlogs.is_empty(), "it has no tlogs");
+    anyhow::ensure!(!root.ctlogs.is_empty(), "it has no ctlogs");
+    Ok(Verifier::new(&root)?)
+}
+
+fn parse(bundle: &str) -> Result<Bundle, String> {
+    let bundle = Bundle::from_json(bundle).map_err(reason)?;
+    let material = &bundle.verification_material;
+    let timestamps = material.timestamp_verification_data.rfc3161_timestamps.len();
+    if material.tlog_entries.len() > ENTRIES || timestamps > ENTRIES {
+        return Err(format!("has more than {ENTRIES} log entries or timestamps"));
+    }
+    Ok(bundle)
+}
+
+/// Returns what the library says, in one line.
+fn reason(error: impl fmt::Display) -> String {
+    let text = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("cannot be verified: {}", shortened(&text, REASON_BYTES))
+}
