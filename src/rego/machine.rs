@@ -75,6 +75,7 @@ pub(crate) fn evaluate(
         arguments: Vec::new(),
         gauge: Gauge::new(bounds),
         kept: 0,
+        outermost: None,
         strict: bounds.strict,
     };
     wanted.map(|rule| machine.answer(rule)).collect()
@@ -99,6 +100,8 @@ struct Machine<'v> {
     gauge: Gauge,
     /// Counts values that stay until the evaluation ends.
     kept: usize,
+    /// How much could still be made when the outermost loop that runs came to its element.
+    outermost: Option<usize>,
     strict: bool,
 }
 

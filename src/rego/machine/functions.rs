@@ -41,8 +41,9 @@ impl<'v> Machine<'v> {
             Value::Undefined => rule.default.clone().unwrap_or(Value::Undefined),
             value => value,
         };
-        self.kept += usize::from(made);
-        self.calls.insert(id, key, value.clone(), left.saturating_sub(self.gauge.left()));
+        // What arguments took to make is not known, but not more than all since the outermost loop came to its element.
+        let began = self.outermost.filter(|_| made).unwrap_or(left);
+        self.calls.insert(id, key, value.clone(), began.saturating_sub(self.gauge.left()));
         self.gauge.hold(self.calls.bytes);
         Ok(value)
     }

@@ -37,7 +37,12 @@ impl<'v> Machine<'v> {
     /// anything is dropped with it.
     pub(super) fn iteration(&mut self, block: &'v Block, base: usize, sink: &mut Sink<'_>) -> Result<bool, Halt> {
         let (left, kept, found) = (self.gauge.left(), self.kept, sink.len());
+        let is_outermost = self.outermost.is_none();
+        self.outermost = self.outermost.or(Some(left));
         let enough = self.block(block, base, sink)?;
+        if is_outermost {
+            self.outermost = None;
+        }
         if self.kept == kept && sink.len() == found {
             self.gauge.take_back(left);
         }
