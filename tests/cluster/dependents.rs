@@ -68,11 +68,30 @@ deny[result] {
 }
 "#;
 
-fn metadata(name: &str) -> String {
-    let of = |group: &str, kind: &str| json!({"apiGroups": [group], "apiVersions": ["v1"], "resources": [kind]});
-    let matching = [of("", "Pod"), of("policy", "PodDisruptionBudget")];
-    json!({"name": name, "ruleLanguage": "Rego", "match": matching}).to_string()
+/// One that relates all objects of the cluster.
+const SAME_HOST: &str = r#"
+package armo_builtins
+import rego.v1
+deny contains result if {
+    ingress := input[_]
+    other := input[_]
+    other.spec.rules[_].host == ingress.spec.rules[_].host
+    [other.metadata.namespace, other.metadata.name] != [ingress.metadata.namespace, ingress.metadata.name]
+    result := {"alertMessage": "its host is also that of another", "alertObject": {"k8sApiObjects": [ingress]}}
 }
+"#;
+
+fn metadata(name: &str, kinds: &[(&str, &str)]) -> String {
+    let of = |(group, kind): &(&str, &str)| json!({"apiGroups": [group], "apiVersions": ["v1"], "resources": [kind]});
+    json!({"name": name, "ruleLanguage": "Rego", "match": kinds.iter().map(of).collect::<Vec<_>>()}).to_string()
+}
+
+fn control(id: &str, rule: &str, whole: bool) -> String {
+    let attributes = json!({"requiresWholeClusterInput": whole});
+    json!({"controlID": id, "name": id, "rulesNames": [rule], "baseScore": 5.0, "attributes": attributes}).to_string()
+}
+
+const PODS: [(&str, &str); 2] = [("", "Pod"), ("policy", "PodDisruptionBudget")];
 
 /// A policy about changes, limited to objects with the label `fixed`.
 const CHANGES: &str = r#"
@@ -292,17 +311,29 @@ async fn all_dialects_converge_with_and_without_the_update_filter() {
         ("budgets/budgets.rego", BUDGET),
         ("changes.rego", CHANGES),
         ("stage.yaml", &in_stage("prod", "already")),
-        ("rules/unprotected/rule.metadata.json", &metadata("unprotected")),
+        ("rules/unprotected/rule.metadata.json", &metadata("unprotected", &PODS)),
         ("rules/unprotected/raw.rego", UNPROTECTED),
-        ("rules/of-app/rule.metadata.json", &metadata("of-app")),
+        ("rules/of-app/rule.metadata.json", &metadata("of-app", &PODS)),
         ("rules/of-app/raw.rego", OF_APP),
     ]);
-    let paths = ["--policies", directory.path().to_str().unwrap(), "--record=none"];
+    // Rules that relate objects by themselves: only those are judged again of which something else is said.
+    let relating = policies(&[
+        ("controls/1.json", &control("unprotected", "unprotected", false)),
+        ("controls/2.json", &control("hosts", "same-host", true)),
+        ("rules/unprotected/rule.metadata.json", &metadata("unprotected", &PODS)),
+        ("rules/unprotected/raw.rego", UNPROTECTED),
+        ("rules/same-host/rule.metadata.json", &metadata("same-host", &[("networking.k8s.io", "Ingress")])),
+        ("rules/same-host/raw.rego", SAME_HOST),
+    ]);
     let mut live = Vec::new();
-    for filter in ["--update-filter=on", "--update-filter=off"] {
-        live.push(Running::start(&plane.kubeconfig(), &[paths[0], paths[1], paths[2], filter]).await);
+    for (directory, filter) in
+        [(&directory, "--update-filter=on"), (&directory, "--update-filter=off"), (&relating, "--update-filter=on")]
+    {
+        let path = directory.path().to_str().unwrap();
+        let arguments = ["--policies", path, "--record=none", filter];
+        live.push((path.to_owned(), Running::start(&plane.kubeconfig(), &arguments).await));
     }
-    for kaudit in &live {
+    for (_, kaudit) in &live {
         kaudit.ready().await;
     }
 
@@ -326,34 +357,39 @@ async fn all_dialects_converge_with_and_without_the_update_filter() {
     }
 
     let quiet = Instant::now();
-    loop {
-        let fresh = run(&plane.kubeconfig(), &["check", "--once", "-o", "json", paths[0], paths[1]]).await;
-        assert_eq!(fresh.code, Some(1), "{}", fresh.stderr);
-        let fresh = fresh.json();
-        let states: Vec<Value> = live.iter().map(Running::status).collect();
-        let same = |state: &Value| state["results"] == fresh["results"] && state["summary"] == fresh["summary"];
-        if states.iter().all(same) {
-            for (policy, wanted) in writer.wanted("test").await {
-                let found: BTreeSet<String> = fresh["results"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .filter(|entry| entry["policy"] == policy)
-                    .map(|entry| place(&entry["resource"]))
-                    .collect();
-                assert_eq!(found, wanted, "{policy}");
-                println!("{} objects violate {policy}", found.len());
+    for (policies, kaudit) in &live {
+        let fresh = loop {
+            let fresh = run(&plane.kubeconfig(), &["check", "--once", "-o", "json", "--policies", policies]).await;
+            assert_eq!(fresh.code, Some(1), "{}", fresh.stderr);
+            let (fresh, state) = (fresh.json(), kaudit.status());
+            if state["results"] == fresh["results"] && state["summary"] == fresh["summary"] {
+                break fresh;
             }
-            break;
+            assert!(quiet.elapsed() < PATIENCE, "no convergence: live {state:#?}\nfresh {fresh:#}");
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        };
+        println!("converged {:?} after the last write", quiet.elapsed());
+        let of_rules = *policies == relating.path().to_str().unwrap();
+        for (policy, wanted) in writer.wanted("test").await {
+            if of_rules && !["unprotected", "hosts"].contains(&policy) {
+                continue;
+            }
+            let found: BTreeSet<String> = fresh["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|entry| entry["policy"] == policy)
+                .map(|entry| place(&entry["resource"]))
+                .collect();
+            assert_eq!(found, wanted, "{policy}");
+            println!("{} objects violate {policy}", found.len());
         }
-        assert!(quiet.elapsed() < PATIENCE, "no convergence: live {states:#?}\nfresh {fresh:#}");
-        tokio::time::sleep(Duration::from_millis(250)).await;
     }
-    println!("converged {:?} after the last write", quiet.elapsed());
-    for kaudit in live {
+    for (policies, kaudit) in live {
         let numbers = ["evaluations_total", "changes_skipped_total", "inventory_update_seconds_count"];
         println!("{:?}", numbers.map(|name| (name, kaudit.metric(&format!("kaudit_{name}")))));
-        assert!(kaudit.log().contains("Policies loaded"), "it was reloaded");
+        let reloaded = kaudit.log().contains("Policies loaded");
+        assert!(reloaded || policies == relating.path().to_str().unwrap(), "it was reloaded");
         assert_eq!(kaudit.stop().await, Some(0));
     }
     plane.stop().await.unwrap();
