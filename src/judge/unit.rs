@@ -172,7 +172,7 @@ impl Unit {
                 Ok(mut answers) if answers.len() == 1 && self.agrees(group, &[index], &answers, input, notes) => {
                     return Ok(answers.remove(0));
                 }
-                Err(failure @ (Failure::TimedOut(_) | Failure::TooMuch | Failure::TooLarge)) => return Err(failure),
+                Err(failure @ (Failure::TimedOut(_) | Failure::TooMuch | Failure::TooLarge(_))) => return Err(failure),
                 // regorus says where.
                 _ => {}
             }

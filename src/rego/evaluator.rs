@@ -31,10 +31,10 @@ use super::{
 /// The package of the generated rules. Nobody's policy is called that.
 pub(crate) const GENERATED: &str = "kaudit_generated";
 
-/// How many elements of an array may take the time limit.
+/// How many elements of an array may take the limits once.
 const ELEMENTS: usize = 1_000;
-/// How many times the time limit the largest array may take.
-const MOST_LIMITS: u32 = 12;
+/// How many times the limits the largest array may take.
+const MOST_LIMITS: u8 = 12;
 
 /// How many times the time limit may pass while an evaluation waits for the CPU.
 const STARVED: u32 = 16;
@@ -108,8 +108,8 @@ pub(crate) enum Failure {
     Panicked,
     /// It took longer than this limit, or got so little of the CPU that it was given up.
     TimedOut(Duration),
-    /// The value is larger than [`Limits::value_bytes`].
-    TooLarge,
+    /// The value is larger than so many bytes.
+    TooLarge(usize),
     /// It made more than [`machine::MOST_BYTES`] on its way.
     TooMuch,
     /// It did not begin, because those before it used up [`Limits::input`].
@@ -128,7 +128,7 @@ impl Failure {
             Self::Error(error) => error.reason.clone(),
             Self::Panicked => "the evaluator failed on this rule".to_owned(),
             Self::TimedOut(limit) => format!("took longer than {} s", limit.as_secs_f64()),
-            Self::TooLarge => format!("its value takes more than {} MiB", limits.value_bytes >> 20),
+            Self::TooLarge(bytes) => format!("its value takes more than {} MiB", bytes >> 20),
             Self::TooMuch => format!("makes more than {} MiB", machine::MOST_BYTES >> 20),
             Self::OutOfTime => {
                 format!("not evaluated: the rules before it took longer than {} s", limits.input.as_secs_f64())
@@ -174,10 +174,12 @@ impl Evaluator {
         Ok(Self { engine, limit: self.limit, largest: self.largest, fallback: self.fallback.clone(), compiled })
     }
 
-    /// Returns the CPU time that an evaluation may take: of an array, whose elements it judges together, the limit for so many.
-    fn time(&self, input: &Value) -> Duration {
+    /// Returns the CPU time that an evaluation may take, and how many bytes its value: of an array, whose elements it judges
+    /// together, several times the limits.
+    fn bounds(&self, input: &Value) -> (Duration, usize) {
         let more = value::array(input).map_or(0, |elements| elements.len() / ELEMENTS);
-        self.limit * u32::try_from(more + 1).unwrap_or(MOST_LIMITS).min(MOST_LIMITS)
+        let times = u8::try_from(more + 1).unwrap_or(MOST_LIMITS).min(MOST_LIMITS);
+        (self.limit * u32::from(times), self.largest * usize::from(times))
     }
 
     /// Returns the data that it was given; the values of rules are not among it.
@@ -200,11 +202,12 @@ impl Evaluator {
             return Err(Failure::error("there is no program".to_owned()));
         };
         budget::renew();
-        let bounds = Bounds { time: self.time(input), ..*bounds };
+        let (time, largest) = self.bounds(input);
+        let bounds = Bounds { time, ..*bounds };
         let run = AssertUnwindSafe(|| machine::evaluate(program, input, data, bounds, rules));
         match catch_unwind(run) {
-            Ok(Ok(answers)) if answers.iter().all(|answer| value::fits(&answer.value, self.largest)) => Ok(answers),
-            Ok(Ok(_)) => Err(Failure::TooLarge),
+            Ok(Ok(answers)) if answers.iter().all(|answer| value::fits(&answer.value, largest)) => Ok(answers),
+            Ok(Ok(_)) => Err(Failure::TooLarge(largest)),
             Ok(Err(Halt::TimedOut)) => Err(Failure::TimedOut(bounds.time)),
             Ok(Err(Halt::TooMuch)) => Err(Failure::TooMuch),
             Ok(Err(Halt::Failed(why))) => Err(Failure::error(why)),
@@ -255,14 +258,14 @@ impl Evaluator {
         input: &Value,
         evaluate: impl Fn(&mut Engine) -> Result<Value>,
     ) -> (Result<Value, Failure>, Engine) {
-        let first = self.time(input);
+        let (first, largest) = self.bounds(input);
         let mut limit = first;
         loop {
             let mut engine = engine.clone();
             engine.set_execution_timer_config(limits::timer(limit));
             engine.set_input(input.clone());
             let timer = CpuTimer::start();
-            let result = guarded_to(self.largest, first, || evaluate(&mut engine));
+            let result = guarded_to(largest, first, || evaluate(&mut engine));
             if !matches!(result, Err(Failure::TimedOut(_))) {
                 return (result, engine);
             }
@@ -313,7 +316,7 @@ fn guarded_to(largest: usize, limit: Duration, evaluate: impl FnOnce() -> Result
     budget::renew();
     // The engine is dropped with whatever state the panic left in it.
     match catch_unwind(AssertUnwindSafe(evaluate)) {
-        Ok(Ok(value)) if !value::fits(&value, largest) => Err(Failure::TooLarge),
+        Ok(Ok(value)) if !value::fits(&value, largest) => Err(Failure::TooLarge(largest)),
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             let timed_out = matches!(error.downcast_ref(), Some(LimitError::TimeLimitExceeded { .. }));

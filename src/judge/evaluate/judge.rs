@@ -142,7 +142,9 @@ impl Judge<'_> {
                 }
                 None => format!("{}:{}: {}", source.file, source.line, error.reason),
             },
-            Failure::TooLarge => format!("says more than {} MiB about one object", self.limits.value_bytes >> 20),
+            Failure::TooLarge(bytes) if *bytes == self.limits.value_bytes => {
+                format!("says more than {} MiB about one object", bytes >> 20)
+            }
             other => other.reason(self.limits),
         };
         self.results.push(Finding {

@@ -61,10 +61,8 @@ impl Judge<'_> {
                     self.results.extend(results);
                 }
                 Err(failure) => {
-                    let limits = if rule.scopes.is_some() { &self.limits.of_array() } else { self.limits };
                     let ControlRule { policy, rule } = control;
-                    let mut judge = Judge { limits, spent: self.spent, results: &mut *self.results };
-                    judge.fail(unit, policy, &rule.name, &rule.source, failure);
+                    self.fail(unit, policy, &rule.name, &rule.source, failure);
                 }
             }
         }
