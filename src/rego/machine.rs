@@ -7,12 +7,13 @@
 //!
 //! - here: rules and definitions, and what agrees between them.
 //! - `steps`: conditions, lookups, calls of builtins, what is made; `loops`: what iterates; `functions`: calls of functions.
-//! - `filters`: elements that a loop passed over the last time, and need not look at again.
+//! - `filtering`: elements that a loop passed over the last time, and need not look at again; `filters`: what is known of them.
 //! - `sink`: what becomes of what a body finds.
 //! - `slot`: registers and lookups; `calls`: values of functions that are known already.
 //! - `limit`: time, stack and memory.
 
 mod calls;
+mod filtering;
 mod filters;
 mod functions;
 mod limit;
