@@ -69,26 +69,28 @@ mod tests {
         PolicySet::load_with(&[root.path().to_owned()], &limits).unwrap()
     }
 
+    fn job(set: PolicySet) -> Job {
+        let key = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
+        let object = Object {
+            key,
+            uid: "".into(),
+            resource_version: "".into(),
+            body: Body::plain(br#"{"kind": "Pod", "apiVersion": "v1"}"#),
+            location: None,
+            controller: None,
+            inactive: false,
+            projected: None,
+        };
+        Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(set) }
+    }
+
     #[test]
     fn a_program_that_differs_is_told_and_not_asked_again() {
         let mut set = load("deny contains \"right\"");
         let wrong = load("deny contains \"wrong\"");
         let evaluator = set.units[0].evaluator.clone();
         set.units[0].evaluator = evaluator.with_program_of(&wrong.units[0].evaluator);
-        let key = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
-        let body = Body::plain(br#"{"kind": "Pod"}"#);
-        let (uid, resource_version) = ("".into(), "".into());
-        let object = Object {
-            key,
-            uid,
-            resource_version,
-            body,
-            location: None,
-            controller: None,
-            inactive: false,
-            projected: None,
-        };
-        let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(set) };
+        let job = job(set);
         let messages = |verdict: &Verdict| verdict.results.iter().map(|result| result.message.to_string()).collect();
         let said: Vec<Verdict> = (0..600).map(|_| evaluate(&job)).collect();
         let first = said.iter().position(|verdict| !verdict.differences.is_empty()).unwrap();
@@ -102,5 +104,29 @@ mod tests {
         }
         let trusts = |policy: &str| job.policies.units[0].cross_check.trusts(|| Some(policy.into()));
         assert!(!trusts("p") && trusts("same"));
+    }
+
+    #[test]
+    fn what_regorus_is_known_to_get_wrong_is_not_told_as_a_difference() {
+        for wrong in [
+            "f(x, x)\n\ndeny contains \"wrong\" if f(input.kind, input.apiVersion)",
+            "f([x], {\"a\": x})\n\ndeny contains \"wrong\" if f([input.kind], {\"a\": input.apiVersion})",
+            "deny contains \"wrong\" if { every kind in [1, 1] { kind = input.kind } }",
+            "deny contains \"wrong\" if { every index, kind in [1, 1] { input.kind = index } }",
+        ] {
+            let set = load(wrong);
+            assert!(set.units[0].evaluator.is_unlike_regorus(), "{wrong}");
+            let job = job(set);
+            for _ in 0..300 {
+                let verdict = evaluate(&job);
+                assert!(verdict.differences.is_empty() && verdict.results.len() == 1, "{wrong}");
+            }
+        }
+        for known in [
+            "f(x, y) if x == y\n\ndeny contains \"x\" if f(1, 1)",
+            "deny contains \"x\" if { every x in [1] { y := x; y == 1 } }",
+        ] {
+            assert!(!load(known).units[0].evaluator.is_unlike_regorus(), "{known}");
+        }
     }
 }

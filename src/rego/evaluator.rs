@@ -182,6 +182,11 @@ impl Evaluator {
         (self.limit * u32::from(times), self.largest * usize::from(times))
     }
 
+    /// Whether regorus is known to answer otherwise than the program, and than OPA.
+    pub(crate) fn is_unlike_regorus(&self) -> bool {
+        self.compiled.as_ref().is_some_and(|compiled| compiled.program.unlike_regorus)
+    }
+
     /// Returns the data that it was given; the values of rules are not among it.
     pub(crate) fn data(&self) -> Value {
         self.engine.get_data()

@@ -18,6 +18,9 @@ pub(crate) struct Program {
     pub(crate) paths: Vec<PathNode>,
     /// What can be asked for, by its keys below `data`: each rule, or why it is none of the program's.
     pub(crate) entries: BTreeMap<Path, Result<RuleId, NotTaken>>,
+    /// Whether regorus is known to have another answer, which is not OPA's: for a parameter that stands twice (`f(x, x)`), and for
+    /// `=` with a variable of `every`.
+    pub(crate) unlike_regorus: bool,
     /// How many comprehensions are made once an evaluation.
     pub(crate) memos: usize,
     /// How many loops have a filter.

@@ -56,7 +56,6 @@ fn a_rule_that_never_ends_is_an_error_and_the_others_judge() {
     assert_eq!(results.len(), 2, "{results:?}");
     assert!(results[0].starts_with("fail main/deny_fine") && results[0].ends_with(": fine"), "{results:?}");
     assert!(results[1].ends_with("main.rego:3: took longer than 0.05 s"), "{results:?}");
-    assert!(verdict.took < Duration::from_secs(2), "took {:?}", verdict.took);
 }
 
 #[test]

@@ -179,6 +179,10 @@ impl Scopes {
         for scope in self.all().into_iter().chain(before.keys().cloned()).collect::<BTreeSet<_>>() {
             match before.get(&scope) {
                 Some(before) if same(&before.array, &self.input(&scope, about).0) => {}
+                // What took too long is not evaluated while others wait for the inventory.
+                Some(before) if before.said.is_err() => {
+                    touched.extend(before.all().chain(self.objects_in(&scope, about)));
+                }
                 Some(before) => touched.extend(differing(before, &answer(&scope))),
                 // What is of the cluster is in this scope, too.
                 None => touched.extend(answer(&scope).all().filter(|identity| identity.namespace.is_none())),
@@ -251,6 +255,11 @@ impl Scopes {
             _ => array.clone(),
         };
         (array, input)
+    }
+
+    /// Returns what names the objects of a scope.
+    fn objects_in(&self, scope: &Scope, (matching, _): (&[ResourceMatch], Option<Aggregator>)) -> Vec<Identity> {
+        self.array(scope, matching).iter().filter_map(Identity::of).collect()
     }
 
     /// Returns the objects of a scope, in the order of `matching`; empty for a namespace without an object that the rule is about.
