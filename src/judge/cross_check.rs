@@ -112,7 +112,7 @@ mod tests {
             "f(x, x)\n\ndeny contains \"wrong\" if f(input.kind, input.apiVersion)",
             "f([x], {\"a\": x})\n\ndeny contains \"wrong\" if f([input.kind], {\"a\": input.apiVersion})",
             "deny contains \"wrong\" if { every kind in [1, 1] { kind = input.kind } }",
-            "deny contains \"wrong\" if { every index, kind in [1, 1] { input.kind = index } }",
+            "deny contains \"wrong\" if { every index, kind in [1, 1] { kind > 0; input.kind = index } }",
         ] {
             let set = load(wrong);
             assert!(set.units[0].evaluator.is_unlike_regorus(), "{wrong}");
