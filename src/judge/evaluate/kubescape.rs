@@ -113,7 +113,7 @@ pub(crate) fn touched(set: &PolicySet) -> BTreeSet<Identity> {
         let (Some(rule), Some(group)) = (unit.kubescape.as_deref(), unit.groups.first()) else { continue };
         let Some(scopes) = &rule.scopes else { continue };
         let answer = |scope: &_| answer((unit, group, rule), scopes, scope, &mut Notes::default());
-        touched.extend(scopes.touched((&rule.matching, rule.aggregator), answer));
+        touched.extend(scopes.touched(&rule.matching, answer));
     }
     touched
 }

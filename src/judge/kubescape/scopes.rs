@@ -79,20 +79,22 @@ pub(crate) struct ScopeAnswer {
 
 impl ScopeAnswer {
     /// Returns the objects that it says something of; all in the array if it is a failure.
-    fn all(&self) -> impl Iterator<Item = Identity> {
-        let (said, failed) = match &self.said {
-            Ok(said) => (Some(said.keys().cloned()), None),
-            Err(_) => (None, Some(self.array.iter().filter_map(Identity::of))),
-        };
-        said.into_iter().flatten().chain(failed.into_iter().flatten())
+    fn all(&self) -> Vec<Identity> {
+        match &self.said {
+            Ok(said) => said.keys().cloned().collect(),
+            Err(_) => identities(&self.array).collect(),
+        }
     }
+}
+
+fn identities(objects: &[Value]) -> impl Iterator<Item = Identity> {
+    objects.iter().filter_map(Identity::of)
 }
 
 /// Returns the objects of which two answers say different things.
 fn differing(before: &ScopeAnswer, now: &ScopeAnswer) -> Vec<Identity> {
     let (Ok(old), Ok(new)) = (&before.said, &now.said) else {
-        let arrays = before.array.iter().chain(&now.array);
-        return arrays.filter_map(Identity::of).collect();
+        return identities(&before.array).chain(identities(&now.array)).collect();
     };
     old.keys().chain(new.keys()).filter(|identity| old.get(identity) != new.get(identity)).cloned().collect()
 }
@@ -167,7 +169,7 @@ impl Scopes {
     /// now, for which it is evaluated; scopes that nobody asked about are passed over, as no verdict depends on them.
     pub(crate) fn touched(
         &self,
-        about: (&[ResourceMatch], Option<Aggregator>),
+        matching: &[ResourceMatch],
         mut answer: impl FnMut(&Scope) -> Arc<ScopeAnswer>,
     ) -> BTreeSet<Identity> {
         let before: BTreeMap<Scope, Arc<ScopeAnswer>> =
@@ -177,15 +179,20 @@ impl Scopes {
         }
         let mut touched = BTreeSet::new();
         for scope in self.all().into_iter().chain(before.keys().cloned()).collect::<BTreeSet<_>>() {
-            match before.get(&scope) {
-                Some(before) if same(&before.array, &self.input(&scope, about).0) => {}
-                // What took too long is not evaluated while others wait for the inventory.
-                Some(before) if before.said.is_err() => {
-                    touched.extend(before.all().chain(self.objects_in(&scope, about)));
-                }
-                Some(before) => touched.extend(differing(before, &answer(&scope))),
+            let Some(before) = before.get(&scope) else {
                 // What is of the cluster is in this scope, too.
-                None => touched.extend(answer(&scope).all().filter(|identity| identity.namespace.is_none())),
+                touched.extend(answer(&scope).all().into_iter().filter(|identity| identity.namespace.is_none()));
+                continue;
+            };
+            let array = self.array(&scope, matching);
+            if same(&before.array, &array) {
+                continue;
+            }
+            if before.said.is_err() {
+                // What took too long is not evaluated while others wait for the inventory.
+                touched.extend(identities(&before.array).chain(identities(&array)));
+            } else {
+                touched.extend(differing(before, &answer(&scope)));
             }
         }
         touched
@@ -255,11 +262,6 @@ impl Scopes {
             _ => array.clone(),
         };
         (array, input)
-    }
-
-    /// Returns what names the objects of a scope.
-    fn objects_in(&self, scope: &Scope, (matching, _): (&[ResourceMatch], Option<Aggregator>)) -> Vec<Identity> {
-        self.array(scope, matching).iter().filter_map(Identity::of).collect()
     }
 
     /// Returns the objects of a scope, in the order of `matching`; empty for a namespace without an object that the rule is about.
