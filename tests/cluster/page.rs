@@ -112,17 +112,27 @@ async fn people_look_at_it_in_a_browser() {
     // What changes appears on the open page.
     with.go(&format!("{origin}/"));
     with.until("document.querySelectorAll('#owners tbody tr').length === 1");
-    with.evaluate("window.kept = true; document.querySelector('#trust details').open = true");
-    plane.apply(&marked("v1", "ConfigMap", &namespace, "second", &namespace)).await.unwrap();
+    with.evaluate(
+        "document.querySelector('#trust details').open = true; window.kept = document.querySelector('#owners tbody a'); \
+         getSelection().selectAllChildren(kept); kept.focus()",
+    );
+    plane.apply(&marked("v1", "ConfigMap", &namespace, "a-second", &namespace)).await.unwrap();
     with.until("document.querySelectorAll('#owners tbody tr').length === 2");
+    // Neither a click that has begun, nor what is selected to be copied, nor the focus is lost.
     assert_eq!(
-        with.evaluate("return [window.kept, document.querySelector('#trust details').open]"),
-        json!([true, true])
+        with.evaluate(
+            "return [kept === document.activeElement, kept.closest('tr').rowIndex, getSelection().toString(), \
+             document.querySelector('#trust details').open]"
+        ),
+        json!([true, 2, format!("ConfigMap/{namespace}/first"), true])
     );
 
-    // Without a mouse: the search, then the object.
+    // Without a mouse: the search, then the object. Whoever types is not disturbed by what changes.
     with.evaluate("document.querySelector('input[type=search]').focus()");
-    with.press("SECOND");
+    with.press("SEC");
+    plane.apply(&marked("v1", "ConfigMap", &namespace, "third", &namespace)).await.unwrap();
+    with.until("document.querySelectorAll('#owners tbody tr').length === 3");
+    with.press("OND");
     with.press(ENTER);
     with.until("location.search.includes('q=SECOND') && document.querySelectorAll('#owners tbody tr').length === 1");
     for _ in 0..60 {
@@ -155,7 +165,7 @@ async fn people_look_at_it_in_a_browser() {
     // Without scripts and on a phone: the same views, and nothing that is wider than the screen.
     without.go(&format!("{origin}/?q=first"));
     let objects = without.evaluate("return document.querySelector('#owners').innerText").to_string();
-    assert!(objects.contains("/first") && !objects.contains("/second"), "{objects}");
+    assert!(objects.contains("/first") && !objects.contains("-second"), "{objects}");
     assert!(without.url().ends_with("?q=first"));
     let widths = without.evaluate("return [document.documentElement.scrollWidth, innerWidth]");
     assert!(widths[0].as_u64() <= widths[1].as_u64(), "{widths}");

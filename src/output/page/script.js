@@ -2,7 +2,7 @@
 let wanted = false;
 let busy = false;
 
-// Puts the parts of the new page into this one; what is being read or typed stays.
+// Makes this page what the server shows now; what is being read or typed stays.
 const update = async () => {
   wanted = true;
   if (busy) return;
@@ -20,22 +20,44 @@ const update = async () => {
       for (const summary of page.querySelectorAll("details > summary")) {
         if (opened.includes(summary.textContent)) summary.parentElement.open = true;
       }
-      const [here, there] = [document, page].map((one) => one.querySelector("main"));
-      const form = here.querySelector("#filter");
-      if (form && form.contains(document.activeElement)) {
-        there.querySelector("#filter")?.replaceWith(form);
-      }
       const focused = document.activeElement;
-      const href = focused && focused.getAttribute("href");
-      here.replaceChildren(...there.childNodes);
-      if (form && form.contains(focused)) focused.focus();
-      else if (href) [...here.querySelectorAll("a")].find((link) => link.getAttribute("href") === href)?.focus();
-      document.querySelector("header").replaceChildren(...page.querySelector("header").childNodes);
+      for (const part of ["header", "main"]) become(...[document, page].map((one) => one.querySelector(part)));
+      if (focused?.isConnected === false) [...document.links].find((link) => link.href === focused.href)?.focus();
     } catch (error) {
       lost();
     }
   }
   busy = false;
+};
+
+// Makes one node what another is, and leaves where it is what is in both: what is moved or made anew loses the focus, what is
+// selected, and a click that has begun.
+const become = (here, there) => {
+  if (here.isEqualNode(there)) return;
+  if (here.nodeType !== Node.ELEMENT_NODE) {
+    here.nodeValue = there.nodeValue;
+    return;
+  }
+  for (const { name } of [...here.attributes]) if (!there.hasAttribute(name)) here.removeAttribute(name);
+  for (const { name, value } of there.attributes) if (here.getAttribute(name) !== value) here.setAttribute(name, value);
+  const old = [...here.childNodes];
+  for (const node of [...there.childNodes]) {
+    const place = old.findIndex((one) => key(one) === key(node));
+    if (place < 0) {
+      here.insertBefore(node, old[0] ?? null);
+      continue;
+    }
+    for (const one of old.splice(0, place)) one.remove();
+    become(old.shift(), node);
+  }
+  for (const one of old) one.remove();
+};
+
+// What two nodes have in common that show the same; of an entry of a list it is what that leads to.
+const key = (node) => {
+  if (node.nodeType !== Node.ELEMENT_NODE) return node.nodeName;
+  const link = node.matches("tr, li") ? node.querySelector("a") : node;
+  return [node.nodeName, node.id, link?.getAttribute("href")].join(" ");
 };
 
 const lost = () => {
