@@ -56,7 +56,9 @@ async fn judge(check: CheckArgs, telemetry: &Telemetry, span: Span) -> anyhow::R
     let poll = watching.then_some(check.poll);
     let sources = Sources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
     let partly = watching || check.policies.evaluation.allow_refused;
-    let mut loaded = span.within(policies::load(&sources.now(), &check.policies.evaluation)).await?;
+    let (now, evaluation) = (sources.now(), &check.policies.evaluation);
+    let load = if watching { PolicySet::load_followed } else { PolicySet::load_partly };
+    let mut loaded = span.within(policies::load(load, &now, evaluation)).await?;
     if !partly {
         loaded = loaded.and_then(PolicySet::whole);
     }

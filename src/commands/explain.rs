@@ -64,7 +64,7 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
     let subject = Subject::parse(&options.what)?;
     let ExplainArgs { policies, reading, cluster, .. } = &options;
     let sources = Sources::chosen(&policies.sources, reading, cluster, None, sources::note).await?.now();
-    let mut loaded = policies::load(&sources, &options.policies.evaluation).await?;
+    let mut loaded = policies::load(PolicySet::load_partly, &sources, &options.policies.evaluation).await?;
     if !options.policies.evaluation.allow_refused {
         loaded = loaded.and_then(PolicySet::whole);
     }

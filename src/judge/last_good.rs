@@ -61,7 +61,7 @@ impl LastGood {
     ) -> Result<PolicySet, LoadError> {
         let (mut sources, mut replaced) = (sources.to_vec(), Vec::new());
         for _ in 0..ATTEMPTS {
-            let loaded = PolicySet::load_partly(&sources, limits);
+            let loaded = PolicySet::load_followed(&sources, limits);
             let problems = match &loaded {
                 Ok(policies) => &policies.problems,
                 Err(error) => &error.problems,
@@ -74,7 +74,7 @@ impl LastGood {
                 return Ok(policies);
             }
         }
-        PolicySet::load_partly(&sources, limits)?.after(before)
+        PolicySet::load_followed(&sources, limits)?.after(before)
     }
 
     /// Puts in what was in order of the files that are refused; returns whether there was any.
@@ -185,7 +185,21 @@ mod tests {
         // What is gone is forgotten.
         assert_eq!(reload(&[("b.rego", b)]).unwrap(), ("b".to_owned(), String::new()));
         assert_eq!(reload(&[("a.rego", "package a\n\ndeny["), ("b.rego", b)]).unwrap().0, "b");
-        assert!(reload(&[]).is_err());
+        // All may be: none is in force then, and that is told.
+        let (policies, refused) = reload(&[]).unwrap();
+        assert_eq!(policies, "");
+        assert!(refused.contains("cluster: no rule to judge by"), "{refused}");
+        let (policies, refused) = reload(&[("c.rego", "package c\n\ndeny[")]).unwrap();
+        assert_eq!(policies, "");
+        assert!(refused.contains("cluster/c.rego:3") && !refused.contains("no rule"), "{refused}");
+        assert_eq!(reload(&[("a.rego", a)]).unwrap(), ("a".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn a_directory_without_a_rule_is_a_mistake() {
+        let directory = tempfile::tempdir().unwrap();
+        let loaded = PolicySet::load_followed(&[directory.path().to_owned()], &Limits::default());
+        assert!(loaded.unwrap_err().to_string().contains("no rule to judge by"));
     }
 
     fn bundle(digest: &str, files: &[(&str, &str)]) -> Vec<PolicySource> {

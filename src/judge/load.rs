@@ -53,8 +53,32 @@ impl PolicySet {
     /// # Errors
     /// Returns every problem if one of the sources cannot be read, or if no rule is left to judge by.
     pub fn load_partly<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
-        let sources: Vec<PolicySource> = sources.iter().cloned().map(Into::into).collect();
-        load(&sources, limits, EnforcementPoint::Audit)
+        let sources = owned(sources);
+        let set = load(&sources, limits, EnforcementPoint::Audit)?;
+        if !set.policies.is_empty() {
+            return Ok(set);
+        }
+        let nothing = (!set.is_partial()).then(|| nothing_to_judge_by(&sources, &set));
+        Err(LoadError::new(set.problems.into_iter().chain(nothing).collect()))
+    }
+
+    /// Loads the policies of `sources` that are in order, for a run that goes on when others come. Where they are objects of a
+    /// cluster there may be none yet, or none any more: such a set is partial.
+    ///
+    /// # Errors
+    /// As [`Self::load_partly`], but for sources of a cluster without a rule.
+    pub fn load_followed<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
+        let sources = owned(sources);
+        if !sources.iter().any(|source| matches!(source, PolicySource::Tree(_))) {
+            return Self::load_partly(&sources, limits);
+        }
+        let mut set = load(&sources, limits, EnforcementPoint::Audit)?;
+        if set.policies.is_empty() && !set.is_partial() {
+            let nothing = nothing_to_judge_by(&sources, &set);
+            set.problems.push(nothing);
+            set.problems.sort();
+        }
+        Ok(set)
     }
 
     /// Loads one template and one Constraint as Gatekeeper's tests do, which is to judge with the enforcement point of
@@ -68,7 +92,11 @@ impl PolicySet {
     }
 }
 
-/// Loads what can be loaded; the set's problems say what was refused.
+fn owned<S: Clone + Into<PolicySource>>(sources: &[S]) -> Vec<PolicySource> {
+    sources.iter().cloned().map(Into::into).collect()
+}
+
+/// Loads what can be loaded, which may be nothing; the set's problems say what was refused.
 fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
     let (files, mut problems) = files::read(sources, limits);
     if problems.iter().any(|problem| sources.iter().any(|source| source.shown() == problem.file)) {
@@ -86,20 +114,11 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
         return Err(LoadError::new(problems));
     }
     let Compiled { units, policies, unjudged, left_out, config } = compiled;
-    let refused = problems.iter().any(Problem::is_refusal);
-    // A test may be about a Constraint that is silent at its enforcement point.
-    let nothing = policies.is_empty() && (refused || point == EnforcementPoint::Audit);
-    if nothing && !refused {
-        problems.push(nothing_to_judge_by(sources, &files, [&unjudged, &left_out].into_iter().flatten()));
-    }
     let bundles: Vec<&Bundle> = sources.iter().filter_map(PolicySource::bundle).collect();
     problems.extend(bundles.iter().filter_map(|bundle| bundle.problem.clone()));
     problems.extend(lint::without_kinds(&policies, &files));
     problems.sort();
     problems.dedup();
-    if nothing {
-        return Err(LoadError::new(problems));
-    }
     let kinds = Arc::new(KindIndex::new(&units));
     let names_tokens = files.iter().any(|file| file.text.contains(TOKEN_VOLUME));
     let plans = limits.share_verdicts.then(|| Plans::new(&units, &config, kinds.names(), names_tokens));
@@ -201,15 +220,12 @@ fn without_sources(
 }
 
 /// Returns the problem of sources without a rule that judges.
-fn nothing_to_judge_by<'u>(
-    sources: &[PolicySource],
-    files: &[File],
-    mut unjudged: impl Iterator<Item = &'u Unjudged>,
-) -> Problem {
+fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
     let shown: Vec<String> = sources.iter().map(ToString::to_string).collect();
-    let modules = files.iter().filter(|file| file.form == Form::Rego).count();
     let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };
+    let modules = set.files.iter().filter(|file| Form::of(Path::new(&***file)) == Some(Form::Rego)).count();
     let message = format!("no rule to judge by in {modules} .rego files");
+    let mut unjudged = set.unjudged.iter().chain(&set.left_out);
     if let Some(first) = unjudged.next() {
         let others = match unjudged.count() {
             0 => String::new(),

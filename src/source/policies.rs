@@ -215,6 +215,9 @@ impl Reading {
             ClusterSource::Gatekeeper => {
                 vec![tree(self.source.to_string(), self.objects.values().flatten().cloned().collect())]
             }
+            ClusterSource::ConfigMaps { .. } if self.objects.is_empty() => {
+                vec![tree(self.source.to_string(), Vec::new())]
+            }
             // Each is a directory of its own, as if it were mounted: its data is at the root.
             ClusterSource::ConfigMaps { .. } => {
                 let named = |key: &ObjectKey| format!("cluster:configmaps/{}/{}", self.namespace, key.name);

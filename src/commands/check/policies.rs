@@ -17,7 +17,7 @@ use crate::{
         sources::PolicySource,
     },
     model::shard::Shard,
-    rego::problem::LoadError,
+    rego::{limits::Limits, problem::LoadError},
     telemetry::{Span, count},
 };
 
@@ -25,13 +25,17 @@ use crate::{
 /// mounted `ConfigMap`s.
 pub(super) const POLL: Duration = Duration::from_secs(1);
 
-/// Loads what can be loaded. The outer error is not about the policies.
+/// A way to load policies from sources.
+type Load = fn(&[PolicySource], &Limits) -> Result<PolicySet, LoadError>;
+
+/// Loads what can be loaded, in one of the ways of [`PolicySet`]. The outer error is not about the policies.
 pub(in crate::commands) async fn load(
+    load: Load,
     sources: &[PolicySource],
     evaluation: &EvaluationArgs,
 ) -> anyhow::Result<Result<PolicySet, LoadError>> {
     let (sources, limits) = (sources.to_vec(), evaluation.limits());
-    loaded(move || PolicySet::load_partly(&sources, &limits)).await
+    loaded(move || load(&sources, &limits)).await
 }
 
 /// Has policies loaded within a span of that.

@@ -77,7 +77,7 @@ impl Ruled {
         };
         let sources = options.reading.chosen(vec![source.clone()]);
         let sources = Sources::follow(sources, &options.cluster, &options.reading.settings()?).await?.now();
-        let mut loaded = policies::load(&sources, &options.evaluation).await?;
+        let mut loaded = policies::load(PolicySet::load_partly, &sources, &options.evaluation).await?;
         if !options.evaluation.allow_refused {
             loaded = loaded.and_then(PolicySet::whole);
         }

@@ -58,7 +58,8 @@ fn policies_loaded(overview: &Overview) -> Condition {
         }
         None if overview.policies.is_partial() => {
             let problems = problem::summed_up(&overview.policies.problems);
-            (false, "PoliciesRefused", format!("the others are in force: {problems}"))
+            let others = if overview.policies.policies.is_empty() { "no policy is" } else { "the others are" };
+            (false, "PoliciesRefused", format!("{others} in force: {problems}"))
         }
         None if !overview.inventory_error.is_empty() => (false, "InventoryFailed", overview.inventory_error.clone()),
         None => (true, "Loaded", String::new()),
@@ -77,6 +78,7 @@ fn complete(overview: &Overview) -> Condition {
         ("PolicyErrors", format!("{errors} evaluations failed"))
     } else if overview.policies.is_partial() {
         let message = match overview.policies.refused_files().len() {
+            _ if overview.policies.policies.is_empty() => "no policy is in force".to_owned(),
             1 => "1 policy file is not judged by".to_owned(),
             files => format!("{files} policy files are not judged by"),
         };

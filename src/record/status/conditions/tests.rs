@@ -3,7 +3,10 @@ use std::{fmt::Write as _, sync::Arc};
 use super::*;
 use crate::{
     audit::result::Summary,
-    judge::set::PolicySet,
+    judge::{
+        set::PolicySet,
+        sources::{FileTree, PolicySource},
+    },
     record::memory::MemoryUse,
     rego::{limits::Limits, problem::LoadError},
 };
@@ -81,7 +84,11 @@ fn each_condition_in_each_state() {
         |files: &[(&str, &str)]| Overview { complete: false, policies: Arc::new(load(files).unwrap()), ..well() };
     let refused = load(&[("broken.rego", BROKEN)]).unwrap_err();
     let errors = Summary { error: 3, ..Summary::default() };
-    let states: [(&str, Overview, Health); 12] = [
+    let none = PolicySet::load_followed(
+        &[PolicySource::Tree(Arc::new(FileTree { name: "cluster".into(), files: Vec::new() }))],
+        &Limits::default(),
+    );
+    let states: [(&str, Overview, Health); 13] = [
         ("all is well", well(), Health::default()),
         ("syncing", syncing(), Health::default()),
         ("syncing, and a kind is not read", Overview { synced: false, ..unread() }, Health::default()),
@@ -96,6 +103,11 @@ fn each_condition_in_each_state() {
         (
             "two policies are refused",
             partial(&[("good.rego", GOOD), ("broken.rego", BROKEN), ("other.rego", BROKEN)]),
+            Health::default(),
+        ),
+        (
+            "no policy is in the cluster",
+            Overview { complete: false, policies: Arc::new(none.unwrap()), ..well() },
             Health::default(),
         ),
         ("a reload failed", Overview { policy_error: Some(refused), ..well() }, Health::default()),
