@@ -100,7 +100,7 @@ impl Selection for &Tree {
     }
 
     fn of_field(self, key: &str) -> Option<Self> {
-        if self.whole { Some(self) } else { self.fields.get(key).or(self.any.as_deref()) }
+        if self.whole { Some(self) } else { self.fields.get(key).or(self.any.as_ref()).map(AsRef::as_ref) }
     }
 }
 

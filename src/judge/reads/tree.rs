@@ -28,8 +28,9 @@ pub(crate) struct Tree {
     pub(super) whole: bool,
     /// Whether it is there matters by itself, not only for its parts.
     pub(super) seen: bool,
-    pub(super) fields: BTreeMap<Arc<str>, Self>,
-    pub(super) any: Option<Box<Self>>,
+    // Shared with the trees that this one was joined from, which are many and alike.
+    pub(super) fields: BTreeMap<Arc<str>, Arc<Self>>,
+    pub(super) any: Option<Arc<Self>>,
 }
 
 impl Tree {
@@ -44,10 +45,10 @@ impl Tree {
             _ if self.whole => {}
             None if whole => *self = Self::all(),
             None => self.seen = true,
-            Some((Segment::Any, rest)) => self.any.get_or_insert_default().insert(rest, whole),
+            Some((Segment::Any, rest)) => Arc::make_mut(self.any.get_or_insert_default()).insert(rest, whole),
             Some((Segment::Field(name), rest)) => match self.fields.get_mut(name) {
-                Some(child) => child.insert(rest, whole),
-                None => self.fields.entry(Arc::clone(name)).or_default().insert(rest, whole),
+                Some(child) => Arc::make_mut(child).insert(rest, whole),
+                None => Arc::make_mut(self.fields.entry(Arc::clone(name)).or_default()).insert(rest, whole),
             },
         }
     }
@@ -64,12 +65,14 @@ impl Tree {
         self.seen |= other.seen;
         for (name, child) in &other.fields {
             match self.fields.get_mut(name) {
-                Some(own) => own.merge(child),
-                None => drop(self.fields.insert(Arc::clone(name), child.clone())),
+                Some(own) => merge(own, child),
+                None => drop(self.fields.insert(Arc::clone(name), Arc::clone(child))),
             }
         }
-        if let Some(any) = &other.any {
-            self.any.get_or_insert_default().merge(any);
+        match (&mut self.any, &other.any) {
+            (Some(own), Some(any)) => merge(own, any),
+            (own @ None, Some(any)) => *own = Some(Arc::clone(any)),
+            (_, None) => {}
         }
     }
 
@@ -80,11 +83,12 @@ impl Tree {
         }
         match (self.fields.get(name), self.any.as_deref()) {
             (Some(named), Some(any)) => {
-                let mut both = named.clone();
+                let mut both = Self::clone(named);
                 both.merge(any);
                 Some(both)
             }
-            (one, other) => one.or(other).cloned(),
+            (Some(named), None) => Some(Self::clone(named)),
+            (None, any) => any.cloned(),
         }
     }
 
@@ -93,7 +97,7 @@ impl Tree {
         if self.whole {
             return Some(Self::all());
         }
-        self.fields.values().chain(self.any.as_deref()).fold(None, |all: Option<Self>, child| {
+        self.children().fold(None, |all: Option<Self>, child| {
             let mut all = all.unwrap_or_default();
             all.merge(child);
             Some(all)
@@ -115,11 +119,9 @@ impl Tree {
             _ if self.whole => true,
             None => is(self),
             Some((Segment::Field(name), rest)) => {
-                self.fields.get(name).into_iter().chain(self.any.as_deref()).any(|child| child.any_at(rest, is))
+                self.fields.get(name).into_iter().chain(&self.any).any(|child| child.any_at(rest, is))
             }
-            Some((Segment::Any, rest)) => {
-                self.fields.values().chain(self.any.as_deref()).any(|child| child.any_at(rest, is))
-            }
+            Some((Segment::Any, rest)) => self.children().any(|child| child.any_at(rest, is)),
         }
     }
 
@@ -131,12 +133,16 @@ impl Tree {
     /// Adds what is read of any field to each named one, so that a reader needs only one child.
     pub(super) fn settle(&mut self) {
         if let Some(any) = &mut self.any {
-            any.settle();
+            Arc::make_mut(any).settle();
             for child in self.fields.values_mut() {
-                child.merge(any);
+                merge(child, any);
             }
         }
-        self.fields.values_mut().for_each(Self::settle);
+        self.fields.values_mut().for_each(|child| Arc::make_mut(child).settle());
+    }
+
+    fn children(&self) -> impl Iterator<Item = &Self> {
+        self.fields.values().chain(&self.any).map(AsRef::as_ref)
     }
 
     /// Lists the paths that end here, each with whether all below is read.
@@ -170,6 +176,13 @@ impl Tree {
         self.list(&mut String::new(), &mut paths);
         paths.sort();
         paths
+    }
+}
+
+/// Adds all paths of another tree to one that may be shared.
+fn merge(own: &mut Arc<Tree>, other: &Arc<Tree>) {
+    if !own.whole && !Arc::ptr_eq(own, other) {
+        Arc::make_mut(own).merge(other);
     }
 }
 
