@@ -67,11 +67,6 @@ impl Reads {
 
     /// Returns what is read of the object.
     pub(crate) fn object(&self, dialect: Dialect) -> Tree {
-        if matches!(dialect, Dialect::Conftest | Dialect::Trivy) {
-            let mut all = object(&self.documents, dialect);
-            all.merge(&object(&self.printed, dialect));
-            return all;
-        }
         let mut all = self.documents.clone();
         all.merge(&self.printed);
         object(&all, dialect)
