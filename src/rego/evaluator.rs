@@ -22,7 +22,7 @@ use super::{
     cpu_time::CpuTimer,
     error::EngineError,
     limits::{self, Limits, Version},
-    machine::{self, Answer, Bounds, Halt},
+    machine::{self, Answer, Bounds, Halt, STARVED},
     program::{Program, RuleId},
     references::Path,
     rewrite, value,
@@ -35,9 +35,6 @@ pub(crate) const GENERATED: &str = "kaudit_generated";
 const ELEMENTS: usize = 1_000;
 /// How many times the limits the largest array may take.
 const MOST_LIMITS: u8 = 12;
-
-/// How many times the time limit may pass while an evaluation waits for the CPU.
-const STARVED: u32 = 16;
 
 /// Modules and data that are prepared for evaluation.
 #[derive(Clone)]

@@ -31,7 +31,7 @@ use std::{
 
 use regorus::Value;
 
-pub(crate) use self::limit::{Bounds, Halt, MOST_BYTES};
+pub(crate) use self::limit::{Bounds, Halt, MOST_BYTES, STARVED};
 use self::{
     calls::Calls,
     filters::Filtered,

@@ -65,10 +65,8 @@ struct Sites {
 impl Sites {
     /// A name that occurs twice in these patterns is compared with itself.
     fn declaration<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Ref<Expr>>) {
-        let mut names = Vec::new();
-        exprs.into_iter().for_each(|expr| all_names(expr, &mut names));
         let mut here = BTreeSet::new();
-        for name in names {
+        for name in exprs.into_iter().flat_map(|expr| names(expr)) {
             if !here.insert(name.clone()) {
                 *self.unified.entry(name).or_default() += 1;
             }
@@ -77,15 +75,11 @@ impl Sites {
     }
 
     fn find(&mut self, expr: &Expr) {
-        let mut names = Vec::new();
-        all_names(expr, &mut names);
-        self.found.extend(names);
+        self.found.extend(names(expr));
     }
 
     fn unification(&mut self, expr: &Expr) {
-        let mut names = Vec::new();
-        all_names(expr, &mut names);
-        for name in names {
+        for name in names(expr) {
             *self.unified.entry(name).or_default() += 1;
         }
     }
@@ -117,9 +111,7 @@ impl Sites {
                 (lhs.as_ref(), rhs.as_ref())
             {
                 self.unification(lhs);
-                let mut parts = Vec::new();
-                all_names(rhs, &mut parts);
-                self.made.push((span.text().to_owned(), parts));
+                self.made.push((span.text().to_owned(), names(rhs)));
             } else {
                 self.unification(lhs);
                 self.unification(rhs);
@@ -145,16 +137,15 @@ impl Sites {
     }
 }
 
-/// Collects the names in a pattern, also those that a declaration would not count.
-fn all_names(expr: &Expr, names: &mut Vec<String>) {
+/// Returns the names in a pattern, also those that a declaration would not count.
+fn names(expr: &Expr) -> Vec<String> {
     match expr {
-        Expr::Var { span, .. } if span.text() != "_" => names.push(span.text().to_owned()),
-        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().for_each(|item| all_names(item, names)),
-        Expr::Object { fields, .. } => fields.iter().for_each(|(_, key, value)| {
-            all_names(key, names);
-            all_names(value, names);
-        }),
-        _ => {}
+        Expr::Var { span, .. } if span.text() != "_" => vec![span.text().to_owned()],
+        Expr::Array { items, .. } | Expr::Set { items, .. } => items.iter().flat_map(|item| names(item)).collect(),
+        Expr::Object { fields, .. } => {
+            fields.iter().flat_map(|(_, key, value)| [names(key), names(value)].concat()).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

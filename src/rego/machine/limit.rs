@@ -12,7 +12,7 @@ use crate::rego::cpu_time::CpuTimer;
 const INTERVAL: u32 = 64;
 
 /// How many times the time limit may pass while an evaluation waits for the CPU.
-const STARVED: u32 = 16;
+pub(crate) const STARVED: u32 = 16;
 
 /// The most that an evaluation may make, in bytes as estimated: what it drops again counts, too, unless the element of a loop
 /// left nothing behind for which it was made.
