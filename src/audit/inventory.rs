@@ -474,16 +474,7 @@ mod tests {
             inventory = updated.inventory.unwrap();
             // All are judged, so that the rule is asked about each namespace.
             for (key, body) in &pods {
-                let object = Object {
-                    key: key.clone(),
-                    uid: "".into(),
-                    resource_version: "".into(),
-                    body: body.clone().unwrap(),
-                    location: None,
-                    controller: None,
-                    inactive: false,
-                    projected: None,
-                };
+                let object = Object { body: body.clone().unwrap(), ..Object::sample(key.clone(), b"") };
                 let policies = Arc::clone(&policies);
                 evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies });
             }

@@ -53,7 +53,6 @@ mod tests {
             set::PolicySet,
         },
         model::{
-            body::Body,
             object::{Kind, Object, ObjectKey},
             verdict::Verdict,
         },
@@ -71,16 +70,7 @@ mod tests {
 
     fn job(set: PolicySet) -> Job {
         let key = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
-        let object = Object {
-            key,
-            uid: "".into(),
-            resource_version: "".into(),
-            body: Body::plain(br#"{"kind": "Pod", "apiVersion": "v1"}"#),
-            location: None,
-            controller: None,
-            inactive: false,
-            projected: None,
-        };
+        let object = Object::sample(key, br#"{"kind": "Pod", "apiVersion": "v1"}"#);
         Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(set) }
     }
 

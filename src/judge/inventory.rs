@@ -141,7 +141,7 @@ mod tests {
             evaluate::{Job, evaluate},
             set::PolicySet,
         },
-        model::{body::Body, object::Object},
+        model::object::Object,
         rego::value,
     };
 
@@ -230,16 +230,8 @@ mod tests {
             inventory.put(&key(&Kind::sample("", plural, kind), Some("n"), "a"), Some(&json("{}")));
         }
         let policies = PolicySet::load(&[directory.path().to_owned()]).unwrap().with_inventory(&inventory).unwrap();
-        let object = Object {
-            key: key(&Kind::sample("", "pods", "Pod"), None, "a"),
-            uid: "".into(),
-            resource_version: "".into(),
-            body: Body::plain(br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#),
-            location: None,
-            controller: None,
-            inactive: false,
-            projected: None,
-        };
+        let key = key(&Kind::sample("", "pods", "Pod"), None, "a");
+        let object = Object::sample(key, br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#);
         let job = Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(policies) };
         let messages: Vec<_> = evaluate(&job).results.iter().map(|finding| finding.message.to_string()).collect();
         assert_eq!(messages, ["3", "a", "own"]);

@@ -368,6 +368,21 @@ impl Object {
     pub fn state(&self) -> Option<State> {
         self.resource_version.state()
     }
+
+    /// One with this body (JSON) and nothing else known of it, for tests.
+    #[cfg(test)]
+    pub(crate) fn sample(key: ObjectKey, body: &[u8]) -> Self {
+        Self {
+            key,
+            uid: "".into(),
+            resource_version: "".into(),
+            body: Body::plain(body),
+            location: None,
+            controller: None,
+            inactive: false,
+            projected: None,
+        }
+    }
 }
 
 #[cfg(test)]

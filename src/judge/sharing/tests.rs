@@ -7,7 +7,6 @@ use crate::{
         sharing::said::Said,
     },
     model::{
-        body::Body,
         object::{Kind, Object, ObjectKey},
         verdict::{Finding, Shared, Verdict},
     },
@@ -22,19 +21,9 @@ fn load(module: &str) -> Arc<PolicySet> {
 
 fn judge(set: &Arc<PolicySet>, name: &str) -> Verdict {
     let kind = Kind::sample("", "pods", "Pod");
-    let object = Object {
-        key: ObjectKey { kind, namespace: Some("n".into()), name: name.into(), copy: 0 },
-        uid: "".into(),
-        resource_version: "".into(),
-        body: Body::plain(
-            format!(r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "{name}", "namespace": "n"}}}}"#)
-                .as_bytes(),
-        ),
-        location: None,
-        controller: None,
-        inactive: false,
-        projected: None,
-    };
+    let key = ObjectKey { kind, namespace: Some("n".into()), name: name.into(), copy: 0 };
+    let body = format!(r#"{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "{name}", "namespace": "n"}}}}"#);
+    let object = Object::sample(key, body.as_bytes());
     evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies: Arc::clone(set) })
 }
 

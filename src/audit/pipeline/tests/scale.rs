@@ -18,7 +18,7 @@ use std::{
 };
 
 use super::*;
-use crate::{model::body::Body, rego::cpu_time::CpuTimer};
+use crate::rego::cpu_time::CpuTimer;
 
 /// Namespaces that the objects are spread over.
 const NAMESPACES: usize = 2_000;
@@ -82,9 +82,7 @@ impl Pods {
         );
         let key =
             ObjectKey { kind: Arc::clone(&self.kind), namespace: Some(namespace.into()), name: name.into(), copy: 0 };
-        let (uid, resource_version) = (uid.into(), version.into());
-        let body = Body::plain(json.as_bytes());
-        Object { key, uid, resource_version, body, location: None, controller: None, inactive: false, projected: None }
+        Object { uid: uid.into(), resource_version: version.into(), ..Object::sample(key, json.as_bytes()) }
     }
 }
 

@@ -15,7 +15,6 @@ use crate::{
         set::PolicySet,
     },
     model::{
-        body::Body,
         object::{Kind, Object, ObjectKey},
         verdict::Verdict,
     },
@@ -87,16 +86,8 @@ fn object(value: &Value) -> Object {
         namespaced: true,
     };
     let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str).map(Arc::from);
-    Object {
-        key: ObjectKey { kind: Arc::new(kind), namespace, name: text("/metadata/name").into(), copy: 0 },
-        uid: text("/metadata/uid").into(),
-        resource_version: "".into(),
-        body: Body::plain(value.to_string().as_bytes()),
-        location: None,
-        controller: None,
-        inactive: false,
-        projected: None,
-    }
+    let key = ObjectKey { kind: Arc::new(kind), namespace, name: text("/metadata/name").into(), copy: 0 };
+    Object { uid: text("/metadata/uid").into(), ..Object::sample(key, value.to_string().as_bytes()) }
 }
 
 fn job(set: &Arc<PolicySet>, object: &Object) -> Job {
