@@ -52,32 +52,40 @@ async fn main() -> Result<()> {
     let account = plane.service_account(NAMESPACE, "kaudit").await?;
     let kubeconfig = account.kubeconfig_path().display().to_string();
     say("Run kaudit check with the chart's ServiceAccount; its lines start with a timestamp")?;
-    let arguments = ["kaudit", "check", "--log-level=error", "--kubeconfig", &kubeconfig].map(OsString::from);
+    let record = "--record=events,reports,status";
+    let arguments = ["kaudit", "check", record, "--log-level=error", "--kubeconfig", &kubeconfig].map(OsString::from);
     let kaudit::cli::Subcommand::Check(check) = kaudit::cli::config::load(arguments)? else {
         bail!("not the command check")
     };
-    let mut kaudit = tokio::task::JoinSet::new();
     let telemetry = kaudit::telemetry::Telemetry::start();
-    kaudit.spawn(async move { Box::pin(kaudit::commands::check::run(*check, &telemetry)).await });
+    tokio::select! {
+        ended = Box::pin(kaudit::commands::check::run(*check, &telemetry)) => bail!("kaudit ended: {ended:?}"),
+        shown = demonstrate(&plane) => shown?,
+    }
+    plane.stop().await
+}
+
+/// Changes objects and shows what a running kaudit writes about them.
+async fn demonstrate(plane: &ControlPlane) -> Result<()> {
     plane.kubectl(&["-n", NAMESPACE, "wait", "--for=create", "audit/kaudit", "--timeout=60s"]).await?;
-    show(&plane, &["-n", NAMESPACE, "wait", "--for=condition=Synced", "audit/kaudit", "--timeout=60s"]).await?;
-    until_events(&plane, "", "PolicyViolation", 16).await?;
-    show(&plane, &["-n", "shop", "get", "events", "--field-selector=reason=PolicyViolation"]).await?;
-    wait_for(|| async { Ok(plane.kubectl(&["get", "audits", "-A"]).await?.contains(" 12 ")) }).await?;
-    show(&plane, &["get", "audits", "-A"]).await?;
+    show(plane, &["-n", NAMESPACE, "wait", "--for=condition=Synced", "audit/kaudit", "--timeout=60s"]).await?;
+    until_events(plane, "", "PolicyViolation", 15).await?;
+    show(plane, &["-n", "shop", "get", "events", "--field-selector=reason=PolicyViolation"]).await?;
+    wait_for(|| async { Ok(plane.kubectl(&["get", "audits", "-A"]).await?.contains(" 11 ")) }).await?;
+    show(plane, &["get", "audits", "-A"]).await?;
 
     let privileged = DEPLOYMENT.replace("allowPrivilegeEscalation: false", "privileged: true");
     say("Deploy a privileged container")?;
     plane.apply(&privileged).await?;
-    until_events(&plane, "deployment/debug", "PolicyViolation", 2).await?;
+    until_events(plane, "deployment/debug", "PolicyViolation", 2).await?;
     say("Fix it")?;
     plane.apply(DEPLOYMENT).await?;
-    until_events(&plane, "deployment/debug", "PolicyResolved", 2).await?;
+    until_events(plane, "deployment/debug", "PolicyResolved", 2).await?;
     say("Delete the Service with the external address")?;
     plane.kubectl(&["-n", "shop", "delete", "service", "api"]).await?;
-    until_events(&plane, "service/api", "PolicyResolved", 2).await?;
+    until_events(plane, "service/api", "PolicyResolved", 2).await?;
     show(
-        &plane,
+        plane,
         &[
             "-n",
             "shop",
@@ -89,7 +97,7 @@ async fn main() -> Result<()> {
     )
     .await?;
     show(
-        &plane,
+        plane,
         &[
             "-n",
             "shop",
@@ -100,10 +108,8 @@ async fn main() -> Result<()> {
         ],
     )
     .await?;
-    wait_for(|| async { Ok(plane.kubectl(&["get", "audits", "-A"]).await?.contains(" 11 ")) }).await?;
-    show(&plane, &["get", "audits", "-A"]).await?;
-    kaudit.abort_all();
-    plane.stop().await
+    wait_for(|| async { Ok(plane.kubectl(&["get", "audits", "-A"]).await?.contains(" 10 ")) }).await?;
+    show(plane, &["get", "audits", "-A"]).await
 }
 
 /// Returns the chart's objects without the Deployment, since there is no node to run it.

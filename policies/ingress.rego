@@ -7,13 +7,16 @@ package ingress
 
 # METADATA
 # title: TLS
-# description: Without TLS, anybody on the network path can read and change what users send.
+# description: |
+#   Without TLS, anybody on the network path can read and change what users send. Annotations by which a controller of a cloud
+#   or of Traefik serves HTTPS count as TLS, unless they make it serve HTTP, too, without a redirect.
 # custom:
 #   id: NET-03
 #   severity: high
 deny_missing_tls contains result if {
 	is_ingress
 	count(tls) == 0
+	not has_certificate
 	result := {
 		"msg": "ingress serves without TLS: set spec.tls with a certificate's secretName",
 		"details": {"field": "spec.tls", "value": null},
@@ -47,6 +50,49 @@ is_ingress if {
 	input.apiVersion in versions
 }
 
+# Controllers whose certificates are not in spec.tls.
+has_certificate if {
+	some name in {"ingress.gcp.kubernetes.io/pre-shared-cert", "networking.gke.io/managed-certificates"}
+	is_text(input.metadata.annotations[name])
+}
+
+has_certificate if lower(input.metadata.annotations["traefik.ingress.kubernetes.io/router.tls"]) == "true"
+
+# Without listen-ports, a load balancer of AWS with a certificate serves HTTPS only.
+has_certificate if {
+	is_text(input.metadata.annotations["alb.ingress.kubernetes.io/certificate-arn"])
+	not serves_http
+}
+
+# Without the annotation, the certificate is found by the host.
+has_certificate if {
+	"HTTPS" in alb_protocols
+	not serves_http
+}
+
+serves_http if {
+	"HTTP" in alb_protocols
+	not redirects_http
+}
+
+redirects_http if {
+	"HTTPS" in alb_protocols
+	some name in {"actions.ssl-redirect", "ssl-redirect"}
+	is_text(input.metadata.annotations[sprintf("alb.ingress.kubernetes.io/%s", [name])])
+}
+
+# The protocols that a load balancer of AWS listens for.
+alb_protocols := {protocol |
+	ports := json.unmarshal(input.metadata.annotations["alb.ingress.kubernetes.io/listen-ports"])
+	some port in ports
+	some protocol, _ in port
+}
+
+is_text(value) if {
+	is_string(value)
+	trim_space(value) != ""
+}
+
 # The hosts of each entry.
 tls := [hosts |
 	entry := input.spec.tls[_]
@@ -59,13 +105,16 @@ host(rule) := rule.host if {
 	is_string(rule.host)
 } else := ""
 
-is_covered(host) if host in tls[_]
+# One set for all entries: each lookup takes the same time, however many entries there are.
+tls_hosts := {host | host := tls[_][_]}
+
+is_covered(host) if host in tls_hosts
 
 # A wildcard covers exactly one label.
 is_covered(host) if {
 	labels := split(host, ".")
 	wildcard := concat(".", array.concat(["*"], array.slice(labels, 1, count(labels))))
-	wildcard in tls[_]
+	wildcard in tls_hosts
 }
 
 called("") := "every other host"

@@ -6,6 +6,42 @@ ingress(spec) := {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "meta
 
 for_host(host, tls) := ingress({"rules": [{"host": host, "http": {"paths": []}}], "tls": tls})
 
+certificate_with(annotations) := {sprintf("alb.ingress.kubernetes.io/%s", [name]): value |
+	some name, value in object.union({"certificate-arn": "arn:aws:acm:eu-central-1:1:certificate/a"}, annotations)
+}
+
+test_certificates_of_controllers if {
+	every annotations in [
+		{"alb.ingress.kubernetes.io/certificate-arn": "arn:aws:acm:eu-central-1:1:certificate/a"},
+		{"alb.ingress.kubernetes.io/listen-ports": `[{"HTTPS": 443}]`},
+		certificate_with({"listen-ports": `[{"HTTPS": 443}, {"HTTPS": 8443}]`}),
+		certificate_with({"listen-ports": `[{"HTTP": 80}, {"HTTPS": 443}]`, "ssl-redirect": "443"}),
+		certificate_with({"listen-ports": `[{"HTTP": 80, "HTTPS": 443}]`, "actions.ssl-redirect": "{}"}),
+		{"networking.gke.io/managed-certificates": "web"},
+		{"ingress.gcp.kubernetes.io/pre-shared-cert": "web"},
+		{"traefik.ingress.kubernetes.io/router.tls": "true"},
+	] {
+		annotated := object.union(ingress({"rules": [{"host": "a.example.com"}]}), {"metadata": {"annotations": annotations}})
+		count(data.ingress.deny_missing_tls) == 0 with input as annotated
+	}
+	every annotations in [
+		null,
+		{},
+		{"alb.ingress.kubernetes.io/certificate-arn": ""},
+		{"alb.ingress.kubernetes.io/listen-ports": `[{"HTTP": 80}, {"HTTPS": 443}]`},
+		certificate_with({"listen-ports": `[{"HTTP": 80}]`}),
+		certificate_with({"listen-ports": `[{"HTTP": 80}, {"HTTPS": 443}]`}),
+		certificate_with({"listen-ports": `[{"HTTPS": 443, "HTTP": 8080}]`, "ssl-redirect": ""}),
+		certificate_with({"listen-ports": `[{"HTTP": 80}]`, "ssl-redirect": "443"}),
+		{"alb.ingress.kubernetes.io/listen-ports": `[]`},
+		{"alb.ingress.kubernetes.io/listen-ports": `no JSON`},
+		{"traefik.ingress.kubernetes.io/router.tls": "false"},
+	] {
+		annotated := object.union(ingress({"rules": [{"host": "a.example.com"}]}), {"metadata": {"annotations": annotations}})
+		count(data.ingress.deny_missing_tls) == 1 with input as annotated
+	}
+}
+
 test_no_tls if {
 	every spec in [
 		{"defaultBackend": {"service": {"name": "web"}}},

@@ -7,17 +7,20 @@ package probes
 
 # METADATA
 # title: Readiness probe
-# description: Without one, traffic arrives and rollouts continue before the container can answer.
+# description: |
+#   Without one, traffic arrives and rollouts continue before the container can answer. The severity is info where no
+#   Service in the namespace selects the pod, or Services cannot be read.
 # custom:
 #   id: PRB-01
 #   severity: low
+#   lookups: optional
 warn_missing_readiness contains result if {
 	some container in lasting_containers
 	object.get(container.spec, "readinessProbe", null) == null
-	result := data.lib.workload.flaw(
+	result := graded(data.lib.workload.flaw(
 		container, "readinessProbe", null,
 		"has no readiness probe: set readinessProbe",
-	)
+	))
 }
 
 # METADATA
@@ -33,6 +36,22 @@ warn_missing_liveness contains result if {
 		container, "livenessProbe", null,
 		"has no liveness probe: set livenessProbe",
 	)
+}
+
+graded(found) := found if is_behind_service
+
+graded(found) := object.union(found, {"severity": "info"}) if not is_behind_service
+
+is_behind_service if {
+	labels := data.lib.workload.holder.metadata.labels
+	some service in data.lib.neighbours.in_namespace("v1", "Service")
+	every key, value in service.spec.selector {
+		labels[key] == value
+	}
+
+	# A Service without selector has no pods of its own, and one of this type none at all.
+	count(service.spec.selector) > 0
+	object.get(service.spec, "type", "ClusterIP") != "ExternalName"
 }
 
 lasting_containers := [container |

@@ -6,6 +6,8 @@ role(rule) := {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "me
 
 cluster_role(rule) := object.union(role(rule), {"kind": "ClusterRole"})
 
+named(rule, names) := object.union(rule, {"resourceNames": names})
+
 allow(groups, resources, verbs) := {"apiGroups": groups, "resources": resources, "verbs": verbs}
 
 binding(kind, role, subjects) := {
@@ -22,6 +24,24 @@ user(name) := {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": 
 
 account(name) := {"kind": "ServiceAccount", "namespace": "shop", "name": name}
 
+everything := allow(["*"], ["*"], ["*"])
+
+# Each has a wildcard less than everything.
+few := [
+	allow([""], ["*"], ["*"]),
+	allow(["*"], ["pods"], ["*"]),
+	allow(["*"], ["*"], ["get", "list"]),
+	{"nonResourceURLs": ["*"], "verbs": ["*"]},
+	{},
+]
+
+# ClusterRoles by name, each with one rule beside one that grants little.
+cluster_roles(roles) := {"cluster": {"rbac.authorization.k8s.io/v1": {"ClusterRole": roles_with(roles)}}}
+
+roles_with(roles) := {name: {"rules": [allow([""], ["pods"], ["get"]), rule]} | some name, rule in roles}
+
+own_roles(namespace, roles) := {"namespace": {namespace: {"rbac.authorization.k8s.io/v1": {"Role": roles_with(roles)}}}}
+
 test_wildcard_verbs if {
 	every rule in [
 		allow([""], ["pods"], ["*"]),
@@ -31,7 +51,14 @@ test_wildcard_verbs if {
 		count(data.rbac.deny_wildcard_verbs) == 1 with input as role(rule)
 		count(data.rbac.deny_wildcard_verbs) == 1 with input as cluster_role(rule)
 	}
-	every rule in [allow([""], ["pods"], ["get", "delete"]), allow(["*"], ["*"], ["get"]), allow([""], ["pods"], null), {}] {
+	every rule in [
+		allow([""], ["pods"], ["get", "delete"]),
+		allow(["*"], ["*"], ["get"]),
+		allow([""], ["pods"], null),
+		allow(["*"], ["*"], ["*"]),
+		allow(["*"], ["deployments"], ["*"]),
+		{},
+	] {
 		count(data.rbac.deny_wildcard_verbs) == 0 with input as role(rule)
 	}
 	every rules in [null, []] {
@@ -72,6 +99,29 @@ test_wildcard_resources if {
 	build.messages(both) == {"rules[0] allows changes to all resources of all apiGroups: list those that are needed"}
 }
 
+test_wildcards_in_one_minor_group if {
+	verbs := data.rbac.deny_wildcard_verbs with input as role(allow(["metrics.example.com"], ["samples"], ["*"]))
+	verbs == {{
+		"msg": "rules[0] allows every verb of API group metrics.example.com: list the verbs that are needed",
+		"severity": "low",
+		"details": {"field": "rules[0].verbs", "value": ["*"]},
+	}}
+	all := data.rbac.deny_wildcard_resources with input as role(allow(["metrics.example.com"], ["*"], ["*"]))
+	all == {{
+		"msg": "rules[0] allows everything on all resources of API group metrics.example.com: list those that are needed",
+		"severity": "low",
+		"details": {"field": "rules[0].resources", "value": ["*"]},
+	}}
+	every group in {
+		"", "*", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "batch",
+		"certificates.k8s.io", "rbac.authorization.k8s.io",
+	} {
+		results := data.rbac.deny_wildcard_resources with input as role(allow([group, "metrics.example.com"], ["*"], ["*"]))
+		count(results) == 1
+		every result in results { object.get(result, "severity", "as the rule's") == "as the rule's" }
+	}
+}
+
 test_wildcard_reads if {
 	every rule in [allow([""], ["*"], ["get"]), allow(["*"], ["*"], ["get", "list", "watch"])] {
 		count(data.rbac.warn_wildcard_reads) == 1 with input as role(rule)
@@ -88,26 +138,49 @@ test_wildcard_reads if {
 }
 
 test_escalation if {
-	every verb in ["bind", "escalate", "impersonate"] {
-		rule := allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get", verb])
+	every rule, verb in {
+		allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["get", "bind"]): "bind",
+		allow(["*"], ["roles"], ["get", "escalate"]): "escalate",
+		allow([""], ["users"], ["get", "impersonate"]): "impersonate",
+		allow(["authentication.k8s.io"], ["userextras/scopes"], ["impersonate"]): "impersonate",
+	} {
 		results := data.rbac.deny_escalation with input as cluster_role(rule)
 		build.messages(results) == {sprintf("rules[0] allows taking rights by %s: remove the verb", [verb])}
 		results == data.rbac.deny_escalation with input as role(rule)
 	}
-	count(data.rbac.deny_escalation) == 0 with input as role(allow([""], ["pods"], ["get", "create"]))
+	every rule in [
+		allow([""], ["pods"], ["get", "create"]),
+		allow(["apis.example.com"], ["apiexports"], ["bind"]),
+		allow(["authorization.example.com"], ["users"], ["impersonate"]),
+		named(allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), ["view"]),
+	] {
+		count(data.rbac.deny_escalation) == 0 with input as role(rule)
+	}
+	every names in [[], ["view", "cluster-admin"], ["system:node"]] {
+		rule := named(allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), names)
+		count(data.rbac.deny_escalation) == 1 with input as role(rule)
+	}
+	rule := named(allow(["rbac.authorization.k8s.io"], ["clusterroles"], ["bind"]), ["view", "superuser"])
+	count(data.rbac.deny_escalation) == 1 with input as role(rule) with data.inventory as cluster_roles({"superuser": everything})
+	count(data.rbac.deny_escalation) == 0 with input as role(rule) with data.inventory as cluster_roles({"other": everything})
+	every little in few {
+		count(data.rbac.deny_escalation) == 0 with input as role(rule) with data.inventory as cluster_roles({"superuser": little})
+	}
+	results := data.rbac.deny_escalation with input as role(named(allow([""], ["users"], ["impersonate"]), ["ann"]))
+	{result.severity | some result in results} == {"low"}
 }
 
 test_builtin_roles if {
 	everything := allow(["*"], ["*"], ["*"])
 	labelled := {"metadata": {"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}}
 	every name in ["cluster-admin", "admin", "edit", "view", "system:controller:generic-garbage-collector"] {
-		named := object.union(cluster_role(everything), {"metadata": {"name": name}})
-		count(data.rbac.deny_wildcard_verbs) == 0 with input as object.union(named, labelled)
-		count(data.rbac.deny_wildcard_verbs) == 1 with input as named
+		role := object.union(cluster_role(everything), {"metadata": {"name": name}})
+		count(data.rbac.deny_wildcard_resources) == 0 with input as object.union(role, labelled)
+		count(data.rbac.deny_wildcard_resources) == 1 with input as role
 	}
 
 	# Anybody who creates a role can set the label.
-	count(data.rbac.deny_wildcard_verbs) == 1 with input as object.union(cluster_role(everything), labelled)
+	count(data.rbac.deny_wildcard_resources) == 1 with input as object.union(cluster_role(everything), labelled)
 }
 
 test_cluster_admin if {
@@ -126,6 +199,39 @@ test_cluster_admin if {
 	# A Role of that name in a namespace is a different role.
 	own := object.union(binding("RoleBinding", "cluster-admin", [user("ann")]), {"roleRef": {"kind": "Role"}})
 	count(data.rbac.deny_cluster_admin) == 0 with input as own
+}
+
+test_role_that_allows_everything if {
+	subjects := [user("ann"), account("default"), group("system:masters")]
+	every kind in ["ClusterRoleBinding", "RoleBinding"] {
+		bound := binding(kind, "superuser", subjects)
+		results := data.rbac.deny_cluster_admin with input as bound with data.inventory as cluster_roles({"superuser": everything})
+		build.messages(results) == {
+			"user \"ann\" has all rights by the ClusterRole superuser: bind a role with the rights that are needed",
+			"serviceaccount \"default\" has all rights by the ClusterRole superuser: bind a role with the rights that are needed",
+		}
+		every rule in few {
+			count(data.rbac.deny_cluster_admin) == 0 with input as bound with data.inventory as cluster_roles({"superuser": rule})
+		}
+		count(data.rbac.deny_cluster_admin) == 0 with input as bound with data.inventory as cluster_roles({"other": everything})
+
+		# The API server ignores a namespace in the manifest of a ClusterRole.
+		placed := {"namespace": {"shop": cluster_roles({"superuser": everything}).cluster, "bank": cluster_roles({"superuser": few[0]}).cluster}}
+		count(data.rbac.deny_cluster_admin) == 2 with input as bound with data.inventory as placed
+
+		# A Role of that name in a namespace is another one.
+		beside := object.union(bound, {"metadata": {"namespace": "shop"}})
+		count(data.rbac.deny_cluster_admin) == 0 with input as beside with data.inventory as own_roles("shop", {"superuser": everything})
+		empty := {"cluster": {"rbac.authorization.k8s.io/v1": {"ClusterRole": {"superuser": {"rules": null}}}}}
+		count(data.rbac.deny_cluster_admin) == 0 with input as bound with data.inventory as empty
+	}
+}
+
+# RBAC-02 reports a Role of the binding's own namespace.
+test_own_role_that_allows_everything if {
+	own := object.union(binding("RoleBinding", "superuser", [user("ann")]), {"metadata": {"namespace": "shop"}, "roleRef": {"kind": "Role"}})
+	count(data.rbac.deny_cluster_admin) == 0 with input as own with data.inventory as own_roles("shop", {"superuser": everything})
+	count(data.rbac.deny_cluster_admin) == 0 with input as own with data.inventory as cluster_roles({"superuser": everything})
 }
 
 test_administrators if {
@@ -156,8 +262,45 @@ test_everybody if {
 	}
 	count(data.rbac.deny_everybody) == 0 with input as binding(
 		"RoleBinding", "view",
-		[group("system:serviceaccounts:shop"), group("developers"), user("system:authenticated"), account("web")],
+		[group("developers"), user("system:authenticated"), user("system:serviceaccounts:shop"), account("web")],
 	)
+}
+
+pods := group("system:serviceaccounts:shop")
+
+test_all_pods_of_a_namespace if {
+	every kind in ["ClusterRoleBinding", "RoleBinding"] {
+		every name in ["admin", "edit", "cluster-admin"] {
+			results := data.rbac.deny_everybody with input as binding(kind, name, [pods, account("web")])
+			results == {{
+				"msg": "group \"system:serviceaccounts:shop\" is every pod of namespace shop with a token: bind the service accounts that need the role",
+				"details": {"field": "subjects[0]", "value": "system:serviceaccounts:shop", "role": name},
+			}}
+		}
+		bound := binding(kind, "superuser", [pods])
+		full := data.rbac.deny_everybody with input as bound with data.inventory as cluster_roles({"superuser": everything})
+		{object.get(result, "severity", "as the rule's") | some result in full} == {"as the rule's"}
+		every inventory in [{}, cluster_roles({"superuser": few[0]})] {
+			little := data.rbac.deny_everybody with input as bound with data.inventory as inventory
+			{object.get(result, "severity", "as the rule's") | some result in little} == {"low"}
+		}
+	}
+
+	# A Role of that name in the namespace grants what its rules say.
+	own := object.union(binding("RoleBinding", "edit", [pods]), {"metadata": {"namespace": "shop"}, "roleRef": {"kind": "Role"}})
+	strong := data.rbac.deny_everybody with input as own with data.inventory as own_roles("shop", {"edit": everything})
+	{object.get(result, "severity", "as the rule's") | some result in strong} == {"as the rule's"}
+	every inventory in [{}, own_roles("shop", {"edit": few[0]}), own_roles("bank", {"edit": everything}), cluster_roles({"edit": everything})] {
+		weak := data.rbac.deny_everybody with input as own with data.inventory as inventory
+		{object.get(result, "severity", "as the rule's") | some result in weak} == {"low"}
+	}
+}
+
+test_image_pullers_of_openshift if {
+	count(data.rbac.deny_everybody) == 0 with input as binding("RoleBinding", "system:image-puller", [pods])
+	own := object.union(binding("RoleBinding", "system:image-puller", [pods]), {"roleRef": {"kind": "Role"}})
+	count(data.rbac.deny_everybody) == 1 with input as own
+	count(data.rbac.deny_everybody) == 1 with input as binding("RoleBinding", "system:image-puller", [group("system:serviceaccounts")])
 }
 
 test_public_roles if {

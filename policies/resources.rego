@@ -1,32 +1,37 @@
 # METADATA
 # title: Resources
-# description: What a container requests and its limits. Values set for the pod apply to each container.
+# description: |
+#   What a container requests and its limits. Values set for the pod apply to each container. Left out are ephemeral
+#   containers, and init containers unless they are sidecars (`restartPolicy: Always`).
 # related_resources:
 # - ref: https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
 package resources
 
 # METADATA
 # title: Memory limit
-# description: Without a memory limit, one container can exhaust the memory of its node, and others are killed.
+# description: |
+#   Without a memory limit, one container can exhaust the memory of its node, and others are killed. The severity is info if
+#   a LimitRange sets a limit in the pods of a workload; where LimitRanges cannot be read, they count as if there were none.
 # custom:
 #   id: RES-01
 #   severity: medium
+#   lookups: optional
 deny_missing_memory_limit contains result if {
 	some container in sized_containers
 	not is_limited(container.spec)
 	not is_limited(data.lib.workload.spec)
-	result := data.lib.workload.flaw(
-		container, "resources.limits.memory", null,
-		"has no memory limit: set resources.limits.memory",
-	)
+	result := memory_flaw(container)
 }
 
 # METADATA
 # title: Requests for CPU and memory
-# description: The scheduler considers only requests; a limit serves as the request if there is none.
+# description: |
+#   The scheduler considers only requests; a limit serves as the request if there is none. The severity is info if a
+#   LimitRange sets the requests in the pods of a workload; where LimitRanges cannot be read, they count as if there were none.
 # custom:
 #   id: RES-02
 #   severity: low
+#   lookups: optional
 warn_missing_requests contains result if {
 	some container in sized_containers
 	missing := [resource |
@@ -35,10 +40,7 @@ warn_missing_requests contains result if {
 		not is_requested(data.lib.workload.spec, resource)
 	]
 	count(missing) > 0
-	result := data.lib.workload.flaw(
-		container, "resources.requests", missing,
-		sprintf("has no request for %s: set resources.requests", [concat(" and ", missing)]),
-	)
+	result := request_flaw(container, missing, [resource | some resource in missing; not resource in default_requests])
 }
 
 # Null means unset.
@@ -48,8 +50,64 @@ is_requested(spec, resource) if spec.resources.requests[resource] != null
 
 is_requested(spec, resource) if spec.resources.limits[resource] != null
 
-# Ephemeral containers cannot have resources.
+memory_flaw(container) := data.lib.workload.flaw(
+	container, "resources.limits.memory", null,
+	"has no memory limit: set resources.limits.memory",
+) if {
+	not "memory" in default_limits
+}
+
+memory_flaw(container) := object.union(
+	data.lib.workload.flaw(
+		container, "resources.limits.memory", null,
+		"has only the memory limit that a LimitRange sets: set resources.limits.memory",
+	),
+	{"severity": "info"},
+) if {
+	"memory" in default_limits
+}
+
+# `lacking` are those of the missing requests that no LimitRange sets either.
+request_flaw(container, _, lacking) := data.lib.workload.flaw(
+	container, "resources.requests", lacking,
+	sprintf("has no request for %s: set resources.requests", [concat(" and ", lacking)]),
+) if {
+	count(lacking) > 0
+}
+
+request_flaw(container, missing, []) := object.union(
+	data.lib.workload.flaw(
+		container, "resources.requests", missing,
+		sprintf("has only the request for %s that a LimitRange sets: set resources.requests", [concat(" and ", missing)]),
+	),
+	{"severity": "info"},
+)
+
 sized_containers := [container |
 	some container in data.lib.workload.containers
-	container.list != "ephemeralContainers"
+	is_sized(container)
 ]
+
+is_sized(container) if container.list == "containers"
+
+# Ephemeral containers cannot have resources, and other init containers run for a short time.
+is_sized(container) if {
+	container.list == "initContainers"
+	container.spec.restartPolicy == "Always"
+}
+
+# The API server completes a LimitRange in the same way: a maximum serves as the default, and a limit as the request.
+default_limits := resources_in({"default", "max"})
+
+default_requests := resources_in({"default", "defaultRequest", "max", "min"})
+
+resources_in(fields) := {resource |
+	# A Pod has the values since its creation, or does not get them any more.
+	input.kind != "Pod"
+	some limit_range in data.lib.neighbours.in_namespace("v1", "LimitRange")
+	some limit in limit_range.spec.limits
+	limit.type == "Container"
+	some field in fields
+	some resource, value in limit[field]
+	value != null
+}

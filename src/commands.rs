@@ -3,6 +3,7 @@
 pub mod check;
 mod connect;
 pub mod diff;
+mod document;
 pub mod explain;
 pub mod init;
 pub mod policies;
@@ -11,10 +12,14 @@ pub mod rbac;
 mod sources;
 pub mod test;
 
+use std::{num::NonZero, thread};
+
 use tokio::runtime::Builder;
 
 use crate::{
     cli::{self, Subcommand, check::Mode, logging},
+    record::memory::process_limit,
+    rego::memory,
     telemetry::Telemetry,
 };
 
@@ -26,6 +31,9 @@ const STACK_BYTES: usize = 64 * 1024 * 1024;
 /// # Errors
 /// When nothing could be done, with what to do; the exit code is 2 then.
 pub fn run(subcommand: Subcommand) -> anyhow::Result<u8> {
+    if let Some(bytes) = process_limit() {
+        memory::limit_process(bytes, thread::available_parallelism().map_or(1, NonZero::get));
+    }
     match subcommand {
         Subcommand::Completions { shell } => {
             cli::completions(shell, &mut std::io::stdout())?;

@@ -45,6 +45,7 @@ pub mod cluster;
 
 pub mod telemetry;
 
+pub mod blocking;
 pub mod bundle;
 
 pub mod source;
@@ -60,8 +61,3 @@ pub mod serve;
 pub mod cli;
 
 pub mod commands;
-
-/// That of the binary: what memory tests measure is the same.
-#[cfg(test)]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -160,7 +160,9 @@ metrics! {
     watch_activity_timestamp_seconds: Table<KindLabels>, "When the server last said anything about a synced kind, were it that \
         nothing has changed";
     last_change_timestamp_seconds: Gauge, "When an object was last seen to change, at first when this process began";
-    violations: Table<ViolationLabels>, "Violations that stand now, by the namespace of their objects";
+    violations: Table<ViolationLabels>, "Open violations by the namespace of their objects, without those that a violation of \
+        their owner covers";
+    violations_covered: Gauge, "Results of dependents that a result of their owner covers";
     violations_appeared: Family<ToldLabels, Counter>, "Violations that were told to be new, after a change of their object or \
         when many objects were judged";
     violations_resolved: Family<ToldLabels, Counter>, "Violations that were told to be resolved, after a change of their object \
@@ -235,6 +237,11 @@ impl Metrics {
             (ViolationLabels { resource_namespace, policy: class.policy, severity, result }, gauge_value(number))
         };
         self.violations.replace(standing.into_iter().map(row).collect());
+    }
+
+    /// Sets how many results of dependents their owners cover.
+    pub fn set_covered(&self, number: usize) {
+        self.violations_covered.set(gauge_value(number));
     }
 
     /// Has series of violations that may be told, from 0 on: nobody sees that a counter grows which begins with 1.

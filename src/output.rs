@@ -21,6 +21,7 @@ mod stream;
 mod style;
 mod summary;
 mod text;
+mod tree;
 pub mod write;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use self::{
     render::{render, stream_line},
     safe::shown_lines,
     stream::Streams,
+    tree::WorkTree,
     write::{print, write_all},
 };
-pub(crate) use self::{draft::drafts, write::replace_file};
+pub(crate) use self::{draft::drafts, forms::write_junit, write::replace_file};

@@ -3,10 +3,12 @@
 //! Recorders take deltas and overviews from the pipeline, at their own pace and within bounds: a slow or refusing API
 //! server costs records, which are counted, never judging.
 
+mod earlier;
 mod failure;
 pub mod health;
 mod lifecycle;
 pub mod memory;
+mod patch;
 
 pub mod events;
 pub mod notify;

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod admin;
 mod connections;
+mod host;
 mod session;
 mod status;
 pub mod ui;

@@ -435,3 +435,18 @@ fn commands_print_what_is_shown() {
     assert!(elsewhere.is_empty(), "no document has these commands: {elsewhere:?}");
     assert!(run >= 10, "only {run} commands were run");
 }
+
+#[test]
+fn each_promise_of_the_security_policy_names_a_test_that_exists() {
+    let policy = fs::read_to_string(root().join(".github/SECURITY.md")).unwrap();
+    let (_, table) = policy.split_once("| promise | test |\n|---|---|\n").unwrap();
+    for row in table.lines().take_while(|line| line.starts_with('|')) {
+        let tests = row.trim_end_matches([' ', '|']).rsplit_once(" | ").unwrap().1;
+        for test in tests.split("; ") {
+            let (file, name) = test.split_once(": ").unwrap();
+            let [file, name] = [file, name].map(|text| text.trim_matches('`'));
+            let source = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            assert!(source.contains(&format!("fn {name}(")), "{file} has no test {name}: {row}");
+        }
+    }
+}

@@ -114,10 +114,6 @@ enum Mode {
     Serve(apiserver::Options),
 }
 
-/// The allocator of kaudit, so that evaluation in this process is as fast as in its own.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Concurrent requests while the cluster is filled.
 const WRITERS: usize = 32;
 /// How long a process is idle before its steady memory is read.

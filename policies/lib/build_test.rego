@@ -63,6 +63,12 @@ workloads(content) := [
 	pod_template(content),
 ]
 
+# One workload of every kind with a pod template, in a namespace.
+workloads_in(namespace, content) := [object.union(workload, {"metadata": {"namespace": namespace}}) |
+	some workload in workloads(content)
+	workload.kind != "Pod"
+]
+
 # Workloads of every kind with a setting of the pod changed.
 with_pod(patch) := workloads(object.union(spec, patch))
 

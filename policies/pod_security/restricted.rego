@@ -140,11 +140,19 @@ capability_flaws contains result if {
 	some container in data.lib.workload.containers
 	dropped := {capability | capability := container.spec.securityContext.capabilities.drop[_]}
 	not "ALL" in dropped
-	result := data.lib.workload.flaw(
-		container, "securityContext.capabilities.drop", sort(dropped),
-		"keeps capabilities: set securityContext.capabilities.drop: [ALL]",
-	)
+	result := data.lib.workload.flaw(container, "securityContext.capabilities.drop", sort(dropped), missing_drop(dropped))
 }
+
+missing_drop(dropped) := "keeps capabilities: set securityContext.capabilities.drop: [ALL]" if {
+	count(misspelt(dropped)) == 0
+}
+
+# Container runtimes drop them all the same, but Pod Security admission refuses the pod.
+missing_drop(dropped) := sprintf("drops capabilities as %s, which Pod Security admission does not accept: write ALL in capitals", [misspelt(dropped)[0]]) if {
+	count(misspelt(dropped)) > 0
+}
+
+misspelt(dropped) := sort([capability | some capability in dropped; is_string(capability); upper(capability) == "ALL"])
 
 capability_flaws contains result if {
 	some container in data.lib.workload.containers

@@ -120,12 +120,19 @@ test_missing_seccomp if {
 }
 
 test_dropped_capabilities if {
-	every dropped in [null, [], ["NET_RAW"], ["all"]] {
+	every dropped in [null, [], ["NET_RAW"]] {
 		every workload in build.with_container(build.context({"capabilities": {"drop": dropped}})) {
 			results := data.pod_security.restricted.deny_capabilities with input as workload
 			count(results) == 1
 			every message in build.messages(results) { endswith(message, "set securityContext.capabilities.drop: [ALL]") }
 		}
+	}
+	every workload in build.with_container(build.context({"capabilities": {"drop": ["all"]}})) {
+		results := data.pod_security.restricted.deny_capabilities with input as workload
+		every message in build.messages(results) {
+			endswith(message, "drops capabilities as all, which Pod Security admission does not accept: write ALL in capitals")
+		}
+		count(results) == 1
 	}
 	every dropped in [["ALL"], ["NET_RAW", "ALL"]] {
 		every workload in build.with_container(build.context({"capabilities": {"drop": dropped}})) {

@@ -7,7 +7,10 @@ mod objects;
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
+use jiff::Timestamp;
+
 use self::objects::{Entry, Objects};
+use super::memory::MemoryUsage;
 use crate::{
     model::{
         body::{Body, Packer, Packing},
@@ -65,6 +68,8 @@ impl Previous {
 pub struct Cache {
     scopes: HashMap<WatchScope, Entries>,
     packer: Packer,
+    /// The bytes of all entries.
+    usage: MemoryUsage,
 }
 
 #[derive(Debug)]
@@ -126,6 +131,26 @@ impl Cache {
         Self { packer: Packer::off(), ..Self::default() }
     }
 
+    /// Returns how much memory the objects take.
+    pub(crate) fn usage(&self) -> &MemoryUsage {
+        &self.usage
+    }
+
+    /// Returns how many bytes an object takes that came before, and would take in its new state.
+    pub fn growth(&self, scope: &WatchScope, object: &Object) -> (usize, usize) {
+        let known = self.scopes.get(scope).and_then(|entries| entries.objects.get(&object.key));
+        (known.map_or(0, Entry::bytes), objects::bytes(&object.body))
+    }
+
+    /// Notes that a list has named an object whose new state is not kept: the one before stays, if it is the same object.
+    pub fn keep(&mut self, scope: &WatchScope, object: &Object) {
+        let Some(entries) = self.scopes.get_mut(scope) else { return };
+        let listing = entries.listing;
+        if let Some(known) = entries.objects.get_mut(&object.key).filter(|known| known.uid == *object.uid) {
+            entries.listed += usize::from(std::mem::replace(&mut known.listing, listing) != listing);
+        }
+    }
+
     /// Begins to hold a scope.
     pub fn add(&mut self, scope: WatchScope) {
         let kind = Arc::clone(&scope.kind);
@@ -134,7 +159,11 @@ impl Cache {
 
     /// Takes a scope out; returns the keys and uids of its objects, which are dropped one after the other.
     pub fn take(&mut self, scope: &WatchScope) -> impl Iterator<Item = (ObjectKey, Arc<str>)> + Send + use<> {
-        self.scopes.remove(scope).into_iter().flat_map(|entries| entries.objects.into_keys())
+        let taken = self.scopes.remove(scope);
+        for (namespace, entry) in taken.iter().flat_map(|entries| entries.objects.entries()) {
+            self.usage.remove(namespace, entry.bytes());
+        }
+        taken.into_iter().flat_map(|entries| entries.objects.into_keys())
     }
 
     /// Whether another scope holds the same objects in another API version.
@@ -158,8 +187,9 @@ impl Cache {
         }
         let listing = entries.listing;
         let gone = entries.objects.extract(|entry| entry.listing != listing);
-        for (_, entry) in &gone {
+        for (key, entry) in &gone {
             entries.left(entry);
+            self.usage.remove(key.namespace.as_ref(), entry.bytes());
         }
         gone.into_iter().map(|(key, entry)| (key, entry.uid.text())).collect()
     }
@@ -176,12 +206,14 @@ impl Cache {
         object.body = self.packer.pack(object.body);
         object.controller = entries.shared(object.controller);
         let (key, entry) = Entry::new(object, entries.objects.kind(), listing);
+        let (uid, namespace, bytes) = (entry.uid.clone(), key.namespace.clone(), entry.bytes());
         entries.entered(&entry);
-        let uid = entry.uid.clone();
         let before = entries.objects.insert(key, entry);
         if let Some(before) = &before {
             entries.left(before);
+            self.usage.remove(namespace.as_ref(), before.bytes());
         }
+        self.usage.add(namespace.as_ref(), bytes);
         let effect = match before {
             None => Effect::New,
             Some(before) if before.uid == uid => Effect::Changed(Previous(before)),
@@ -196,7 +228,10 @@ impl Cache {
     /// Forgets an object. Returns whether it was known under this uid.
     pub fn remove(&mut self, scope: &WatchScope, key: &ObjectKey, uid: &str) -> bool {
         let Some(entries) = self.scopes.get_mut(scope) else { return false };
-        entries.objects.get(key).is_some_and(|entry| entry.uid == *uid) && entries.remove(key).is_some()
+        let is_known = entries.objects.get(key).is_some_and(|entry| entry.uid == *uid);
+        let removed = if is_known { entries.remove(key) } else { None };
+        self.usage.remove(key.namespace.as_ref(), removed.as_ref().map_or(0, Entry::bytes));
+        removed.is_some()
     }
 
     /// Returns the present state of an object.
@@ -212,6 +247,11 @@ impl Cache {
     /// Whether an object is there that has this uid.
     pub fn has(&self, key: &ObjectKey, uid: &str) -> bool {
         self.entry(key).is_some_and(|entry| entry.uid == *uid)
+    }
+
+    /// Returns when an object was created, as the API server says.
+    pub fn created(&self, key: &ObjectKey) -> Option<Timestamp> {
+        self.entry(key)?.body.created()
     }
 
     /// Returns what manages an object.
@@ -235,6 +275,13 @@ impl Cache {
             owners.push(owner);
         }
         owners
+    }
+
+    /// Whether the chain of an object's [owners](Self::owners) has a topmost one. It has none where it comes back to the object,
+    /// or is too long. One that comes back to another owner ends before that, as the owners in the circle have none.
+    pub fn has_top(&self, key: &ObjectKey, owners: &[ObjectKey]) -> bool {
+        let next = self.owner(owners.last().unwrap_or(key));
+        next.is_none_or(|next| next != *key && owners.contains(&next))
     }
 
     fn owner(&self, key: &ObjectKey) -> Option<ObjectKey> {
@@ -264,11 +311,14 @@ impl Cache {
         self.entry(key)?.location()
     }
 
-    /// Drops the JSON of an object that will not be judged again, but for the labels, by which it may be excused.
+    /// Drops the JSON of an object that will not be judged again, but for the labels, by which it may be excused, and the time
+    /// of its creation.
     pub fn drop_body(&mut self, key: &ObjectKey) {
         let entry = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope)?.objects.get_mut(key));
         if let Some(entry) = entry {
+            self.usage.remove(key.namespace.as_ref(), entry.bytes());
             entry.body = entry.body.labels_only();
+            self.usage.add(key.namespace.as_ref(), entry.bytes());
         }
     }
 
@@ -276,7 +326,9 @@ impl Cache {
     pub fn drop_object(&mut self, key: &ObjectKey) {
         let entries = self.scope(key).and_then(|scope| self.scopes.get_mut(&scope));
         if let Some(entries) = entries {
-            entries.dropped += usize::from(entries.remove(key).is_some());
+            let removed = entries.remove(key);
+            entries.dropped += usize::from(removed.is_some());
+            self.usage.remove(key.namespace.as_ref(), removed.as_ref().map_or(0, Entry::bytes));
         }
     }
 
@@ -334,6 +386,10 @@ impl Cache {
         if self.packer.train(bodies, count) {
             for entry in self.scopes.values_mut().flat_map(|entries| entries.objects.values_mut()) {
                 entry.body = self.packer.pack(entry.body.clone());
+            }
+            self.usage.clear();
+            for (namespace, entry) in self.scopes.values().flat_map(|entries| entries.objects.entries()) {
+                self.usage.add(namespace, entry.bytes());
             }
         }
     }
@@ -407,6 +463,60 @@ mod tests {
             let held = cache.object(&object.key).unwrap();
             assert!(held.body.is_packed(), "{:?}", held.body);
             assert_eq!(held.body.json().unwrap(), object.body.json().unwrap());
+        }
+    }
+
+    /// A Pod in a namespace with so many bytes that cannot be compressed.
+    fn large(namespace: &str, name: &str, version: u32, bytes: usize) -> Object {
+        let text: String = std::iter::repeat_with(fastrand::alphanumeric).take(bytes).collect();
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{name}","resourceVersion":"{version}"}},"data":"{text}"}}"#
+        );
+        Received::read(&json).into_object(&scope().kind, Secrets::Full, 0).unwrap()
+    }
+
+    #[test]
+    fn an_object_whose_state_is_not_kept_is_not_gone() {
+        let mut cache = cache();
+        for name in ["a", "b"] {
+            cache.apply(&scope(), pod(name, name, 1));
+        }
+        let (old, new) = cache.growth(&scope(), &large("n", "a", 2, 10_000));
+        assert!(old < 1_000 && new > 10_000, "{old} and {new}");
+        cache.listing(&scope());
+        cache.keep(&scope(), &large("n", "a", 2, 10_000));
+        cache.keep(&scope(), &large("n", "new", 2, 10_000));
+        let gone: Vec<_> = cache.listed(&scope()).iter().map(|(key, _)| key.to_string()).collect();
+        assert_eq!(gone, ["Pod n/b"]);
+        assert_eq!(cache.state(&pod("a", "a", 1).key), State::of("1"));
+    }
+
+    #[test]
+    fn whatever_happens_the_bytes_are_those_of_what_is_there() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let other = WatchScope { kind: Kind::sample("", "configmaps", "ConfigMap"), namespace: None };
+        let mut cache = cache();
+        for step in 0..4_000 {
+            let (name, namespace) = (format!("p{}", random.u8(0..60)), format!("n{}", random.u8(0..3)));
+            let object = large(&namespace, &name, step, random.usize(0..20_000));
+            match random.u8(0..20) {
+                0 => drop(cache.listed(&scope())),
+                1 => cache.listing(&scope()),
+                2 => cache.drop_body(&object.key),
+                3 => cache.drop_object(&object.key),
+                4..8 => drop(cache.remove(&scope(), &object.key, &name)),
+                8 => {
+                    cache.add(other.clone());
+                    let mut object = object;
+                    object.key.kind = Arc::clone(&other.kind);
+                    cache.apply(&other, object);
+                }
+                9 => drop(cache.take(&other)),
+                _ => drop(cache.apply(&scope(), object)),
+            }
+            let entries = cache.scopes.values().flat_map(|entries| entries.objects.entries());
+            let bytes: usize = entries.map(|(_, entry)| entry.bytes()).sum();
+            assert_eq!(cache.usage.all(), bytes, "after step {step}");
         }
     }
 

@@ -16,8 +16,8 @@ pub enum Command {
     Standing(oneshot::Sender<Option<Vec<Delta>>>),
     /// Judge by what the policy directory holds now.
     Reload(Reload),
-    /// Excuse by what the files of exceptions hold now.
-    Except(Exceptions),
+    /// Excuse by what the files of exceptions hold now, or say why they could not be loaded.
+    Except(anyhow::Result<Exceptions>),
     /// Begin or end to record.
     Record(Term),
 }

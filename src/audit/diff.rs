@@ -10,7 +10,7 @@
 //! violation.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::{
     fingerprint::Fingerprint,
+    pairing,
     reach::Reach,
     result::{AuditResult, BaselineEntry, Entry, Summary},
 };
@@ -309,22 +310,31 @@ fn violations(result: &AuditResult) -> impl Iterator<Item = &Entry> {
     result.results.iter().filter(|entry| entry.result.is_violation())
 }
 
-/// Pairs violations by their ids; several of one id in their order.
+/// Pairs violations by their ids; of several of one id those that are most alike.
 fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult) -> Matching<'r> {
-    let mut known: HashMap<Fingerprint, VecDeque<&Entry>> = HashMap::new();
-    for entry in violations(after) {
-        known.entry(entry.id).or_default().push_back(entry);
-    }
-    let (mut pairs, mut old) = (Vec::new(), Vec::new());
-    for entry in violations(before) {
-        match known.get_mut(&entry.id).and_then(VecDeque::pop_front) {
-            Some(same) => pairs.push((entry, same)),
-            None => old.push(entry),
+    let mut ids: BTreeMap<Fingerprint, [Vec<&Entry>; 2]> = BTreeMap::new();
+    for (side, result) in [before, after].into_iter().enumerate() {
+        for entry in violations(result) {
+            ids.entry(entry.id).or_default()[side].push(entry);
         }
     }
-    let mut new: Vec<&Entry> = known.into_values().flatten().collect();
-    new.sort_by(|a, b| a.order().cmp(&b.order()));
-    Matching { pairs, old, new }
+    let mut matching = Matching { pairs: Vec::new(), old: Vec::new(), new: Vec::new() };
+    for sides in ids.values() {
+        let [old, new] = sides.each_ref().map(|side| side.iter().map(|entry| entry.distinction()).collect::<Vec<_>>());
+        let found = pairing::pairs(&old, &new);
+        let paired: [HashSet<usize>; 2] =
+            [found.iter().map(|pair| pair.0).collect(), found.iter().map(|pair| pair.1).collect()];
+        let left = |side: usize| {
+            (0..sides[side].len()).filter(|at| !paired[side].contains(at)).map(|at| sides[side][at]).collect::<Vec<_>>()
+        };
+        matching.pairs.extend(found.iter().map(|(old, new)| (sides[0][*old], sides[1][*new])));
+        matching.old.extend(left(0));
+        matching.new.extend(left(1));
+    }
+    let by_order = |entries: &mut Vec<&Entry>| entries.sort_by(|a, b| a.order().cmp(&b.order()));
+    by_order(&mut matching.old);
+    by_order(&mut matching.new);
+    matching
 }
 
 /// What says the same in other words, if anything does: the findings of one rule in one object.

@@ -4,10 +4,12 @@
 //! is the only place that decides about it, so that reports, Events, metrics and every form of output say the same.
 
 mod exception;
+mod index;
 
 use std::{
+    cell::LazyCell,
     collections::{BTreeMap, BTreeSet, HashMap},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -15,7 +17,11 @@ use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
-use self::exception::{Author, Exception};
+pub(crate) use self::exception::MOST_ITEMS;
+use self::{
+    exception::{Author, Exception},
+    index::{ExceptionIndex, ListedException, RulesInForce},
+};
 use super::result::ExceptionSummary;
 use crate::{
     judge::{rule::Rule, set::PolicySet},
@@ -23,7 +29,7 @@ use crate::{
         body::Body,
         exception::ExceptionState,
         object::{Location, Object, ObjectKey},
-        spelling::nearest,
+        text::shortened,
         verdict::Finding,
     },
     source::{
@@ -34,6 +40,9 @@ use crate::{
     },
 };
 
+/// The longest message about an exception that cannot be read, in bytes: it may quote what is wrong.
+const LONGEST_MESSAGE: usize = 1_024;
+
 /// How long before its end an exception is pointed at.
 const NOTICE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
@@ -41,33 +50,48 @@ const NOTICE: SignedDuration = SignedDuration::from_hours(14 * 24);
 #[derive(Debug, Default)]
 pub struct Exceptions {
     /// Of whoever runs kaudit, with where they stand.
-    given: Vec<(Option<Location>, Arc<Exception>)>,
+    given: Vec<(Option<Location>, ListedException)>,
+    /// Why the newest version of the files could not be loaded.
+    refused_given: Option<String>,
     /// Of the cluster; or why one cannot be read.
-    found: BTreeMap<ObjectKey, Result<Arc<Exception>, String>>,
+    found: BTreeMap<ObjectKey, Result<ListedException, String>>,
     /// Those that may apply to results of a policy, the first first.
-    by_policy: HashMap<Arc<str>, Vec<Arc<Exception>>>,
-    /// The rules in force by policy, and whether teams may excuse what they find.
-    rules: BTreeMap<Arc<str>, BTreeMap<Arc<str>, bool>>,
+    index: ExceptionIndex,
+    rules: RulesInForce,
+    /// How far in the future the end of a team's exception may be.
+    longest: Option<SignedDuration>,
 }
 
 impl Exceptions {
-    /// Reads files of exceptions.
+    /// Reads exceptions from files, directories, and standard input (`-`).
     ///
     /// # Errors
-    /// When a file cannot be read, or holds something else than exceptions, with file and line.
+    /// When a file cannot be read, holds something else than exceptions, or repeats a name, with file and line.
     pub fn load(paths: &[PathBuf]) -> anyhow::Result<Self> {
         let mut given = Vec::new();
-        for path in paths {
-            for object in objects(path)? {
+        let mut places = HashMap::new();
+        for file in manifest::files(paths).context("reading exceptions")? {
+            for object in objects(file)? {
                 let exception = Exception::read(&object, Author::Operator);
                 let place = object.location.as_ref().map(|at| format!("{}:{}", at.file, at.line)).unwrap_or_default();
                 let exception = exception.map_err(|why| anyhow::anyhow!("{place}: {} {why}", object.key.name))?;
-                given.push((object.location, Arc::new(exception)));
+                let by = &exception.excuse.by;
+                if let Some(first) = places.insert(Arc::clone(by), place.clone()) {
+                    anyhow::bail!("{place}: {by} is the name of the exception at {first}, too: give each its own");
+                }
+                given.push((object.location, ListedException::new(Arc::new(exception))));
             }
         }
-        let mut exceptions = Self { given, ..Self::default() };
-        exceptions.index();
+        let mut exceptions = Self::default();
+        exceptions.replace_given(Self { given, ..Self::default() });
         Ok(exceptions)
+    }
+
+    /// Limits how far in the future the end of a team's exception may be.
+    #[must_use]
+    pub fn limited(mut self, longest: Option<SignedDuration>) -> Self {
+        self.longest = longest;
+        self
     }
 
     /// Returns them if all of them are about rules that are in force.
@@ -78,7 +102,7 @@ impl Exceptions {
         self.judged_by(policies);
         let wrong = self.given.iter().filter_map(|(location, exception)| {
             let place = location.as_ref().map_or(String::new(), |at| format!("{}:{}: ", at.file, at.line));
-            Some(format!("{place}{}: {}", exception.excuse.by, self.unknown(exception)?))
+            Some(format!("{place}{}: {}", exception.excuse.by, exception.unknown.as_ref()?))
         });
         let wrong: Vec<String> = wrong.collect();
         anyhow::ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -87,8 +111,14 @@ impl Exceptions {
 
     /// Takes the exceptions of files from another set.
     pub(crate) fn replace_given(&mut self, other: Self) {
-        self.given = other.given;
-        self.index();
+        (self.given, self.refused_given) = (other.given, None);
+        self.given.iter_mut().for_each(|(_, exception)| exception.check(&self.rules));
+        self.index.replace_given(self.given.iter().map(|(_, exception)| &**exception));
+    }
+
+    /// Notes that the newest version of the files could not be loaded: those loaded before stay in force.
+    pub(crate) fn refuse_given(&mut self, why: String) {
+        self.refused_given = Some(why);
     }
 
     /// Notes which rules are in force.
@@ -96,112 +126,115 @@ impl Exceptions {
         let excusable = |rule: &Rule| {
             rule.metadata.custom.get("excusable").is_some_and(|value| *value == serde_json::Value::Bool(true))
         };
-        self.rules = BTreeMap::new();
+        self.rules = RulesInForce::default();
         for policy in &policies.policies {
-            let rules = policy.rules.iter().map(|rule| (Arc::clone(&rule.name), excusable(rule)));
-            self.rules.entry(Arc::clone(&policy.name)).or_default().extend(rules);
+            let known = self.rules.entry(Arc::clone(&policy.name)).or_default();
+            for rule in &policy.rules {
+                // Two sources may have a rule of one name, if one of them is a Constraint: neither decides for the other.
+                *known.entry(Arc::clone(&rule.name)).or_insert(true) &= excusable(rule);
+            }
         }
+        let given = self.given.iter_mut().map(|(_, exception)| exception);
+        let all = given.chain(self.found.values_mut().flatten());
+        all.for_each(|exception| exception.check(&self.rules));
     }
 
     /// Takes in the present state of an exception of the cluster.
     pub(crate) fn put(&mut self, object: &Object) {
+        self.remove(&object.key);
         let exception = Exception::read(object, Author::Team).map(Arc::new);
-        self.found.insert(object.key.clone(), exception);
-        self.index();
+        let listed = exception.map_err(|why| shortened(&why, LONGEST_MESSAGE).into_owned()).map(|exception| {
+            self.index.add(&object.key, &exception);
+            let mut listed = ListedException::new(exception);
+            listed.check(&self.rules);
+            listed
+        });
+        self.found.insert(object.key.clone(), listed);
     }
 
     /// Forgets an exception of the cluster.
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
-        self.found.remove(key);
-        self.index();
+        if let Some(Ok(exception)) = self.found.remove(key) {
+            self.index.remove(key, &exception);
+        }
     }
 
-    fn index(&mut self) {
-        let given = self.given.iter().map(|(_, exception)| exception);
-        self.by_policy.clear();
-        for exception in given.chain(self.found.values().flatten()) {
-            let policies: BTreeSet<_> = exception.policies.iter().map(|policy| &policy.name).collect();
-            for policy in policies {
-                self.by_policy.entry(Arc::clone(policy)).or_default().push(Arc::clone(exception));
-            }
-        }
+    /// Returns those that can be read.
+    fn all(&self) -> impl Iterator<Item = &ListedException> {
+        self.given.iter().map(|(_, exception)| exception).chain(self.found.values().flatten())
     }
 
     /// Excuses what is excused at a time of what was found about an object, and nothing else, whatever was excused before.
     /// `subjects` are the object and its owners, each with its JSON: what is excused for one of them is for the object.
     pub(crate) fn apply(&self, subjects: &[(ObjectKey, Body)], findings: &mut [Finding], now: Timestamp) {
+        let subjects: Vec<_> = subjects.iter().map(|(key, body)| (key, LazyCell::new(move || body.labels()))).collect();
+        let namespaces: BTreeSet<&str> = subjects.iter().filter_map(|(key, _)| key.namespace.as_deref()).collect();
+        let mut matching: HashMap<*const Exception, bool> = HashMap::new();
         for finding in findings {
             finding.restore();
-            let Some(candidates) = self.by_policy.get(&finding.policy) else { continue };
-            let applies = |exception: &&Arc<Exception>| {
+            let (policy, rule) = (Arc::clone(&finding.policy), Arc::clone(&finding.rule));
+            let mut applying = self.index.candidates(&policy, &namespaces).filter(|exception| {
                 exception.expires > now
-                    && exception.names(&finding.policy, &finding.rule)
-                    && (exception.author == Author::Operator || self.may_be_excused(&finding.policy, &finding.rule))
-                    && subjects.iter().any(|(key, body)| exception.matches(key, body))
-            };
-            if let Some(exception) = candidates.iter().find(applies) {
-                finding.excuse(&exception.excuse);
+                    && !self.is_too_long(exception, now)
+                    && exception.names(&policy, &rule)
+                    && (exception.author == Author::Operator || self.may_be_excused(&policy, &rule))
+                    && *matching
+                        .entry(Arc::as_ptr(exception))
+                        .or_insert_with(|| subjects.iter().any(|(key, labels)| exception.matches(key, || &**labels)))
+            });
+            let Some(first) = applying.next() else { continue };
+            finding.excuse(&first.excuse);
+            for other in applying {
+                other.preceded_by.get_or_init(|| Arc::clone(&first.excuse.by));
             }
         }
     }
 
     /// Whether any of them selects objects by their labels.
     pub(crate) fn select_by_labels(&self) -> bool {
-        self.by_policy.values().flatten().any(|exception| exception.selects_by_labels())
+        self.all().any(|exception| exception.selects_by_labels())
     }
 
     /// Whether there are any.
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_policy.is_empty()
+        self.all().next().is_none()
     }
 
     /// Returns when, after a time, the next one ends or is pointed at.
     pub(crate) fn next_turn(&self, now: Timestamp) -> Option<Timestamp> {
-        let turns = |exception: &Arc<Exception>| {
+        let turns = |exception: &ListedException| {
             let end = exception.expires;
             // One that has less than `NOTICE` left is pointed at.
             let notice =
                 end.checked_sub(NOTICE).ok().and_then(|from| from.checked_add(SignedDuration::from_nanos(1)).ok());
-            notice.into_iter().chain([end])
+            let valid = self.longest.filter(|_| exception.author == Author::Team);
+            let valid = valid.and_then(|longest| end.checked_sub(longest).ok());
+            notice.into_iter().chain([end]).chain(valid)
         };
-        self.by_policy.values().flatten().flat_map(turns).filter(|turn| *turn > now).min()
+        self.all().flat_map(turns).filter(|turn| *turn > now).min()
     }
 
-    fn may_be_excused(&self, policy: &str, rule: &str) -> bool {
+    /// Whether a team's exception ends later than one may.
+    fn is_too_long(&self, exception: &Exception, now: Timestamp) -> bool {
+        let is_over = |longest: SignedDuration| exception.expires.duration_since(now) > longest;
+        exception.author == Author::Team && self.longest.is_some_and(is_over)
+    }
+
+    /// Whether a namespace may excuse what a rule finds.
+    pub(crate) fn may_be_excused(&self, policy: &str, rule: &str) -> bool {
         self.rules.get(policy).and_then(|rules| rules.get(rule)).is_some_and(|excusable| *excusable)
     }
 
-    /// Returns which policy or rule that an exception names is not in force, and what may be meant.
-    fn unknown(&self, exception: &Exception) -> Option<String> {
-        let meant = |word: &str, known: Vec<&str>| {
-            nearest(word, known).map_or(String::new(), |near| format!("; did you mean {near}?"))
-        };
-        exception.policies.iter().find_map(|policy| {
-            let Some(rules) = self.rules.get(&policy.name) else {
-                let meant = meant(&policy.name, self.rules.keys().map(|name| &**name).collect());
-                return Some(format!("there is no policy {}{meant}", policy.name));
-            };
-            let rule = policy.rules.iter().find(|rule| !rules.contains_key(*rule))?;
-            let meant = meant(rule, rules.keys().map(|name| &**name).collect());
-            Some(format!("policy {} has no rule {rule}{meant}", policy.name))
-        })
-    }
-
-    /// Returns what a team may not excuse of what its exception names.
-    fn refused(&self, exception: &Exception) -> Option<String> {
-        if exception.author == Author::Operator {
-            return None;
+    /// Returns why a team's exception is not for so long, or what it may not excuse.
+    fn refused(&self, exception: &ListedException, now: Timestamp) -> Option<String> {
+        if let Some(longest) = self.longest.filter(|_| self.is_too_long(exception, now)) {
+            let latest = now.checked_add(longest).unwrap_or(Timestamp::MAX);
+            return Some(format!(
+                "spec.expiresAt: {:.0} is later than --max-exception-duration allows: choose a time until {latest:.0}",
+                exception.expires
+            ));
         }
-        let refused = exception.policies.iter().find_map(|policy| {
-            let rules = self.rules.get(&policy.name)?;
-            let named = |rule: &Arc<str>| exception.names(&policy.name, rule);
-            let mut named = rules.iter().filter(|(rule, _)| named(rule)).peekable();
-            let none = named.peek().is_some() && !named.any(|(_, excusable)| *excusable);
-            none.then(|| Arc::clone(&policy.name))
-        })?;
-        Some(format!(
-            "policy {refused} has no rule that a namespace may excuse (custom.excusable: true in its METADATA)"
-        ))
+        exception.not_excusable.clone()
     }
 
     /// Returns all of them as they are at a time, given how many results each excuses; sorted by name.
@@ -220,14 +253,23 @@ impl Exceptions {
                 message: why.clone(),
             },
         });
-        let mut all: Vec<_> = given.chain(found).collect();
+        let refused = self.refused_given.iter().map(|why| ExceptionSummary {
+            name: "--exceptions".to_owned(),
+            state: ExceptionState::Invalid,
+            reason: "".into(),
+            expires_at: None,
+            results: 0,
+            location: None,
+            message: format!("the files could not be loaded, and those loaded before stay in force: {why}"),
+        });
+        let mut all: Vec<_> = given.chain(found).chain(refused).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
 
     fn summary(
         &self,
-        exception: &Exception,
+        exception: &ListedException,
         location: Option<Location>,
         excused: &HashMap<Arc<str>, usize>,
         now: Timestamp,
@@ -236,12 +278,12 @@ impl Exceptions {
         let results = excused.get(&excuse.by).copied().unwrap_or(0);
         let expires = exception.expires;
         let left = expires.duration_since(now);
-        let (state, message) = if let Some(why) = self.unknown(exception).or_else(|| self.refused(exception)) {
+        let (state, message) = if let Some(why) = exception.unknown.clone().or_else(|| self.refused(exception, now)) {
             (ExceptionState::Invalid, why)
         } else if expires <= now {
             (ExceptionState::Expired, format!("expired at {expires:.0}"))
         } else if results == 0 {
-            (ExceptionState::Unused, "excuses nothing".to_owned())
+            (ExceptionState::Unused, exception.unused())
         } else if left < NOTICE {
             let days = left.as_hours() / 24;
             let when = if days == 0 { "in less than a day".to_owned() } else { format!("in {days} days") };
@@ -262,9 +304,7 @@ impl Exceptions {
 }
 
 /// Reads the objects of a file; what is no object is an error.
-fn objects(path: &Path) -> anyhow::Result<Vec<Object>> {
-    let file = ManifestFile { path: path.to_owned(), is_settings: false };
-    path.metadata().with_context(|| format!("reading exceptions from {}", path.display()))?;
+fn objects(file: ManifestFile) -> anyhow::Result<Vec<Object>> {
     let (changes, mut read) = mpsc::channel(64);
     std::thread::scope(|scope| {
         // The receiver ends with the thread that takes from it: whoever reads must not wait for one that has seen enough.
@@ -279,7 +319,7 @@ fn objects(path: &Path) -> anyhow::Result<Vec<Object>> {
             }
             Ok(objects)
         });
-        manifest::read(&[file], &Selection::default(), Secrets::Redact, &changes);
+        manifest::read(&[file], &Selection::default(), Secrets::Redact, false, &changes);
         drop(changes);
         taken.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })

@@ -34,6 +34,13 @@ impl Fingerprint {
         Self((Digest::of_parts(u64::to_be_bytes, parts).half() >> 64) as u64)
     }
 
+    /// Returns one for the same result in one of several files.
+    #[must_use]
+    pub fn in_file(self, file: &str) -> Self {
+        let parts = [&*self.to_string(), file];
+        Self((Digest::of_parts(u64::to_be_bytes, parts).half() >> 64) as u64)
+    }
+
     /// Reads 16 hex digits, as [`Display`](fmt::Display) writes them.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = (text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)?;

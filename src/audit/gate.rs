@@ -11,6 +11,8 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
+    cluster::identity::is_exception,
+    judge::reads::lookups::ReadState,
     model::{
         coverage::{Coverage, State},
         object::{Kind, ObjectKey},
@@ -18,18 +20,43 @@ use crate::{
     source::change::{Discovered, Unreadable, WatchScope},
 };
 
+/// Longer than the list of any kind keeps those of others waiting.
+const LONGEST_TURN: Duration = Duration::from_secs(30);
+/// The most unreadable objects that are kept of a scope; the others are counted.
+const MOST_SKIPPED: usize = 1_000;
+/// The most of them that messages name.
+const MOST_NAMED: usize = 20;
+
 #[derive(Debug)]
 struct ScopeState {
     state: State,
     message: String,
     /// It has delivered a whole list at least once.
     joined: bool,
-    /// When its first list began or brought something last; `None` while it waits for its turn.
+    /// When its first list began or delivered an unknown object last; `None` while the list waits for its turn.
     progress: Option<Instant>,
     /// When its source said anything last.
     heard: Timestamp,
     /// Objects that could not be read, with the reason.
     skipped: BTreeMap<String, String>,
+    /// How often there were more than [`MOST_SKIPPED`] of them.
+    more_skipped: usize,
+}
+
+impl ScopeState {
+    /// Whether every object of the scope could be read.
+    fn has_all(&self) -> bool {
+        self.skipped.is_empty() && self.more_skipped == 0
+    }
+
+    /// Says why the scope is not complete; the first objects that could not be read are named.
+    fn messages(&self) -> Vec<String> {
+        let whole = Some(&self.message).filter(|text| !text.is_empty()).cloned();
+        let named = self.skipped.iter().take(MOST_NAMED).map(|(name, why)| format!("{name} could not be read: {why}"));
+        let others = self.skipped.len().saturating_sub(MOST_NAMED) + self.more_skipped;
+        let others = (others > 0).then(|| format!("{others} others could not be read"));
+        whole.into_iter().chain(named).chain(others).collect()
+    }
 }
 
 /// The gate and the coverage of every scope.
@@ -59,6 +86,7 @@ impl Gate {
             progress: None,
             heard: Timestamp::now(),
             skipped: BTreeMap::new(),
+            more_skipped: 0,
         });
     }
 
@@ -74,13 +102,16 @@ impl Gate {
 
     /// Notes that a new list of `scope` begins: it will name the objects that cannot be read again.
     pub fn listing(&mut self, scope: &WatchScope, now: Instant) {
-        if let Some(known) = self.scopes.get_mut(scope) {
-            known.skipped.clear();
+        let Some(known) = self.scopes.get_mut(scope) else { return };
+        known.skipped.clear();
+        known.more_skipped = 0;
+        // A list that begins again is no progress: it may fail each time.
+        if known.progress.is_none() {
+            self.progressed(scope, now);
         }
-        self.progressed(scope, now);
     }
 
-    /// Notes that the list of `scope` brings something.
+    /// Notes that the list of `scope` delivers an object that was not known.
     pub fn progressed(&mut self, scope: &WatchScope, now: Instant) {
         if let Some(known) = self.scopes.get_mut(scope).filter(|known| known.state == State::Syncing) {
             known.progress = Some(now);
@@ -120,19 +151,20 @@ impl Gate {
         std::mem::replace(&mut known.state, why.state) != why.state
     }
 
-    /// Notes an object that cannot be read.
-    pub fn skipped(&mut self, scope: &WatchScope, name: String, why: String) {
-        if let Some(known) = self.scopes.get_mut(scope) {
-            known.skipped.insert(name, why);
+    /// Notes an object that cannot be read. Returns whether it is one of the first that are new.
+    pub fn skipped(&mut self, scope: &WatchScope, name: &str, why: &str) -> bool {
+        let Some(known) = self.scopes.get_mut(scope) else { return false };
+        if known.skipped.len() >= MOST_SKIPPED && !known.skipped.contains_key(name) {
+            known.more_skipped += 1;
+            return false;
         }
+        known.skipped.insert(name.to_owned(), why.to_owned()).is_none() && known.skipped.len() <= MOST_NAMED
     }
 
     /// Notes that an object could be read.
     pub fn readable(&mut self, scope: &WatchScope, key: &ObjectKey) {
         if let Some(known) = self.scopes.get_mut(scope).filter(|known| !known.skipped.is_empty()) {
-            let name =
-                key.namespace.as_ref().map_or(key.name.to_string(), |namespace| format!("{namespace}/{}", key.name));
-            known.skipped.remove(&name);
+            known.skipped.remove(&key.path());
         }
     }
 
@@ -140,8 +172,12 @@ impl Gate {
     /// it opened just now.
     pub fn try_open(&mut self, now: Instant) -> bool {
         for known in self.scopes.values_mut() {
-            let progress = known.progress.or(self.progress);
-            let late = progress.is_some_and(|progress| now.duration_since(progress) >= self.sync_timeout);
+            // A kind whose list waits for its turn is not at fault: the turns of the others come to an end by themselves.
+            let (progress, limit) = match known.progress {
+                Some(progress) => (Some(progress), self.sync_timeout),
+                None => (self.progress, self.sync_timeout.max(LONGEST_TURN)),
+            };
+            let late = progress.is_some_and(|progress| now.duration_since(progress) >= limit);
             if known.state == State::Syncing && late {
                 known.state = State::TimedOut;
                 known.message = format!("the first list made no progress for {:?}", self.sync_timeout);
@@ -161,9 +197,41 @@ impl Gate {
         self.open && self.scopes.get(scope).is_some_and(|known| known.joined)
     }
 
+    /// Returns all scopes.
+    pub fn scopes(&self) -> impl Iterator<Item = &WatchScope> {
+        self.scopes.keys()
+    }
+
     /// Returns the scopes whose objects may be judged.
     pub fn joined(&self) -> impl Iterator<Item = &WatchScope> {
         self.scopes.iter().filter(|(_, known)| known.joined).map(|(scope, _)| scope)
+    }
+
+    /// Returns of each scope whether its objects can be looked up.
+    pub fn read_states(&self) -> impl Iterator<Item = (&WatchScope, ReadState)> {
+        self.scopes.iter().map(|(scope, known)| {
+            let state = match known.state {
+                _ if known.joined => ReadState::Read,
+                State::Syncing => ReadState::Awaited,
+                other => ReadState::Unread(format!("cannot be read: {}", reason(other)).into()),
+            };
+            (scope, state)
+        })
+    }
+
+    /// Returns why the exceptions in a namespace are not known: their kind is served, and has not been read yet.
+    pub fn exceptions_unread(&self, namespace: &str) -> Option<&'static str> {
+        let covers = |scope: &WatchScope| scope.namespace.as_ref().is_none_or(|own| **own == *namespace);
+        let mut unread =
+            self.scopes.iter().filter(|(scope, known)| is_exception(&scope.kind) && covers(scope) && !known.joined);
+        let others =
+            |known: &WatchScope| self.scopes.iter().any(|(scope, state)| state.joined && scope.is_version_of(known));
+        unread.find(|(scope, _)| !others(scope)).map(|(_, known)| reason(known.state))
+    }
+
+    /// Returns what the last pass of discovery found beside the scopes.
+    pub fn beside_scopes(&self) -> Option<&Discovered> {
+        self.discovered.as_ref()
     }
 
     /// Whether a kind is in scope, or may be once the server of its group answers.
@@ -171,6 +239,11 @@ impl Gate {
         let unserved = self.discovered.iter().flat_map(|discovered| &discovered.unserved);
         self.scopes.keys().any(|scope| scope.kind.is(group, kind))
             || unserved.into_iter().any(|down| down.group == group)
+    }
+
+    /// Whether a kind that is not expected may still appear, as discovery has not confirmed yet that it is gone.
+    pub fn is_provisional(&self) -> bool {
+        self.discovered.as_ref().is_none_or(|discovered| discovered.provisional)
     }
 
     /// Returns how many scopes are synced or given up on, and how many there are.
@@ -186,7 +259,7 @@ impl Gate {
     /// Whether everything in scope is known.
     pub fn is_complete(&self) -> bool {
         self.discovered.as_ref().is_some_and(|discovered| discovered.unserved.is_empty())
-            && self.scopes.values().all(|known| known.state == State::Synced && known.skipped.is_empty())
+            && self.scopes.values().all(|known| known.state == State::Synced && known.has_all())
     }
 
     /// Returns the coverage by kind; `objects` says how many objects a scope holds, and how many of them are inactive.
@@ -200,8 +273,7 @@ impl Gate {
             // A kind is covered as far as the worst of its namespaces.
             entry.state = entry.state.max(known.state);
             let place = scope.namespace.as_ref().map_or(String::new(), |namespace| format!("namespace {namespace}: "));
-            let skipped = known.skipped.iter().map(|(name, why)| format!("{name} could not be read: {why}"));
-            for message in Some(&known.message).filter(|text| !text.is_empty()).cloned().into_iter().chain(skipped) {
+            for message in known.messages() {
                 let separator = if entry.message.is_empty() { "" } else { "; " };
                 entry.message.extend([separator, &place, &message]);
             }
@@ -222,6 +294,16 @@ impl Gate {
         }
         all.sort_by(|a, b| (&a.group, &a.resource, &a.version).cmp(&(&b.group, &b.resource, &b.version)));
         all
+    }
+}
+
+/// Returns why a kind cannot be read, in words that stay the same from one attempt to the next.
+fn reason(state: State) -> &'static str {
+    match state {
+        State::Synced | State::Syncing => "not read yet",
+        State::TimedOut => "timed out",
+        State::Excluded | State::Failed => "failed",
+        State::Forbidden => "forbidden",
     }
 }
 
@@ -309,6 +391,35 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_begins_again_is_no_progress() {
+        let (mut gate, begin) = (Gate::new(Duration::from_mins(1)), Instant::now());
+        gate.appeared(scope("pods", None), begin);
+        gate.discovered(Discovered::default());
+        for seconds in (0..60).step_by(7) {
+            gate.listing(&scope("pods", None), begin + Duration::from_secs(seconds));
+            assert!(!gate.try_open(begin + Duration::from_secs(seconds)));
+        }
+        assert!(gate.try_open(begin + Duration::from_mins(1)));
+    }
+
+    #[test]
+    fn a_kind_is_given_up_on_only_after_its_list_was_requested() {
+        let (mut gate, begin) = (Gate::new(Duration::from_secs(5)), Instant::now());
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        for plural in ["pods", "secrets"] {
+            gate.appeared(scope(plural, None), begin);
+        }
+        gate.discovered(Discovered::default());
+        gate.listing(&scope("pods", None), after(0));
+        assert!(!gate.try_open(after(15)), "secrets wait for their turn");
+        let states: Vec<_> = gate.coverage(|_| (0, 0)).iter().map(|kind| kind.state).collect();
+        assert_eq!(states, [State::TimedOut, State::Syncing]);
+        gate.listing(&scope("secrets", None), after(15));
+        gate.synced(&scope("secrets", None));
+        assert!(gate.try_open(after(16)));
+    }
+
+    #[test]
     fn a_kind_is_as_good_as_its_worst_namespace() {
         let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         for namespace in ["a", "b"] {
@@ -340,22 +451,39 @@ mod tests {
     }
 
     #[test]
+    fn unreadable_objects_are_counted_and_the_first_are_named() {
+        let mut gate = Gate::new(Duration::from_mins(1));
+        let pods = scope("pods", None);
+        gate.appeared(pods.clone(), Instant::now());
+        gate.synced(&pods);
+        for number in 0..2_000 {
+            let is_new = gate.skipped(&pods, &format!("n/p{number:04}"), "it has no room");
+            assert_eq!(is_new, number < MOST_NAMED);
+        }
+        let message = &gate.coverage(|_| (0, 0))[0].message;
+        assert!(message.starts_with("n/p0000 could not be read: it has no room; "), "{message}");
+        assert!(message.ends_with("; 1980 others could not be read") && message.len() < 2_000, "{message}");
+        gate.listing(&pods, Instant::now());
+        assert_eq!(gate.coverage(|_| (0, 0))[0].message, "");
+    }
+
+    #[test]
     fn an_unreadable_object_or_group_is_not_complete() {
         let (mut gate, now) = (Gate::new(Duration::from_mins(1)), Instant::now());
         gate.appeared(scope("pods", None), now);
         gate.synced(&scope("pods", None));
         gate.discovered(Discovered::default());
-        gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
+        gate.skipped(&scope("pods", None), "n/a", "expected a string");
         assert!(!gate.is_complete());
         let key = ObjectKey { kind: scope("pods", None).kind, namespace: Some("n".into()), name: "a".into(), copy: 0 };
         gate.readable(&scope("pods", None), &key);
         assert!(gate.is_complete(), "it was mended");
-        gate.skipped(&scope("pods", None), "n/a".into(), "expected a string".into());
+        gate.skipped(&scope("pods", None), "n/a", "expected a string");
         gate.listing(&scope("pods", None), now);
         assert!(gate.is_complete(), "a new list will say");
         let unserved =
             vec![Unserved { group: "metrics.example.com".into(), version: "v1".into(), message: "down".into() }];
-        gate.discovered(Discovered { unserved, excluded: vec![] });
+        gate.discovered(Discovered { unserved, ..Discovered::default() });
         assert!(!gate.is_complete());
         assert_eq!(gate.coverage(|_| (0, 0)).last().map(|group| group.kind.clone()), Some("*".into()));
     }

@@ -13,16 +13,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tracing::error;
 
 use super::{
     panics::panic_text,
-    queue::{Lane, Queued},
+    queue::{QueuePriority, Queued},
     rounds::{Rounds, Touched},
 };
 use crate::{
-    judge::{evaluate::touched, inventory::Inventory, kubescape::scopes::Identity, reads::Projection, set::PolicySet},
+    blocking::{spawn_blocking, spawn_blocking_in},
+    judge::{
+        depth,
+        evaluate::touched,
+        inventory::Inventory,
+        kubescape::scopes::Identity,
+        reads::{Projection, lookups::LookupState},
+        set::PolicySet,
+    },
     model::{
         body::Body,
         object::{Kind, ObjectKey},
@@ -57,8 +65,14 @@ pub(crate) struct InventorySync {
     not_before: Option<Instant>,
     /// Objects that changed, in the order of that.
     waiting: VecDeque<Waiting>,
-    /// Their keys: nothing else has them judged meanwhile.
+    /// Objects that wait for kinds which are looked up and are being read.
+    awaiting: Vec<(ObjectKey, Queued)>,
+    /// The keys of both: nothing else has them judged meanwhile.
     waiting_keys: HashSet<ObjectKey>,
+    /// Which kinds have been read; an update takes it in.
+    lookups: Arc<LookupState>,
+    /// Whether the policies do not know it yet.
+    lookups_pending: bool,
     pub(crate) rounds: Rounds,
     /// Objects on which there was a verdict since the update began that is under way: it may be about what was before.
     judged: BTreeSet<ObjectKey>,
@@ -112,7 +126,10 @@ impl InventorySync {
             since: None,
             not_before: None,
             waiting: VecDeque::new(),
+            awaiting: Vec::new(),
             waiting_keys: HashSet::new(),
+            lookups: Arc::default(),
+            lookups_pending: false,
             rounds: Rounds::default(),
             judged: BTreeSet::new(),
             policies: None,
@@ -144,31 +161,60 @@ impl InventorySync {
 
     /// Whether the policies have everything that was marked, and what waited for that does not wait any more.
     pub(crate) fn is_current(&self) -> bool {
-        self.has_everything() && self.waiting.is_empty() && self.rounds.wanted.is_nothing()
+        self.has_everything() && self.waiting_keys.is_empty() && self.rounds.wanted.is_nothing()
     }
 
     fn has_everything(&self) -> bool {
-        self.policies.is_some() && self.pending.is_empty() && self.updating.is_empty()
+        self.policies.is_some() && self.pending.is_empty() && !self.lookups_pending && self.updating.is_empty()
     }
 
     /// Has an object wait that changed and looks something up. Returns it if it need not.
-    pub(crate) fn wait(&mut self, key: ObjectKey, lane: Lane, now: Instant) -> Option<ObjectKey> {
+    pub(crate) fn wait(&mut self, key: ObjectKey, priority: QueuePriority, now: Instant) -> Option<ObjectKey> {
         if self.waits(&key) {
             return None;
         }
-        if lane == Lane::Snapshot && (self.has_everything() || self.policies.is_none()) {
+        let is_change = priority == QueuePriority::Change;
+        if !is_change && (self.has_everything() || self.policies.is_none()) {
             return Some(key);
         }
-        let settled = if lane == Lane::Change { now + SETTLE } else { now };
-        self.park(key, Queued { since: now, lane }, settled);
+        let settled = if is_change { now + SETTLE } else { now };
+        self.park(key, Queued { since: now, priority }, settled);
         None
     }
 
-    /// Has an object wait for the first state of the inventory.
-    pub(crate) fn wait_for_policies(&mut self, key: ObjectKey, queued: Queued) {
-        if !self.waits(&key) {
+    /// Has an object wait for the first state of the inventory, or for kinds that are being read.
+    pub(crate) fn wait_for_policies(&mut self, key: ObjectKey, queued: Queued, for_kinds: bool) {
+        if self.waits(&key) {
+            return;
+        }
+        if for_kinds {
+            self.waiting_keys.insert(key.clone());
+            self.awaiting.push((key, queued));
+        } else {
             self.park(key, queued, queued.since);
         }
+    }
+
+    /// Sets which kinds have been read.
+    pub(crate) fn set_lookups(&mut self, lookups: LookupState) {
+        if *self.lookups == lookups {
+            return;
+        }
+        self.lookups = Arc::new(lookups);
+        self.lookups_pending = true;
+        for (key, queued) in std::mem::take(&mut self.awaiting) {
+            self.park(key, queued, queued.since);
+        }
+    }
+
+    /// Returns which kinds have been read.
+    pub(crate) fn lookups(&self) -> &LookupState {
+        &self.lookups
+    }
+
+    /// Whether kinds that are looked up are being read.
+    pub(crate) fn awaits_kinds(&self) -> bool {
+        self.lookups.awaits_any()
     }
 
     fn park(&mut self, key: ObjectKey, queued: Queued, settled: Instant) {
@@ -218,6 +264,9 @@ impl InventorySync {
             // Nothing can be judged until then.
             return Some(now);
         }
+        if self.lookups_pending {
+            return Some(self.not_before.map_or(now, |not_before| not_before.max(now)));
+        }
         let (first, last) = self.since?;
         let rested = (last + REST).min(first + LONGEST_REST);
         let due = self.waiting.front().map(|waiting| waiting.settled).map_or(rested, |settled| settled.min(rested));
@@ -255,9 +304,11 @@ impl InventorySync {
             present: self.policies.clone(),
             generation: self.generation,
             began: now,
+            lookups: Arc::clone(&self.lookups),
         };
+        self.lookups_pending = false;
         let run = self.run;
-        self.updating.spawn_blocking(move || {
+        spawn_blocking_in(&mut self.updating, move || {
             let (policies, generation) = (Arc::clone(&update.policies), update.generation);
             let updated = catch_unwind(AssertUnwindSafe(|| run(update, states, all)));
             updated.unwrap_or_else(|panic| Updated::lost(policies, generation, now, &panic))
@@ -302,7 +353,8 @@ impl InventorySync {
         };
         if let Some(old) = self.policies.replace(Arc::clone(&policies)) {
             if !Arc::ptr_eq(&old, &policies) {
-                self.rounds.wanted.add(Touched::Objects(judged.into_iter().chain(judging).collect()));
+                let objects = judged.into_iter().chain(judging).collect();
+                self.rounds.wanted.add(Touched { objects, ..Touched::default() });
             }
             // Dropping it takes milliseconds.
             drop(spawn_blocking(move || drop(old)));
@@ -338,11 +390,14 @@ pub(crate) struct Update {
     present: Option<Arc<PolicySet>>,
     generation: u64,
     began: Instant,
+    /// Which kinds have been read.
+    lookups: Arc<LookupState>,
 }
 
 impl Update {
     pub(crate) fn run(mut self, states: Vec<ObjectState>, all: bool) -> Updated {
-        let (mut changed, mut seen_by_all) = (false, all);
+        let mut changed = self.inventory.set_lookups(Arc::clone(&self.lookups));
+        let mut touched = Touched { all: all || changed, ..Touched::default() };
         let mut projections: HashMap<(Arc<Kind>, bool), Option<Projection>> = HashMap::new();
         for (key, body) in states {
             let json = body.as_ref().and_then(|body| body.json().ok());
@@ -355,15 +410,22 @@ impl Update {
             }
             self.inventory.note_seen(&key, hash);
             // An object that cannot be read has a verdict that says so; it cannot be looked up.
-            let object = json.and_then(|json| match projection {
-                Some(projection) if !all => projection.read(&json).ok(),
-                _ => value::from_json(&json).ok(),
+            let object = json.and_then(|json| {
+                let read = |json: &[u8]| match &*projection {
+                    Some(projection) if !all => projection.read(json),
+                    _ => value::from_json(json),
+                };
+                depth::shallow(&json, read).ok()
             });
+            let object = object.map(|(object, _)| object);
             if self.inventory.put(&key, object.as_ref()) {
                 changed = true;
-                seen_by_all = seen_by_all || self.policies.inventory_reads().reach_below_data(&key.as_placed());
+                if self.policies.inventory_reads().reach_below_data(&key.as_placed()) {
+                    touched.places.insert((key.kind, key.namespace));
+                }
             }
         }
+        touched.all |= self.inventory.take_replaced_plural();
         let policies = match self.present {
             Some(present) if !changed => Ok(present),
             _ => match self.policies.with_inventory(&self.inventory) {
@@ -372,11 +434,11 @@ impl Update {
             },
         };
         let took = self.began.elapsed();
-        let touched = match &policies {
-            _ if !changed => Touched::default(),
-            Ok(policies) if !seen_by_all => Touched::Objects(in_arrays(policies, &self.inventory)),
-            _ => Touched::All,
-        };
+        match &policies {
+            _ if !changed => touched = Touched::default(),
+            Ok(policies) if !touched.all => touched.objects = in_arrays(policies, &self.inventory),
+            _ => touched = Touched::all(),
+        }
         let Self { inventory, generation, began, .. } = self;
         let searched = began.elapsed().saturating_sub(took);
         Updated { inventory: Some(inventory), policies, touched, generation, began, took, searched }
@@ -420,6 +482,7 @@ mod tests {
                 present: None,
                 generation: 0,
                 began: Instant::now(),
+                lookups: Arc::default(),
             };
             let updated = update.run(vec![(key.clone(), Some(Body::plain(object.as_bytes())))], all);
             updated.inventory.unwrap().document("kubernetes").clone()
@@ -468,7 +531,8 @@ mod tests {
         let mut update = |states: Vec<ObjectState>| {
             let (policies, began) = (Arc::clone(&loaded), Instant::now());
             let inventory_now = std::mem::take(&mut inventory);
-            let update = Update { inventory: inventory_now, policies, present: present.take(), generation: 0, began };
+            let (before, lookups) = (present.take(), Arc::default());
+            let update = Update { inventory: inventory_now, policies, present: before, generation: 0, began, lookups };
             let updated = update.run(states, false);
             let policies = updated.policies.unwrap();
             inventory = updated.inventory.unwrap();
@@ -479,8 +543,8 @@ mod tests {
                 evaluate(&Job { object, previous: None, deleted: false, namespace: None, policies });
             }
             present = Some(policies);
-            let Touched::Objects(keys) = updated.touched else { panic!("all are touched") };
-            keys.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>().concat()
+            assert!(!updated.touched.all && updated.touched.places.is_empty());
+            updated.touched.objects.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>().concat()
         };
         let service = |app| state("Service", "services", "n", "s", app);
         assert_eq!(update(pods.to_vec()), "", "nobody was judged before");

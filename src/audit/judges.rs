@@ -7,6 +7,7 @@ use tracing::error;
 
 use super::panics::panic_text;
 use crate::{
+    blocking::spawn_blocking_in,
     judge::evaluate::{Job, evaluate, failed},
     model::{object::State, verdict::Verdict},
 };
@@ -60,7 +61,7 @@ impl Judges {
             state: job.object.state(),
             deleted: job.deleted,
         };
-        self.batches.spawn_blocking(move || jobs.iter().map(judge).collect());
+        spawn_blocking_in(&mut self.batches, move || jobs.iter().map(judge).collect());
     }
 
     /// Waits for the next batch to be judged; `None` if none is under way.

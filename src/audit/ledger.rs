@@ -2,19 +2,25 @@
 //!
 //! Invariant: for each time that a violation (uid, policy, rule, message) stands, one delta says that it appeared and one
 //! that it is resolved, however often its object is judged in between. New policies that say the same in other words end
-//! nothing and begin nothing ([`rewording`]). What an owner violates in the same way is counted there and not told of its
+//! nothing and begin nothing ([`rewording`]). A violation that an owner shares is listed and reported there, and not at its
 //! dependents ([`rollup`]).
 
 mod clean;
 pub mod counts;
+mod cover;
 pub mod dependents;
+mod handover;
 mod rewording;
 mod rollup;
+mod same_violation;
+mod undecided;
+mod unlisted;
+mod violation;
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -23,129 +29,22 @@ use self::{
     clean::Clean,
     counts::{Counts, Totals},
     dependents::{Dependents, Labels, Owners},
+    handover::Handovers,
+};
+pub use self::{
+    cover::Cover,
+    handover::HANDOVER,
+    violation::{Id, Subject, Violation},
 };
 use crate::{
-    audit::queue::Lane,
+    audit::{memory::MemoryUsage, queue::Lane},
     judge::set::PolicySet,
     model::{
-        digest::Digest,
         object::{ObjectKey, ObjectRef, State},
         verdict::{Class, Finding, Outcome, Verdict},
     },
     telemetry::Span,
 };
-
-/// Identifies a result in every record of it: a hash of the object's kind and uid, policy, rule, outcome and message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id([u8; 16]);
-
-impl Id {
-    /// Returns the id of a finding about an object.
-    pub fn new(subject: Subject<'_>, finding: &Finding) -> Self {
-        let Subject { group, kind, uid } = subject;
-        let parts = [group, kind, uid, &finding.policy, &finding.rule, finding.outcome.word(), &finding.message];
-        Self(Digest::of_parts(u64::to_be_bytes, parts).half().to_be_bytes())
-    }
-
-    /// Returns the hash as a number, evenly spread over its range.
-    pub fn number(self) -> u128 {
-        u128::from_be_bytes(self.0)
-    }
-
-    /// Returns the next number's id, for when this one is taken.
-    fn next(self) -> Self {
-        Self(self.number().wrapping_add(1).to_be_bytes())
-    }
-
-    /// Reads 32 hex digits, as [`Display`](fmt::Display) writes them.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits = (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(text)?;
-        u128::from_str_radix(digits, 16).ok().map(|number| Self(number.to_be_bytes()))
-    }
-}
-
-/// Shows 32 hex digits.
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.number())
-    }
-}
-
-/// What identifies an object in whatever version it is read. The uid alone does not: there are API servers that show one
-/// object as two kinds, as a distribution does with Namespaces, which it also serves as Projects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subject<'a> {
-    /// API group; empty for the core group.
-    pub group: &'a str,
-    /// Kind, such as `Deployment`.
-    pub kind: &'a str,
-    /// `metadata.uid`.
-    pub uid: &'a str,
-}
-
-impl<'a> Subject<'a> {
-    /// A Deployment, for tests.
-    #[cfg(test)]
-    pub(crate) const SAMPLE: Self = Self { group: "apps", kind: "Deployment", uid: "u" };
-
-    /// Returns that of the object with this key and uid.
-    pub fn new(key: &'a ObjectKey, uid: &'a str) -> Self {
-        Self { group: &key.kind.group, kind: &key.kind.kind, uid }
-    }
-}
-
-impl<'a> From<&'a ObjectRef> for Subject<'a> {
-    fn from(object: &'a ObjectRef) -> Self {
-        Self { group: object.group(), kind: &object.kind, uid: &object.uid }
-    }
-}
-
-/// A finding that stands. Its outcome says whether it is a violation: errors and exceptions stand, too.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Violation {
-    /// The same for as long as it stands, over restarts and other words for it, too.
-    pub id: Id,
-    /// What the id would be of the words that are used now.
-    pub fingerprint: Id,
-    /// What was found.
-    pub finding: Finding,
-    /// When it was first seen.
-    pub since: Timestamp,
-    /// It stands and was not told of: an earlier run did not come to it, or it has been covered since it appeared.
-    pub untold: bool,
-    /// The uid of the owner that stands for it; of one in [`Delta::appeared`], of the owner that did until now.
-    pub covered_by: Option<Arc<str>>,
-    /// How many results of dependents this one stands for; known in deltas only.
-    pub dependents: usize,
-}
-
-impl Violation {
-    /// Makes one that was first seen at a time.
-    pub fn new(subject: Subject<'_>, finding: Finding, since: Timestamp) -> Self {
-        let id = Id::new(subject, &finding);
-        Self { id, fingerprint: id, finding, since, untold: false, covered_by: None, dependents: 0 }
-    }
-
-    /// Makes this a later look at one that stands already.
-    fn goes_on(&mut self, known: &Self) {
-        (self.id, self.since) = (known.id, known.since);
-        self.covered_by.clone_from(&known.covered_by);
-    }
-
-    /// Whether it is what was a violation until it was excused.
-    fn is_excused(&self, before: &Self) -> bool {
-        let what = |finding: &Finding| {
-            let Finding { policy, rule, message, .. } = finding;
-            [policy, rule, message].map(Arc::clone)
-        };
-        self.finding.excused.is_some() && what(&self.finding) == what(&before.finding)
-    }
-
-    /// Whether its end is told: errors and exceptions stand without a word, and so does what never was told to begin.
-    fn is_told(&self) -> bool {
-        self.finding.outcome.is_violation() && !self.untold
-    }
-}
 
 /// What changed in the results of one object.
 #[derive(Debug, Clone)]
@@ -164,7 +63,7 @@ pub struct Delta {
     pub resolved: Vec<Violation>,
     /// What the transition violated: reported once, never standing.
     pub transitions: Vec<Violation>,
-    /// All results that stand now and no owner stands for, errors and exceptions too; none if the object is gone.
+    /// All present results that no owner covers, errors and excused ones too; none if the object is gone.
     pub results: Vec<Violation>,
     /// Whether it follows a change in the cluster, or comes with many others from a snapshot or new policies.
     pub lane: Lane,
@@ -237,6 +136,13 @@ pub struct Standing {
     state: Option<State>,
 }
 
+impl Standing {
+    /// Returns about how many bytes of memory its results take.
+    fn bytes(&self) -> usize {
+        self.results.iter().map(|result| violation::bytes(&result.finding)).sum()
+    }
+}
+
 /// Objects for which there is room at any time.
 const ROOM: usize = 1_024;
 
@@ -257,16 +163,22 @@ pub struct Ledger {
     set: u32,
     /// Its policies whose results depend on nothing but the object that is judged.
     looking_nowhere_else: HashSet<Arc<str>>,
-    /// What owners stand for.
+    /// What owners cover.
     dependents: Dependents,
-    /// Whether they stand for anything.
+    /// Whether they cover anything.
     rolls_up: bool,
+    /// Violations that an owner covered until a moment ago.
+    handovers: Handovers,
+    /// The bytes of all results.
+    usage: MemoryUsage,
 }
 
 impl Ledger {
-    /// Makes one in which owners stand for their dependents, or not, and which counts so many namespaces by themselves.
-    pub fn new(rolls_up: bool, namespaces: usize) -> Self {
-        Self { rolls_up, counts: Counts::new(namespaces), ..Self::default() }
+    /// Makes one in which owners cover what their dependents share with them, or not, and which counts so many namespaces by
+    /// themselves. What an owner covered until now is reported after the pause `handover`.
+    pub fn new(rolls_up: bool, namespaces: usize, handover: Duration) -> Self {
+        let (counts, handovers) = (Counts::new(namespaces), Handovers::new(handover));
+        Self { counts, rolls_up, handovers, ..Self::default() }
     }
 
     /// Notes that verdicts are by other policies from now on.
@@ -284,6 +196,17 @@ impl Ledger {
         }
     }
 
+    /// Returns how much memory the results take.
+    pub(crate) fn usage(&self) -> &MemoryUsage {
+        &self.usage
+    }
+
+    /// Returns how many bytes the results of an object take, and would take with this verdict.
+    pub fn growth(&self, verdict: &Verdict) -> (usize, usize) {
+        let old = self.objects.get(&verdict.key).map_or(0, Standing::bytes);
+        (old, verdict.results.iter().map(violation::bytes).sum())
+    }
+
     /// Enters a verdict by the present policies about a state of the object; returns what it changed. When another object has
     /// taken the name of one that was judged, that one is to be forgotten first: the two have no violation in common.
     pub fn record(
@@ -294,9 +217,10 @@ impl Ledger {
         lane: Lane,
         now: Timestamp,
     ) -> Option<Delta> {
-        let Verdict { key, uid, results, passed, transitions, .. } = verdict;
+        let Verdict { key, uid, results, passed, transitions, undecided, .. } = verdict;
         let subject = Subject::new(&key, &uid);
-        let (results, transitions) = (stand(subject, results, now), violations(subject, transitions, now));
+        let (mut results, transitions) = (stand(subject, results, now), violations(subject, transitions, now));
+        undecided::mark(&mut results, &undecided);
         let standing = Standing { uid, owner: None, labels: None, results, passed, set: self.set, state };
         self.settle(key, standing, transitions, owners, lane)
     }
@@ -359,17 +283,22 @@ impl Ledger {
             let Standing { results, owner, labels, .. } = standing;
             (results, owner, labels)
         });
+        now.results.extend(undecided::kept(&before, &now.results));
         // What was told, and who stood for it, only what stood before can say.
         for result in &mut now.results {
             (result.untold, result.covered_by) = (false, None);
         }
+        tell_apart(&mut now.results);
         let comparison = rewording::compare(before, &mut now.results, |policy| {
             only_policies_changed && self.looking_nowhere_else.contains(policy)
         });
         let rewording::Comparison { mut appeared, mut resolved, mut changed } = comparison;
         now.owner = self.dependents.topmost(owners);
         now.labels.clone_from(&owners.labels);
-        changed |= self.roll_up(&mut now.results, &mut appeared, owners);
+        changed |= self.roll_up(&key, &mut now.results, &mut appeared, owners);
+        self.handovers.end(&resolved);
+        self.handovers.hold(&key, &mut appeared, &mut now.results);
+        unlisted::retain_ended(&mut resolved, &now.results);
         for violations in [&mut appeared, &mut resolved] {
             violations.retain(Violation::is_told);
         }
@@ -424,10 +353,16 @@ impl Ledger {
         }
     }
 
-    /// Returns what stands of the object with this key and uid, and no owner stands for.
+    /// Returns the results of the object with this key and uid that no owner covers.
     pub fn results(&self, key: &ObjectKey, uid: &Arc<str>) -> Vec<Violation> {
         let standing = self.objects.get(key).filter(|standing| standing.uid == *uid);
         standing.map(|standing| self.told(standing)).unwrap_or_default()
+    }
+
+    /// Returns all results of the object with this key and uid, also those that its owner covers.
+    pub fn results_of(&self, key: &ObjectKey, uid: &Arc<str>) -> &[Violation] {
+        let standing = self.objects.get(key).filter(|standing| standing.uid == *uid);
+        standing.map_or(&[], |standing| &standing.results)
     }
 
     /// Forgets an object that is gone; returns what is resolved by that.
@@ -459,12 +394,15 @@ impl Ledger {
         if standing.results.is_empty() {
             return self.clean.insert(&key, standing.passed);
         }
+        self.usage.add(key.namespace.as_ref(), standing.bytes());
         for result in &standing.results {
-            self.counts.add(key.namespace.as_ref(), &result.finding.class());
+            match &result.covered_by {
+                None => self.counts.add(key.namespace.as_ref(), &result.finding.class()),
+                Some(cover) => self.dependents.add(cover),
+            }
             if let Some(excused) = &result.finding.excused {
                 *self.excused.entry(Arc::clone(&excused.excuse.by)).or_default() += 1;
             }
-            self.dependents.add(result.covered_by.as_ref(), &result.finding);
         }
         self.objects.insert(key, standing);
     }
@@ -478,13 +416,16 @@ impl Ledger {
             Some(Standing { uid, owner: None, labels: None, results, passed, set, state: None })
         })?;
         self.passed -= standing.passed as usize;
+        self.usage.remove(key.namespace.as_ref(), standing.bytes());
         for result in &standing.results {
-            self.counts.remove(key.namespace.as_ref(), &result.finding.class());
+            match &result.covered_by {
+                None => self.counts.remove(key.namespace.as_ref(), &result.finding.class()),
+                Some(cover) => self.dependents.remove(cover),
+            }
             let by = result.finding.excused.as_ref().map(|excused| &excused.excuse.by);
             if let Some(count) = by.and_then(|by| self.excused.get_mut(by)) {
                 *count -= 1;
             }
-            self.dependents.remove(result.covered_by.as_ref(), &result.finding);
         }
         Some(standing)
     }
@@ -502,7 +443,7 @@ impl Ledger {
         self.objects.iter()
     }
 
-    /// Returns all violations that stand and no owner stands for, as results of deltas in which nothing changed.
+    /// Returns all violations that no owner covers, as results of deltas in which nothing changed.
     pub fn standing(&self) -> Vec<Delta> {
         let violations = |(key, standing): (&ObjectKey, &Standing)| {
             let mut results = self.told(standing);
@@ -528,7 +469,18 @@ impl Ledger {
         self.objects.len() + self.clean.len() + self.dropped
     }
 
-    /// Returns how many results stand of each class that the policies can find; those that do not are 0.
+    /// Ends the pauses after which violations are reported that an owner covered; returns their objects.
+    pub fn end_handovers(&mut self, now: Instant) -> Vec<ObjectKey> {
+        self.handovers.take_due(now)
+    }
+
+    /// Whether a violation is not reported yet, as an owner covered it until a moment ago.
+    pub fn is_handed_over(&self, id: Id) -> bool {
+        self.handovers.is_held(id)
+    }
+
+    /// Returns how many results there are of each class that the policies can find, without those that an owner covers; 0 where
+    /// there is none.
     pub fn counts(&self) -> &Totals {
         self.counts.totals()
     }
@@ -546,6 +498,20 @@ impl Ledger {
     /// Returns the (object, rule) pairs that were evaluated without a result.
     pub fn passed(&self) -> usize {
         self.passed
+    }
+}
+
+/// Gives results of one object that have the same message, and so the same id, ids of their own.
+fn tell_apart(results: &mut [Violation]) {
+    let mut taken = HashSet::new();
+    for result in results {
+        let first = result.fingerprint;
+        while !taken.insert(result.fingerprint) {
+            result.fingerprint = result.fingerprint.next();
+        }
+        if result.id == first {
+            result.id = result.fingerprint;
+        }
     }
 }
 

@@ -48,4 +48,6 @@ pub struct Overview {
     pub policy_error: Option<LoadError>,
     /// Why policies cannot look other objects up; empty if they can.
     pub inventory_error: String,
+    /// Where no object was found; empty if there is one everywhere.
+    pub nothing_found: String,
 }

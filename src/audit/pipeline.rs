@@ -10,6 +10,7 @@
 mod dependents;
 mod excusing;
 mod judging;
+mod lookups;
 mod owners;
 mod publishing;
 mod terms;
@@ -36,11 +37,12 @@ use super::{
     inventory::InventorySync,
     judges::Judges,
     ledger::Ledger,
+    memory::MemoryBounds,
     overview::{Overview, Progress},
     owned::OwnedObjects,
     phases::Phases,
     policies::Policies,
-    queue::{Lane, Queue},
+    queue::{Queue, QueuePriority},
     recording::Recording,
     result::AuditResult,
     retries::Retries,
@@ -57,7 +59,10 @@ use crate::{
         object::{Object, ObjectKey},
         shard::Shard,
     },
-    source::change::{Change, WatchScope},
+    source::{
+        change::{Change, InFlight, WatchScope},
+        selection::Selection,
+    },
 };
 
 /// What becomes of the objects that are there at the start.
@@ -80,6 +85,8 @@ pub struct Inputs {
     pub commands: mpsc::Receiver<Command>,
     /// Ends the run.
     pub stop: CancellationToken,
+    /// What is read of a cluster; `None` for files, of which everything is.
+    pub selection: Option<Selection>,
 }
 
 /// What a pipeline publishes while it runs.
@@ -94,6 +101,8 @@ pub struct Outputs {
     pub policies: watch::Sender<Arc<PolicySet>>,
     /// Compresses objects for the pipeline's cache, which trains the dictionary.
     pub packing: Packing,
+    /// Bounds the bytes of the changes that are not applied yet.
+    pub in_flight: InFlight,
     /// The keys of the labels that deltas tell of their objects.
     pub labels: BTreeSet<String>,
     /// Counters.
@@ -120,12 +129,16 @@ pub struct PipelineSettings {
     pub update_filter: bool,
     /// Which objects are judged and recorded.
     pub shard: Shard,
-    /// Whether what an owner violates in the same way is told at the owner only.
+    /// Whether a violation that an owner shares is listed and reported at the owner only.
     pub roll_up: bool,
+    /// How long it takes until a violation that an owner covered is reported.
+    pub handover: Duration,
     /// How many namespaces metrics show by themselves.
     pub metrics_namespaces: usize,
     /// Whether objects are judged that are over: see [`source::inactive`](crate::source::inactive).
     pub judge_inactive: bool,
+    /// The memory that the process may have, in bytes; `None` bounds nothing.
+    pub memory: Option<u64>,
 }
 
 /// The state of an audit. One task owns it, so nothing in it is locked.
@@ -142,7 +155,15 @@ pub struct Pipeline {
     exceptions: Exceptions,
     /// When the next exception ends, or is pointed at.
     exception_turns: Option<Timestamp>,
+    /// The namespaces in which exceptions changed that are not applied to all results yet.
+    exceptions_changed: BTreeSet<Option<Arc<str>>>,
     inventory: InventorySync,
+    /// What is read of a cluster; `None` for files.
+    selection: Option<Selection>,
+    /// Whether it may be that other kinds have been read than the inventory knows.
+    lookups_changed: bool,
+    /// Whether nothing more will be read.
+    sources_ended: bool,
     transitions: Transitions,
     unchanged: Unchanged,
     clock: Clock,
@@ -177,7 +198,7 @@ impl Pipeline {
     ) -> Self {
         exceptions.judged_by(&policies);
         let streams = settings.initial == InitialObjects::Stream;
-        let mut ledger = Ledger::new(settings.roll_up, settings.metrics_namespaces);
+        let mut ledger = Ledger::new(settings.roll_up, settings.metrics_namespaces, settings.handover);
         ledger.judged_by(&policies);
         let mut pipeline = Self {
             settings,
@@ -188,9 +209,13 @@ impl Pipeline {
             ledger,
             owned: OwnedObjects::default(),
             inventory: InventorySync::new(&policies),
+            selection: None,
+            lookups_changed: true,
+            sources_ended: false,
             policies: Policies::new(policies),
             exception_turns: exceptions.next_turn(Timestamp::now()),
             exceptions,
+            exceptions_changed: BTreeSet::new(),
             transitions: Transitions::default(),
             unchanged: Unchanged::default(),
             clock: Clock::new(settings.rejudge_every),
@@ -213,6 +238,7 @@ impl Pipeline {
 
     /// Runs until stopped; with `once` until everything that was there has been judged. Returns the whole result.
     pub async fn run(mut self, mut inputs: Inputs, once: bool) -> AuditResult {
+        self.selection = inputs.selection.take().or(self.selection.take());
         let mut changes = Vec::with_capacity(CHANGES);
         let mut tick = tokio::time::interval(OVERVIEW_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -230,7 +256,7 @@ impl Pipeline {
             let busy = self.is_busy();
             if (once || !changes_open || self.phases.go_on()) && self.gate.is_open() && self.is_idle() {
                 self.phases.judged();
-                if once || !changes_open {
+                if !changes_open || (once && self.gate.waiting_for().next().is_none() && !self.awaits_former_kinds()) {
                     break;
                 }
             }
@@ -241,11 +267,14 @@ impl Pipeline {
                     Err(failed) => error!(%failed, "A judge died"),
                 },
                 Some(updated) = self.inventory.updated(), if !busy => self.inventory_updated(updated, Instant::now()),
-                Some(key) = self.retries.next(), if !busy => self.judge_soon(key, Lane::Snapshot, Instant::now()),
+                Some(key) = self.retries.next(), if !busy => self.judge_soon(key, QueuePriority::Bulk, Instant::now()),
                 count = inputs.changes.recv_many(&mut changes, CHANGES), if changes_open && !busy && self.has_room() => {
                     self.received.extend(changes.drain(..));
                     // The sources are done (files): only the judges are waited for.
                     changes_open = count > 0;
+                    if !changes_open {
+                        (self.sources_ended, self.lookups_changed) = (true, true);
+                    }
                     if count == 0 && !self.gate.is_open() && !self.try_open(Instant::now()) {
                         error!("The sources ended before everything was read");
                         break;
@@ -272,8 +301,15 @@ impl Pipeline {
     /// Opens the gate if it is time, and publishes in any case.
     fn tick(&mut self) {
         self.try_open(Instant::now());
+        // Kinds may have been given up on.
+        self.lookups_changed = true;
         if self.exception_turns.is_some_and(|turn| turn <= Timestamp::now()) {
             self.excuse_again(|_| true);
+        }
+        for key in self.ledger.end_handovers(Instant::now()) {
+            self.revision += 1;
+            let delta = self.reconsidered(&key, None);
+            self.recording.record(delta);
         }
         for delta in self.ledger.recounted() {
             self.recording.record(Some(delta));
@@ -304,14 +340,7 @@ impl Pipeline {
                 let _unheard = answer.send(self.gate.is_open().then(|| self.ledger.standing()));
             }
             Command::Reload(reload) => self.reload(reload),
-            Command::Except(exceptions) => match exceptions.checked(&self.policies.set) {
-                Ok(exceptions) => {
-                    info!("Exceptions loaded");
-                    self.exceptions.replace_given(exceptions);
-                    self.excuse_again(|_| true);
-                }
-                Err(why) => error!("The exceptions are not loaded; those loaded before stay in force: {why:#}"),
-            },
+            Command::Except(loaded) => self.reload_exceptions(loaded),
             Command::Record(term) => self.turn(term),
         }
     }
@@ -329,6 +358,7 @@ impl Pipeline {
     fn apply(&mut self, change: Change, now: Instant) {
         // Nothing comes of a watch that is quiet.
         self.revision += u64::from(!matches!(change, Change::Quiet(_)));
+        self.lookups_changed |= !matches!(change, Change::Quiet(_) | Change::Seen(..) | Change::Gone(..));
         match change {
             Change::Appeared(scope) => {
                 if !self.gate.is_open() {
@@ -374,15 +404,7 @@ impl Pipeline {
                     self.forget(&key, &uid, now);
                 }
             }
-            Change::Skipped(scope, name, why) => {
-                match &*scope.kind.plural {
-                    "*" => warn!("{name} cannot be read and is not judged: {why}"),
-                    kind => warn!(kind, name, why, "An object cannot be read and is not judged"),
-                }
-                self.outputs.metrics.object_unreadable(&scope.kind.group, &scope.kind.plural);
-                self.happened(&scope);
-                self.gate.skipped(&scope, name, why);
-            }
+            Change::Skipped(scope, name, why) => self.skipped(&scope, &name, &why),
             Change::Quiet(scope) => self.gate.heard(&scope, Timestamp::now()),
             Change::Synced(scope) => self.synced(&scope),
             Change::Unreadable(scope, why) => {
@@ -398,16 +420,42 @@ impl Pipeline {
         }
     }
 
+    /// Notes that an object is not evaluated, and why. What was found of an earlier state of it stays.
+    fn skipped(&mut self, scope: &WatchScope, name: &str, why: &str) {
+        self.outputs.metrics.object_unreadable(&scope.kind.group, &scope.kind.plural);
+        self.happened(scope);
+        if !self.gate.skipped(scope, name, why) {
+            return;
+        }
+        match &*scope.kind.plural {
+            "*" => warn!("{name} cannot be read and is not judged: {why}"),
+            kind => warn!(kind, name, why, "An object cannot be read and is not judged"),
+        }
+    }
+
+    /// Whether what is kept of an object may grow from so many bytes to so many.
+    ///
+    /// # Errors
+    /// Why not.
+    fn room(&self, key: &ObjectKey, growth: (usize, usize)) -> Result<(), String> {
+        let bounds = MemoryBounds::of_process(self.settings.memory);
+        bounds.check([self.cache.usage(), self.ledger.usage()], key.namespace.as_ref(), growth)
+    }
+
     fn seen(&mut self, scope: &WatchScope, object: Object, now: Instant) {
-        self.gate.progressed(scope, now);
         let (key, uid, body, state) =
             (object.key.clone(), Arc::clone(&object.uid), object.body.clone(), object.state());
         let projected = object.projected;
+        if let Err(why) = self.room(&key, self.cache.growth(scope, &object)) {
+            self.cache.keep(scope, &object);
+            return self.skipped(scope, &key.path(), &why);
+        }
         let effect = self.cache.apply(scope, object);
         match &effect {
             Effect::Same => return self.gate.heard(scope, Timestamp::now()),
             Effect::Replaced(former) => self.forget(&key, former, now),
-            Effect::New | Effect::Changed(_) => {}
+            Effect::New => self.gate.progressed(scope, now),
+            Effect::Changed(_) => {}
         }
         self.happened(scope);
         self.gate.readable(scope, &key);
@@ -418,7 +466,7 @@ impl Pipeline {
             self.owner_arrived(&uid);
         }
         if self.settings.initial == InitialObjects::Stream {
-            return self.queue.push(key, Lane::Snapshot, now);
+            return self.queue.push(key, QueuePriority::Bulk, now);
         }
         if !self.gate.lets_through(scope) {
             return;
@@ -442,7 +490,7 @@ impl Pipeline {
             self.changed(scope, previous.into_object(key.clone()));
         }
         self.unchanged.remove(&key);
-        self.judge_soon(key, Lane::Change, now);
+        self.judge_soon(key, QueuePriority::Change, now);
     }
 
     /// Notes that something changed.
@@ -465,6 +513,9 @@ impl Pipeline {
         debug!(feed = %scope, objects = self.cache.len(scope), "Synced");
         if first && self.gate.is_open() {
             self.admit(scope);
+            if is_exception(&scope.kind) {
+                self.decide_withheld(scope);
+            }
         }
     }
 
@@ -490,6 +541,9 @@ impl Pipeline {
     fn admit(&mut self, scope: &WatchScope) {
         if self.settings.initial == InitialObjects::Stream || is_exception(&scope.kind) {
             return;
+        }
+        if !self.evaluates(&scope.kind) {
+            return self.look(Purpose::Mark, Objects::of(&self.cache, [scope.clone()]));
         }
         self.recall(scope);
         // A scope that took the place of another knows already which of its objects have not changed.
@@ -517,10 +571,7 @@ impl Pipeline {
         let delta = self.ledger.forget(key);
         self.recording.record(delta);
         self.reconsider_dependents(key, uid);
-        if is_exception(&key.kind) {
-            self.exceptions.remove(key);
-            self.excuse_again(|other| other.namespace == key.namespace);
-        }
+        self.exception_gone(key);
     }
 }
 

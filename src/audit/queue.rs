@@ -1,22 +1,22 @@
-//! The work queue of the judges: keys of objects, of which the latest state is judged.
+//! The work queue: the keys of objects that wait to be evaluated. The latest state of the object is evaluated.
 //!
-//! As in client-go's work queue, a key is in it once, is never handed to two judges at a time, and is queued again if it
-//! changed while it was judged. Nothing is dropped.
+//! As in client-go's work queue, a key is in it once, is never handed to two threads at a time, and is queued again if it
+//! changed during its evaluation. Nothing is dropped. The time that a key waits is bounded by the number of keys, not by the
+//! number of changes: within a priority the oldest goes first, and no priority is without a share.
 
 use std::{
-    collections::{HashMap, VecDeque},
-    time::Instant,
+    collections::{BTreeMap, HashMap},
+    time::{Duration, Instant},
 };
 
 use crate::model::object::ObjectKey;
 
-/// Which of two priorities a key has.
+/// Why an object is evaluated, as far as recorders and metrics distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// The object changed just now. Goes first, so that twenty thousand objects at the gate or under new policies do
-    /// not delay the one that somebody is looking at.
+    /// The object changed just now.
     Change,
-    /// The object is judged with many others: at the gate, under new policies, because something it depends on changed.
+    /// The object is evaluated with many others: at the start, under new policies, because something it depends on changed.
     Snapshot,
 }
 
@@ -33,17 +33,57 @@ impl Lane {
     }
 }
 
+/// The priorities of keys, the highest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum QueuePriority {
+    /// The object changed just now.
+    Change,
+    /// Something that its results depend on changed: a looked-up object, its Namespace, the time.
+    Dependency,
+    /// It is evaluated with all others: at the start, under new policies.
+    Bulk,
+}
+
+impl QueuePriority {
+    pub(crate) fn lane(self) -> Lane {
+        if self == Self::Change { Lane::Change } else { Lane::Snapshot }
+    }
+}
+
+/// Whose turn it is, again and again: while keys of all priorities wait, changes get half of the turns. A turn of a priority
+/// without keys goes to the highest one that has some.
+const TURNS: [QueuePriority; 4] =
+    [QueuePriority::Change, QueuePriority::Dependency, QueuePriority::Change, QueuePriority::Bulk];
+
+/// An owner is evaluated after those of its dependents that are queued at most this long after it, so that the number of
+/// results that it covers is known when it is reported.
+const DEPENDENTS_FIRST: Duration = Duration::from_secs(5);
+
 /// Keys for which there is room at any time.
 const ROOM: usize = 1_024;
 
-/// Keys of objects to judge, changes before snapshots.
+/// The place of a key among those of its priority: the lowest goes first. The number makes it unique.
+type Position = (Instant, u64);
+
+/// The keys of objects to evaluate.
 #[derive(Debug, Default)]
 pub struct Queue {
-    change: VecDeque<ObjectKey>,
-    snapshot: VecDeque<ObjectKey>,
-    /// Every key that waits. The lanes may hold a key twice, or one that no longer waits.
-    waiting: HashMap<ObjectKey, Queued>,
+    /// By priority.
+    order: [BTreeMap<Position, ObjectKey>; 3],
+    waiting: HashMap<ObjectKey, Waiting>,
     judging: HashMap<ObjectKey, Queued>,
+    /// How many positions were given, and how many turns were taken.
+    positions: u64,
+    turns: usize,
+}
+
+/// A key that waits.
+#[derive(Debug)]
+struct Waiting {
+    queued: Queued,
+    is_dependent: bool,
+    /// `None` during the evaluation of its object: the key gets a position after that.
+    position: Option<Position>,
 }
 
 /// How a key came into the queue.
@@ -51,79 +91,91 @@ pub struct Queue {
 pub struct Queued {
     /// When its object, or what the verdict depends on, changed first.
     pub since: Instant,
-    /// The higher of the priorities that were asked for.
-    pub lane: Lane,
+    /// The highest priority that it was queued with.
+    pub(crate) priority: QueuePriority,
 }
 
 impl Queue {
-    /// Adds `key`, if it does not wait already; a change moves it before the snapshot.
-    pub fn push(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
-        self.add(key, lane, false, now);
+    /// Adds `key`, or raises its priority if it waits already.
+    pub(crate) fn push(&mut self, key: ObjectKey, priority: QueuePriority, now: Instant) {
+        self.add(key, priority, false, now);
     }
 
-    /// The same for a dependent: of a snapshot it is judged before its owner, which then knows for how many it stands.
-    pub fn push_dependent(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
-        self.add(key, lane, true, now);
+    /// The same for a dependent, which goes before its owner, unless that changed.
+    pub(crate) fn push_dependent(&mut self, key: ObjectKey, priority: QueuePriority, now: Instant) {
+        self.add(key, priority, true, now);
     }
 
-    fn add(&mut self, key: ObjectKey, lane: Lane, is_dependent: bool, now: Instant) {
-        match self.waiting.get_mut(&key) {
-            Some(_) if lane == Lane::Snapshot => return,
-            Some(queued) => queued.lane = lane,
-            None => {
-                self.waiting.insert(key.clone(), Queued { since: now, lane });
+    fn add(&mut self, key: ObjectKey, priority: QueuePriority, is_dependent: bool, now: Instant) {
+        if let Some(known) = self.waiting.get_mut(&key) {
+            if known.queued.priority <= priority {
+                return;
             }
+            if let Some(position) = known.position.take() {
+                self.order[known.queued.priority as usize].remove(&position);
+            }
+            known.queued.priority = priority;
+        } else {
+            let queued = Queued { since: now, priority };
+            self.waiting.insert(key.clone(), Waiting { queued, is_dependent, position: None });
         }
-        // A key that is being judged is queued again by `done`.
         if !self.judging.contains_key(&key) {
-            match lane {
-                Lane::Change => self.change.push_back(key),
-                Lane::Snapshot if is_dependent => self.snapshot.push_front(key),
-                Lane::Snapshot => self.snapshot.push_back(key),
-            }
+            self.place(key);
         }
     }
 
-    /// Takes the next key; it counts as being judged until [`Queue::done`].
+    /// Gives a key that waits its position.
+    fn place(&mut self, key: ObjectKey) {
+        let Some(waiting) = self.waiting.get_mut(&key) else { return };
+        let Queued { since, priority } = waiting.queued;
+        let after_dependents = priority != QueuePriority::Change && !waiting.is_dependent;
+        let at = if after_dependents { since + DEPENDENTS_FIRST } else { since };
+        self.positions += 1;
+        let position = (at, self.positions);
+        waiting.position = Some(position);
+        self.order[priority as usize].insert(position, key);
+    }
+
+    /// Takes the next key; its object counts as being evaluated until [`Queue::done`].
     pub fn pop(&mut self) -> Option<ObjectKey> {
-        loop {
-            let key = self.change.pop_front().or_else(|| self.snapshot.pop_front())?;
-            if self.judging.contains_key(&key) {
-                continue;
-            }
-            if let Some(queued) = self.waiting.remove(&key) {
-                self.judging.insert(key.clone(), queued);
-                return Some(key);
-            }
-        }
+        let turn = TURNS[self.turns % TURNS.len()];
+        self.turns += 1;
+        let key = match self.order[turn as usize].pop_first() {
+            Some((_, key)) => key,
+            None => self.order.iter_mut().find_map(BTreeMap::pop_first)?.1,
+        };
+        let waiting = self.waiting.remove(&key)?;
+        self.judging.insert(key.clone(), waiting.queued);
+        Some(key)
     }
 
-    /// Ends the judging of `key`, and queues it again if it changed meanwhile; returns how it had come into the queue.
+    /// Ends the evaluation of `key`, which waits again if it was queued meanwhile; returns how it had come into the queue.
     pub fn done(&mut self, key: &ObjectKey) -> Option<Queued> {
-        if self.waiting.contains_key(key) {
-            self.change.push_back(key.clone());
-        }
-        self.judging.remove(key)
+        let queued = self.judging.remove(key)?;
+        self.place(key.clone());
+        Some(queued)
     }
 
-    /// Returns the keys that are being judged.
+    /// Returns the keys whose objects are being evaluated.
     pub fn judging(&self) -> impl Iterator<Item = &ObjectKey> {
         self.judging.keys()
     }
 
-    /// Whether `key` waits to be judged, or to be judged again.
+    /// Whether `key` waits to be evaluated, or to be evaluated again.
     pub fn has(&self, key: &ObjectKey) -> bool {
         self.waiting.contains_key(key)
     }
 
-    /// Whether `key` waits or is being judged.
+    /// Whether `key` waits or is being evaluated.
     pub fn is_on_its_way(&self, key: &ObjectKey) -> bool {
         self.has(key) || self.judging.contains_key(key)
     }
 
     /// Removes a key whose object is gone.
     pub fn forget(&mut self, key: &ObjectKey) {
-        self.waiting.remove(key);
+        if let Some(Waiting { queued, position: Some(position), .. }) = self.waiting.remove(key) {
+            self.order[queued.priority as usize].remove(&position);
+        }
     }
 
     /// Returns how many keys wait.
@@ -131,17 +183,20 @@ impl Queue {
         self.waiting.len()
     }
 
+    /// Whether keys that were queued up to a time, as something they depend on changed, wait or are being evaluated.
+    pub(crate) fn has_dependencies_since(&self, time: Instant) -> bool {
+        let dependency = |queued: &Queued| queued.priority == QueuePriority::Dependency && queued.since <= time;
+        let first = self.order[QueuePriority::Dependency as usize].first_key_value();
+        first.is_some_and(|((at, _), _)| *at <= time + DEPENDENTS_FIRST) || self.judging.values().any(dependency)
+    }
+
     /// Gives back the room that many keys took, when nothing waits.
     pub fn shrink(&mut self) {
-        for lane in [&mut self.change, &mut self.snapshot] {
-            lane.retain(|key| self.waiting.contains_key(key));
-            lane.shrink_to(ROOM);
-        }
         self.waiting.shrink_to(ROOM);
         self.judging.shrink_to(ROOM);
     }
 
-    /// Whether nothing waits and nothing is being judged.
+    /// Whether nothing waits and nothing is being evaluated.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.judging.is_empty()
     }
@@ -149,7 +204,10 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        QueuePriority::{Bulk, Change, Dependency},
+        *,
+    };
     use crate::model::object::Kind;
 
     fn key(name: &str) -> ObjectKey {
@@ -157,24 +215,31 @@ mod tests {
         ObjectKey { kind, namespace: None, name: name.into(), copy: 0 }
     }
 
+    fn rest(queue: &mut Queue) -> Vec<String> {
+        std::iter::from_fn(|| queue.pop()).map(|key| key.name.to_string()).collect()
+    }
+
+    fn after(start: Instant, milliseconds: u64) -> Instant {
+        start + Duration::from_millis(milliseconds)
+    }
+
     #[test]
     fn changes_overtake_the_snapshot_and_come_once() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for name in ["a", "b", "c"] {
-            queue.push(key(name), Lane::Snapshot, now);
+            queue.push(key(name), Bulk, now);
         }
-        queue.push(key("c"), Lane::Change, now);
-        queue.push(key("c"), Lane::Change, now);
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|key| key.name.to_string()).collect();
-        assert_eq!(order, ["c", "a", "b"]);
+        queue.push(key("c"), Change, now);
+        queue.push(key("c"), Change, now);
+        assert_eq!(rest(&mut queue), ["c", "a", "b"]);
     }
 
     #[test]
     fn a_key_is_never_judged_twice_at_a_time_and_its_last_change_is_not_lost() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.push(key("a"), Lane::Change, now);
+        queue.push(key("a"), Change, now);
         assert_eq!(queue.pop(), Some(key("a")));
-        queue.push(key("a"), Lane::Change, now);
+        queue.push(key("a"), Change, now);
         assert_eq!(queue.pop(), None);
         assert!(!queue.is_idle());
         assert!(queue.done(&key("a")).is_some());
@@ -184,38 +249,132 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_changes_often_is_in_the_queue_once() {
+        let (mut queue, start) = (Queue::default(), Instant::now());
+        for time in 0..1_000 {
+            for priority in [Bulk, Dependency, Change, Dependency] {
+                queue.push(key("hot"), priority, after(start, time));
+            }
+        }
+        queue.push(key("quiet"), Change, after(start, 1_000));
+        assert_eq!((queue.waiting(), queue.order.iter().map(BTreeMap::len).sum::<usize>()), (2, 2));
+        assert_eq!(rest(&mut queue), ["hot", "quiet"]);
+    }
+
+    #[test]
+    fn the_wait_depends_on_the_keys_and_not_on_their_changes() {
+        let (mut queue, start) = (Queue::default(), Instant::now());
+        let hot: Vec<_> = (0..150).map(|number| key(&number.to_string())).collect();
+        let mut waited = None;
+        for evaluation in 0..10_000_u64 {
+            let now = after(start, evaluation);
+            // Each key changes during each evaluation.
+            for key in &hot {
+                queue.push(key.clone(), Change, now);
+            }
+            if evaluation == 5_000 {
+                queue.push(key("new"), Change, now);
+            }
+            let evaluated = queue.pop().unwrap();
+            if evaluated == key("new") {
+                waited = Some(evaluation - 5_000);
+            }
+            queue.done(&evaluated);
+        }
+        assert!(waited.is_some_and(|evaluations| evaluations <= 151), "{waited:?}");
+    }
+
+    #[test]
+    fn every_priority_gets_its_share_under_load_of_the_others() {
+        for starved in [Change, Dependency, Bulk] {
+            let (mut queue, start) = (Queue::default(), Instant::now());
+            let names = ["a", "b", "c"];
+            for name in names {
+                queue.push(key(name), starved, start);
+            }
+            let mut evaluated = Vec::new();
+            for evaluation in 0..12 {
+                for (number, priority) in [Change, Dependency, Bulk].into_iter().enumerate() {
+                    if priority != starved {
+                        queue.push(key(&format!("hot {number}")), priority, after(start, evaluation));
+                    }
+                }
+                let next = queue.pop().unwrap();
+                queue.done(&next);
+                evaluated.push(next.name.to_string());
+            }
+            assert!(names.iter().all(|name| evaluated.iter().any(|key| key == name)), "{starved:?}: {evaluated:?}");
+        }
+    }
+
+    #[test]
     fn dependents_of_a_snapshot_go_first() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.push(key("owner"), Lane::Snapshot, now);
-        queue.push_dependent(key("pod"), Lane::Snapshot, now);
-        queue.push(key("changed"), Lane::Change, now);
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).map(|key| key.name.to_string()).collect();
-        assert_eq!(order, ["changed", "pod", "owner"]);
+        for priority in [Dependency, Bulk] {
+            let (mut queue, now) = (Queue::default(), Instant::now());
+            queue.push(key("owner"), priority, now);
+            queue.push_dependent(key("pod"), priority, now);
+            queue.push(key("changed"), Change, now);
+            assert_eq!(rest(&mut queue), ["changed", "pod", "owner"], "{priority:?}");
+        }
+    }
+
+    #[test]
+    fn dependents_do_not_hold_back_an_owner_for_ever() {
+        let (mut queue, start) = (Queue::default(), Instant::now());
+        queue.push(key("owner"), Bulk, start);
+        let evaluated = (0..100).find(|second| {
+            let now = after(start, second * 1_000);
+            for name in ["a", "b"] {
+                queue.push_dependent(key(name), Bulk, now);
+            }
+            let next = queue.pop().unwrap();
+            queue.done(&next);
+            next == key("owner")
+        });
+        assert!(evaluated.is_some_and(|second| second <= 8), "{evaluated:?}");
+    }
+
+    #[test]
+    fn what_depends_on_a_change_is_done_when_its_keys_are_evaluated_and_not_when_the_queue_is_empty() {
+        let (mut queue, start) = (Queue::default(), Instant::now());
+        queue.push(key("hot"), Change, start);
+        queue.push(key("bulk"), Bulk, start);
+        queue.push(key("looks up"), Dependency, start);
+        assert!(queue.has_dependencies_since(start));
+        while let Some(next) = queue.pop() {
+            assert!(next == key("hot") || queue.has_dependencies_since(start));
+            queue.done(&next);
+            queue.push(key("hot"), Change, after(start, 1));
+            if next == key("looks up") {
+                break;
+            }
+        }
+        queue.push(key("later"), Dependency, after(start, 1));
+        assert!(!queue.has_dependencies_since(start) && !queue.is_idle());
     }
 
     #[test]
     fn what_many_keys_took_is_given_back() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for number in 0..10 * ROOM {
-            queue.push(key(&number.to_string()), Lane::Snapshot, now);
+            queue.push(key(&number.to_string()), Bulk, now);
         }
         queue.forget(&key("0"));
         while let Some(key) = queue.pop() {
             queue.done(&key);
         }
-        queue.push(key("0"), Lane::Snapshot, now);
-        queue.push(key("a"), Lane::Change, now);
+        queue.push(key("0"), Bulk, now);
+        queue.push(key("a"), Change, now);
         queue.shrink();
-        let room =
-            [queue.waiting.capacity(), queue.judging.capacity(), queue.change.capacity(), queue.snapshot.capacity()];
+        let room = [queue.waiting.capacity(), queue.judging.capacity()];
         assert!(room.iter().all(|room| *room <= 2 * ROOM), "{room:?}");
-        assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(key("a")), Some(key("0")), None));
+        assert_eq!(rest(&mut queue), ["a", "0"]);
     }
 
     #[test]
     fn forgets_what_is_gone() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.push(key("a"), Lane::Snapshot, now);
+        queue.push(key("a"), Bulk, now);
         queue.forget(&key("a"));
         assert!(queue.pop().is_none() && queue.is_idle());
     }

@@ -62,7 +62,10 @@ impl<'r> Reach<'r> {
             return Some(format!("a document could not be read: {}", gap.message));
         }
         let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
-        let about = |covered: &&Coverage| covered.group == group && (covered.kind == kind || covered.kind == "*");
+        // A file in which a tool has its settings is left out, and no kind.
+        let about = |covered: &&Coverage| {
+            covered.group == group && !covered.is_documents() && (covered.kind == kind || covered.kind == "*")
+        };
         let unread = |covered: &&Coverage| covered.is_gap() || covered.state == State::Excluded;
         let found = coverage.iter().filter(about).find(unread)?;
         Some(format!("{kind} was not read whole ({})", found.state.as_str()))

@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::{
     audit::ledger::Violation,
     model::object::{Kind, ObjectKey, ObjectRef},
@@ -33,7 +35,20 @@ pub struct RecordedObject {
     pub results: Vec<Violation>,
 }
 
+/// How far the clocks of an API server and of kaudit may be apart.
+const CLOCKS_APART: SignedDuration = SignedDuration::from_mins(1);
+
 impl RecordedObject {
+    /// Moves times before the object was created to its creation: who may write Events or reports can write any time.
+    pub fn correct_times(&mut self, created: Option<Timestamp>) {
+        let Some(created) = created else { return };
+        for result in &mut self.results {
+            if created.duration_since(result.since) > CLOCKS_APART {
+                result.since = created;
+            }
+        }
+    }
+
     /// Returns the key of the object, as one of `kind`.
     pub fn key(&self, kind: &Arc<Kind>) -> ObjectKey {
         let ObjectRef { namespace, name, .. } = self.object.clone();
@@ -66,8 +81,12 @@ impl Recorded {
             }
             Entry::Occupied(entry) => {
                 let known = &mut entry.into_mut().results;
-                let new = recorded.results.into_iter().filter(|new| known.iter().all(|known| known.id != new.id));
-                known.extend(new.collect::<Vec<_>>());
+                for new in recorded.results {
+                    match known.iter_mut().find(|known| known.id == new.id) {
+                        Some(known) => known.notified = known.notified.take().or(new.notified),
+                        None => known.push(new),
+                    }
+                }
             }
         }
     }
@@ -77,10 +96,13 @@ impl Recorded {
         self.kinds.values().flat_map(BTreeMap::values)
     }
 
-    /// Has every result that is here looked at and changed.
-    pub fn revise(&mut self, revise: impl Fn(&mut Violation)) {
-        let objects = self.kinds.values_mut().flat_map(BTreeMap::values_mut);
-        objects.flat_map(|object| &mut object.results).for_each(revise);
+    /// Changes every result, given its object.
+    pub fn revise(&mut self, revise: impl Fn(&ObjectRef, &mut Violation)) {
+        for RecordedObject { object, results } in self.kinds.values_mut().flat_map(BTreeMap::values_mut) {
+            for result in results {
+                revise(object, result);
+            }
+        }
     }
 
     /// Adds what another recorder has recorded, as [`Self::add`] does.
@@ -103,6 +125,11 @@ impl Recorded {
         let own = objects
             .extract_if(.., |_, recorded| scope.namespace.is_none() || recorded.object.namespace == scope.namespace);
         own.map(|(_, object)| object).collect()
+    }
+
+    /// Whether something was recorded of kinds for which `kept`, given group and kind, is false.
+    pub fn has_others(&self, kept: impl Fn(&str, &str) -> bool) -> bool {
+        self.kinds.iter().any(|((group, kind), objects)| !objects.is_empty() && !kept(group, kind))
     }
 
     /// Removes and returns what was recorded of kinds for which `kept`, given group and kind, is false.

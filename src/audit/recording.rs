@@ -49,7 +49,10 @@ impl Recording {
     pub(crate) fn turn(&mut self, term: Term, owns: impl Fn(Option<&str>) -> bool) -> Vec<Delta> {
         self.recorded = Recorded::default();
         let now = match term {
-            Term::Awaited => Recorder::Awaited(Vec::new()),
+            Term::Awaited => match std::mem::replace(&mut self.recorder, Recorder::None) {
+                Recorder::Awaited(kept) => Recorder::Awaited(kept),
+                Recorder::None | Recorder::Present(_) => Recorder::Awaited(Vec::new()),
+            },
             Term::Begin(mut before, recorder) => {
                 // The objects of another shard are neither known here nor gone.
                 before.keep(owns);

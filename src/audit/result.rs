@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fmt,
     sync::Arc,
 };
@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::fingerprint::Fingerprint;
+use super::{fingerprint::Fingerprint, pairing::Distinction};
 use crate::{
     cluster::identity::API_VERSION,
     judge::{
@@ -23,7 +23,7 @@ use crate::{
     model::{
         coverage::Coverage,
         exception::{ExceptionState, Excuse},
-        object::{Location, ObjectRef},
+        object::{Location, ObjectName, ObjectRef},
         shard::Shard,
         verdict::{Finding, Outcome, Severity, Source},
     },
@@ -74,6 +74,12 @@ pub struct AuditResult {
     /// Violations that ended within a day and since this process began, the newest first, as far as they are kept.
     #[serde(skip)]
     pub ended: Vec<Ended>,
+    /// Objects in each namespace that was checked, as far as that is known; `None` is what is in none.
+    #[serde(skip)]
+    pub namespaces: BTreeMap<Option<Arc<str>>, usize>,
+    /// Objects that more than one document of the manifests defines.
+    #[serde(skip)]
+    pub repeated: HashSet<ObjectName>,
 }
 
 /// A violation that no longer stands.
@@ -91,7 +97,7 @@ impl AuditResult {
         self.results.sort_by(|a, b| a.order().cmp(&b.order()));
     }
 
-    /// Returns it as people read it: without the results that an owner stands for.
+    /// Returns it as people read it: without the results that an owner covers.
     pub fn rolled_up(&self) -> Cow<'_, Self> {
         if self.results.iter().all(|entry| entry.covered_by.is_none()) {
             return Cow::Borrowed(self);
@@ -101,16 +107,9 @@ impl AuditResult {
         Cow::Owned(rolled_up)
     }
 
-    /// Leaves out the results that an owner stands for.
+    /// Leaves out the results that an owner covers, which the summary does not count among the others anyway.
     pub fn roll_up(&mut self) {
-        let Self { summary, results, .. } = self;
-        results.retain(|entry| {
-            let stays = entry.covered_by.is_none();
-            if !stays {
-                *summary.of(entry.result) -= 1;
-            }
-            stays
-        });
+        self.results.retain(|entry| entry.covered_by.is_none());
     }
 }
 
@@ -133,6 +132,8 @@ impl AuditResult {
             baseline: None,
             results: vec![],
             ended: vec![],
+            namespaces: BTreeMap::new(),
+            repeated: HashSet::new(),
         }
     }
 }
@@ -182,7 +183,7 @@ impl fmt::Display for ObjectSource {
     }
 }
 
-/// Counts of an audit.
+/// Counts of an audit. A result that an owner covers counts as covered only, so that each violation counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say all")]
 pub struct Summary {
@@ -194,7 +195,7 @@ pub struct Summary {
     pub warn: usize,
     pub error: usize,
     pub skip: usize,
-    /// How many of these results an owner stands for.
+    /// Results of dependents that a result of their owner covers.
     #[serde(default, skip_serializing_if = "crate::model::text::is_zero")]
     pub covered: usize,
 }
@@ -218,6 +219,9 @@ pub struct BaselineSummary {
     pub known: usize,
     /// What it lists and does not stand any more.
     pub fixed: Vec<BaselineEntry>,
+    /// What it lists about objects that were not read, as their files were not given.
+    #[serde(rename = "notFound", skip_serializing_if = "Vec::is_empty")]
+    pub not_found: Vec<BaselineEntry>,
     /// What it lists and cannot be compared, with the reason.
     pub incomparable: Vec<IncomparableEntry>,
 }
@@ -236,8 +240,18 @@ pub struct BaselineEntry {
     pub rule: String,
     /// What it is recognised by.
     pub id: Fingerprint,
-    /// In the words of the policy, for people.
+    /// In the words of the policy.
     pub message: String,
+    /// File of the manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+impl BaselineEntry {
+    /// Returns what tells it apart from others of its id.
+    pub(crate) fn distinction(&self) -> Distinction<'_> {
+        Distinction { message: &self.message, file: self.file.as_deref().unwrap_or_default(), name: "" }
+    }
 }
 
 /// A violation in a baseline of which it is not known whether it stands.
@@ -375,10 +389,10 @@ pub struct Entry {
     /// What controls the object, directly or through others: the topmost such object that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Arc<ObjectRef>>,
-    /// The owner that has a result of the same rule and outcome, and stands for this one where people read.
+    /// The owner that has the same violation, and at which it is listed where people read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covered_by: Option<Arc<ObjectRef>>,
-    /// How many results of dependents this one stands for.
+    /// How many results of dependents this one covers.
     #[serde(default, skip_serializing_if = "crate::model::text::is_zero")]
     pub dependents: usize,
     /// Other keys of the policy's result.
@@ -394,9 +408,18 @@ pub struct Entry {
     /// When it was seen first, by this process or one that recorded it; `None` where only the present is known.
     #[serde(skip)]
     pub since: Option<Timestamp>,
+    /// It is not reported as new yet, as an owner covered it until a moment ago.
+    #[serde(skip)]
+    pub is_handed_over: bool,
 }
 
 impl Entry {
+    /// Returns what tells it apart from others of its id.
+    pub(crate) fn distinction(&self) -> Distinction<'_> {
+        let file = self.location.as_ref().map_or("", |location| &location.file);
+        Distinction { message: &self.message, file, name: &self.resource.name }
+    }
+
     /// Returns what results are sorted by.
     pub fn order(&self) -> impl Ord + use<'_> {
         let Self { policy, rule, result, message, resource, location, .. } = self;
@@ -427,6 +450,7 @@ impl Entry {
             source: finding.source.clone(),
             location: location.cloned(),
             since: None,
+            is_handed_over: false,
         }
     }
 }
@@ -436,15 +460,15 @@ impl From<&Entry> for BaselineEntry {
     fn from(entry: &Entry) -> Self {
         // Names below an owner are generated.
         let (object, name) = (&entry.resource, &entry.owner.as_ref().unwrap_or(&entry.resource).name);
-        let group = object.group();
         let namespace = object.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
         Self {
-            kind: if group.is_empty() { object.kind.clone() } else { format!("{}.{group}", object.kind) },
+            kind: object.kind_with_group(),
             name: format!("{namespace}{name}"),
             policy: entry.policy.to_string(),
             rule: entry.rule.to_string(),
             id: entry.id,
             message: entry.message.to_string(),
+            file: entry.location.as_ref().map(|location| location.file.to_string()).filter(|file| file != "-"),
         }
     }
 }

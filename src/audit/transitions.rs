@@ -20,6 +20,8 @@ pub(crate) struct Transitions {
     previous: HashMap<ObjectKey, Object>,
     /// The last states of deleted objects.
     deleted: VecDeque<Object>,
+    /// Whether a deletion was evaluated last.
+    last_was_deletion: bool,
 }
 
 impl Transitions {
@@ -53,9 +55,12 @@ impl Transitions {
         self.previous.remove(key)
     }
 
-    /// Takes out the deleted object that has waited longest.
-    pub(crate) fn next_deleted(&mut self) -> Option<Object> {
-        self.deleted.pop_front()
+    /// Takes out the deleted object that has waited longest; while `others_wait`, not twice in a row.
+    pub(crate) fn next_deleted(&mut self, others_wait: bool) -> Option<Object> {
+        let skipped = others_wait && self.last_was_deletion;
+        let deleted = if skipped { None } else { self.deleted.pop_front() };
+        self.last_was_deletion = deleted.is_some();
+        deleted
     }
 
     /// How many deletions wait to be judged.

@@ -75,7 +75,8 @@ impl Objects {
         Self::at(scopes.map(|scope| (scope, Some(Arc::clone(namespace)))).collect())
     }
 
-    fn at(places: Vec<(WatchScope, Option<Arc<str>>)>) -> Self {
+    /// Returns those in scopes and namespaces.
+    pub(crate) fn at(places: Vec<(WatchScope, Option<Arc<str>>)>) -> Self {
         Self { places: places.into_iter(), keys: Vec::new().into_iter() }
     }
 

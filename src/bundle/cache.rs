@@ -1,12 +1,13 @@
 //! The last bundle in order, in a directory: what a restart judges by where a registry is down.
 //!
-//! It is kept as it was downloaded, so OPA's signature is verified again whenever it is read; cosign's is of the digest that the
-//! file names, which is not computed again. The file is a tar archive: what is said of the
-//! parts, then the parts.
+//! It is kept as it was downloaded: an artifact with the bytes of its manifest, so that digests and signatures are verified
+//! again whenever it is read. The file is a tar archive: what is known of the bundle, the manifest if there is one, then the
+//! layers or the archive. Only its owner can read and write it.
 
 use std::{
-    fs,
+    fs::{self, DirBuilder, OpenOptions},
     io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -16,6 +17,7 @@ use tar::{Archive, Builder, Header};
 
 use super::{
     cosign::ArtifactSignature,
+    download::{assembled, packed},
     package::{PACKAGE_BYTES, Package, Part},
 };
 use crate::model::digest::Digest;
@@ -26,9 +28,10 @@ struct About {
     source: String,
     digest: String,
     etag: Option<String>,
-    revision: Option<String>,
-    /// The names of parts that are files.
-    parts: Vec<Option<String>>,
+    /// Whether the first part is the manifest of an artifact.
+    #[serde(default)]
+    has_manifest: bool,
+    parts: usize,
     signatures: Vec<ArtifactSignature>,
 }
 
@@ -51,17 +54,13 @@ impl Cache {
     /// # Errors
     /// When the directory cannot be written to.
     pub(super) fn write(&self, package: &Package) -> anyhow::Result<()> {
-        let Package { digest, etag, revision, parts, signatures } = package;
-        let name = |part: &Part| match part {
-            Part::File { name, .. } => Some(name.clone()),
-            Part::Archive(_) => None,
-        };
+        let Package { digest, etag, manifest, parts, signatures, .. } = package;
         let about = About {
             source: self.source.clone(),
             digest: digest.clone(),
             etag: etag.clone(),
-            revision: revision.clone(),
-            parts: parts.iter().map(name).collect(),
+            has_manifest: manifest.is_some(),
+            parts: parts.len(),
             signatures: signatures.clone(),
         };
         let mut builder = Builder::new(Vec::new());
@@ -72,6 +71,7 @@ impl Cache {
             builder.append_data(&mut header, "part", content)
         };
         append(&serde_json::to_vec(&about)?)?;
+        manifest.iter().try_for_each(|manifest| append(manifest))?;
         for part in parts {
             let (Part::File { content, .. } | Part::Archive(content)) = part;
             append(content)?;
@@ -79,8 +79,10 @@ impl Cache {
         let bytes = builder.into_inner()?;
         // Whoever reads at the same time sees the old one or the new one.
         let new = self.path.with_extension(format!("new{}", std::process::id()));
-        let written = fs::create_dir_all(&self.directory).and_then(|()| {
-            let mut file = fs::File::create(&new)?;
+        let written = DirBuilder::new().recursive(true).mode(0o700).create(&self.directory).and_then(|()| {
+            // What a process of this id left behind.
+            let _absent = fs::remove_file(&new);
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
             fs::rename(&new, &self.path)
@@ -106,16 +108,24 @@ impl Cache {
                 entry?.read_to_end(&mut content)?;
                 contents.push(content);
             }
-            let mut contents = contents.into_iter();
-            let About { source, digest, etag, revision, parts, signatures } =
-                serde_json::from_slice(&contents.next().unwrap_or_default())?;
-            anyhow::ensure!(source == self.source && parts.len() == contents.len(), "it is of something else");
-            let part = |(name, content)| match name {
-                Some(name) => Part::File { name, content },
-                None => Part::Archive(content),
+            anyhow::ensure!(!contents.is_empty(), "it is empty");
+            let About { source, digest, etag, has_manifest, parts, signatures } =
+                serde_json::from_slice(&contents.remove(0))?;
+            let is_whole = parts + usize::from(has_manifest) == contents.len();
+            anyhow::ensure!(
+                source == self.source && is_whole,
+                "it is of something else, or of another version of kaudit"
+            );
+            let mut package = if has_manifest {
+                let manifest = contents.remove(0);
+                assembled(manifest, contents, signatures)?
+            } else {
+                anyhow::ensure!(contents.len() == 1, "it is of something else, or of another version of kaudit");
+                packed(contents.remove(0), etag.clone())
             };
-            let parts = parts.into_iter().zip(contents).map(part).collect();
-            Ok(Package { digest, etag, revision, parts, signatures })
+            anyhow::ensure!(digest == package.digest, "it is not what its digest says: it is {}", package.digest);
+            package.etag = etag;
+            Ok(package)
         };
         read().map(Some).with_context(|| format!("reading {}", self.path.display()))
     }
@@ -125,23 +135,23 @@ impl Cache {
 mod tests {
     use super::*;
 
+    fn artifact(text: &str) -> Package {
+        let digest = crate::bundle::digest::digest_of(text.as_bytes());
+        let manifest = serde_json::json!({"schemaVersion": 2,
+            "annotations": {"org.opencontainers.image.revision": "7", "org.opencontainers.image.created": "2026-01-01T00:00:00Z"},
+            "layers": [{"mediaType": "application/vnd.cncf.openpolicyagent.policy.layer.v1+rego", "digest": digest,
+                "size": text.len(), "annotations": {"org.opencontainers.image.title": "a.rego"}}]});
+        let signatures = vec![ArtifactSignature::bundled("{}".to_owned())];
+        assembled(manifest.to_string().into_bytes(), vec![text.as_bytes().to_vec()], signatures).unwrap()
+    }
+
     #[test]
     fn what_is_written_is_read() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::new(&directory.path().join("a/b"), "oci://example.com/a");
         assert_eq!(cache.read().unwrap(), None);
-        let mut package = Package {
-            digest: "sha256:00".to_owned(),
-            etag: Some("\"x\"".to_owned()),
-            revision: None,
-            parts: vec![
-                Part::File { name: "a.rego".to_owned(), content: b"package a".to_vec() },
-                Part::Archive(vec![0; 2_000]),
-            ],
-            signatures: vec![ArtifactSignature::bundled("{}".to_owned())],
-        };
-        for digest in ["sha256:00", "sha256:01"] {
-            digest.clone_into(&mut package.digest);
+        for package in [artifact("package a"), artifact("package b"), packed(vec![0; 2_000], Some("\"x\"".to_owned()))]
+        {
             cache.write(&package).unwrap();
             assert_eq!(cache.read().unwrap().as_ref(), Some(&package));
         }
@@ -150,5 +160,33 @@ mod tests {
         assert_eq!(Cache::new(&directory.path().join("a/b"), "oci://example.com/b").read().unwrap(), None);
         fs::write(&cache.path, "no cache").unwrap();
         assert!(cache.read().is_err());
+    }
+
+    #[test]
+    fn only_the_owner_can_read_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::new(&directory.path().join("a/b"), "oci://example.com/a");
+        cache.write(&artifact("package a")).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&directory.path().join("a")), mode(&directory.path().join("a/b"))), (0o700, 0o700));
+        assert_eq!(mode(&cache.path), 0o600);
+    }
+
+    #[test]
+    fn what_was_changed_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::new(directory.path(), "oci://example.com/a");
+        for package in [artifact("package a\n\ndeny := 1234\n"), packed(b"package a\n\ndeny := 1234\n".to_vec(), None)]
+        {
+            cache.write(&package).unwrap();
+            let written = fs::read(&cache.path).unwrap();
+            let at = written.windows(4).position(|bytes| bytes == b"1234").unwrap();
+            let mut changed = written.clone();
+            changed[at..at + 4].copy_from_slice(b"4234");
+            fs::write(&cache.path, &changed).unwrap();
+            let why = format!("{:#}", cache.read().unwrap_err());
+            assert!(why.contains("digest says"), "{why}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use super::{
     archive::{self, Files},
+    cosign::{ArtifactSignature, SignedArtifact},
     manifest::{MANIFEST, Manifest},
     package::{Package, Part},
     settings::Verification,
@@ -15,7 +16,11 @@ use crate::{
         files::is_read,
         sources::{FileTree, TreeFile},
     },
-    rego::{file::Form, limits::Version, yaml},
+    rego::{
+        file::Form,
+        limits::{Limits, Version},
+        yaml,
+    },
 };
 
 /// Data of a bundle of OPA.
@@ -29,7 +34,7 @@ pub(super) fn read(
     source: &Arc<str>,
     pinned: bool,
     package: &Package,
-    verification: Option<&Verification>,
+    (verification, repository): (Option<&Verification>, Option<&str>),
 ) -> Result<Bundle, String> {
     let mut files = Files::new();
     for part in &package.parts {
@@ -38,7 +43,8 @@ pub(super) fn read(
             Part::Archive(bytes) => archive::unpack(bytes, &mut files)?,
         }
     }
-    let verified = verify(&files, package, verification)?;
+    let artifact = SignedArtifact { digest: &package.digest, repository };
+    let verified = verify(&files, &package.signatures, artifact, verification)?;
     let manifest = files.get(&[MANIFEST.to_owned()][..]).map(|text| Manifest::read(text)).transpose()?;
     let versions = match &manifest {
         Some(manifest) => permitted(&mut files, manifest)?,
@@ -65,13 +71,17 @@ pub(super) fn read(
 /// # Errors
 /// When it is not signed by the key or the identity that is given; and, as OPA has it, when it has OPA's signature and neither
 /// is given. Who has signed the artifact has signed all that is in it, OPA's signature included.
-fn verify(files: &Files, package: &Package, verification: Option<&Verification>) -> Result<bool, String> {
-    let signatures = &package.signatures;
+fn verify(
+    files: &Files,
+    signatures: &[ArtifactSignature],
+    artifact: SignedArtifact<'_>,
+    verification: Option<&Verification>,
+) -> Result<bool, String> {
     match verification {
         Some(Verification::Keyless(identity)) => {
             let mut reasons = Vec::new();
             for signature in signatures {
-                match signature.is_by(&package.digest, identity) {
+                match signature.is_by(artifact, identity) {
                     Ok(()) => return Ok(true),
                     Err(why) => reasons.push(why),
                 }
@@ -85,14 +95,19 @@ fn verify(files: &Files, package: &Package, verification: Option<&Verification>)
             };
             Err(format!("is not signed by the identity that is given, and {asked}: a signature {reason}{more}"))
         }
-        Some(Verification::Key { key, scope }) if signature::is_signed(files) => {
+        // OPA's signature names no repository.
+        Some(Verification::Key { key, scope }) if signature::is_signed(files) && artifact.repository.is_none() => {
             signature::verify(files, key, scope).map(|()| true)
         }
         Some(Verification::Key { key, .. }) => {
-            if signatures.iter().any(|signature| signature.is_of(&package.digest, key)) {
+            if signatures.iter().any(|signature| signature.is_of(artifact, key)) {
                 return Ok(true);
             }
-            let other = if signatures.is_empty() { "is not signed" } else { "is signed by other keys" };
+            let other = match artifact.repository {
+                _ if signatures.is_empty() => "is not signed".to_owned(),
+                Some(repository) => format!("is signed by other keys, or for another repository than {repository}"),
+                None => "is signed by other keys".to_owned(),
+            };
             Err(format!("{other}, and --verification-key asks for a signature"))
         }
         None if signature::is_signed(files) => {
@@ -116,6 +131,8 @@ fn permitted(files: &mut Files, manifest: &Manifest) -> Result<BTreeMap<Vec<Stri
     if wasm.is_some() || manifest.wasm.as_ref().is_some_and(|resolvers| !resolvers.is_empty()) {
         return Err("has policies that are compiled to WebAssembly; build it with --target rego".to_owned());
     }
+    let is_module = |path: &&Vec<String>| path.last().is_some_and(|name| Form::of(Path::new(name)) == Some(Form::Rego));
+    manifest.permit_modules(files.keys().filter(is_module).count())?;
     let mut versions = BTreeMap::new();
     let mut refused = Ok(());
     files.retain(|path, content| {
@@ -156,6 +173,10 @@ fn keep(path: &[String], name: &str, content: &[u8], manifest: &Manifest) -> Res
     if !DATA.contains(&last) {
         return Ok(Kept::Not);
     }
+    // It is refused with the other problems of files.
+    if content.len() as u64 > Limits::default().file_bytes {
+        return Ok(Kept::Data);
+    }
     let value = if last == DATA[0] {
         serde_json::from_str(text).ok()
     } else {
@@ -178,11 +199,13 @@ mod tests {
         let package = Package {
             digest: "sha256:00".to_owned(),
             etag: None,
+            manifest: None,
             revision: None,
+            created: None,
             parts: files.iter().map(part).collect(),
             signatures: Vec::new(),
         };
-        read(&"own".into(), false, &package, None)
+        read(&"own".into(), false, &package, (None, None))
     }
 
     fn names(bundle: &Bundle) -> Vec<String> {

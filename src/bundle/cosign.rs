@@ -42,6 +42,15 @@ pub(super) struct ArtifactSignature {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
+/// What a signature has to be of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SignedArtifact<'a> {
+    /// That of the manifest.
+    pub(super) digest: &'a str,
+    /// The repository that the signature has to name, if it has to name one.
+    pub(super) repository: Option<&'a str>,
+}
+
 impl ArtifactSignature {
     /// Returns the signature that annotations have, still without its payload; `None` if there is none.
     pub(super) fn annotated(layer: &Descriptor) -> Option<Self> {
@@ -56,27 +65,30 @@ impl ArtifactSignature {
         Self { payload, ..Self::default() }
     }
 
-    /// Whether it is one by `key` of this digest.
-    pub(super) fn is_of(&self, digest: &str, key: &VerificationKey) -> bool {
+    /// Whether it is one by `key` of this artifact.
+    pub(super) fn is_of(&self, artifact: SignedArtifact<'_>, key: &VerificationKey) -> bool {
         let verified = match &self.signature {
-            Some(signature) => simple(&self.payload, signature, digest, key),
-            None => bundled(&self.payload, digest, key),
+            Some(signature) => simple(&self.payload, signature, artifact, key),
+            None => bundled(&self.payload, artifact, key),
         };
         verified.is_some()
     }
 
-    /// Makes sure that it is one by an identity of this digest.
+    /// Makes sure that it is one by an identity of this artifact.
     ///
     /// # Errors
     /// Says what is wrong with it.
-    pub(super) fn is_by(&self, digest: &str, identity: &KeylessIdentity) -> Result<(), String> {
-        let other = || "is of something else".to_owned();
-        let Some(signature) = &self.signature else {
-            let (_, hash) = digest.split_once("sha256:").ok_or_else(other)?;
-            let statement = identity.verify_statement(&self.payload, hash)?;
-            return is_statement(&statement, digest).ok_or_else(other);
+    pub(super) fn is_by(&self, artifact: SignedArtifact<'_>, identity: &KeylessIdentity) -> Result<(), String> {
+        let other = || match artifact.repository {
+            Some(repository) => format!("is of something else, or does not name the repository {repository}"),
+            None => "is of something else".to_owned(),
         };
-        is_payload(&self.payload, digest).ok_or_else(other)?;
+        let Some(signature) = &self.signature else {
+            let (_, hash) = artifact.digest.split_once("sha256:").ok_or_else(other)?;
+            let statement = identity.verify_statement(&self.payload, hash)?;
+            return is_statement(&statement, artifact).ok_or_else(other);
+        };
+        is_payload(&self.payload, artifact).ok_or_else(other)?;
         let bundle = self
             .converted(signature)
             .ok_or("has annotations that cannot be read, or no certificate or promise of a log among them")?;
@@ -135,31 +147,36 @@ fn log_entry(promise: &str) -> Option<Value> {
     }))
 }
 
-/// Whether a payload says that it is a signature of a digest.
-fn is_payload(payload: &str, digest: &str) -> Option<()> {
+/// Whether a payload says that it is a signature of an artifact.
+fn is_payload(payload: &str, artifact: SignedArtifact<'_>) -> Option<()> {
     let said: Value = serde_json::from_str(payload).ok()?;
     let signed = said.pointer("/critical/image/docker-manifest-digest")?.as_str()?;
     let is_signature = said.pointer("/critical/type")?.as_str()? == SIGNATURE.0;
-    (is_signature && signed == digest).then_some(())
+    let named = said.pointer("/critical/identity/docker-reference").and_then(Value::as_str);
+    let is_there = artifact.repository.is_none_or(|repository| named == Some(repository));
+    (is_signature && is_there && signed == artifact.digest).then_some(())
 }
 
-/// Whether a statement of in-toto says that it is a signature of a digest.
-fn is_statement(statement: &[u8], digest: &str) -> Option<()> {
+/// Whether a statement of in-toto says that it is a signature of an artifact.
+fn is_statement(statement: &[u8], artifact: SignedArtifact<'_>) -> Option<()> {
     let statement: Value = serde_json::from_slice(statement).ok()?;
-    let (algorithm, hash) = digest.split_once(':')?;
-    let named =
-        |subject: &Value| subject.pointer(&format!("/digest/{algorithm}")).and_then(Value::as_str) == Some(hash);
+    let (algorithm, hash) = artifact.digest.split_once(':')?;
+    let named = |subject: &Value| {
+        let name = subject.get("name").and_then(Value::as_str);
+        artifact.repository.is_none_or(|repository| name == Some(repository))
+            && subject.pointer(&format!("/digest/{algorithm}")).and_then(Value::as_str) == Some(hash)
+    };
     let is_signature = statement.get("predicateType")?.as_str()? == SIGNATURE.1;
     (is_signature && statement.get("subject")?.as_array()?.iter().any(named)).then_some(())
 }
 
-fn simple(payload: &str, signature: &str, digest: &str, key: &VerificationKey) -> Option<()> {
+fn simple(payload: &str, signature: &str, artifact: SignedArtifact<'_>, key: &VerificationKey) -> Option<()> {
     let signature = BASE64.decode(signature.as_bytes()).ok()?;
-    is_payload(payload, digest)?;
+    is_payload(payload, artifact)?;
     key.has_signed(payload.as_bytes(), &signature).then_some(())
 }
 
-fn bundled(bundle: &str, digest: &str, key: &VerificationKey) -> Option<()> {
+fn bundled(bundle: &str, artifact: SignedArtifact<'_>, key: &VerificationKey) -> Option<()> {
     let bundle: Value = serde_json::from_str(bundle).ok()?;
     let envelope = bundle.get("dsseEnvelope")?;
     let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
@@ -168,7 +185,7 @@ fn bundled(bundle: &str, digest: &str, key: &VerificationKey) -> Option<()> {
     if kind != STATEMENT {
         return None;
     }
-    is_statement(&payload, digest)?;
+    is_statement(&payload, artifact)?;
     // The pre-authentication encoding of DSSE.
     let mut signed = format!("DSSEv1 {} {kind} {} ", kind.len(), payload.len()).into_bytes();
     signed.extend_from_slice(&payload);

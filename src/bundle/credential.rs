@@ -1,10 +1,11 @@
 //! Credentials for registries and servers of bundles, from where `docker login` writes them.
 
+use crate::blocking::spawn_blocking;
 use std::time::Duration;
 
 use data_encoding::BASE64;
 use docker_credential::DockerCredential;
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::time::timeout;
 use tracing::debug;
 
 /// What a helper may take that asks a keychain.

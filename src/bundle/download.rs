@@ -8,19 +8,21 @@ use http::{
     header::{AUTHORIZATION, ETAG, IF_NONE_MATCH, WWW_AUTHENTICATE},
 };
 use reqwest::Url;
-use tokio::task::spawn_blocking;
 
 use super::{
     cosign::ArtifactSignature,
     credential::Credential,
-    digest::digest_of,
+    digest::{check, digest_of},
     http::{FetchError, Http, Request, authority, is_loopback, secret},
     name::ArtifactName,
     package::{PACKAGE_BYTES, Package, Part},
     registry::{ArtifactManifest, Descriptor, Registry},
     settings::Verification,
 };
-use crate::judge::bundle::{self, BundleReference};
+use crate::{
+    blocking::spawn_blocking,
+    judge::bundle::{self, BundleReference},
+};
 
 /// A bundle of OPA.
 pub(super) const OPA_BUNDLE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -33,6 +35,7 @@ pub(super) const TITLE: &str = "org.opencontainers.image.title";
 /// What ORAS, and with it gator, says of a layer that is a directory.
 const UNPACK: &str = "io.deis.oras.content.unpack";
 const REVISION: &str = "org.opencontainers.image.revision";
+const CREATED: &str = "org.opencontainers.image.created";
 /// What begins the media types of bundles of Sigstore.
 const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 /// Most layers.
@@ -41,6 +44,8 @@ const LAYERS: usize = 2_000;
 const SIGNATURES: usize = 16;
 /// Most bytes of a signature.
 const SIGNATURE_BYTES: u64 = 1 << 20;
+/// Most bytes of all signatures together.
+const SIGNATURES_BYTES: u64 = 4 << 20;
 
 /// Where a bundle comes from.
 pub(super) enum Download {
@@ -101,18 +106,27 @@ impl Download {
         }
     }
 
+    /// Whether it is an artifact in a registry.
+    pub(super) fn is_artifact(&self) -> bool {
+        matches!(self, Self::Registry { .. })
+    }
+
     /// Whether it costs next to nothing to ask.
     pub(super) fn is_near(&self) -> bool {
         matches!(self, Self::File { .. })
     }
 
-    /// Downloads what is there now; `None` if it is what is known.
+    /// Downloads what is there now; `None` if it is what is known. If that was refused, new signatures of it count as a change.
     ///
     /// # Errors
     /// When it cannot be read, or is not what it is said to be.
-    pub(super) async fn newest(&mut self, known: Option<&Package>) -> Result<Option<Package>, FetchError> {
+    pub(super) async fn newest(
+        &mut self,
+        known: Option<&Package>,
+        is_refused: bool,
+    ) -> Result<Option<Package>, FetchError> {
         let newest = match self {
-            Self::Registry { registry, name, signed } => artifact(registry, name, *signed, known).await?,
+            Self::Registry { registry, name, signed } => artifact(registry, name, *signed, known, is_refused).await?,
             Self::Server { http, url } => archive(http, url, known.and_then(|known| known.etag.as_deref())).await?,
             Self::File { path, state, seen } => {
                 let now = file_state(path)?;
@@ -132,9 +146,10 @@ impl Download {
     }
 }
 
-fn packed(archive: Vec<u8>, etag: Option<String>) -> Package {
+/// Makes a package of an archive.
+pub(super) fn packed(archive: Vec<u8>, etag: Option<String>) -> Package {
     let (digest, parts) = (digest_of(&archive), vec![Part::Archive(archive)]);
-    Package { digest, etag, revision: None, parts, signatures: Vec::new() }
+    Package { digest, etag, manifest: None, revision: None, created: None, parts, signatures: Vec::new() }
 }
 
 fn address(text: &str, signed: bool) -> anyhow::Result<Url> {
@@ -186,7 +201,9 @@ async fn archive(http: &Http, url: &Url, etag: Option<&str>) -> Result<Option<Pa
         request
     };
     let mut answer = http.send(request(None)).await?;
-    if answer.status == StatusCode::UNAUTHORIZED && answer.headers.contains_key(WWW_AUTHENTICATE) {
+    // Without TLS everybody on the way would read them, and a server that is redirected to is another one.
+    let may_have = answer.url.origin() == url.origin() && (url.scheme() == "https" || is_loopback(url));
+    if may_have && answer.status == StatusCode::UNAUTHORIZED && answer.headers.contains_key(WWW_AUTHENTICATE) {
         let basic = Credential::of(&authority(url)).await.and_then(|credential| secret(&credential.basic()?));
         if basic.is_some() {
             answer = http.send(request(basic)).await?;
@@ -208,28 +225,59 @@ async fn artifact(
     name: &ArtifactName,
     signed: bool,
     known: Option<&Package>,
+    is_refused: bool,
 ) -> Result<Option<Package>, FetchError> {
     if let Some(known) = known
         && registry.digest(name.reference()).await?.as_ref() == Some(&known.digest)
     {
-        return Ok(None);
+        // An artifact is published first and signed afterwards.
+        let may_be_signed = signed && is_refused;
+        if !may_be_signed || signatures(registry, &known.digest).await? == known.signatures {
+            return Ok(None);
+        }
     }
     let found = registry.manifest(name.reference()).await?;
-    let Some((manifest, digest)) = found else {
+    let Some((manifest, bytes)) = found else {
         let (registry, repository, reference) = (&name.registry, &name.repository, name.reference());
         return Err(FetchError::Unavailable(format!("{registry} has no {reference} of {repository}")));
     };
-    let mut parts = Vec::new();
+    let mut contents = Vec::new();
     let mut left = PACKAGE_BYTES;
     for layer in layers(&manifest)? {
         let content = registry.blob(layer, left).await?;
         left = left.saturating_sub(content.len() as u64);
+        contents.push(content);
+    }
+    let signatures = if signed { signatures(registry, &digest_of(&bytes)).await? } else { Vec::new() };
+    assembled(bytes, contents, signatures).map(Some)
+}
+
+/// Puts an artifact together of its manifest, and the contents of those of its layers that make up the bundle.
+///
+/// # Errors
+/// When a content is not what the manifest says.
+pub(super) fn assembled(
+    bytes: Vec<u8>,
+    contents: Vec<Vec<u8>>,
+    signatures: Vec<ArtifactSignature>,
+) -> Result<Package, FetchError> {
+    let unusable = |why: String| FetchError::Unacceptable(format!("its manifest does not go with its layers: {why}"));
+    let manifest: ArtifactManifest = serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))?;
+    let layers = layers(&manifest)?;
+    if layers.len() != contents.len() {
+        return Err(unusable(format!("{} of {} are there", contents.len(), layers.len())));
+    }
+    let mut parts = Vec::new();
+    for (layer, content) in layers.into_iter().zip(contents) {
+        check(&layer.digest, &content).map_err(unusable)?;
         let name = layer.annotation(TITLE).unwrap_or_default().to_owned();
         parts.push(if is_archive(layer) { Part::Archive(content) } else { Part::File { name, content } });
     }
-    let signatures = if signed { signatures(registry, &digest).await? } else { Vec::new() };
-    let revision = manifest.annotations.get(REVISION).and_then(|revision| revision.as_str()).map(str::to_owned);
-    Ok(Some(Package { digest, etag: None, revision, parts, signatures }))
+    let annotation = |name: &str| manifest.annotations.get(name).and_then(|value| value.as_str());
+    let revision = annotation(REVISION).map(str::to_owned);
+    let created = annotation(CREATED).and_then(|time| time.parse().ok());
+    let digest = digest_of(&bytes);
+    Ok(Package { digest, etag: None, manifest: Some(bytes), revision, created, parts, signatures })
 }
 
 fn is_archive(layer: &Descriptor) -> bool {
@@ -263,26 +311,31 @@ fn layers(manifest: &ArtifactManifest) -> Result<Vec<&Descriptor>, FetchError> {
     )))
 }
 
-/// Reads what cosign keeps beside an artifact.
+/// Reads the signatures that cosign keeps beside an artifact.
 async fn signatures(registry: &mut Registry, digest: &str) -> Result<Vec<ArtifactSignature>, FetchError> {
-    let mut found = Vec::new();
-    let text = |content: Vec<u8>| String::from_utf8(content).ok();
+    let mut layers: Vec<(Descriptor, ArtifactSignature)> = Vec::new();
     if let Some((manifest, _)) = registry.manifest(&format!("{}.sig", digest.replace(':', "-"))).await? {
-        for layer in manifest.layers.iter().take(SIGNATURES) {
-            let Some(annotated) = ArtifactSignature::annotated(layer) else { continue };
-            let payload = text(registry.blob(layer, SIGNATURE_BYTES).await?);
-            found.extend(payload.map(|payload| ArtifactSignature { payload, ..annotated }));
-        }
+        let annotated = |layer: Descriptor| ArtifactSignature::annotated(&layer).map(|signature| (layer, signature));
+        layers.extend(manifest.layers.into_iter().take(SIGNATURES).filter_map(annotated));
     }
     let referrers = registry.referrers(digest).await?;
     let is_signature =
         |referrer: &&Descriptor| referrer.artifact_type.as_deref().is_none_or(|kind| kind.starts_with(SIGSTORE_BUNDLE));
     for referrer in referrers.iter().filter(is_signature).take(SIGNATURES) {
-        let Some((manifest, _)) = registry.manifest(&referrer.digest).await? else { continue };
-        for layer in manifest.layers.iter().filter(|layer| layer.media_type.starts_with(SIGSTORE_BUNDLE)) {
-            let payload = text(registry.blob(layer, SIGNATURE_BYTES).await?);
-            found.extend(payload.map(ArtifactSignature::bundled));
+        if layers.len() >= SIGNATURES {
+            break;
         }
+        let Some((manifest, _)) = registry.manifest(&referrer.digest).await? else { continue };
+        let bundles = manifest.layers.into_iter().filter(|layer| layer.media_type.starts_with(SIGSTORE_BUNDLE));
+        let left = SIGNATURES.saturating_sub(layers.len());
+        layers.extend(bundles.map(|layer| (layer, ArtifactSignature::bundled(String::new()))).take(left));
+    }
+    let mut found = Vec::new();
+    let mut left = SIGNATURES_BYTES;
+    for (layer, signature) in layers {
+        let content = registry.blob(&layer, SIGNATURE_BYTES.min(left)).await?;
+        left = left.saturating_sub(content.len() as u64);
+        found.extend(String::from_utf8(content).ok().map(|payload| ArtifactSignature { payload, ..signature }));
     }
     Ok(found)
 }

@@ -5,9 +5,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use tokio::{
     sync::watch,
-    task::{AbortHandle, spawn_blocking},
+    task::AbortHandle,
     time::{sleep, timeout},
 };
 use tracing::{error, info, warn};
@@ -15,14 +16,20 @@ use tracing::{error, info, warn};
 use super::{
     cache::Cache,
     contents,
+    digest::check,
     download::Download,
     http::{FetchError, Http},
     package::Package,
     settings::BundleSettings,
 };
 use crate::{
-    judge::bundle::{Bundle, BundleReference, Edition},
-    rego::problem::Problem,
+    blocking::spawn_blocking,
+    judge::{
+        bundle::{Bundle, BundleReference, Edition},
+        set::PolicySet,
+        sources::PolicySource,
+    },
+    rego::problem::{Problem, summed_up},
 };
 
 /// How often a file is looked at, as those in directories are.
@@ -50,14 +57,40 @@ impl Drop for FollowedBundle {
 /// # Errors
 /// When it cannot be read, and there is no older one in the cache.
 pub async fn follow(reference: &BundleReference, settings: &BundleSettings) -> anyhow::Result<FollowedBundle> {
-    let source: Arc<str> = reference.shown().into();
-    let failed = |error: anyhow::Error| anyhow::anyhow!("{}: {error:#}", reference.shown());
+    let source: Arc<str> = reference.to_string().into();
+    let failed = |error: anyhow::Error| anyhow::anyhow!("{reference}: {error:#}");
     let http = Http::new(settings.timeout, settings.ca.as_ref()).map_err(failed)?;
     let download = Download::new(reference, http, settings.verification.as_deref()).map_err(failed)?;
-    let cache = settings.cache.as_ref().filter(|_| !download.is_near()).map(|directory| Cache::new(directory, &source));
-    let mut follower = Follower { source, settings: settings.clone(), download, cache, seen: None, refused: None };
+    if settings.repository.is_some() && !download.is_artifact() {
+        let why = "--verification-repository asks for a signature that names a repository, which only an artifact in a \
+                   registry has; publish it there, or leave the option out";
+        return Err(failed(anyhow::anyhow!(why)));
+    }
+    let cache = settings
+        .cache
+        .as_ref()
+        .filter(|_| !download.is_near())
+        .map(|directory| Cache::new(directory, &reference.secret_text()));
+    let mut follower = Follower {
+        source,
+        settings: settings.clone(),
+        download,
+        cache,
+        newest: None,
+        seen: None,
+        refused: None,
+        better_in_cache: None,
+    };
+    follower.newest = follower.cached_package().await.and_then(|package| package.created);
     let bundle = match follower.newest().await {
-        Ok(Some(bundle)) => bundle,
+        Ok(Some(bundle)) => match follower.better_in_cache.take() {
+            None => bundle,
+            Some((cached, why)) => {
+                error!(bundle = %reference, digest = cached.edition.digest, "Judging by the bundle in the cache: {why}");
+                follower.refused = Some(why.clone());
+                stale(&cached, &why)
+            }
+        },
         Ok(None) => anyhow::bail!("{reference}: nothing was read, which is a bug"),
         Err(why) => {
             let Some(bundle) = follower.cached().await else { return Err(failed(why.into())) };
@@ -88,15 +121,26 @@ fn stale(bundle: &Bundle, why: &FetchError) -> Bundle {
     Bundle { edition, problem: Some(problem), ..bundle.clone() }
 }
 
+/// Returns why the policies of a bundle cannot be loaded by themselves; `None` if they can.
+async fn refusal(bundle: &Bundle) -> Option<String> {
+    let source = PolicySource::Unpacked(Arc::new(Bundle { problem: None, ..bundle.clone() }));
+    let refused = spawn_blocking(move || PolicySet::load(&[source]).err().map(|error| summed_up(&error.problems)));
+    refused.await.unwrap_or_else(|_| Some("they cannot be loaded, which is a bug".to_owned()))
+}
+
 struct Follower {
     source: Arc<str>,
     settings: BundleSettings,
     download: Download,
     cache: Option<Cache>,
+    /// The latest creation time of the bundles that were in force.
+    newest: Option<Timestamp>,
     /// What was downloaded last, without its parts.
     seen: Option<Package>,
     /// Why that is not judged by.
     refused: Option<FetchError>,
+    /// The bundle in the cache, if its policies can be loaded and those of the newest cannot, and why they cannot.
+    better_in_cache: Option<(Bundle, FetchError)>,
 }
 
 impl Follower {
@@ -134,34 +178,55 @@ impl Follower {
     /// Reads what is there now; `None` if it is what is judged by.
     async fn newest(&mut self) -> Result<Option<Bundle>, FetchError> {
         let limit = self.settings.timeout;
-        let downloaded = timeout(limit, self.download.newest(self.seen.as_ref())).await;
+        let downloaded = timeout(limit, self.download.newest(self.seen.as_ref(), self.refused.is_some())).await;
         let late = |_| FetchError::Unavailable(format!("could not be downloaded within {} s", limit.as_secs()));
         let downloaded = downloaded.map_err(late)??;
         let unchanged = self.refused.clone().map_or(Ok(None), Err);
         let Some(package) = downloaded else { return unchanged };
-        if let Some(seen) = self.seen.as_mut().filter(|seen| seen.digest == package.digest) {
+        let is_refused = self.refused.is_some();
+        let is_same = |seen: &&mut Package| {
+            seen.digest == package.digest && (!is_refused || seen.signatures == package.signatures)
+        };
+        if let Some(seen) = self.seen.as_mut().filter(is_same) {
             seen.etag = package.etag;
             return unchanged;
         }
-        self.seen = Some(Package { parts: Vec::new(), signatures: Vec::new(), ..package.clone() });
+        self.seen = Some(Package { parts: Vec::new(), ..package.clone() });
         let read = self.read(package).await;
         self.refused = read.as_ref().err().cloned();
         let (bundle, package) = read?;
-        if let Some(cache) = self.cache.clone() {
-            let written = spawn_blocking(move || cache.write(&package)).await;
-            if let Ok(Err(error)) = written {
-                warn!(bundle = %self.source, "The bundle is not kept for a restart: {error:#}");
-            }
-        }
+        let bundle = self.noting_age(bundle, package.created);
+        self.keep(&bundle, package).await;
         Ok(Some(bundle))
+    }
+
+    /// Writes a bundle into the cache, unless its policies cannot be loaded and those of the bundle in the cache can: a restart
+    /// judges by those.
+    async fn keep(&mut self, bundle: &Bundle, package: Package) {
+        self.better_in_cache = None;
+        let Some(cache) = self.cache.clone() else { return };
+        if let Some(why) = refusal(bundle).await
+            && let Some(cached) = self.cached().await
+            && cached.edition.digest != bundle.edition.digest
+            && refusal(&cached).await.is_none()
+        {
+            let why = FetchError::Unacceptable(format!("the policies of {} are refused: {why}", bundle.edition.digest));
+            warn!(bundle = %self.source, "The bundle is not kept for a restart: {why}");
+            self.better_in_cache = Some((cached, why));
+            return;
+        }
+        let written = spawn_blocking(move || cache.write(&package)).await;
+        if let Ok(Err(error)) = written {
+            warn!(bundle = %self.source, "The bundle is not kept for a restart: {error:#}");
+        }
     }
 
     /// Makes a bundle of a package.
     async fn read(&self, package: Package) -> Result<(Bundle, Package), FetchError> {
         let (source, pinned) = (Arc::clone(&self.source), self.download.pinned().is_some());
-        let verification = self.settings.verification.clone();
+        let (verification, repository) = (self.settings.verification.clone(), self.settings.repository.clone());
         let read = spawn_blocking(move || {
-            let bundle = contents::read(&source, pinned, &package, verification.as_deref())?;
+            let bundle = contents::read(&source, pinned, &package, (verification.as_deref(), repository.as_deref()))?;
             Ok::<_, String>((bundle, package))
         });
         match read.await {
@@ -170,8 +235,37 @@ impl Follower {
         }
     }
 
+    /// Returns a bundle with a warning if it was created before one that was judged by: a registry may have replaced it by an
+    /// older one that was once signed.
+    fn noting_age(&mut self, mut bundle: Bundle, created: Option<Timestamp>) -> Bundle {
+        let source = &bundle.edition.source;
+        match (created, self.newest) {
+            (Some(created), Some(newest)) if created < newest => {
+                let message =
+                    format!("was created at {created}, which is before the one in force until now ({newest})");
+                warn!(bundle = %source, digest = bundle.edition.digest, "The bundle is older: it {message}");
+                let help = "if nobody went back on purpose, name the bundle by its digest";
+                bundle.problem = Some(Problem::warning(source, message).help(help));
+            }
+            (created, newest) => self.newest = created.max(newest),
+        }
+        bundle
+    }
+
     /// Reads what an earlier run left, if it may still be judged by.
     async fn cached(&self) -> Option<Bundle> {
+        let package = self.cached_package().await?;
+        match self.read(package).await {
+            Ok((bundle, _)) => Some(bundle),
+            Err(why) => {
+                warn!(bundle = %self.source, "The bundle in the cache is refused: {why}");
+                None
+            }
+        }
+    }
+
+    /// Reads what an earlier run left; `None` if it is not what the reference names.
+    async fn cached_package(&self) -> Option<Package> {
         let cache = self.cache.clone()?;
         let read = spawn_blocking(move || cache.read()).await.ok()?;
         let package = match read {
@@ -181,15 +275,10 @@ impl Follower {
                 return None;
             }
         };
-        if self.download.pinned().is_some_and(|pinned| pinned != package.digest) {
+        let is_other = |pinned| check(pinned, package.manifest.as_deref().unwrap_or_default()).is_err();
+        if self.download.pinned().is_some_and(is_other) {
             return None;
         }
-        match self.read(package).await {
-            Ok((bundle, _)) => Some(bundle),
-            Err(why) => {
-                warn!(bundle = %self.source, "The bundle in the cache is refused: {why}");
-                None
-            }
-        }
+        Some(package)
     }
 }

@@ -8,6 +8,7 @@ use http::{
 };
 use reqwest::{Client, Url};
 
+pub(super) use crate::cluster::http_client::is_loopback;
 use crate::cluster::{error::reasons, http_client};
 
 /// How long a connection may take to be made.
@@ -66,7 +67,9 @@ impl Answer {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let line = crate::model::text::shortened(&line, REASON_BYTES);
         let colon = if line.is_empty() { "" } else { ": " };
+        let plain = self.url.scheme() == "http" && !is_loopback(&self.url);
         let help = match self.status {
+            StatusCode::UNAUTHORIZED if plain => "; kaudit sends no credentials without TLS: use https",
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 "; kaudit takes the credentials that docker login writes, from $DOCKER_CONFIG/config.json"
             }
@@ -151,15 +154,6 @@ fn unreachable(url: &Url, error: reqwest::Error) -> FetchError {
 pub(super) fn authority(url: &Url) -> String {
     let port = url.port().map_or(String::new(), |port| format!(":{port}"));
     format!("{}{port}", url.host_str().unwrap_or_default())
-}
-
-/// Whether a URL leads to this machine.
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host_str() {
-        Some("localhost") => true,
-        Some(host) => host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
-        None => false,
-    }
 }
 
 /// Returns a header that is never shown.

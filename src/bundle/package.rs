@@ -1,5 +1,7 @@
 //! A bundle as it was downloaded, before anything in it is trusted.
 
+use jiff::Timestamp;
+
 use super::cosign::ArtifactSignature;
 
 /// Most bytes that are downloaded for a bundle.
@@ -12,8 +14,12 @@ pub(super) struct Package {
     pub(super) digest: String,
     /// What a server calls it, to ask whether there is another.
     pub(super) etag: Option<String>,
+    /// Of an artifact, the bytes of its manifest, which the digest is of.
+    pub(super) manifest: Option<Vec<u8>>,
     /// What its annotations call it.
     pub(super) revision: Option<String>,
+    /// When it was created, as its annotations have it.
+    pub(super) created: Option<Timestamp>,
     /// What it consists of.
     pub(super) parts: Vec<Part>,
     /// Signatures of cosign that lie beside an artifact.

@@ -91,15 +91,17 @@ impl Registry {
         }
     }
 
-    /// Reads a manifest and returns its digest, too; `None` if there is none.
-    pub(super) async fn manifest(&mut self, reference: &str) -> Result<Option<(ArtifactManifest, String)>, FetchError> {
+    /// Reads a manifest and returns its bytes, too; `None` if there is none.
+    pub(super) async fn manifest(
+        &mut self,
+        reference: &str,
+    ) -> Result<Option<(ArtifactManifest, Vec<u8>)>, FetchError> {
         let answer = self.ask(Method::GET, &format!("manifests/{reference}"), MANIFEST_BYTES).await?;
         match answer.status {
             StatusCode::OK => {}
             StatusCode::NOT_FOUND => return Ok(None),
             _ => return Err(answer.refusal(format!("the manifest {reference} cannot be read"))),
         }
-        let digest = digest_of(&answer.body);
         let said = if reference.contains(':') { Some(reference) } else { answer.header(CONTENT_DIGEST) };
         if let Some(said) = said {
             check(said, &answer.body)
@@ -107,7 +109,7 @@ impl Registry {
         }
         let manifest = serde_json::from_slice(&answer.body)
             .map_err(|error| FetchError::Unacceptable(format!("the manifest {reference} cannot be used: {error}")))?;
-        Ok(Some((manifest, digest)))
+        Ok(Some((manifest, answer.body)))
     }
 
     /// Lists what refers to a manifest, by the registry's own list or else by the tag that stands for it.
@@ -121,7 +123,7 @@ impl Registry {
         Ok(tagged.map(|(index, _)| index.manifests).unwrap_or_default())
     }
 
-    /// Reads a blob of at most so many bytes.
+    /// Reads a blob of at most so many bytes, and of exactly as many as its descriptor says.
     pub(super) async fn blob(&mut self, blob: &Descriptor, limit: u64) -> Result<Vec<u8>, FetchError> {
         let shown = crate::model::text::shortened(&blob.digest, 80);
         if blob.size > limit {
@@ -133,12 +135,21 @@ impl Registry {
         if !is_digest(&blob.digest) {
             return Err(FetchError::Unacceptable(format!("the layer {shown} has a digest of an unknown kind")));
         }
+        // A refusal may be longer than the blob.
         let answer = self.ask(Method::GET, &format!("blobs/{}", blob.digest), blob.size.max(ANSWER_BYTES)).await?;
         if answer.status != StatusCode::OK {
             return Err(answer.refusal(format!("the layer {shown} cannot be read")));
         }
         check(&blob.digest, &answer.body)
             .map_err(|why| FetchError::Unacceptable(format!("the layer {shown} {why}")))?;
+        // The stated sizes are compared with the limits.
+        if answer.body.len() as u64 != blob.size {
+            return Err(FetchError::Unacceptable(format!(
+                "the layer {shown} has {} bytes, and the manifest says {}",
+                answer.body.len(),
+                blob.size
+            )));
+        }
         Ok(answer.body)
     }
 
@@ -196,7 +207,9 @@ impl Registry {
             }
             let request = Request { method: method.clone(), url: url.clone(), headers: all, body, limit };
             let answer = self.http.send(request).await?;
-            if answer.status != StatusCode::UNAUTHORIZED || std::mem::replace(&mut tried, true) {
+            // Where an answer was redirected to, another server asks: that is not for it to have.
+            let is_own = self.base.as_ref().is_some_and(|base| base.origin() == answer.url.origin());
+            if answer.status != StatusCode::UNAUTHORIZED || !is_own || std::mem::replace(&mut tried, true) {
                 return Ok(answer);
             }
             self.authorization = None;
@@ -233,6 +246,9 @@ impl Registry {
         let mut realm = realm.ok_or_else(|| unusable("and does not say where"))?;
         if realm.scheme() != "https" && !is_loopback(&realm) {
             return Err(unusable("from a server without TLS"));
+        }
+        if is_loopback(&realm) && !self.base.as_ref().is_some_and(is_loopback) {
+            return Err(unusable("from this machine, where it is not"));
         }
         let scope = format!("repository:{}:{}", self.name.repository, self.actions);
         let mut query = vec![("scope", scope)];

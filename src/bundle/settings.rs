@@ -20,6 +20,8 @@ pub struct BundleSettings {
     pub ca: Option<PathBuf>,
     /// What it has to be signed by, if it has to.
     pub verification: Option<Arc<Verification>>,
+    /// The repository that a signature in a registry has to be for; `None` for any.
+    pub repository: Option<String>,
 }
 
 /// What a bundle has to be signed by.

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
 
 use super::{archive::Files, key::VerificationKey, manifest::MANIFEST};
-use crate::rego::yaml;
+use crate::rego::{limits::Limits, yaml};
 
 /// The name of the file.
 const SIGNATURES: &str = ".signatures.json";
@@ -78,12 +78,17 @@ pub(super) fn verify(files: &Files, key: &VerificationKey, scope: &str) -> Resul
     if payload.scope != scope {
         return Err(format!("is signed for the scope {:?}, and not for {scope:?}", payload.scope));
     }
+    let limit = Limits::default().file_bytes;
     let mut signed: BTreeMap<&str, &SignedFile> =
         payload.files.iter().map(|file| (file.name.trim_start_matches('/'), file)).collect();
     for (path, content) in files.iter().filter(|(path, _)| !is_signature(path)) {
         let name = path.join("/");
         let file = signed.remove(name.as_str()).ok_or_else(|| format!("{name} is not in the signature"))?;
         let structured = path.last().is_some_and(|last| STRUCTURED.contains(&last.as_str()));
+        // Parsing it may take long, before it is known who has written it; more would not be read afterwards.
+        if structured && content.len() as u64 > limit {
+            return Err(format!("{name} has {} bytes, more than the {limit} that it may have", content.len()));
+        }
         let digest = digest(&file.algorithm, content, structured).map_err(|why| format!("{name}: {why}"))?;
         if HEXLOWER_PERMISSIVE.decode(file.hash.as_bytes()).ok().as_deref() != Some(&digest[..]) {
             return Err(format!("{name} is not what was signed"));
@@ -209,6 +214,21 @@ mod tests {
         assert_eq!(String::from_utf8(canonical(text).unwrap()).unwrap(), want);
         assert_eq!(canonical(b"a: [1, x]").unwrap(), b"{\"a\":[1,\"x\"]}");
         assert!(canonical("[".repeat(1_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn long_structured_files_are_refused_before_they_are_parsed() {
+        let blanks = " ".repeat(1 << 20);
+        let long = format!("{{}}{blanks}");
+        for (name, hashed, is_refused) in
+            [("a/data.json", "{}", true), ("data.yaml", "{}", true), (MANIFEST, "{}", true), ("a.rego", &*long, false)]
+        {
+            let hash = crate::model::digest::Digest::of(hashed);
+            let payload = format!(r#"{{"files": [{{"name": "{name}", "hash": "{hash}", "algorithm": "SHA-256"}}]}}"#);
+            let outcome = verified(&signed(&payload), &[(name, &long)]);
+            assert_eq!(outcome.is_err_and(|why| why.contains("more than the 1048576")), is_refused, "{name}");
+            assert_eq!(verified(&signed(&payload), &[(name, hashed)]), Ok(()), "{name}");
+        }
     }
 
     #[test]

@@ -32,6 +32,15 @@ pub struct BundleArgs {
     )]
     pub verification_scope: String,
 
+    /// Refuse bundles whose signature in the registry is for another repository than this one
+    #[arg(
+        long,
+        env = "KAUDIT_VERIFICATION_REPOSITORY",
+        value_name = "REGISTRY/REPOSITORY",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    pub verification_repository: Option<String>,
+
     /// Refuse bundles that this identity has not signed keylessly by cosign: the email address or URI in the certificate
     #[arg(
         long,
@@ -100,7 +109,7 @@ impl RegistryArgs {
     /// Returns how bundles are read that nobody follows, keeps or verifies.
     pub fn settings(&self) -> BundleSettings {
         let (timeout, ca) = (self.bundle_timeout, self.bundle_ca.clone());
-        BundleSettings { poll: None, timeout, cache: None, ca, verification: None }
+        BundleSettings { poll: None, timeout, cache: None, ca, verification: None, repository: None }
     }
 }
 
@@ -111,7 +120,13 @@ impl BundleArgs {
     /// When the key or the trusted root cannot be used.
     pub fn settings(&self, registry: &RegistryArgs) -> anyhow::Result<BundleSettings> {
         let verification = self.verification()?.map(Arc::new);
-        Ok(BundleSettings { cache: self.bundle_cache.clone(), verification, ..registry.settings() })
+        let repository = self.verification_repository.clone();
+        if repository.is_some() && verification.is_none() {
+            bail!(
+                "--verification-repository needs --verification-key or --certificate-identity, which verify the signature"
+            );
+        }
+        Ok(BundleSettings { cache: self.bundle_cache.clone(), verification, repository, ..registry.settings() })
     }
 
     fn verification(&self) -> anyhow::Result<Option<Verification>> {

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
 
 use super::{
     cluster::{ClusterArgs, RecordTarget, RecordingArgs, UiAuthArgs},
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     model::shard::Shard,
-    output::{FailOn, Place, Target},
+    output::{FailOn, Place, RenderOptions, Target, WorkTree},
     record::reports,
 };
 
@@ -126,6 +126,10 @@ pub struct CheckArgs {
     )]
     pub place: Place,
 
+    /// How reports of some formats are named.
+    #[command(flatten)]
+    pub naming: NamingArgs,
+
     /// Exit with 1 on this result or a worse one
     #[arg(
         long,
@@ -184,6 +188,20 @@ pub struct CheckArgs {
     /// What to log, and how.
     #[command(flatten)]
     pub log: LogArgs,
+}
+
+/// How reports of some formats are named.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct NamingArgs {
+    /// Write this as the id of the run in SARIF (automationDetails.id): uploads with different ids do not replace each other,
+    /// and Azure DevOps requires one
+    #[arg(long, env = "KAUDIT_SARIF_ID", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    pub sarif_id: Option<String>,
+
+    /// Name the reports of openreport so: those of another name are not replaced [default: kaudit-check]
+    #[arg(long, env = "KAUDIT_REPORT_NAME", value_name = "NAME", value_parser = values::label)]
+    pub report_name: Option<String>,
 }
 
 /// How to write into a cluster: what the rights that it takes do not depend on.
@@ -339,9 +357,22 @@ impl CheckArgs {
         }
     }
 
-    /// Whether `target` is recorded, by default only when watching.
-    pub fn records(&self, target: RecordTarget) -> bool {
-        self.recording.wants(target, self.mode() == Mode::Watch)
+    /// Returns how the result is written, whatever the target.
+    pub fn rendering(&self) -> RenderOptions {
+        let NamingArgs { sarif_id, report_name } = &self.naming;
+        RenderOptions {
+            place: self.place,
+            tree: WorkTree::here(),
+            sarif_id: sarif_id.clone(),
+            report_name: report_name.clone(),
+            ..RenderOptions::default()
+        }
+    }
+
+    /// Whether `target` is recorded; by default only by the long run in a Pod, so that a trial from a workstation writes
+    /// nothing into the cluster.
+    pub fn records(&self, target: RecordTarget, is_in_pod: bool) -> bool {
+        self.recording.wants(target, self.mode() == Mode::Watch && is_in_pod)
     }
 
     /// Returns which part of the objects is judged.

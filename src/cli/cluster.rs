@@ -8,7 +8,10 @@ use clap::{
 };
 
 use super::values;
-use crate::record::{events, reports};
+use crate::{
+    cluster::client::Transport,
+    record::{events, reports},
+};
 
 /// How to reach the cluster.
 #[derive(Debug, Clone, Args)]
@@ -25,13 +28,17 @@ pub struct ClusterArgs {
     /// Impersonate this user
     #[arg(long = "as", id = "as", value_name = "USER", env = "KAUDIT_AS", value_parser = NonEmptyStringValueParser::new())]
     pub user: Option<String>,
+
+    /// What carries requests in place of connections; see [`Transport`].
+    #[arg(skip)]
+    pub transport: Option<Transport>,
 }
 
 /// What to write into the cluster.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct RecordingArgs {
-    /// Write these into the cluster; repeatable [default: events,reports,status when watching, none with --once or -f]
+    /// Write these into the cluster; repeatable [default: events,reports,status for the long run in a Pod, else none]
     #[arg(long, env = "KAUDIT_RECORD", value_enum, value_name = "WHAT", value_delimiter = ',')]
     pub record: Vec<RecordTarget>,
 

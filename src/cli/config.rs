@@ -188,7 +188,7 @@ fn settle(check: &mut CheckArgs, matches: &ArgMatches, origins: &Origins) -> Res
     settle_page(check)?;
     settle_record(&check.recording)?;
     settle_output(check, mode)?;
-    standard_input_once(&check.source.manifests.filename)
+    standard_input_once(&[&check.source.manifests.filename[..], &check.exceptions.given.files].concat())
 }
 
 /// Refuses to show names and messages to a network without asking who is there.
@@ -209,6 +209,9 @@ fn settle_diff(diff: &mut DiffArgs, matches: &ArgMatches, origins: &Origins) -> 
         settle_manifests(&mut diff.scope.part, matches, origins)?;
     }
     or_text(&mut diff.output)?;
+    if diff.exceptions.files.iter().any(|file| file.as_os_str() == "-") {
+        return Err("--exceptions - cannot be read for both sides of a comparison: name a file".into());
+    }
     standard_input_once(&diff.source.manifests.filename)
 }
 
@@ -236,7 +239,7 @@ fn without_cluster(matches: &ArgMatches, origins: &Origins) -> Result<(), String
 
 fn standard_input_once(filename: &[PathBuf]) -> Result<(), String> {
     if filename.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
-        return Err("--filename - is given twice: standard input can be read only once".into());
+        return Err("- is given twice: standard input can be read only once".into());
     }
     Ok(())
 }
@@ -281,7 +284,14 @@ fn settle_record(RecordingArgs { record, .. }: &RecordingArgs) -> Result<(), Str
 }
 
 fn settle_output(check: &mut CheckArgs, mode: Mode) -> Result<(), String> {
-    or_text(&mut check.output)?;
+    let baseline_on_stdout = check.exceptions.write_baseline.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    if baseline_on_stdout && let Some(target) = check.output.iter().find(|target| target.file.is_none()) {
+        let name = target.format.name();
+        return Err(format!("--write-baseline - and --output {name} both go to standard output; write one to a file"));
+    }
+    if !baseline_on_stdout || !check.output.is_empty() {
+        or_text(&mut check.output)?;
+    }
     for target in &check.output {
         if mode == Mode::Watch && !target.format.streams() {
             let name = target.format.name();

@@ -3,15 +3,29 @@
 use std::path::PathBuf;
 
 use clap::{Args, builder::BoolishValueParser};
+use jiff::SignedDuration;
+
+use super::values;
 
 /// Exceptions in files.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Exceptions")]
 pub struct ExceptionFileArgs {
-    /// Excuse what the PolicyExceptions in this file are about; repeatable
+    /// Excuse what the PolicyExceptions in this file are about, or in the files of this directory; - is standard input;
+    /// repeatable
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(id = "exceptions", long = "exceptions", value_name = "FILE", env = "KAUDIT_EXCEPTIONS")]
     pub files: Vec<PathBuf>,
+
+    /// Ignore exceptions of teams, which are objects of the cluster or in manifests, that end later than this from now, such
+    /// as 90d [default: any end]
+    #[arg(
+        long,
+        env = "KAUDIT_MAX_EXCEPTION_DURATION",
+        value_name = "DURATION",
+        value_parser = values::days
+    )]
+    pub max_exception_duration: Option<SignedDuration>,
 }
 
 /// What is excused.
@@ -30,7 +44,7 @@ pub struct ExceptionArgs {
     #[arg(long, value_name = "FILE", env = "KAUDIT_BASELINE")]
     pub baseline: Option<PathBuf>,
 
-    /// Write the violations that there are to this file, and skip them
+    /// Write the violations that there are to this file, or - for standard output instead of the results, and skip them
     #[arg(long, value_name = "FILE", env = "KAUDIT_WRITE_BASELINE", conflicts_with = "baseline")]
     pub write_baseline: Option<PathBuf>,
 

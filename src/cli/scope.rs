@@ -27,7 +27,8 @@ pub struct SourceArgs {
     #[command(flatten)]
     pub manifests: ManifestArgs,
 
-    /// Leave what is over unjudged (ReplicaSets of earlier revisions, finished Jobs and Pods), or judge it like everything else
+    /// Skip inactive objects of a cluster (ReplicaSets of earlier revisions, finished Jobs and Pods), or check them too; manifests
+    /// are always checked
     #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
     #[arg(long, env = "KAUDIT_INACTIVE", value_enum, value_name = "HOW", default_value_t = Inactive::Skip)]
     pub inactive: Inactive,
@@ -138,13 +139,15 @@ impl PartArgs {
 impl ScopeArgs {
     /// Returns what is read of a cluster; with `--kinds judged` and policies, only what these are about.
     pub fn selection<'p>(&self, policies: impl IntoIterator<Item = &'p Arc<PolicySet>>) -> Selection {
-        let judged = self.part.kinds == KindFilter::Judged;
+        let policies: Vec<_> = policies.into_iter().cloned().collect();
         Selection {
             namespaces: self.namespace.iter().cloned().collect(),
             include: self.include.clone(),
             exclude: self.exclude.clone(),
             shard: self.shard(),
-            judged_by: policies.into_iter().filter(|_| judged).cloned().collect(),
+            concerned_only: self.part.kinds == KindFilter::Judged && !policies.is_empty(),
+            policies,
+            of_files: false,
         }
     }
 

@@ -6,6 +6,7 @@ use clap::{
     ValueEnum as _,
     builder::{OsStringValueParser, TypedValueParser},
 };
+use jiff::SignedDuration;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
@@ -50,6 +51,18 @@ pub(super) fn policy_source() -> impl TypedValueParser<Value = PolicySource> {
 /// Parses a duration that has a unit and is not zero.
 pub(super) fn duration(duration: &str) -> Result<Duration, String> {
     text::duration(duration)
+}
+
+/// Parses a duration that may be in days, such as `90d`.
+pub(super) fn days(text: &str) -> Result<SignedDuration, String> {
+    let days = text.trim().strip_suffix('d').and_then(|days| days.trim_end().parse::<u32>().ok());
+    match days {
+        Some(days @ 1..) => Ok(SignedDuration::from_hours(i64::from(days) * 24)),
+        Some(0) => Err("must be longer than nothing".into()),
+        None => duration(text)
+            .and_then(|time| SignedDuration::try_from(time).map_err(|error| error.to_string()))
+            .map_err(|why| format!("{why}, or in days, such as 90d")),
+    }
 }
 
 /// Parses the duration of a Lease: long enough that a request can be answered within a tenth of it.

@@ -1,16 +1,25 @@
 //! Clients of the API server: which cluster, as whom, and how long to wait for it.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use http::{HeaderValue, header::USER_AGENT};
+use http::{
+    HeaderValue, Request, Response,
+    header::{RETRY_AFTER, USER_AGENT},
+};
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::{
     Client, Config,
-    client::{ClientBuilder, retry::RetryPolicy},
+    client::{Body, ClientBuilder, DynBody, retry::RetryPolicy},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tower::{buffer::BufferLayer, retry::RetryLayer, timeout::TimeoutLayer};
+use tower::{
+    BoxError,
+    buffer::BufferLayer,
+    retry::RetryLayer,
+    timeout::TimeoutLayer,
+    util::{BoxService, MapResponseLayer},
+};
 
 use super::{error::reasons, lease::Fence};
 
@@ -23,6 +32,31 @@ pub struct Access {
     pub context: Option<String>,
     /// A user to impersonate.
     pub impersonate: Option<String>,
+    /// What carries requests, in place of connections to the server of a kubeconfig.
+    pub transport: Option<Transport>,
+}
+
+/// Takes requests and answers them: what lies below a client.
+pub type ClientService = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+
+/// A way to an API server that needs no kubeconfig and no network, as in a simulation.
+#[derive(Clone)]
+pub struct Transport {
+    connect: Arc<dyn Fn() -> ClientService + Send + Sync>,
+    namespace: String,
+}
+
+impl Transport {
+    /// Makes one of a function that makes a service for each client; `namespace` is that of kaudit's own objects.
+    pub fn new(namespace: &str, connect: impl Fn() -> ClientService + Send + Sync + 'static) -> Self {
+        Self { connect: Arc::new(connect), namespace: namespace.to_owned() }
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
 }
 
 /// Clients for one cluster, which differ in how long they wait for an answer.
@@ -36,14 +70,21 @@ pub struct Clients {
     pub url: String,
     /// The configuration that they are built from.
     pub config: Config,
+    /// What carries their requests, if that is no network.
+    pub transport: Option<Transport>,
 }
 
+/// Where the kubelet puts the token of a Pod's service account.
+const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than the minute between the bookmarks of an idle watch; without it a list that falls silent waits for ever.
 const READ_TIMEOUT: Duration = Duration::from_secs(90);
 /// All other requests are answered sooner, or their connection has died silently: there may be several of those in the pool,
 /// and each costs one attempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Reading is tried again after at most this long: with all attempts, half a minute passes before the caller learns that the
+/// server is too busy, and that the objects are not known.
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 impl Clients {
     /// Builds clients; sends nothing yet.
@@ -51,7 +92,10 @@ impl Clients {
     /// # Errors
     /// When there is no usable kubeconfig; the message says what to check.
     pub async fn new(access: &Access) -> anyhow::Result<Self> {
-        let mut config = config(access).await?;
+        let mut config = match &access.transport {
+            Some(transport) => in_memory(transport),
+            None => config(access).await?,
+        };
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = Some(READ_TIMEOUT);
         config.reset_reader_on_write = true;
@@ -63,12 +107,16 @@ impl Clients {
         if let Some(user) = &access.impersonate {
             config.auth_info.impersonate = Some(user.clone());
         }
-        let retry = RetryPolicy::new(Duration::from_millis(200), Duration::from_secs(5), 6, true)
+        let retry = RetryPolicy::new(Duration::from_millis(200), LONGEST_RETRY, 6, true)
             .context("preparing the retry policy")?;
-        let builder = || ClientBuilder::try_from(config.clone()).map_err(|error| unusable(&error));
-        let reading = builder()?.with_layer(&BufferLayer::new(1024)).with_layer(&RetryLayer::new(retry)).build();
-        let plain = builder()?.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build();
-        Ok(Self { reading, plain, url: config.cluster_url.to_string(), config })
+        let transport = access.transport.clone();
+        let reading = builder(&config, transport.as_ref())?
+            .with_layer(&MapResponseLayer::new(shorten_retry_after))
+            .with_layer(&BufferLayer::new(1024))
+            .with_layer(&RetryLayer::new(retry))
+            .build();
+        let plain = builder(&config, transport.as_ref())?.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build();
+        Ok(Self { reading, plain, url: config.cluster_url.to_string(), config, transport })
     }
 
     /// Returns a client with connections of its own whose requests pass only while the fence is open.
@@ -76,14 +124,44 @@ impl Clients {
     /// # Errors
     /// When the kubeconfig has become unusable.
     pub fn fenced(&self, fence: &Fence) -> anyhow::Result<Client> {
-        let builder = ClientBuilder::try_from(self.config.clone()).map_err(|error| unusable(&error))?;
+        let builder = builder(&self.config, self.transport.as_ref())?;
         Ok(builder.with_layer(fence).with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)).build())
+    }
+
+    /// Whether they use the service account of the Pod that kaudit runs in, and no kubeconfig.
+    pub fn is_in_pod(&self) -> bool {
+        self.config.auth_info.token_file.as_deref() == Some(SERVICE_ACCOUNT_TOKEN)
     }
 
     /// Returns the namespace of the kubeconfig's context, or that of the Pod.
     pub fn namespace(&self) -> &str {
         self.plain.default_namespace()
     }
+}
+
+/// Returns what clients are built on.
+fn builder(config: &Config, transport: Option<&Transport>) -> anyhow::Result<ClientBuilder<ClientService>> {
+    match transport {
+        Some(transport) => Ok(ClientBuilder::new((transport.connect)(), &*transport.namespace)),
+        None => ClientBuilder::try_from(config.clone()).map_err(|error| unusable(&error)),
+    }
+}
+
+/// Returns the configuration of clients over a transport; its address is only shown.
+fn in_memory(transport: &Transport) -> Config {
+    let mut config = Config::new(http::Uri::from_static("http://in-memory"));
+    config.default_namespace.clone_from(&transport.namespace);
+    config
+}
+
+/// Shortens the server's `Retry-After`, which kube's retry obeys however long it is.
+fn shorten_retry_after<B>(mut response: Response<B>) -> Response<B> {
+    let seconds = |value: &HeaderValue| value.to_str().ok()?.parse::<u64>().ok();
+    let longest = LONGEST_RETRY.as_secs();
+    if response.headers().get(RETRY_AFTER).and_then(seconds).is_some_and(|seconds| seconds > longest) {
+        response.headers_mut().insert(RETRY_AFTER, longest.into());
+    }
+    response
 }
 
 /// Whether the API server is so near that compressing its answers takes longer than sending them.
@@ -160,6 +238,14 @@ fn proxy(config: &Config) -> Option<http::Uri> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use http::StatusCode;
+    use tokio::time::timeout;
+
     use super::*;
 
     /// Made by `openssl x509 -req` without extensions, for nobody.
@@ -188,5 +274,43 @@ SEdKb2IvNDVqcXFmMFlFMC90VDBUUFg4N0NFMUtMNFdwTmxCZmFHK09uUkl5Q3dhUQotLS0tLUVORCBQ
         let access = Access { kubeconfig: Some(kubeconfig.path().to_owned()), ..Access::default() };
         let error = Clients::new(&access).await.err().unwrap().to_string();
         assert!(error.starts_with("the client certificate in the kubeconfig is of X.509 version 1"), "{error}");
+    }
+
+    /// A server on 127.0.0.1 that answers 429 with each of these values of `Retry-After`, then 200.
+    async fn busy_server(waits: &'static [&'static str]) -> String {
+        let answers = Arc::new(AtomicUsize::new(0));
+        let answer = move || {
+            let next = answers.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let status = if next < waits.len() { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
+                let wait = waits.get(next).copied().unwrap_or_default();
+                (status, [(RETRY_AFTER, wait)], "{}")
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, axum::Router::new().fallback(answer)).await });
+        url
+    }
+
+    #[tokio::test]
+    async fn a_busy_server_cannot_say_to_wait_for_long() {
+        for (header, shortened) in [("0", "0"), ("5", "5"), ("6", "5"), ("3600", "5"), ("soon", "soon")] {
+            let response = shorten_retry_after(Response::builder().header(RETRY_AFTER, header).body(()).unwrap());
+            assert_eq!(response.headers()[RETRY_AFTER], shortened);
+        }
+        assert!(shorten_retry_after(Response::new(())).headers().is_empty());
+        let url = busy_server(&["3600"]).await;
+        let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+        let text = format!(
+            "clusters: [{{name: c, cluster: {{server: '{url}'}}}}]\nusers: [{{name: u, user: {{}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n"
+        );
+        std::fs::write(kubeconfig.path(), text).unwrap();
+        let access = Access { kubeconfig: Some(kubeconfig.path().to_owned()), ..Access::default() };
+        let clients = Clients::new(&access).await.unwrap();
+        let request = http::Request::get("/api/v1/pods?watch=1").body(Vec::new()).unwrap();
+        let answered = timeout(Duration::from_mins(1), clients.reading.request::<serde_json::Value>(request)).await;
+        assert_eq!(answered.unwrap().unwrap(), serde_json::json!({}));
     }
 }

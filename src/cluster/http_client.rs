@@ -9,7 +9,9 @@ use std::{
 };
 
 use anyhow::Context as _;
-use reqwest::{Certificate, ClientBuilder, redirect::Policy};
+use data_encoding::BASE64;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use reqwest::{Certificate, ClientBuilder, Proxy, Url, redirect::Policy};
 
 /// Begins a client that waits so long for an answer, and trusts the authorities of a file besides those of the system.
 ///
@@ -22,6 +24,7 @@ pub(crate) fn builder(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::R
         .user_agent(concat!("kaudit/", env!("CARGO_PKG_VERSION")))
         .redirect(Policy::none())
         .retry(reqwest::retry::never())
+        .proxy(proxy())
         .timeout(timeout);
     let Some(path) = ca_file else { return Ok(builder) };
     let certificates = Certificate::from_pem_bundle(&pem(path)?)
@@ -31,10 +34,61 @@ pub(crate) fn builder(timeout: Duration, ca_file: Option<&PathBuf>) -> anyhow::R
     Ok(builder.tls_certs_merge(certificates))
 }
 
+/// Returns the proxy of the environment. Requests to this machine never use it: they may carry credentials without TLS, because
+/// nobody can read them on the way.
+fn proxy() -> Proxy {
+    let system = Matcher::from_system();
+    Proxy::custom(move |url| {
+        if is_loopback(url) {
+            return None;
+        }
+        with_credentials(&system.intercept(&url.as_str().parse().ok()?)?)
+    })
+}
+
+/// Returns the URL of a proxy with its user and password.
+fn with_credentials(proxy: &Intercept) -> Option<Url> {
+    let mut url = Url::parse(&proxy.uri().to_string()).ok()?;
+    let basic = proxy.basic_auth().and_then(|value| value.to_str().ok()?.strip_prefix("Basic "));
+    if let Some(basic) = basic {
+        let text = String::from_utf8(BASE64.decode(basic.as_bytes()).ok()?).ok()?;
+        let (user, password) = text.split_once(':')?;
+        url.set_username(&user.replace('%', "%25")).ok()?;
+        url.set_password(Some(&password.replace('%', "%25"))).ok()?;
+    }
+    Some(url)
+}
+
+/// Whether a URL leads to this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host_str() {
+        Some("localhost") => true,
+        Some(host) => host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
+        None => false,
+    }
+}
+
 /// Reads a file of certificates or keys.
 ///
 /// # Errors
 /// Says which cannot be read.
 pub(crate) fn pem(path: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_credentials_of_a_proxy_are_kept() {
+        let via = |proxy: &str| {
+            let matcher = Matcher::builder().all(proxy.to_owned()).build();
+            let found = matcher.intercept(&http::Uri::from_static("https://example.com"));
+            found.and_then(|found| with_credentials(&found)).map(String::from)
+        };
+        for proxy in ["http://proxy:3128/", "http://user:pass@proxy:3128/", "http://a%40b:p%25%3A%2F@proxy/"] {
+            assert_eq!(via(proxy).as_deref(), Some(proxy));
+        }
+    }
 }

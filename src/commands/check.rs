@@ -4,6 +4,7 @@
 //! pipeline between them is the same.
 
 mod baseline;
+pub(in crate::commands) mod checked;
 mod drafts;
 pub(super) mod exceptions;
 pub(in crate::commands) mod files;
@@ -14,13 +15,14 @@ mod recording;
 mod watch;
 pub(super) mod wiring;
 
-use std::sync::Arc;
+use std::{future::pending, sync::Arc};
 
 use anyhow::Context;
+use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use self::{baseline::Baseline, wiring::Rules};
+use self::{baseline::Baseline, exceptions::ExceptionFiles, policies::SourceState, wiring::Rules};
 use crate::{
     cli::check::{CheckArgs, Mode},
     commands::sources::{self, Sources},
@@ -28,18 +30,30 @@ use crate::{
     telemetry::{Span, Telemetry},
 };
 
-/// Runs `kaudit check`, and tells what it does; returns the exit code.
+/// Runs `kaudit check` until it is done or a signal comes, and tells what it does; returns the exit code.
 ///
 /// # Errors
 /// When nothing could be judged, with what to do; the exit code is 2 then.
 pub async fn run(check: CheckArgs, telemetry: &Telemetry) -> anyhow::Result<u8> {
+    begin(check, telemetry, None).await
+}
+
+/// As [`run`], until `stop` instead of a signal.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_until(check: CheckArgs, telemetry: &Telemetry, stop: CancellationToken) -> anyhow::Result<u8> {
+    begin(check, telemetry, Some(stop)).await
+}
+
+async fn begin(check: CheckArgs, telemetry: &Telemetry, stop: Option<CancellationToken>) -> anyhow::Result<u8> {
     if check.mode() == Mode::Watch {
         // Over when everything is judged that was there at the start.
-        return Box::pin(judge(check, telemetry, Span::run("start"))).await;
+        return Box::pin(judge(check, telemetry, Span::run("start"), stop)).await;
     }
     let span = Span::run("check");
     span.embrace();
-    let outcome = Box::pin(judge(check, telemetry, span.clone())).await;
+    let outcome = Box::pin(judge(check, telemetry, span.clone(), stop)).await;
     span.set(|| [("process.exit.code", i64::from(*outcome.as_ref().unwrap_or(&2)).into())]);
     if outcome.is_err() {
         span.fail("not_judged");
@@ -49,34 +63,50 @@ pub async fn run(check: CheckArgs, telemetry: &Telemetry) -> anyhow::Result<u8> 
 }
 
 /// Judges in one of the three ways, which begins within a span.
-async fn judge(check: CheckArgs, telemetry: &Telemetry, span: Span) -> anyhow::Result<u8> {
+async fn judge(
+    check: CheckArgs,
+    telemetry: &Telemetry,
+    span: Span,
+    stop: Option<CancellationToken>,
+) -> anyhow::Result<u8> {
     let watching = check.mode() == Mode::Watch;
     // A log that programs read has lines of its own form only.
     let say = |note: &str| if watching { info!("{note}") } else { sources::note(note) };
     let poll = watching.then_some(check.poll);
     let sources = Sources::chosen(&check.policies.sources, &check.reading, &check.cluster, poll, say).await?;
     let partly = watching || check.policies.evaluation.allow_refused;
-    let (now, evaluation) = (sources.now(), &check.policies.evaluation);
+    let (state, evaluation) = (SourceState::of(&sources).await, &check.policies.evaluation);
     let load = if watching { PolicySet::load_followed } else { PolicySet::load_partly };
-    let mut loaded = span.within(policies::load(load, &now, evaluation)).await?;
+    let mut loaded = span.within(policies::load(load, &state.sources, evaluation)).await?;
     if !partly {
         loaded = loaded.and_then(PolicySet::whole);
     }
     let policies = Arc::new(loaded?);
     policies::log_problems(&policies, check.shard());
     info!(rules = policies.rules(), policies = policies.policies.len(), "Policies loaded");
-    let exceptions = exceptions::load(&check.exceptions.given.files).await?;
-    let rules = Rules { exceptions: exceptions.checked(&policies)?, policies };
-    let baseline = check.exceptions.baseline.as_deref().map(Baseline::read).transpose()?;
-    let stop = CancellationToken::new();
-    let stopped_twice = signals(stop.clone())?;
+    let exception_files = ExceptionFiles::new(&check.exceptions.given.files).await;
+    let mut exceptions = exceptions::load(&check.exceptions.given).await?;
+    // In the long run, a rule may come after its exception.
+    if !watching {
+        exceptions = exceptions.checked(&policies)?;
+    }
+    let rules = Rules { policies, exceptions };
+    let prune = check.exceptions.prune_baseline;
+    let baseline = check.exceptions.baseline.as_deref().map(|path| Baseline::read(path, prune)).transpose()?;
+    let (stop, stopped_twice) = match stop {
+        Some(stop) => (stop, pending().left_future()),
+        None => {
+            let stop = CancellationToken::new();
+            (stop.clone(), signals(stop)?.right_future())
+        }
+    };
     let metrics = || Arc::clone(telemetry.metrics());
     let running = async {
         match check.mode() {
             Mode::Files => files::run(&check, rules, baseline, stop, metrics()).await,
             Mode::Once => Box::pin(once::run(&check, rules, baseline, stop, metrics())).await,
             Mode::Watch => {
-                let run = watch::Run { rules, sources, metrics: metrics(), span };
+                let run = watch::Run { rules, sources: (sources, state), exception_files, metrics: metrics(), span };
                 Box::pin(watch::run(&check, run, stop)).await
             }
         }

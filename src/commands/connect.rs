@@ -35,6 +35,7 @@ pub(super) async fn reach(cluster: &ClusterArgs) -> anyhow::Result<(Clients, Ser
         kubeconfig: cluster.kubeconfig.clone(),
         context: cluster.context.clone(),
         impersonate: cluster.user.clone(),
+        transport: cluster.transport.clone(),
     };
     let clients = Clients::new(&access).await?;
     let served = match timeout(FIRST_ANSWER, Discovery::new(clients.plain.clone()).discover()).await {

@@ -13,6 +13,8 @@ mod trace;
 use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
+use jiff::Timestamp;
+use kube::Client;
 use tokio::task::{block_in_place, spawn_blocking};
 
 use self::{
@@ -26,6 +28,7 @@ use super::{
 use crate::{
     audit::{
         fingerprint::Fingerprint,
+        recorded::RecordedObject,
         result::{About, Entry},
     },
     cli::explain::{ExplainArgs, ExplainFormat},
@@ -42,10 +45,10 @@ use crate::{
         object::{MOST_OWNERS, Object, ObjectRef},
         spelling::nearest,
     },
-    output::{RenderOptions, print, safe::write_json_pretty},
+    output::{RenderOptions, print},
     record::reports,
-    rego::file::File,
-    source::selection::KindPattern,
+    rego::{file::File, limits::Limits},
+    source::{received::Secrets, selection::KindPattern},
 };
 
 /// What is to be explained.
@@ -69,40 +72,53 @@ pub async fn run(options: ExplainArgs) -> anyhow::Result<u8> {
         loaded = loaded.and_then(PolicySet::whole);
     }
     let policies = Arc::new(loaded?);
-    let (mut explained, client) = match subject {
+    let (jobs, rule, client) = match subject {
         Subject::Rule { kind, namespace, name, rule } => {
             let (policy, rule) = find_rule(&policies, &rule)?;
             let wanted = Wanted { kind: &kind, namespace: namespace.as_deref(), name: &name };
             let objects = Objects::of_one(&options, &policies, policy, &wanted).await?;
-            let (policy, rule) = (Arc::clone(&policy.name), Arc::clone(&rule.name));
-            let object = objects.find(&wanted)?;
-            let owner = topmost_owner(object, &objects.by_uid());
-            let limits = options.policies.evaluation.limits();
-            (explain(objects.job(object), owner, (policy, rule), sources, limits).await?, objects.client)
+            (objects.jobs(&objects.find(&wanted)?), (Arc::clone(&policy.name), Arc::clone(&rule.name)), objects.client)
         }
         Subject::Result(id) => {
             let objects = Objects::all(&options, &policies).await?;
-            let (job, entry) = block_in_place(|| find_result(&objects, id))?;
-            let rule = (entry.policy, entry.rule);
-            let limits = options.policies.evaluation.limits();
-            (explain(job, entry.owner, rule, sources, limits).await?, objects.client)
+            let (object, entry) = block_in_place(|| find_result(&objects, id))?;
+            (objects.jobs(&objects.copies(object)), (entry.policy, entry.rule), objects.client)
         }
     };
-    if let Some(client) = client.filter(|_| !explained.results.is_empty()) {
-        let reported = reports::reported(&client, &explained.resource).await;
-        let same = reported
-            .iter()
-            .filter(|known| (&known.finding.policy, &known.finding.rule) == (&explained.policy, &explained.rule));
-        explained.since = same.map(|known| known.since).min();
+    if let [(first, _), _, ..] = &jobs[..] {
+        let (kind, number) = (&first.object.key.kind.kind, jobs.len());
+        sources::note(&format!(
+            "the manifests have {number} objects {kind} {}: each is explained",
+            objects::shown(&first.object.key)
+        ));
+    }
+    let mut all = Vec::new();
+    for (job, owner) in jobs {
+        let created = job.object.body.created();
+        let given = (sources.clone(), options.policies.evaluation.limits(), options.manifests.secrets);
+        let mut explained = explain(job, owner, rule.clone(), given).await?;
+        explained.since = match &client {
+            Some(client) if !explained.results.is_empty() => since(client, &explained, created).await,
+            _ => None,
+        };
+        all.push(explained);
     }
     print(|out| match options.output {
-        ExplainFormat::Text => text::render(&explained, &RenderOptions::for_stdout(options.log.color), out),
-        ExplainFormat::Json => {
-            write_json_pretty(&mut *out, &explained)?;
-            out.write_all(b"\n")
-        }
+        ExplainFormat::Text => text::render(&all, &RenderOptions::for_stdout(options.log.color), out),
+        ExplainFormat::Json => explanation::write_json(&all, out),
     })?;
     Ok(0)
+}
+
+/// Returns when the first of the results was first seen, as reports in the cluster say, and not before the object was
+/// `created`.
+async fn since(client: &Client, explained: &Explained, created: Option<Timestamp>) -> Option<Timestamp> {
+    let rule = (&explained.policy, &explained.rule);
+    let results = reports::reported(client, &explained.resource).await;
+    let mut reported = RecordedObject { object: explained.resource.clone(), results };
+    reported.correct_times(created);
+    let same = reported.results.iter().filter(|known| (&known.finding.policy, &known.finding.rule) == rule);
+    same.map(|known| known.since).min()
 }
 
 impl Subject {
@@ -159,14 +175,14 @@ fn find_rule<'p>(policies: &'p PolicySet, wanted: &str) -> anyhow::Result<(&'p P
     }
 }
 
-/// Finds a result among those of all objects.
-fn find_result(objects: &Objects, id: Fingerprint) -> anyhow::Result<(Job, Entry)> {
+/// Finds a result among those of all objects, and its object.
+fn find_result(objects: &Objects, id: Fingerprint) -> anyhow::Result<(&Object, Entry)> {
     let by_uid = objects.by_uid();
     for object in &objects.all {
-        let job = objects.job(object);
-        let found = entries(&job, topmost_owner(object, &by_uid).as_ref()).into_iter().find(|entry| entry.id == id);
+        let owner = topmost_owner(object, &by_uid);
+        let found = entries(&objects.job(object), owner.as_ref()).into_iter().find(|entry| entry.id == id);
         if let Some(entry) = found {
-            return Ok((job, entry));
+            return Ok((object, entry));
         }
     }
     let unread = objects.unread.first().map_or(String::new(), |why| format!("; not everything could be read: {why}"));
@@ -175,6 +191,14 @@ fn find_result(objects: &Objects, id: Fingerprint) -> anyhow::Result<(Job, Entry
          result any more; name the policies and manifests of that audit",
         objects.all.len()
     )
+}
+
+impl Objects {
+    /// Returns what judges each of these objects, with its topmost owner.
+    fn jobs(&self, objects: &[&Object]) -> Vec<(Job, Option<Arc<ObjectRef>>)> {
+        let by_uid = self.by_uid();
+        objects.iter().map(|object| (self.job(object), topmost_owner(object, &by_uid))).collect()
+    }
 }
 
 /// Returns what controls an object, directly or through others, as far as that was read.
@@ -196,12 +220,11 @@ async fn explain(
     job: Job,
     owner: Option<Arc<ObjectRef>>,
     rule: (Arc<str>, Arc<str>),
-    sources: Vec<PolicySource>,
-    limits: crate::rego::limits::Limits,
+    (sources, limits, secrets): (Vec<PolicySource>, Limits, Secrets),
 ) -> anyhow::Result<Explained> {
     let explaining = spawn_blocking(move || {
         let (texts, _) = files::read(&sources, &limits);
-        explained(&job, owner.as_ref(), rule, &texts)
+        explained(&job, owner.as_ref(), rule, &texts, secrets)
     });
     explaining.await.context("explaining, which failed")?
 }
@@ -211,6 +234,7 @@ fn explained(
     owner: Option<&Arc<ObjectRef>>,
     (policy, rule): (Arc<str>, Arc<str>),
     texts: &[File],
+    secrets: Secrets,
 ) -> anyhow::Result<Explained> {
     let found = job.policies.policies.iter().filter(|known| known.name == policy);
     let found = found.into_iter().find_map(|known| known.rules.iter().find(|one| one.name == rule));
@@ -232,6 +256,6 @@ fn explained(
         field: None,
         definitions: Vec::new(),
     };
-    explained.trace(job, texts).map_err(anyhow::Error::msg)?;
+    explained.trace(job, texts, secrets).map_err(anyhow::Error::msg)?;
     Ok(explained)
 }

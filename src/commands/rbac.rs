@@ -26,7 +26,7 @@ use crate::{
         sources::{ClusterSource, PolicySource},
     },
     model::object::Kind,
-    output::print,
+    output::{print, safe::to_yaml},
     record::reports,
     rego::limits::Limits,
     source::{discovery::Served, policies::GATEKEEPER, selection::Selection},
@@ -42,7 +42,7 @@ const VERSION: &str = "rbac.authorization.k8s.io/v1";
 pub async fn run(options: &RbacArgs) -> anyhow::Result<u8> {
     let mut documents = Vec::new();
     for object in objects(options, reading(options).await?) {
-        documents.push(serde_saphyr::to_string(&object)?);
+        documents.push(to_yaml(&object)?);
     }
     print(|out| out.write_all(documents.join("---\n").as_bytes()))?;
     Ok(0)
@@ -264,7 +264,7 @@ mod tests {
             ("networking.k8s.io", "ingresses", "Ingress"),
         ];
         let kinds = served.into_iter().map(|(group, plural, kind)| Kind::sample(group, plural, kind)).collect();
-        let served = Served { kinds, stale: vec![] };
+        let served = Served { kinds, ..Served::default() };
         let rules = |selection: &Selection| -> Vec<String> {
             readable(selection, &served)
                 .into_iter()
@@ -275,12 +275,12 @@ mod tests {
             "package main\n\ndeny contains \"x\" if {\n\tinput.kind == \"Deployment\"\n\tinput.spec.name in \
              object.keys(data.kubernetes.ingresses[input.metadata.namespace])\n}\n",
         );
-        let judged = Selection { judged_by: vec![policies], ..Selection::default() };
+        let judged = Selection { policies: vec![policies], concerned_only: true, ..Selection::default() };
         assert_eq!(rules(&judged), ["apps: deployments", "networking.k8s.io: ingresses"]);
         // What two sets are about together, for a comparison of them.
         let other = self::policies("package other\n\ndeny contains \"x\" if input.kind == \"Pod\"\n");
-        let both = judged.judged_by.iter().cloned().chain([other]).collect();
-        let both = Selection { judged_by: both, ..Selection::default() };
+        let both = judged.policies.iter().cloned().chain([other]).collect();
+        let both = Selection { policies: both, concerned_only: true, ..Selection::default() };
         assert_eq!(rules(&both), [": pods", "apps: deployments", "networking.k8s.io: ingresses"]);
         let include = vec!["secrets".parse().unwrap()];
         assert_eq!(rules(&Selection { include, ..judged })[0], ": secrets");

@@ -16,23 +16,28 @@ use crate::{
     },
     cli::{cluster::ClusterArgs, policies::ReadingArgs},
     judge::sources::PolicySource,
+    output::shown_lines,
     source::policies::{self, FollowedPolicies},
 };
 
 /// The directory that is used if it exists.
 const DIRECTORY: &str = "policies";
+/// The note on its use: a change to the tree that is checked may have added it.
+const FOUND: &str =
+    "checking with ./policies instead of the built-in library; for both: --policies builtin --policies policies";
 /// What is used otherwise, and how to choose.
 const BUILTIN: &str = "judging by the builtin library, as there is no ./policies: choose with --policies \
                        (a path, builtin, builtin:PART), or run kaudit init";
 
-/// Returns the policies that are named, or what stands in for them: `./policies`, or else the builtin library, in which
-/// case `say` gets a line for the user.
+/// Returns the policies that are named, or the default ones: `./policies`, or else the builtin library. `say` gets a line
+/// for the user about which default was taken.
 fn chosen(named: &[PolicySource], say: impl FnOnce(&str)) -> Vec<PolicySource> {
     if !named.is_empty() {
         return named.to_vec();
     }
     // A link that leads nowhere is a mistake to tell, and no reason to judge by something else.
     if fs::symlink_metadata(DIRECTORY).is_ok() {
+        say(FOUND);
         return vec![PolicySource::Path(Path::new(DIRECTORY).to_owned())];
     }
     say(BUILTIN);
@@ -101,5 +106,5 @@ impl Sources {
 /// Writes a line for the user to standard error.
 pub(super) fn note(text: &str) {
     // Nothing is left to report to where standard error is closed.
-    let _closed = writeln!(io::stderr(), "note: {text}");
+    let _closed = writeln!(io::stderr(), "note: {}", shown_lines(text));
 }

@@ -6,6 +6,7 @@
 mod cases;
 pub mod coverage;
 pub(super) mod explain;
+pub(super) mod masking;
 pub(super) mod operands;
 pub mod output;
 mod rego;

@@ -18,6 +18,8 @@ pub enum BundleReference {
     File(PathBuf),
 }
 
+/// What is shown in place of a secret.
+const HIDDEN: &str = "[hidden]";
 /// What begins the name of a bundle in a registry.
 pub const OCI: &str = "oci://";
 
@@ -40,27 +42,35 @@ impl BundleReference {
 }
 
 impl BundleReference {
-    /// As messages name it: a URL is refused where it has credentials in it, and they are not to be seen in that message.
-    pub fn shown(&self) -> String {
-        let text = self.to_string();
-        let Self::Http(url) = self else { return text };
-        let Some((scheme, rest)) = url.split_once("://") else { return text };
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        match rest[..end].rsplit_once('@') {
-            Some((_, host)) => format!("{scheme}://[hidden]@{host}{}", &rest[end..]),
-            None => text,
+    /// Returns the reference as it was given, with the secrets that a URL may have in it.
+    pub(crate) fn secret_text(&self) -> String {
+        match self {
+            Self::Http(url) => url.clone(),
+            _ => self.to_string(),
         }
     }
 }
 
-/// Shows it as it is written on the command line.
+/// Shows it as it is written on the command line, without what is secret in a URL: credentials, and the query, which is what
+/// presigned URLs have their signature in.
 impl fmt::Display for BundleReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Oci(rest) => write!(f, "{OCI}{rest}"),
-            Self::Http(url) => f.write_str(url),
+            Self::Http(url) => f.write_str(&without_secrets(url)),
             Self::File(path) => path.display().fmt(f),
         }
+    }
+}
+
+fn without_secrets(url: &str) -> String {
+    let (shown, rest) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+    let query = rest.chars().next().map_or(String::new(), |begin| format!("{begin}{HIDDEN}"));
+    let Some((scheme, shown)) = shown.split_once("://") else { return format!("{shown}{query}") };
+    let (authority, path) = shown.split_at(shown.find('/').unwrap_or(shown.len()));
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}{path}{query}"),
+        None => format!("{scheme}://{authority}{path}{query}"),
     }
 }
 
@@ -108,11 +118,6 @@ pub struct Bundle {
     pub versions: BTreeMap<Vec<String>, Version>,
     /// What is wrong with the newest one, if this is an older one.
     pub problem: Option<Problem>,
-}
-
-/// Whether a path below `data` is one of the `roots` or below one.
-pub(crate) fn contain(roots: &[String], path: &str) -> bool {
-    roots.iter().any(|root| is_below(path, root))
 }
 
 /// Whether a path below `data` is another one, or below it; `""` is `data` itself.
@@ -163,6 +168,25 @@ mod tests {
             roots: roots.map(|roots| roots.iter().map(|root| (*root).to_owned()).collect()),
             versions: BTreeMap::new(),
             problem: None,
+        }
+    }
+
+    #[test]
+    fn secrets_in_urls_are_not_shown() {
+        for (text, want) in [
+            ("https://r/a.tar.gz", "https://r/a.tar.gz"),
+            ("https://r/a?sig=SECRET", "https://r/a?[hidden]"),
+            ("https://r?sig=SECRET#SECRET", "https://r?[hidden]"),
+            ("http://r/a#SECRET?SECRET", "http://r/a#[hidden]"),
+            ("https://user:SECRET@r/a?sig=SECRET", "https://[hidden]@r/a?[hidden]"),
+            ("https://user:SECRET@r", "https://[hidden]@r"),
+            ("https://r/a?b=https://u:SECRET@x/", "https://r/a?[hidden]"),
+            ("https://r/@a", "https://r/@a"),
+        ] {
+            let source = PolicySource::from(text);
+            assert_eq!((&*source.to_string(), &*source.shown()), (want, want));
+            let PolicySource::Bundle(reference) = source else { panic!("{text}") };
+            assert_eq!(reference.secret_text(), text);
         }
     }
 

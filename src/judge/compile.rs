@@ -16,7 +16,7 @@ use regorus::{
 use super::{
     entrypoints::{Annotations, Purpose, Reading, companion, find_reads},
     gatekeeper::template,
-    lint,
+    large_packages, lint,
     metadata::{self, AnnotationScope},
     policy::Policy,
     reads::Rules,
@@ -33,13 +33,13 @@ use crate::rego::{
     file::File,
     graph::Graph,
     limits::Limits,
-    missing::Missing,
+    missing::{LoadedRules, Missing},
     parse,
     problem::Problem,
     program::{NotTaken, Program},
     references::{self, Node, Path, package},
     rewrite::{self, Rewritten},
-    syntax::{self, Position, SyntaxError},
+    syntax::{self, LongBodies, Position, SyntaxError},
     tokens,
 };
 
@@ -51,25 +51,45 @@ struct SourceFile<'a> {
     rewritten: &'a Result<Rewritten, SyntaxError>,
 }
 
+/// The modules of a unit.
+pub(crate) struct UnitModules<'f> {
+    /// Those of the source that the unit is of.
+    pub(crate) own: Vec<&'f File>,
+    /// Those of other sources, which these use. Their rules do not judge here, and their problems are reported where they do.
+    pub(crate) imported: Vec<&'f File>,
+}
+
+impl<'f> From<Vec<&'f File>> for UnitModules<'f> {
+    fn from(own: Vec<&'f File>) -> Self {
+        Self { own, imported: Vec::new() }
+    }
+}
+
 /// Compiles the files that are in order to one unit; `None` if there are none, or if one is refused of a template or of a rule
 /// in Kubescape's layout.
-pub(crate) fn compile(
-    files: Vec<&File>,
+pub(crate) fn compile<'f>(
+    modules: impl Into<UnitModules<'f>>,
     data: &Data,
     limits: &Limits,
     missing: Missing,
     problems: &mut Vec<Problem>,
     purpose: Purpose,
 ) -> Option<(Vec<Policy>, Unit)> {
-    let written: Vec<_> = files
-        .iter()
-        .map(|file| {
-            syntax::read(&file.text, file.version()).map(|mut module| {
-                module.may_look_up_nothing = trivy::makes_results(&file.text);
-                module
-            })
-        })
-        .collect();
+    let UnitModules { own: mut files, imported } = modules.into();
+    let names = imported.iter().map(|file| Arc::clone(&file.shown)).collect();
+    files.extend(imported);
+    let is_one = matches!(purpose, Purpose::Template | Purpose::Kubescape);
+    let mut missing = missing;
+    let mut written = read(&files);
+    let refused = large_packages::refuse(&files, &written, &mut missing, problems);
+    if is_one && !refused.is_empty() {
+        return None;
+    }
+    let is_kept = |index: usize| !refused.contains(&index);
+    let mut index = 0..;
+    files.retain(|_| index.next().is_some_and(is_kept));
+    let mut index = 0..;
+    written.retain(|_| index.next().is_some_and(is_kept));
     let rewritten = rewrite::rewrite(&written);
     let sources = files.into_iter().zip(&written).zip(&rewritten);
     let mut compiler = Compiler {
@@ -79,9 +99,9 @@ pub(crate) fn compile(
         limits,
         missing,
         purpose,
+        imported: names,
         first: true,
     };
-    let is_one = matches!(purpose, Purpose::Template | Purpose::Kubescape);
     while !compiler.files.is_empty() {
         let parsed = compiler.parse(problems)?;
         let incomplete = compiler.files.len() < rewritten.len();
@@ -89,6 +109,7 @@ pub(crate) fn compile(
             break;
         }
         let nodes = references::read(&parsed.modules, compiler.missing.rules());
+        let modules = parsed.modules.clone();
         let refused = match compiler.prepare(parsed, &nodes, problems) {
             Ok(unit) => return Some(unit),
             Err(refused) => refused,
@@ -97,9 +118,21 @@ pub(crate) fn compile(
         if refused.is_empty() || is_one {
             break;
         }
-        compiler.leave_out(&refused, &nodes);
+        compiler.leave_out(&refused, &nodes, &modules, problems);
     }
     None
+}
+
+/// Reads modules that are compiled together.
+fn read(files: &[&File]) -> Vec<Result<syntax::Module, SyntaxError>> {
+    let mut long_bodies = LongBodies::default();
+    let read = |file: &&File| {
+        let mut module = syntax::read(&file.text, file.version())?;
+        long_bodies.add(&mut module)?;
+        module.may_look_up_nothing = trivy::makes_results(&file.text);
+        Ok(module)
+    };
+    files.iter().map(read).collect()
 }
 
 /// Modules of one unit on their way to it.
@@ -113,6 +146,8 @@ struct Compiler<'a> {
     /// What the files defined that were refused.
     missing: Missing,
     purpose: Purpose,
+    /// The names of modules of other sources.
+    imported: BTreeSet<Arc<str>>,
     /// Whether no file was left out yet.
     first: bool,
 }
@@ -143,7 +178,7 @@ impl Compiler<'_> {
                 true
             }
             Err(problem) => {
-                problems.push(problem);
+                problems.extend(Some(problem).filter(|problem| !self.imported.contains(&problem.file)));
                 self.missing.unparsed(source.file);
                 false
             }
@@ -166,7 +201,7 @@ impl Compiler<'_> {
         self.first = false;
         let refused: BTreeSet<Arc<str>> =
             found.iter().filter(|problem| problem.is_refusal()).map(|problem| Arc::clone(&problem.file)).collect();
-        problems.extend(found);
+        problems.extend(found.into_iter().filter(|problem| !self.imported.contains(&problem.file)));
         if !refused.is_empty() {
             return Err(refused);
         }
@@ -182,7 +217,8 @@ impl Compiler<'_> {
         let named = EngineError::new(&why).place.map(|(file, ..)| file);
         let mut files = self.files.iter().map(|source| source.file);
         let blamed = files.clone().find(|file| named.as_deref() == Some(&*file.shown));
-        problems.extend(blamed.or(files.next()).map(|file| parse::problem(file, &why)));
+        let blame = blamed.or(files.next()).filter(|file| !self.imported.contains(&file.shown));
+        problems.extend(blame.map(|file| parse::problem(file, &why)));
         Err(blamed.into_iter().map(|file| Arc::clone(&file.shown)).collect())
     }
 
@@ -196,6 +232,8 @@ impl Compiler<'_> {
 
     /// Notes of each rule why it is none of the program's.
     fn note_not_compiled(&self, program: &Program, policies: &mut [Policy], groups: &mut [Group]) {
+        let numbers: BTreeMap<Arc<str>, usize> =
+            policies.iter().enumerate().map(|(number, policy)| (Arc::clone(&policy.name), number)).collect();
         for entrypoint in groups.iter_mut().flat_map(|group| &mut group.entrypoints) {
             let why: Arc<str> = match program.entries.get(&entrypoint.path) {
                 Some(Ok(_)) => continue,
@@ -206,7 +244,7 @@ impl Compiler<'_> {
                 None => "--evaluator regorus".into(),
             };
             let same = |rule: &&mut Rule| rule.name == entrypoint.rule.name;
-            let policy = policies.iter_mut().find(|policy| policy.name == entrypoint.policy);
+            let policy = numbers.get(&entrypoint.policy).and_then(|number| policies.get_mut(*number));
             if let Some(rule) = policy.and_then(|policy| policy.rules.iter_mut().find(same)) {
                 rule.not_compiled = Some(Arc::clone(&why));
             }
@@ -232,19 +270,42 @@ impl Compiler<'_> {
             .iter()
             .zip(modules)
             .map(|(file, module)| {
+                if self.imported.contains(&file.shown) {
+                    return Annotations::new();
+                }
                 let source = Source::from_contents(file.shown.to_string(), file.text.clone());
                 let tokens = source.map(|source| tokens::read(&source, self.limits)).unwrap_or_default();
                 metadata::read(file, module, &tokens, &mut problems)
             })
             .zip(&self.files)
-            .map(|(annotations, source)| with_legacy(annotations, source))
+            .map(|(annotations, source)| {
+                let is_own = !self.imported.contains(&source.file.shown);
+                if is_own { with_legacy(annotations, source) } else { annotations }
+            })
             .collect();
         let graph = &Graph::new(nodes);
         let trivy = &match self.purpose {
             Purpose::Directory | Purpose::Test => trivy::packages(modules, &annotations, graph),
             Purpose::Template | Purpose::Kubescape => BTreeMap::new(),
         };
-        let reading = Reading { files, modules, annotations: &annotations, nodes, graph, trivy, purpose: self.purpose };
+        let mut packages: BTreeMap<Path, Vec<usize>> = BTreeMap::new();
+        for (index, module) in modules.iter().enumerate() {
+            packages.entry(package(module)).or_default().push(index);
+        }
+        let packages = &packages;
+        let lines: &[Vec<&str>] = &files.iter().map(|file| file.text.lines().collect()).collect::<Vec<_>>();
+        let reading = Reading {
+            files,
+            lines,
+            modules,
+            packages,
+            annotations: &annotations,
+            nodes,
+            graph,
+            trivy,
+            purpose: self.purpose,
+            imported: &self.imported,
+        };
         let mut entrypoints: BTreeSet<_> = reading.entrypoints().into_values().flatten().collect();
         if self.purpose == Purpose::Test {
             let is_test = |node: &&Node| node.is_test(package(&modules[node.module]).len());
@@ -292,13 +353,22 @@ impl Compiler<'_> {
         }
     }
 
-    /// Goes on without the refused files; what uses them is refused next.
-    fn leave_out(&mut self, refused: &BTreeSet<Arc<str>>, nodes: &[Node]) {
-        let refused = |source: &SourceFile<'_>| refused.contains(&source.file.shown);
-        for (index, source) in self.files.iter().enumerate().filter(|(_, source)| refused(source)) {
-            self.missing.module(source.file, nodes.iter().filter(|node| node.module == index));
-        }
-        self.files.retain(|source| !refused(source));
+    /// Goes on without the refused files and those that use them.
+    fn leave_out(
+        &mut self,
+        refused: &BTreeSet<Arc<str>>,
+        nodes: &[Node],
+        modules: &[Ref<Module>],
+        problems: &mut Vec<Problem>,
+    ) {
+        let files: &[&File] = &self.files.iter().map(|source| source.file).collect::<Vec<_>>();
+        let refused = (0..files.len()).filter(|index| refused.contains(&files[*index].shown)).collect();
+        let graph = &Graph::new(nodes);
+        let loaded = LoadedRules { files, modules, nodes, graph, data: self.data, companion };
+        let (left_out, found) = self.missing.leave_out(refused, &loaded);
+        problems.extend(found.into_iter().filter(|problem| !self.imported.contains(&problem.file)));
+        let mut index = 0..;
+        self.files.retain(|_| index.next().is_some_and(|index| !left_out.contains(&index)));
     }
 }
 

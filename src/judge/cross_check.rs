@@ -1,45 +1,43 @@
-//! Two evaluators, one meaning: now and then a rule that runs as a program is evaluated by regorus, too.
+//! The cross-check: from time to time regorus evaluates a rule of a program, too, and the values are compared.
+//!
+//! A difference is counted and logged; the program's value is the result all the same.
 
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
     },
 };
 
-/// One evaluation in so many is done both ways.
+/// One evaluation in so many is compared.
 const EVERY: u32 = 256;
 
-/// Which policies' programs are trusted. Shared by all that judge by the unit.
+/// The state of the cross-check, shared by all clones of a unit.
 #[derive(Debug, Default)]
 pub(crate) struct CrossCheck {
     evaluations: AtomicU32,
-    /// Whether there are any below; most of the time that is all that is asked.
-    differed: AtomicBool,
-    distrusted: RwLock<BTreeSet<Arc<str>>>,
+    /// Policies whose first difference has been logged.
+    logged: Mutex<BTreeSet<Arc<str>>>,
+}
+
+/// A rule for which the program and regorus have different values.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    pub(crate) policy: Arc<str>,
+    /// Whether it is the first one of its policy.
+    pub(crate) is_first: bool,
 }
 
 impl CrossCheck {
-    /// Counts an evaluation; returns whether it is to be done both ways.
+    /// Counts an evaluation; returns whether it is to be compared.
     pub(crate) fn is_due(&self) -> bool {
         self.evaluations.fetch_add(1, Ordering::Relaxed) % EVERY == EVERY - 1
     }
 
-    /// Whether no evaluation of a policy differed so far.
-    pub(crate) fn trusts(&self, policy: impl FnOnce() -> Option<Arc<str>>) -> bool {
-        if !self.differed.load(Ordering::Acquire) {
-            return true;
-        }
-        let distrusted = self.distrusted.read().unwrap_or_else(PoisonError::into_inner);
-        policy().is_some_and(|policy| !distrusted.contains(&policy))
-    }
-
-    /// From now on regorus evaluates this policy; returns whether that is new.
-    pub(crate) fn distrust(&self, policy: &Arc<str>) -> bool {
-        let new = self.distrusted.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(policy));
-        self.differed.store(true, Ordering::Release);
-        new
+    pub(crate) fn difference(&self, policy: Arc<str>) -> Difference {
+        let is_first = self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(&policy));
+        Difference { policy, is_first }
     }
 }
 
@@ -54,46 +52,68 @@ mod tests {
         },
         model::{
             object::{Kind, Object, ObjectKey},
-            verdict::Verdict,
+            verdict::Shared,
         },
         rego::limits::Limits,
     };
 
     /// Loads this and a policy `same`.
     fn load(module: &str) -> PolicySet {
+        load_with(module, &Limits { share_verdicts: false, ..Limits::default() })
+    }
+
+    fn load_with(module: &str, limits: &Limits) -> PolicySet {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("p.rego"), format!("package p\n\n{module}\n")).unwrap();
         std::fs::write(root.path().join("same.rego"), "package same\n\ndeny contains \"same\"\n").unwrap();
-        let limits = Limits { share_verdicts: false, ..Limits::default() };
-        PolicySet::load_with(&[root.path().to_owned()], &limits).unwrap()
+        PolicySet::load_with(&[root.path().to_owned()], limits).unwrap()
     }
 
     fn job(set: PolicySet) -> Job {
-        let key = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace: None, name: "a".into(), copy: 0 };
-        let object = Object::sample(key, br#"{"kind": "Pod", "apiVersion": "v1"}"#);
+        let namespace = Some("n".into());
+        let key = ObjectKey { kind: Kind::sample("", "pods", "Pod"), namespace, name: "a".into(), copy: 0 };
+        let json = br#"{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "namespace": "n"}}"#;
+        let object = Object::sample(key, json);
         Job { object, previous: None, deleted: false, namespace: None, policies: Arc::new(set) }
     }
 
     #[test]
-    fn a_program_that_differs_is_told_and_not_asked_again() {
-        let mut set = load("deny contains \"right\"");
-        let wrong = load("deny contains \"wrong\"");
+    fn a_difference_is_counted_and_does_not_change_the_result() {
+        let mut set = load("deny contains \"by regorus\"");
+        let other = load("deny contains \"by the program\"");
         let evaluator = set.units[0].evaluator.clone();
-        set.units[0].evaluator = evaluator.with_program_of(&wrong.units[0].evaluator);
+        set.units[0].evaluator = evaluator.with_program_of(&other.units[0].evaluator);
         let job = job(set);
-        let messages = |verdict: &Verdict| verdict.results.iter().map(|result| result.message.to_string()).collect();
-        let said: Vec<Verdict> = (0..600).map(|_| evaluate(&job)).collect();
-        let first = said.iter().position(|verdict| !verdict.differences.is_empty()).unwrap();
-        assert_eq!(u32::try_from(first), Ok(super::EVERY - 1));
-        assert_eq!(said[first].differences, ["p".into()]);
-        for (number, verdict) in said.iter().enumerate() {
-            let says = if number < first { "wrong" } else { "right" };
-            let messages: Vec<String> = messages(verdict);
-            assert_eq!(messages, [says, "same"], "{number}");
-            assert!(number == first || verdict.differences.is_empty());
+        let every = usize::try_from(super::EVERY).unwrap();
+        let mut counted = Vec::new();
+        for number in 0..3 * every {
+            let verdict = evaluate(&job);
+            let messages: Vec<&str> = verdict.results.iter().map(|result| &*result.message).collect();
+            assert_eq!(messages, ["by the program", "same"], "{number}");
+            counted.extend(verdict.differences.iter().map(|policy| (number, policy.to_string())));
         }
-        let trusts = |policy: &str| job.policies.units[0].cross_check.trusts(|| Some(policy.into()));
-        assert!(!trusts("p") && trusts("same"));
+        assert_eq!(counted, [1, 2, 3].map(|time| (time * every - 1, "p".to_owned())));
+    }
+
+    #[test]
+    fn verdicts_are_shared_after_a_difference() {
+        let limits = Limits { share_verdicts: true, ..Limits::default() };
+        let mut set = load_with("deny contains \"by regorus\"", &limits);
+        let other = load_with("deny contains \"by the program\"", &limits);
+        let evaluator = set.units[0].evaluator.clone();
+        set.units[0].evaluator = evaluator.with_program_of(&other.units[0].evaluator);
+        set.units[0].cross_check.evaluations.store(super::EVERY - 1, std::sync::atomic::Ordering::Relaxed);
+        let job = job(set);
+        let verdicts = [evaluate(&job), evaluate(&job)];
+        assert_eq!(verdicts[0].differences, ["p".into()]);
+        assert_eq!(verdicts.map(|verdict| verdict.shared), [Some(Shared::Miss), Some(Shared::Hit)]);
+    }
+
+    #[test]
+    fn the_first_difference_of_a_policy_is_told_apart() {
+        let check = super::CrossCheck::default();
+        let firsts = ["p", "p", "q"].map(|policy| check.difference(policy.into()).is_first);
+        assert_eq!(firsts, [true, false, true]);
     }
 
     #[test]

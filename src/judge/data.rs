@@ -18,26 +18,37 @@ pub(crate) fn document() -> Data {
 ///
 /// A Kubernetes object is a warning, unless it is an example of a test suite.
 pub(crate) fn add(data: &mut Data, file: &File, example: bool, problems: &mut Vec<Problem>) {
+    if let Some(value) = read(file, example, problems) {
+        data.insert(file, value, problems);
+    }
+}
+
+/// Reads one file; `None` if it is not data, with the reason among the problems.
+pub(crate) fn read(file: &File, example: bool, problems: &mut Vec<Problem>) -> Option<Value> {
     // It lists the manifests next to it, and is never data.
     if matches!(file.relative().rsplit('/').next(), Some("kustomization.yaml" | "kustomization.yml")) {
-        return;
+        return None;
     }
     let mut documents = match data::documents(file) {
         Ok(documents) => documents,
-        Err(problem) => return problems.push(problem),
+        Err(problem) => {
+            problems.push(problem);
+            return None;
+        }
     };
     if !documents.is_empty() && documents.iter().all(is_kubernetes) {
         if !example {
             problems.extend(documents.iter().map(|object| kubernetes(file, object)));
         }
-        return;
+        return None;
     }
     match documents.len() {
-        0 => data.insert(file, Value::Object(Map::new()), problems),
-        1 => data.insert(file, documents.remove(0), problems),
+        0 => Some(Value::Object(Map::new())),
+        1 => Some(documents.remove(0)),
         more => {
             let message = format!("{more} documents in one data file");
             problems.push(Problem::refused(&file.shown, message).help("give each a file of its own"));
+            None
         }
     }
 }

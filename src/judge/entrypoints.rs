@@ -52,13 +52,19 @@ pub(crate) type Annotations = Vec<(AnnotationScope, Metadata)>;
 /// Everything that was read of the modules, each list by the index of the module.
 pub(crate) struct Reading<'a> {
     pub(crate) files: &'a [&'a File],
+    /// The lines of each file.
+    pub(crate) lines: &'a [Vec<&'a str>],
     pub(crate) modules: &'a [Ref<Module>],
     pub(crate) annotations: &'a [Annotations],
+    /// The modules of each package.
+    pub(crate) packages: &'a BTreeMap<Path, Vec<usize>>,
     pub(crate) nodes: &'a [Node],
     pub(crate) graph: &'a Graph<'a>,
     /// The packages that are checks of Trivy's, and which kinds they judge.
     pub(crate) trivy: &'a BTreeMap<Path, Option<Kinds>>,
     pub(crate) purpose: Purpose,
+    /// The names of files of other sources, whose rules do not judge.
+    pub(crate) imported: &'a BTreeSet<Arc<str>>,
 }
 
 /// Returns the outcome of a rule's results; `None` if no rule of this name judges.
@@ -90,6 +96,9 @@ impl Reading<'_> {
         for node in self.nodes {
             let package = package(&self.modules[node.module]);
             let Some(name) = node.path.get(package.len()) else { continue };
+            if self.imported.contains(&self.files[node.module].shown) {
+                continue;
+            }
             let wanted = match self.purpose {
                 Purpose::Directory | Purpose::Test => judges(&package) && self.asks(&package, name),
                 Purpose::Template => package == [template::PACKAGE] && name == template::ENTRY,
@@ -177,7 +186,7 @@ impl Reading<'_> {
     }
 
     fn versions(&self, path: &Path) -> BTreeSet<Version> {
-        let modules = self.modules.iter().filter(|module| package(module) == *path);
+        let modules = self.packages.get(path).into_iter().flatten().map(|index| &self.modules[*index]);
         modules.map(|module| if module.rego_v1 { Version::V1 } else { Version::V0 }).collect()
     }
 
@@ -195,8 +204,10 @@ impl Reading<'_> {
         exception: Option<usize>,
     ) -> Option<Entrypoint> {
         let name = path.last()?;
-        let nodes: Vec<&Node> =
-            self.nodes.iter().filter(|node| node.path.starts_with(path) && node.parameters.is_none()).collect();
+        let below = self.graph.covered(path).into_iter().filter(|below| below.starts_with(path));
+        let mut nodes: Vec<&Node> =
+            below.flat_map(|path| self.graph.at(path)).filter(|node| node.parameters.is_none()).collect();
+        nodes.sort_by_key(|node| (node.module, node.rule));
         let definition = |node: &&&Node| !matches!(**self.rule(node), unstable::Rule::Default { .. });
         let definitions: Vec<Definition> = nodes
             .iter()
@@ -210,7 +221,7 @@ impl Reading<'_> {
             .collect();
         let first = nodes.iter().find(|node| definition(node)).or(nodes.first())?;
         let text = |node: &&Node| {
-            let (_, lines) = excerpt::lines(self.rule(node), &self.files[node.module].text);
+            let (_, lines) = excerpt::lines(self.rule(node), &self.lines[node.module]);
             RuleText { source: self.source(node), text: lines.join("\n").into() }
         };
         let rule = Rule {
@@ -282,8 +293,7 @@ impl Reading<'_> {
     }
 
     fn in_package(&self, path: &[String]) -> impl Iterator<Item = &(AnnotationScope, Metadata)> {
-        let modules = self.modules.iter().zip(self.annotations);
-        modules.filter(move |(module, _)| package(module) == path).flat_map(|(_, annotations)| annotations)
+        self.packages.get(path).into_iter().flatten().flat_map(|index| &self.annotations[*index])
     }
 }
 
@@ -293,12 +303,21 @@ pub(crate) fn find_reads(rules: &Rules<'_>, policies: &mut [Policy], groups: &mu
         let exceptions: Vec<&Path> = group.exceptions.iter().map(|exception| &exception.path).collect();
         group.queries = Queries::find(rules, group.dialect, &group.entrypoints, &exceptions);
     }
+    let mut entrypoints: BTreeMap<Arc<str>, Vec<usize>> = BTreeMap::new();
+    for (index, entrypoint) in groups.iter().flat_map(|group| group.entrypoints.iter().enumerate()) {
+        entrypoints.entry(Arc::clone(&entrypoint.policy)).or_default().push(index);
+    }
     for policy in policies {
-        let Some(group) = groups.iter().find(|group| group.dialect == policy.dialect) else { continue };
+        let Some(group) = groups.iter_mut().find(|group| group.dialect == policy.dialect) else { continue };
         let mut reads = Reads::default();
         let mut matches = Matches::Kinds(BTreeSet::new());
-        let own = |(_, entrypoint): &(usize, &Entrypoint)| entrypoint.policy == policy.name;
-        for (index, entrypoint) in group.entrypoints.iter().enumerate().filter(own) {
+        // A policy is of one dialect.
+        for index in entrypoints.get(&policy.name).into_iter().flatten().copied() {
+            let Some(entrypoint) = group.entrypoints.get(index) else { continue };
+            if !policy.depends.inventory {
+                // What the walk does not understand counts as reading everything.
+                group.queries.forget_lookups(index);
+            }
             reads.merge(&group.queries.reads(index));
             matches = matches.or(&group.queries.matches(index));
             if let Some((exception, _)) = entrypoint.exception {

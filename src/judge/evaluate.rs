@@ -5,6 +5,7 @@
 //! Whatever a policy does, it ends as a finding.
 
 mod asked;
+mod bounds;
 mod gatekeeper;
 mod input;
 mod job;
@@ -13,6 +14,7 @@ mod kubescape;
 mod part;
 mod results;
 mod shared;
+mod texts;
 mod trivy;
 
 use std::{sync::Arc, time::Instant};
@@ -29,10 +31,10 @@ use self::{
     results::Results,
 };
 use crate::{
-    judge::{dialect::Dialect, set::PolicySet, unit::Unit},
+    judge::{cross_check::Difference, depth, dialect::Dialect, set::PolicySet, unit::Unit},
     model::{
         object::Object,
-        verdict::{Finding, Outcome, Shared, Source, Verdict},
+        verdict::{Finding, Shared, Verdict},
     },
     rego::{cpu_time::CpuTimer, value},
 };
@@ -48,7 +50,13 @@ pub fn evaluate(job: &Job) -> Verdict {
 
 /// Returns the verdict on an object that could not be judged at all; it is an error that stands.
 pub fn failed(job: &Job, why: &str) -> Verdict {
-    verdict(job, Results::unfinished(unjudged(why)), Results::default(), (None, Differences::default()), Instant::now())
+    verdict(
+        job,
+        Results::unfinished(Finding::object_error(why)),
+        Results::default(),
+        (None, Differences::default()),
+        Instant::now(),
+    )
 }
 
 /// Judges the whole object, not only what the policies can read of it.
@@ -74,10 +82,14 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
     // An object that no policy is asked about is not even read.
     if !constraints.is_empty() || set.units.iter().any(Unit::judges_everything) {
         match JobValues::read(job, extent) {
-            Err(why) => standing.push(unjudged(&format!("the object cannot be read: {why}"))),
+            Err(why) => standing.push(Finding::object_error(&format!("the object cannot be read: {why}"))),
             Ok(values) => {
+                if values.is_cut {
+                    standing.push(Finding::object_error(&too_deep()));
+                }
                 let ask = |operation, transitions_only, results: &mut Results| {
-                    let judge = Judge { limits: &set.limits, spent, results };
+                    let namespace = job.object.key.namespace.as_deref();
+                    let judge = Judge { limits: &set.limits, namespace, spent, results };
                     let part = if transitions_only { Part::Transitions } else { Part::All };
                     judge_all(judge, job, part, &constraints, &values, operation);
                 };
@@ -97,7 +109,7 @@ fn evaluate_extent(job: &Job, extent: Extent) -> Verdict {
 #[derive(Default)]
 struct Differences {
     /// By their program and by regorus.
-    evaluators: Vec<Arc<str>>,
+    evaluators: Vec<Difference>,
     /// Of the object itself and of one that looks the same.
     shared: Vec<Arc<str>>,
 }
@@ -112,12 +124,13 @@ fn verdict(
 ) -> Verdict {
     differences.evaluators.append(&mut standing.notes.differences);
     differences.evaluators.append(&mut transitions.notes.differences);
-    if !differences.evaluators.is_empty() {
-        // What was kept is what the program said that is not trusted any more.
-        job.policies.sharing.stop();
-    }
-    for policy in &differences.evaluators {
-        tracing::error!(%policy, object = %job.object.key, "two evaluators differ; please report it with both");
+    for Difference { policy, .. } in differences.evaluators.iter().filter(|difference| difference.is_first) {
+        tracing::error!(
+            %policy,
+            object = %job.object.key,
+            "a compiled policy and regorus have different results for this object; the result of the compiled policy is \
+             used; please report it with the policy and the object"
+        );
     }
     for policy in &differences.shared {
         tracing::error!(
@@ -128,9 +141,12 @@ fn verdict(
         );
     }
     let unfinished = standing.unfinished || transitions.unfinished;
-    let (mut results, mut passed) = standing.finish();
+    let undecided = std::mem::take(&mut standing.undecided);
+    let (results, mut passed) = standing.finish();
     let (mut transitions, _) = transitions.finish();
     transitions.retain(|finding| !results.iter().any(|standing| standing.is_same_result(finding)));
+    let source = |file: &str| job.policies.source_of(file);
+    let (mut results, transitions) = (results::bounded(results, source), results::bounded(transitions, source));
     if job.deleted {
         (results, passed) = (Vec::new(), 0);
     }
@@ -141,7 +157,8 @@ fn verdict(
         transitions,
         passed,
         unfinished,
-        differences: differences.evaluators,
+        undecided,
+        differences: differences.evaluators.into_iter().map(|difference| difference.policy).collect(),
         shared,
         shared_differences: differences.shared,
         policies: job.policies.digest,
@@ -163,7 +180,7 @@ pub fn evaluate_review(
     let review = Review::given(&review, namespace.as_ref())?;
     let mut results = Results::default();
     let spent = CpuTimer::start();
-    let mut judge = Judge { limits: &policies.limits, spent, results: &mut results };
+    let mut judge = Judge { limits: &policies.limits, namespace: None, spent, results: &mut results };
     for unit in &policies.units {
         unit.constraints().iter().for_each(|constraint| judge.constraint(unit, constraint, &review, None));
     }
@@ -195,19 +212,8 @@ pub(crate) fn has_results(
     Ok(is_for && !judge::findings(group.dialect, entrypoint, &value).is_empty())
 }
 
-/// Returns the finding for an object that no policy can be asked about.
-fn unjudged(why: &str) -> Finding {
-    Finding {
-        policy: "kaudit".into(),
-        rule: "object".into(),
-        outcome: Outcome::Error,
-        severity: None,
-        category: None,
-        message: why.into(),
-        details: None,
-        excused: None,
-        source: Source { file: "".into(), line: 0 },
-    }
+fn too_deep() -> String {
+    format!("the object is nested deeper than {} levels: values below that were evaluated as null", depth::DEEPEST)
 }
 
 /// Asks a part of the policies about an operation; `constraints` are those that can match the kind.

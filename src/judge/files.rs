@@ -1,13 +1,14 @@
 //! The files of all policy sources: found, sorted, read, and watched for changes.
 //!
-//! Symbolic links are followed and names that begin with a dot are passed over, so that a mounted `ConfigMap`, where every
-//! file is a link into `..data`, reads like a plain directory.
+//! Names that begin with a dot are passed over, and symbolic links are followed, so that a mounted `ConfigMap`, where every
+//! file is a link into `..data`, reads like a plain directory. Links that lead elsewhere are refused.
 
 use std::{
     collections::{BTreeSet, HashSet},
-    fs,
+    ffi::OsString,
+    fs::{self, File as OpenFile},
     hash::{DefaultHasher, Hash, Hasher},
-    io,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -18,6 +19,7 @@ use super::{
     builtin::{self, BuiltinFile},
     bundle::{self, Bundle},
     data,
+    links::LinkBoundary,
     sources::{FileTree, PolicySource, TreeFile, shown},
 };
 use crate::rego::{
@@ -28,6 +30,8 @@ use crate::rego::{
 
 /// Directories nested deeper are a mistake, or a loop that is not made of links.
 const DEEPEST: usize = 32;
+/// Most files and directories that links may lead to again below one path.
+const REPEATED: usize = 10_000;
 
 /// A file that is not read yet.
 struct FoundFile {
@@ -44,6 +48,7 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
     let mut files = Vec::new();
     let mut modules = HashSet::new();
     let mut parts = BTreeSet::new();
+    let links = boundary(sources);
     for source in sources {
         let root = match source {
             PolicySource::Path(root) => root,
@@ -75,7 +80,7 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
             }
         };
         let mut found = Vec::new();
-        find(root, &mut found, &mut problems);
+        find(root, &links, &mut found, &mut problems);
         for found in found {
             // The same module twice (`-p . -p policies`) would judge everything twice.
             let canonical = fs::canonicalize(&found.path).unwrap_or_else(|_| found.path.clone());
@@ -182,8 +187,16 @@ fn unknown_part(source: &PolicySource, part: &str) -> Problem {
     Problem::refused(&source.shown(), "the builtin library has no such part").help(builtin::suggestion(part))
 }
 
+/// Returns how far links below the paths of sources may lead.
+fn boundary(sources: &[PolicySource]) -> LinkBoundary {
+    LinkBoundary::of(sources.iter().filter_map(|source| match source {
+        PolicySource::Path(path) => Some(path.as_path()),
+        _ => None,
+    }))
+}
+
 /// Finds the files below one path that the user named.
-fn find(root: &Path, found: &mut Vec<FoundFile>, problems: &mut Vec<Problem>) {
+fn find(root: &Path, links: &LinkBoundary, found: &mut Vec<FoundFile>, problems: &mut Vec<Problem>) {
     let metadata = match fs::metadata(root) {
         Ok(metadata) => metadata,
         Err(why) => {
@@ -199,8 +212,8 @@ fn find(root: &Path, found: &mut Vec<FoundFile>, problems: &mut Vec<Problem>) {
         }
     };
     if metadata.is_dir() {
-        let mut above = Vec::new();
-        walk(root, &mut Vec::new(), &mut above, &mut |path, directories, outcome| match outcome {
+        let mut walk = Walk::new(links);
+        walk.visit(root, &mut Vec::new(), &mut |path, directories, outcome| match outcome {
             Ok(form) => found.push(FoundFile { path: path.to_owned(), directories: directories.to_vec(), form }),
             Err(why) => problems.push(Problem::refused(&shown(path), format!("cannot be read: {why}"))),
         });
@@ -213,60 +226,96 @@ fn find(root: &Path, found: &mut Vec<FoundFile>, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Visits the files below a directory, sorted by name. `above` holds the directories that lead there, so that circular links
-/// are noticed.
-fn walk(
-    directory: &Path,
-    directories: &mut Vec<String>,
-    above: &mut Vec<PathBuf>,
-    visit: &mut impl FnMut(&Path, &[String], io::Result<Form>),
-) {
-    let entries = fs::canonicalize(directory).and_then(|canonical| {
-        if above.contains(&canonical) {
+/// A visit of all files below one path.
+struct Walk<'l> {
+    links: &'l LinkBoundary,
+    /// The directories that lead to the current one, so that circular links are noticed.
+    above: Vec<PathBuf>,
+    /// The directories that were visited: a few links to one that has links again lead to any number of files.
+    visited: HashSet<PathBuf>,
+    /// How many files and directories were visited again.
+    repeated: usize,
+}
+
+impl<'l> Walk<'l> {
+    fn new(links: &'l LinkBoundary) -> Self {
+        Self { links, above: Vec::new(), visited: HashSet::new(), repeated: 0 }
+    }
+
+    /// Visits the files below a directory, sorted by name.
+    fn visit(
+        &mut self,
+        directory: &Path,
+        directories: &mut Vec<String>,
+        visit: &mut impl FnMut(&Path, &[String], io::Result<Form>),
+    ) {
+        let entries = match self.enter(directory) {
+            Ok(entries) => entries,
+            Err(why) => return visit(directory, directories, Err(why)),
+        };
+        for name in entries {
+            if is_hidden(name.as_encoded_bytes()) {
+                continue;
+            }
+            let path = directory.join(&name);
+            match self.links.target(&path).and_then(|_| fs::metadata(&path)) {
+                Ok(metadata) if metadata.is_dir() => {
+                    directories.push(name.to_string_lossy().into_owned());
+                    self.visit(&path, directories, visit);
+                    directories.pop();
+                }
+                // Reading a pipe that is named like a policy would block for ever.
+                Ok(metadata) if metadata.is_file() => {
+                    if let Some(form) = Form::of(&path) {
+                        visit(&path, directories, Ok(form));
+                    }
+                }
+                Ok(_) => {}
+                Err(why) => {
+                    if Form::of(&path).is_some() || path.is_dir() {
+                        visit(&path, directories, Err(why));
+                    }
+                }
+            }
+        }
+        self.above.pop();
+    }
+
+    /// Reads the names in a directory, which is then one of those above the next.
+    fn enter(&mut self, directory: &Path) -> io::Result<BTreeSet<OsString>> {
+        let canonical = fs::canonicalize(directory)?;
+        if self.above.contains(&canonical) {
             return Err(io::Error::other("a link that leads back to a directory above it"));
         }
-        if above.len() >= DEEPEST {
+        if self.above.len() >= DEEPEST {
             return Err(io::Error::other("directories are nested too deep"));
         }
-        above.push(canonical);
-        fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<BTreeSet<_>>>()
-    });
-    let entries = match entries {
-        Ok(entries) => entries,
-        Err(why) => return visit(directory, directories, Err(why)),
-    };
-    for name in entries {
-        if is_hidden(name.as_encoded_bytes()) {
-            continue;
+        let is_repeated = self.visited.contains(&canonical);
+        if is_repeated && self.repeated >= REPEATED {
+            let why = format!("links lead to more than {REPEATED} files and directories again");
+            return Err(io::Error::other(why));
         }
-        let path = directory.join(&name);
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => {
-                directories.push(name.to_string_lossy().into_owned());
-                walk(&path, directories, above, visit);
-                directories.pop();
-            }
-            // Reading a pipe that is named like a policy would block for ever.
-            Ok(metadata) if metadata.is_file() => {
-                if let Some(form) = Form::of(&path) {
-                    visit(&path, directories, Ok(form));
-                }
-            }
-            Ok(_) => {}
-            Err(why) => {
-                if Form::of(&path).is_some() {
-                    visit(&path, directories, Err(why));
-                }
-            }
+        let names =
+            fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<BTreeSet<_>>>()?;
+        if is_repeated {
+            self.repeated += 1 + names.len();
+        } else {
+            self.visited.insert(canonical.clone());
         }
+        self.above.push(canonical);
+        Ok(names)
     }
-    above.pop();
 }
 
 fn read_one(path: &Path, limits: &Limits) -> Result<String, String> {
-    let length = fs::metadata(path).map_err(|why| format!("cannot be read: {why}"))?.len();
-    check_length(length, limits)?;
-    text_of(fs::read(path).map_err(|why| format!("cannot be read: {why}"))?)
+    let unreadable = |why: io::Error| format!("cannot be read: {why}");
+    let file = OpenFile::open(path).map_err(unreadable)?;
+    check_length(file.metadata().map_err(unreadable)?.len(), limits)?;
+    let mut bytes = Vec::new();
+    // What is no regular file does not say how long it is.
+    file.take(limits.file_bytes + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    check_length(bytes.len() as u64, limits)?;
+    text_of(bytes)
 }
 
 fn check_length(length: u64, limits: &Limits) -> Result<(), String> {
@@ -294,12 +343,14 @@ pub struct Fingerprint(u64);
 /// is inside the binary never changes.
 pub fn fingerprint<S: Clone + Into<PolicySource>>(sources: &[S]) -> Fingerprint {
     let mut hasher = DefaultHasher::new();
-    for source in sources {
-        let PolicySource::Path(root) = &source.clone().into() else { continue };
+    let sources: Vec<PolicySource> = sources.iter().cloned().map(Into::into).collect();
+    let links = boundary(&sources);
+    for source in &sources {
+        let PolicySource::Path(root) = source else { continue };
         stamp(root, &mut hasher);
         if root.is_dir() {
-            let mut above = Vec::new();
-            walk(root, &mut Vec::new(), &mut above, &mut |path, _, outcome| match outcome {
+            let mut walk = Walk::new(&links);
+            walk.visit(root, &mut Vec::new(), &mut |path, _, outcome| match outcome {
                 Ok(_) => stamp(path, &mut hasher),
                 Err(why) => (path, why.kind()).hash(&mut hasher),
             });
@@ -321,5 +372,40 @@ fn stamp(path: &Path, hasher: &mut DefaultHasher) {
             }
         }
         Err(why) => why.kind().hash(hasher),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Makes directories that each have so many links to the next, and a data file in the last.
+    fn nested(root: &Path, depth: usize, links: usize) {
+        for level in 0..depth {
+            let directory = root.join(level.to_string());
+            fs::create_dir(&directory).unwrap();
+            for link in 0..links {
+                symlink(format!("../{}", level + 1), directory.join(link.to_string())).unwrap();
+            }
+        }
+        fs::create_dir(root.join(depth.to_string())).unwrap();
+        fs::write(root.join(depth.to_string()).join("data.json"), "{}").unwrap();
+    }
+
+    #[test]
+    fn links_to_the_same_directory_are_bounded() {
+        for (depth, links, is_refused) in [(1, 1, false), (2, 20, false), (9, 10, true), (30, 2, true)] {
+            let directory = tempfile::tempdir().unwrap();
+            nested(directory.path(), depth, links);
+            let sources = [PolicySource::Path(directory.path().to_owned())];
+            let (files, problems) = read(&sources, &Limits::default());
+            let is_said = problems.iter().any(|problem| problem.message.contains("files and directories again"));
+            assert_eq!((is_said, problems.is_empty()), (is_refused, !is_refused), "{depth} {links}");
+            assert!(problems.len() <= depth * (links + 1), "{depth} {links}: {} problems", problems.len());
+            assert!(!files.is_empty() && files.len() <= REPEATED, "{depth} {links}: {} files", files.len());
+            assert_eq!(fingerprint(&sources), fingerprint(&sources));
+        }
     }
 }

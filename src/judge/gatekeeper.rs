@@ -42,6 +42,8 @@ pub(crate) struct Library<'f> {
     templates: Vec<Document<'f>>,
     constraints: Vec<Document<'f>>,
     config: Config,
+    /// Whether a `Config` in the files that are added is left out.
+    pub(crate) ignores_config: bool,
 }
 
 /// A library that is compiled.
@@ -80,7 +82,13 @@ impl<'f> Library<'f> {
             match document.type_of() {
                 ("templates.gatekeeper.sh", "ConstraintTemplate") => self.templates.push(document),
                 ("constraints.gatekeeper.sh", _) => self.constraints.push(document),
-                ("config.gatekeeper.sh", "Config") => self.config.add(&document.node),
+                ("config.gatekeeper.sh", "Config") if !self.ignores_config => self.config.add(&document.node),
+                ("config.gatekeeper.sh", "Config") => {
+                    let message =
+                        format!("{}: it would exempt namespaces from Constraints of other sources", document.label());
+                    let help = "it is read from local paths and cluster:gatekeeper only";
+                    problems.push(warning(document.whole(message)).help(help));
+                }
                 // The inventory holds everything that policies look up, so there is nothing to choose.
                 ("syncset.gatekeeper.sh", "SyncSet") | ("test.gatekeeper.sh", _) => {}
                 (group, _) if group.ends_with(".gatekeeper.sh") => {

@@ -10,6 +10,7 @@ use std::{
 
 use regorus::Value;
 
+use super::reads::lookups::LookupState;
 use crate::model::object::{Kind, ObjectKey};
 
 /// Both documents, and what policies saw of the objects in them.
@@ -19,10 +20,14 @@ pub struct Inventory {
     kube_mgmt: Value,
     /// Which kind each plural name below `data.kubernetes` means.
     plurals: BTreeMap<String, Arc<Kind>>,
+    /// Whether the objects of a kind gave way to those of another with the same plural name.
+    replaced_plural: bool,
     /// The kinds of all objects, by `apiVersion` and `kind`.
     kinds: Arc<BTreeMap<(String, String), Arc<Kind>>>,
     /// Hashes of what policies read of the objects in it.
     seen: HashMap<ObjectKey, u64>,
+    /// Of which kinds it has the objects.
+    lookups: Arc<LookupState>,
 }
 
 impl Default for Inventory {
@@ -31,8 +36,10 @@ impl Default for Inventory {
             gatekeeper: Value::new_object(),
             kube_mgmt: Value::new_object(),
             plurals: BTreeMap::new(),
+            replaced_plural: false,
             kinds: Arc::default(),
             seen: HashMap::new(),
+            lookups: Arc::default(),
         }
     }
 }
@@ -49,6 +56,18 @@ impl Inventory {
             Some(hash) => self.seen.insert(key.clone(), hash),
             None => self.seen.remove(key),
         };
+    }
+
+    /// Sets of which kinds it has the objects. Returns whether that changed anything.
+    pub(crate) fn set_lookups(&mut self, lookups: Arc<LookupState>) -> bool {
+        let changed = self.lookups != lookups;
+        self.lookups = lookups;
+        changed
+    }
+
+    /// Returns of which kinds it has the objects.
+    pub(crate) fn lookups(&self) -> &LookupState {
+        &self.lookups
     }
 
     /// Sets the state of an object, or removes it (`None`). Returns whether that changed anything.
@@ -74,6 +93,11 @@ impl Inventory {
         changed
     }
 
+    /// Returns whether all objects of a kind gave way to those of another since the last call.
+    pub(crate) fn take_replaced_plural(&mut self) -> bool {
+        std::mem::take(&mut self.replaced_plural)
+    }
+
     /// Returns the document `data.inventory` or `data.kubernetes`.
     pub(crate) fn document(&self, name: &str) -> &Value {
         if name == "kubernetes" { &self.kube_mgmt } else { &self.gatekeeper }
@@ -95,6 +119,7 @@ impl Inventory {
             Some(owner) if owner.group == kind.group => return true,
             Some(owner) if rank(owner) < rank(kind) => return false,
             Some(_) => {
+                self.replaced_plural = true;
                 if let Ok(document) = self.kube_mgmt.as_object_mut() {
                     document.remove(&Value::from(kind.plural.as_str()));
                 }
@@ -209,6 +234,8 @@ mod tests {
             for key in order {
                 inventory.put(key, Some(&json("1")));
             }
+            assert_eq!(inventory.take_replaced_plural(), order[0] == &other);
+            assert!(!inventory.take_replaced_plural());
             assert_eq!(inventory.document("kubernetes")["services"]["n"], json(r#"{"own": 1}"#));
             assert_eq!(value::object(&inventory.document("inventory")["namespace"]["n"]).unwrap().len(), 2);
         }

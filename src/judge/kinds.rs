@@ -18,6 +18,8 @@ pub(crate) struct KindDependencies {
     pub(crate) projection: Projection,
     /// Of the rules that are asked about every object; Constraints, which also choose by group, are left out.
     pub(crate) dependencies: Dependencies,
+    /// What is looked up, Constraints included.
+    pub(crate) lookups: InventoryReads,
 }
 
 /// What verdicts depend on, by kind.
@@ -55,6 +57,7 @@ impl KindIndex {
     fn add(&mut self, units: &[Unit], kind: &str) -> KindDependencies {
         let mut object = Tree::default();
         let mut dependencies = Dependencies::default();
+        let mut lookups = InventoryReads::default();
         for unit in units {
             let matching = unit.constraints().iter().map(|constraint| &constraint.matching);
             let mut matching =
@@ -68,10 +71,9 @@ impl KindIndex {
             for group in &unit.groups {
                 for reads in group.queries.of(kind).into_iter().flat_map(|query| &query.reads) {
                     object.merge(&reads.object(group.dialect));
-                    self.inventory.merge(&reads.inventory());
-                    if let Some(rule) = unit.kubescape.as_ref().filter(|rule| rule.scopes.is_some()) {
-                        let array = InventoryReads::of_array(rule.matching.clone(), reads.object(group.dialect));
-                        self.inventory.merge(&array);
+                    lookups.merge(&reads.inventory());
+                    if let Some(array) = unit.array_reads(group.dialect, reads) {
+                        lookups.merge(&array);
                         dependencies.inventory = true;
                     }
                     if unit.judges_everything() {
@@ -80,7 +82,8 @@ impl KindIndex {
                 }
             }
         }
-        KindDependencies { projection: Projection::new(object), dependencies }
+        self.inventory.merge(&lookups);
+        KindDependencies { projection: Projection::new(object), dependencies, lookups }
     }
 
     /// Returns the names of the kinds that the policies distinguish.

@@ -5,6 +5,7 @@
 //! kaudit has not (a scanner on the nodes, a cloud's description, image scans, signatures) has it left out, by name.
 //! `filter.rego` is not read: it decides which objects count as scanned and passed, and changes no failing result.
 
+mod controls;
 mod document;
 pub(crate) mod matching;
 mod needs;
@@ -20,6 +21,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use self::{
+    controls::{missing_controls, missing_rules, unjudged_rule},
     document::{Control, Document, FixedInput, Framework, INPUTS, RuleMetadata},
     needs::{needs_builtin, why_unjudged},
     rule::{ControlRule, ENTRY, KubescapeRule, PACKAGE},
@@ -38,7 +40,7 @@ use super::{
     unjudged::Unjudged,
 };
 use crate::{
-    model::{spelling::nearest, verdict::Source},
+    model::spelling::nearest,
     rego::{
         data::Data,
         file::{File, Form},
@@ -48,6 +50,7 @@ use crate::{
     },
 };
 
+const UNKNOWN_FRAMEWORK: &str = "no framework of this name is among the policies";
 const METADATA: &str = "rule.metadata.json";
 const RULE: &str = "raw.rego";
 /// What the rules of a library may share, in kaudit's words.
@@ -72,17 +75,28 @@ const WHOLE_CLUSTER: [&str; 4] = ["C-0261", "C-0266", "C-0267", "C-0272"];
 pub(crate) struct Library<'f> {
     rules: Vec<RuleFiles<'f>>,
     controls: Vec<Control>,
-    frameworks: Vec<(Framework, String)>,
+    /// Each with the file that it is in.
+    frameworks: Vec<(Framework, Arc<str>)>,
     /// By document and name; what comes later counts.
     inputs: BTreeMap<String, Map<String, Value>>,
     own: HashSet<&'f str>,
 }
+
+/// Inputs by document and name, and whether they are others than the library's own.
+type GivenInputs = (bool, BTreeMap<String, Map<String, Value>>);
 
 /// One rule.
 struct RuleFiles<'f> {
     metadata: RuleMetadata,
     file: &'f File,
     module: Option<&'f File>,
+}
+
+impl RuleFiles<'_> {
+    /// Returns its name and the file that has it.
+    fn named(&self) -> (&str, &Arc<str>) {
+        (&self.metadata.name, &self.file.shown)
+    }
 }
 
 /// Libraries that are compiled.
@@ -96,6 +110,16 @@ pub(crate) struct LoadedLibrary {
     pub(crate) left_out: Vec<Unjudged>,
 }
 
+/// Returns the directories of rules in Kubescape's layout, whose modules all share one package without meeting.
+pub(crate) fn rule_directories(files: &[File]) -> BTreeSet<&Path> {
+    files.iter().filter(|file| is_called(file, METADATA)).map(directory).collect()
+}
+
+/// Whether it is the problem of a framework that a library does not have.
+pub(crate) fn is_unknown_framework(problem: &Problem) -> bool {
+    problem.message == UNKNOWN_FRAMEWORK
+}
+
 fn directory(file: &File) -> &Path {
     Path::new(&*file.shown).parent().unwrap_or(Path::new(""))
 }
@@ -105,8 +129,8 @@ fn is_called(file: &File, name: &str) -> bool {
 }
 
 impl<'f> Library<'f> {
-    /// Finds the libraries among all files.
-    pub(crate) fn read(files: &'f [File], problems: &mut Vec<Problem>) -> Self {
+    /// Finds the libraries among the files of a source; `shared` are files of others with inputs, controls and frameworks.
+    pub(crate) fn read(files: &'f [File], shared: &'f [File], problems: &mut Vec<Problem>) -> Self {
         let mut library = Self::default();
         let described = files.iter().filter(|file| is_called(file, METADATA));
         let rules: BTreeSet<&Path> = described.map(directory).collect();
@@ -127,20 +151,17 @@ impl<'f> Library<'f> {
             if file.form == Form::Rego {
                 continue;
             }
-            match document::read(file) {
-                Ok(Some(Document::Control(control))) => library.controls.push(*control),
-                Ok(Some(Document::Framework(framework))) => {
-                    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                    library.frameworks.push((framework, stem));
-                }
-                Ok(Some(Document::Inputs(given))) => {
-                    inputs.push((!is_called(file, "default-config-inputs.json"), given));
-                }
-                Ok(None) if is_beside(path, &roots) => {}
-                Ok(None) => continue,
+            match library.document(file, &mut inputs) {
+                Ok(true) => {}
+                Ok(false) if is_beside(path, &roots) => {}
+                Ok(false) => continue,
                 Err(problem) => problems.push(problem),
             }
             library.own.insert(&file.shown);
+        }
+        for file in shared {
+            // Its problems are those of the source that brings it.
+            let _ignored = library.document(file, &mut inputs);
         }
         // The library's own come first, whatever the order of the paths.
         inputs.sort_by_key(|(own, _)| *own);
@@ -149,6 +170,17 @@ impl<'f> Library<'f> {
         }
         library.controls.sort_by(|a, b| a.id.cmp(&b.id));
         library
+    }
+
+    /// Adds a document of another file than those of rules; returns whether it is one of a library.
+    fn document(&mut self, file: &File, inputs: &mut Vec<GivenInputs>) -> Result<bool, Problem> {
+        match document::read(file)? {
+            Some(Document::Control(control)) => self.controls.push(*control),
+            Some(Document::Framework(framework)) => self.frameworks.push((framework, Arc::clone(&file.shown))),
+            Some(Document::Inputs(given)) => inputs.push((!is_called(file, "default-config-inputs.json"), given)),
+            None => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn rule(&mut self, file: &'f File, files: &'f [File], problems: &mut Vec<Problem>) {
@@ -182,6 +214,9 @@ impl<'f> Library<'f> {
             .collect();
         let controls = self.chosen(&frameworks, problems);
         self.unknown_rules(problems);
+        let chosen = frameworks.iter().filter_map(|name| self.framework(name));
+        loaded.unjudged.extend(chosen.flat_map(|framework| missing_controls(framework, &self.controls)));
+        loaded.unjudged.extend(missing_rules(&controls, &self.rule_names()));
         for rule in &self.rules {
             let own: Vec<&Control> =
                 controls.iter().filter(|control| control.rules_names.contains(&rule.metadata.name)).collect();
@@ -192,8 +227,8 @@ impl<'f> Library<'f> {
                 (None, Some(module)) if self.controls.is_empty() || !own.is_empty() => {
                     self.compile(rule, module, &own, limits, problems, &mut loaded);
                 }
-                (None, _) => loaded.left_out.push(unjudged(rule, self.why_unnamed(rule))),
-                (Some(why), _) => loaded.unjudged.push(unjudged(rule, why)),
+                (None, _) => loaded.left_out.push(unjudged_rule(rule.named(), &[], self.why_unnamed(rule))),
+                (Some(why), _) => loaded.unjudged.push(unjudged_rule(rule.named(), &own, why)),
             }
         }
         loaded.unjudged.sort();
@@ -217,9 +252,7 @@ impl<'f> Library<'f> {
         }
         let mut chosen: BTreeMap<&str, Control> = BTreeMap::new();
         for name in names {
-            let is = |other: &str| other.eq_ignore_ascii_case(name);
-            let Some((framework, _)) = self.frameworks.iter().find(|(framework, stem)| is(&framework.name) || is(stem))
-            else {
+            let Some((framework, _)) = self.framework(name) else {
                 problems.push(self.unknown_framework(name));
                 continue;
             };
@@ -242,6 +275,13 @@ impl<'f> Library<'f> {
         chosen.into_values().collect()
     }
 
+    /// Finds a framework by its name or that of its file.
+    fn framework(&self, name: &str) -> Option<&(Framework, Arc<str>)> {
+        let stem = |file: &str| Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let is = |other: &str| other.eq_ignore_ascii_case(name);
+        self.frameworks.iter().find(|(framework, file)| is(&framework.name) || is(&stem(file)))
+    }
+
     fn unknown_framework(&self, name: &str) -> Problem {
         let shown: Arc<str> = PolicySource::Framework(name.to_owned()).shown();
         let mut known: Vec<&str> = self.frameworks.iter().map(|(framework, _)| framework.name.as_str()).collect();
@@ -253,12 +293,16 @@ impl<'f> Library<'f> {
             Some(near) => format!("did you mean {near}? There are {}", known.join(", ")),
             None => format!("there are {}", known.join(", ")),
         };
-        Problem::refused(&shown, "no framework of this name is among the policies").help(help)
+        Problem::refused(&shown, UNKNOWN_FRAMEWORK).help(help)
+    }
+
+    fn rule_names(&self) -> HashSet<&str> {
+        self.rules.iter().map(|rule| rule.metadata.name.as_str()).collect()
     }
 
     /// Warns of controls that name a rule which is not there: nobody would notice that it is not judged.
     fn unknown_rules(&self, problems: &mut Vec<Problem>) {
-        let known: HashSet<&str> = self.rules.iter().map(|rule| rule.metadata.name.as_str()).collect();
+        let known = self.rule_names();
         let first = self.rules.first().map(|rule| &rule.file.shown);
         for control in &self.controls {
             for name in control.rules_names.iter().filter(|name| !known.contains(name.as_str())) {
@@ -289,7 +333,7 @@ impl<'f> Library<'f> {
         if groups.is_empty() {
             groups.push((None, Vec::new()));
         }
-        for (fixed, controls) in groups {
+        for (fixed, group) in groups {
             let mut found = Vec::new();
             let helpers = File::new("cautils.rego".into(), Form::Rego, CAUTILS.to_owned());
             let imports = module.text.contains("data.cautils").then_some(&helpers);
@@ -297,12 +341,12 @@ impl<'f> Library<'f> {
             let compiled =
                 compile(files, &self.data(fixed), limits, Missing::default(), &mut found, Purpose::Kubescape);
             if let Some(why) = needs_builtin(&found) {
-                loaded.unjudged.push(unjudged(rule, why));
+                loaded.unjudged.push(unjudged_rule(rule.named(), controls, why));
                 return;
             }
             problems.extend(found);
             match compiled {
-                Some((policies, unit)) if !policies.is_empty() => loaded.bind(&policies[0], unit, rule, &controls),
+                Some((policies, unit)) if !policies.is_empty() => loaded.bind(&policies[0], unit, rule, &group),
                 Some(_) => {
                     let message = format!("there is no rule {ENTRY} in package {PACKAGE}");
                     let help = "Kubescape asks for deny contains result if { … }";
@@ -377,11 +421,6 @@ impl LoadedLibrary {
         unit.kubescape = Some(Arc::new(bound));
         self.units.push(unit);
     }
-}
-
-fn unjudged(rule: &RuleFiles<'_>, reason: impl Into<String>) -> Unjudged {
-    let source = Source { file: Arc::clone(&rule.file.shown), line: 1 };
-    Unjudged { name: rule.metadata.name.clone(), reason: reason.into(), source }
 }
 
 /// Whether a path is one of a library that holds neither policies nor data.

@@ -61,7 +61,7 @@ impl LastGood {
     ) -> Result<PolicySet, LoadError> {
         let (mut sources, mut replaced) = (sources.to_vec(), Vec::new());
         for _ in 0..ATTEMPTS {
-            let loaded = PolicySet::load_followed(&sources, limits);
+            let loaded = PolicySet::load_after(&sources, limits, &before.package_owners);
             let problems = match &loaded {
                 Ok(policies) => &policies.problems,
                 Err(error) => &error.problems,
@@ -74,13 +74,13 @@ impl LastGood {
                 return Ok(policies);
             }
         }
-        PolicySet::load_followed(&sources, limits)?.after(before)
+        PolicySet::load_after(&sources, limits, &before.package_owners)?.after(before)
     }
 
     /// Puts in what was in order of the files that are refused; returns whether there was any.
     fn replace(&self, sources: &mut [PolicySource], problems: &[Problem], replaced: &mut Vec<Problem>) -> bool {
         let count = replaced.len();
-        for source in sources {
+        for source in sources.iter_mut() {
             if let Some((older, problem)) = unpacked(source).and_then(|bundle| self.older(bundle, problems)) {
                 replaced.push(problem);
                 *source = PolicySource::Unpacked(Arc::new(older));
@@ -141,6 +141,7 @@ fn files(sources: &[PolicySource]) -> impl Iterator<Item = (&FileTree, &TreeFile
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::sources::CONFIG_MAPS;
 
     fn tree(files: &[(&str, &str)]) -> Vec<PolicySource> {
         let file = |(name, text): &(&str, &str)| TreeFile {
@@ -193,6 +194,50 @@ mod tests {
         assert_eq!(policies, "");
         assert!(refused.contains("cluster/c.rego:3") && !refused.contains("no rule"), "{refused}");
         assert_eq!(reload(&[("a.rego", a)]).unwrap(), ("a".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn a_change_cannot_claim_a_package_that_is_in_force() {
+        let limits = Limits::default();
+        let module = |package: &str, word: &str| format!("package {package}\n\ndeny contains \"{word}\"\n");
+        // In the order of their age.
+        let sources = |maps: &[(&str, &[(&str, String)])]| -> Vec<PolicySource> {
+            let source = |(map, files): &(&str, &[(&str, String)])| {
+                let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+                let [PolicySource::Tree(tree)] = &tree(&files)[..] else { unreachable!() };
+                let name = format!("{CONFIG_MAPS}/policies/{map}").into();
+                PolicySource::Tree(Arc::new(FileTree { name, ..FileTree::clone(tree) }))
+            };
+            maps.iter().map(source).collect()
+        };
+        let [older, younger] = [("main.rego", module("a", "older")), ("main.rego", module("b", "younger"))];
+        let before = sources(&[("older", std::slice::from_ref(&older)), ("younger", std::slice::from_ref(&younger))]);
+        for claim in [
+            // Instead of what it was, and beside it.
+            vec![("main.rego", module("b", "claimed"))],
+            vec![older.clone(), ("more.rego", module("b", "claimed"))],
+        ] {
+            let mut last_good = LastGood::default();
+            let mut in_force = PolicySet::load_partly(&before, &limits).unwrap();
+            last_good.learn(&before, &in_force);
+            // What changes beside it takes effect.
+            let third: &[_] = &[("main.rego", module("c", "third"))];
+            let after = sources(&[("older", &claim), ("younger", std::slice::from_ref(&younger)), ("third", third)]);
+            // More than once: what is refused is still known.
+            for _ in 0..2 {
+                in_force = last_good.load(&after, &limits, &in_force).unwrap();
+                last_good.learn(&after, &in_force);
+                let refused: Vec<String> = in_force.refused().map(ToString::to_string).collect();
+                assert!(refused.iter().all(|problem| problem.contains("/policies/older/")), "{refused:?}");
+                assert!(
+                    refused[0].contains("package b belongs to cluster:configmaps/policies/younger,"),
+                    "{refused:?}"
+                );
+                assert_eq!(names(&in_force), ["a", "b", "c"]);
+                let b = in_force.policies.iter().find(|policy| *policy.name == *"b").unwrap();
+                assert!(b.rules[0].source.file.contains("younger"), "{:?}", b.rules[0].source);
+            }
+        }
     }
 
     #[test]

@@ -35,6 +35,14 @@ const FORMS: [(&str, &str); 9] = [
     ("warned", "warn"),
 ];
 
+/// How the warning of a package ends that no module refers to.
+const UNUSED: &str = "and nothing uses it";
+
+/// Whether it is the warning of a package that no module of its source refers to.
+pub(crate) fn is_unused_package(problem: &Problem) -> bool {
+    problem.message.starts_with("package ") && problem.message.ends_with(UNUSED)
+}
+
 /// Returns the probable mistakes in modules that are in order.
 pub(crate) fn warnings(checked: &Checked<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -61,10 +69,10 @@ pub(crate) fn test_file(file: &File) -> Option<Problem> {
 }
 
 /// Returns a warning for each policy that cannot give a result for any kind.
-pub(crate) fn without_kinds(policies: &[Policy], files: &[File]) -> Vec<Problem> {
+pub(crate) fn without_kinds<'f>(policies: &[Policy], files: &(impl Iterator<Item = &'f File> + Clone)) -> Vec<Problem> {
     let nothing = |policy: &&Policy| matches!(&policy.matches, Matches::Kinds(kinds) if kinds.is_empty());
     let problem = |policy: &Policy| {
-        let text = files.iter().find(|file| file.shown == policy.source).map_or("", |file| &file.text);
+        let text = files.clone().find(|file| file.shown == policy.source).map_or("", |file| &file.text);
         let message = format!("{} can say nothing about any kind", policy.name);
         let help = "its rules ask for two kinds at once, or for none of those that it is meant for";
         Problem::warning(&policy.source, message).at(text, policy.line, 1).help(help)
@@ -139,10 +147,15 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
     for (index, module) in checked.modules.iter().enumerate() {
         modules.entry(package(module)).or_default().push(index);
     }
+    let mut nodes: BTreeMap<usize, Vec<&Node>> = BTreeMap::new();
+    for node in checked.nodes {
+        nodes.entry(node.module).or_default().push(node);
+    }
     for (package, modules) in modules {
-        let own = |node: &&Node| modules.contains(&node.module);
-        let rules: Vec<&Node> = checked.nodes.iter().filter(own).filter(|node| !node.is_test(package.len())).collect();
-        let judge = checked.entries.iter().any(|path| path.starts_with(&package) && path.len() == package.len() + 1);
+        let own = modules.iter().filter_map(|module| nodes.get(module)).flatten();
+        let rules: Vec<&Node> = own.copied().filter(|node| !node.is_test(package.len())).collect();
+        let below = checked.entries.range(package.clone()..).take_while(|path| path.starts_with(&package));
+        let judge = below.into_iter().any(|path| path.len() == package.len() + 1);
         let looks = |node: &&Node| node.path.get(package.len()).is_some_and(|name| meant(name).is_some());
         let serves = judge || rules.is_empty() || rules.iter().any(looks) || checked.entries.is_empty();
         if serves || !judges(&package) || is_used(checked, &package, |other| !modules.contains(&other.module)) {
@@ -150,8 +163,7 @@ fn packages(checked: &Checked<'_>, problems: &mut Vec<Problem>) {
         }
         let (file, module) = (checked.files[modules[0]], &checked.modules[modules[0]]);
         let shown = package.join(".");
-        let message =
-            format!("package {shown} is not judged by: it has no rule deny, violation or warn, and nothing uses it");
+        let message = format!("package {shown} is not judged by: it has no rule deny, violation or warn, {UNUSED}");
         let span = &module.package.span;
         problems.push(Problem::warning(&file.shown, message).at(&file.text, span.line, span.col));
     }

@@ -1,17 +1,21 @@
 //! From policy sources to a [`PolicySet`], with every problem on the way.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use super::{
     bundle::Bundle,
-    compile::compile,
+    compile::{UnitModules, compile},
     data,
     dialect::Dialect,
     entrypoints::Purpose,
-    files,
     gatekeeper::{self, Config, ConstraintIndex, EnforcementPoint},
     kinds::KindIndex,
     kubescape, lint,
+    ownership::{self, OwnedFiles, Owners, PackageOwners, ParsedData},
     policy::Policy,
     reads::TOKEN_VOLUME,
     set::PolicySet,
@@ -54,7 +58,7 @@ impl PolicySet {
     /// Returns every problem if one of the sources cannot be read, or if no rule is left to judge by.
     pub fn load_partly<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
         let sources = owned(sources);
-        let set = load(&sources, limits, EnforcementPoint::Audit)?;
+        let set = load(&sources, limits, (EnforcementPoint::Audit, &PackageOwners::new()))?;
         if !set.policies.is_empty() {
             return Ok(set);
         }
@@ -68,13 +72,28 @@ impl PolicySet {
     /// # Errors
     /// As [`Self::load_partly`], but for sources of a cluster without a rule.
     pub fn load_followed<S: Clone + Into<PolicySource>>(sources: &[S], limits: &Limits) -> Result<Self, LoadError> {
-        let sources = owned(sources);
-        if !sources.iter().any(|source| matches!(source, PolicySource::Tree(_))) {
-            return Self::load_partly(&sources, limits);
+        Self::load_after(&owned(sources), limits, &PackageOwners::new())
+    }
+
+    /// Does the same, where packages keep the owners that they had before.
+    ///
+    /// # Errors
+    /// As [`Self::load_followed`].
+    pub(super) fn load_after(
+        sources: &[PolicySource],
+        limits: &Limits,
+        before: &PackageOwners,
+    ) -> Result<Self, LoadError> {
+        let mut set = load(sources, limits, (EnforcementPoint::Audit, before))?;
+        if !set.policies.is_empty() {
+            return Ok(set);
         }
-        let mut set = load(&sources, limits, EnforcementPoint::Audit)?;
-        if set.policies.is_empty() && !set.is_partial() {
-            let nothing = nothing_to_judge_by(&sources, &set);
+        if !sources.iter().any(|source| matches!(source, PolicySource::Tree(_))) {
+            let nothing = (!set.is_partial()).then(|| nothing_to_judge_by(sources, &set));
+            return Err(LoadError::new(set.problems.into_iter().chain(nothing).collect()));
+        }
+        if !set.is_partial() {
+            let nothing = nothing_to_judge_by(sources, &set);
             set.problems.push(nothing);
             set.problems.sort();
         }
@@ -88,7 +107,7 @@ impl PolicySet {
     /// As [`Self::load`]; a Constraint that does not fit the schema of its template is one of the reasons.
     pub fn from_gatekeeper(template: &Path, constraint: &Path, limits: &Limits) -> Result<Self, LoadError> {
         let sources = [template, constraint].map(|path| path.to_owned().into());
-        load(&sources, limits, EnforcementPoint::Gator)?.whole()
+        load(&sources, limits, (EnforcementPoint::Gator, &PackageOwners::new()))?.whole()
     }
 }
 
@@ -97,34 +116,45 @@ fn owned<S: Clone + Into<PolicySource>>(sources: &[S]) -> Vec<PolicySource> {
 }
 
 /// Loads what can be loaded, which may be nothing; the set's problems say what was refused.
-fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> Result<PolicySet, LoadError> {
-    let (files, mut problems) = files::read(sources, limits);
-    if problems.iter().any(|problem| sources.iter().any(|source| source.shown() == problem.file)) {
+fn load(
+    sources: &[PolicySource],
+    limits: &Limits,
+    (point, before): (EnforcementPoint, &PackageOwners),
+) -> Result<PolicySet, LoadError> {
+    let mut problems = Vec::new();
+    let mut owners = ownership::read(sources, limits, &mut problems);
+    if owners.iter().any(|owner| owner.unreadable) {
         return Err(LoadError { problems });
     }
-    let (tests, files): (Vec<File>, Vec<File>) = files.into_iter().partition(File::is_test);
-    let mut missing = Missing::default();
-    for unread in &problems {
-        missing.unread(&unread.file);
-    }
-    problems.extend(tests.iter().filter_map(lint::test_file));
-    let compiled = compile_all(sources, &files, missing, (limits, point), &mut problems);
     let frameworks = || sources.iter().filter(|source| matches!(source, PolicySource::Framework(_)));
+    let tests = owners.iter_mut().flat_map(|owner| owner.files.extract_if(.., |file| file.is_test()));
+    let tests: Vec<File> = tests.collect();
+    let digest = digest(owners.iter().flat_map(|owner| &owner.files), frameworks().map(PolicySource::shown));
+    let sources_of_files: BTreeMap<Arc<str>, usize> = (owners.iter().enumerate())
+        .flat_map(|(source, owner)| owner.files.iter().map(move |file| (Arc::clone(&file.shown), source)))
+        .collect();
+    problems.extend(tests.iter().filter_map(lint::test_file));
+    let package_owners = ownership::refuse_packages(&mut owners, before, &mut problems);
+    let missing = owners.iter_mut().map(|owner| std::mem::take(&mut owner.missing)).collect();
+    let owners = Owners::new(&owners);
+    let compiled = compile_all(sources, &owners, missing, (limits, point), &mut problems);
     if frameworks().map(PolicySource::shown).any(|shown| problems.iter().any(|problem| problem.file == shown)) {
         return Err(LoadError::new(problems));
     }
     let Compiled { units, policies, unjudged, left_out, config } = compiled;
+    let files = || owners.all.iter().flat_map(|owner| &owner.files);
     let bundles: Vec<&Bundle> = sources.iter().filter_map(PolicySource::bundle).collect();
     problems.extend(bundles.iter().filter_map(|bundle| bundle.problem.clone()));
-    problems.extend(lint::without_kinds(&policies, &files));
+    problems.extend(lint::without_kinds(&policies, &files()));
     problems.sort();
     problems.dedup();
     let kinds = Arc::new(KindIndex::new(&units));
-    let names_tokens = files.iter().any(|file| file.text.contains(TOKEN_VOLUME));
+    let names_tokens = files().any(|file| file.text.contains(TOKEN_VOLUME));
     let plans = limits.share_verdicts.then(|| Plans::new(&units, &config, kinds.names(), names_tokens));
     Ok(PolicySet {
-        digest: digest(&files, frameworks().map(PolicySource::shown)),
-        files: files.into_iter().map(|file| file.shown).collect(),
+        digest,
+        files: sources_of_files,
+        package_owners,
         policies,
         problems,
         limits: *limits,
@@ -140,6 +170,7 @@ fn load(sources: &[PolicySource], limits: &Limits, point: EnforcementPoint) -> R
 }
 
 /// What the files of all dialects become.
+#[derive(Default)]
 struct Compiled {
     units: Vec<Unit>,
     /// Sorted by name; the Constraints of one kind keep their order.
@@ -149,46 +180,166 @@ struct Compiled {
     config: Config,
 }
 
-/// Tells the dialects apart that are recognised by their files, and compiles each.
+/// The files of one source, by dialect.
+struct SortedSource<'f> {
+    modules: Vec<&'f File>,
+    data: Vec<ParsedData<'f>>,
+    kubescape: kubescape::Library<'f>,
+    missing: Missing,
+    /// Data files that cannot be read.
+    unparsed: Vec<&'f File>,
+}
+
+/// Compiles each source by itself. Templates and Constraints of all sources are joined: each template is a unit anyway.
 fn compile_all(
     sources: &[PolicySource],
-    files: &[File],
-    mut missing: Missing,
+    owners: &Owners<'_>,
+    missing: Vec<Missing>,
     (limits, point): (&Limits, EnforcementPoint),
     problems: &mut Vec<Problem>,
 ) -> Compiled {
-    let suites = gatekeeper::suites(files);
-    let kubescape = kubescape::Library::read(files, problems);
-    let modules = files.iter().filter(|file| file.form == Form::Rego && !kubescape.has(file)).collect();
-    let Sorted { kept: modules, mut unjudged, mut left_out, examples } = trivy::sort_out(modules, false);
-    let mut data = data::document();
     let mut gatekeeper = gatekeeper::Library::default();
+    let mut compiled = Compiled::default();
+    let shared = owners.shared_inputs();
+    let sort =
+        |(owner, missing)| sort_source(owner, &shared, missing, (&mut gatekeeper, &mut compiled), (limits, problems));
+    let mut sorted: Vec<SortedSource<'_>> = owners.all.iter().zip(missing).map(sort).collect();
+    refuse_data(owners, &mut sorted, problems);
+    let mut parsed: Vec<Vec<ParsedData<'_>>> =
+        sorted.iter_mut().map(|source| std::mem::take(&mut source.data)).collect();
+    let unparsed: Vec<Vec<&File>> = sorted.iter_mut().map(|source| std::mem::take(&mut source.unparsed)).collect();
+    let mut imported = BTreeSet::new();
+    let mut frameworks = UnknownFrameworks::default();
+    for (number, source) in sorted.into_iter().enumerate() {
+        let SortedSource { modules, kubescape, mut missing, .. } = source;
+        for (_, files) in unparsed.iter().enumerate().filter(|(owner, _)| owners.depends_on_data(number, *owner)) {
+            for file in files {
+                missing.unparsed(file);
+            }
+        }
+        let foreign = owners.imported(number, &modules);
+        problems.extend(owners.unseen(number, &modules, &foreign));
+        imported.extend(foreign.iter().map(|file| Arc::clone(&file.shown)));
+        let all: Vec<&File> = modules.iter().chain(&foreign).copied().collect();
+        let data = owners.data(number, &all, &mut parsed, problems);
+        let modules = UnitModules { own: modules, imported: foreign };
+        let mut found = Vec::new();
+        let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory);
+        let (plain, found) = without_sources(plain, found, &owners.all[number].files, gatekeeper.has_templates());
+        problems.extend(found);
+        let (policies, units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));
+        let found = &mut Vec::new();
+        let of_kubescape = kubescape.load(sources, limits, found);
+        problems.extend(frameworks.take(found));
+        compiled.add(policies, units);
+        compiled.add_kubescape(of_kubescape, problems);
+    }
+    problems.extend(frameworks.of_all(owners.all.len()));
+    // What is used elsewhere is used.
+    problems.retain(|problem| !(lint::is_unused_package(problem) && imported.contains(&problem.file)));
+    let of_gatekeeper = gatekeeper.load(limits, point, problems);
+    compiled.add(of_gatekeeper.policies, of_gatekeeper.units);
+    compiled.unjudged.extend(of_gatekeeper.unjudged);
+    compiled.config = of_gatekeeper.config;
+    compiled.policies.sort_by(|a, b| a.name.cmp(&b.name));
+    compiled.unjudged.sort();
+    // Libraries that share controls name them alike.
+    compiled.unjudged.dedup();
+    compiled.left_out.sort();
+    compiled
+}
+
+/// Tells the dialects of one source apart that are recognised by their files.
+fn sort_source<'f>(
+    owner: &'f OwnedFiles,
+    shared: &'f [File],
+    mut missing: Missing,
+    (gatekeeper, compiled): (&mut gatekeeper::Library<'f>, &mut Compiled),
+    (limits, problems): (&Limits, &mut Vec<Problem>),
+) -> SortedSource<'f> {
+    let files = &owner.files;
+    let suites = gatekeeper::suites(files);
+    let kubescape = kubescape::Library::read(files, if owner.is_local() { &[] } else { shared }, problems);
+    let modules = files.iter().filter(|file| file.form == Form::Rego && !kubescape.has(file)).collect();
+    let Sorted { kept: modules, unjudged, left_out, examples } = trivy::sort_out(modules, false);
+    compiled.unjudged.extend(unjudged);
+    compiled.left_out.extend(left_out);
+    gatekeeper.ignores_config = !owner.may_exempt();
+    let (mut data, mut unparsed, mut replayed) = (Vec::new(), Vec::new(), 0);
     let others = files.iter().filter(|file| file.form != Form::Rego);
     for file in others.filter(|file| !examples.contain(file) && !kubescape.has(file)) {
         let example = Path::new(&*file.shown).ancestors().any(|folder| suites.contains(folder));
         let before = problems.len();
         if !gatekeeper.add(file, example, problems) {
-            data::add(&mut data, file, example, problems);
+            let value = data::read(file, example, problems)
+                .filter(|value| owner.may_hold(file, value, &mut replayed, (limits, problems)));
+            data.extend(value.map(|value| ParsedData { file, value }));
             if problems[before..].iter().any(Problem::is_refusal) {
                 missing.unparsed(file);
+                unparsed.push(file);
             }
         }
     }
-    let mut found = Vec::new();
-    let plain = compile(modules, &data, limits, missing, &mut found, Purpose::Directory);
-    let (plain, found) = without_sources(plain, found, files, gatekeeper.has_templates());
-    problems.extend(found);
-    let of_gatekeeper = gatekeeper.load(limits, point, problems);
-    let of_kubescape = kubescape.load(sources, limits, problems);
-    let (mut policies, mut units) = plain.map_or_else(Default::default, |(policies, unit)| (policies, vec![unit]));
-    policies.extend(of_gatekeeper.policies.into_iter().chain(of_kubescape.policies));
-    policies.sort_by(|a, b| a.name.cmp(&b.name));
-    units.extend(of_gatekeeper.units.into_iter().chain(of_kubescape.units));
-    unjudged.extend(of_gatekeeper.unjudged.into_iter().chain(of_kubescape.unjudged));
-    unjudged.sort();
-    left_out.extend(of_kubescape.left_out);
-    left_out.sort();
-    Compiled { units, policies, unjudged, left_out, config: of_gatekeeper.config }
+    SortedSource { modules, data, kubescape, missing, unparsed }
+}
+
+/// Leaves out data that lies at packages of earlier sources.
+fn refuse_data(owners: &Owners<'_>, sorted: &mut [SortedSource<'_>], problems: &mut Vec<Problem>) {
+    let data: Vec<&[ParsedData<'_>]> = sorted.iter().map(|source| &*source.data).collect();
+    // From the last on, so that indices stay right.
+    for (number, index, problem) in owners.data_at_packages(&data).into_iter().rev() {
+        if problem.is_refusal() {
+            let refused = sorted[number].data.remove(index);
+            sorted[number].missing.unparsed(refused.file);
+        }
+        problems.push(problem);
+    }
+}
+
+impl Compiled {
+    fn add(&mut self, policies: Vec<Policy>, units: Vec<Unit>) {
+        self.policies.extend(policies);
+        self.units.extend(units);
+    }
+
+    /// Adds the controls of a library, unless an earlier source has policies of these names.
+    fn add_kubescape(&mut self, library: kubescape::LoadedLibrary, problems: &mut Vec<Problem>) {
+        let known: BTreeSet<&Arc<str>> = self.policies.iter().map(|policy| &policy.name).collect();
+        let conflict = library.policies.iter().find(|policy| known.contains(&policy.name));
+        if let Some(policy) = conflict {
+            let message =
+                format!("{} is a policy of an earlier source, too; none of this library is used", policy.name);
+            let help = "name one of the two libraries only, or give the controls other ids";
+            problems.push(Problem::refused(&policy.source, message).help(help));
+            return;
+        }
+        self.add(library.policies, library.units);
+        self.unjudged.extend(library.unjudged);
+        self.left_out.extend(library.left_out);
+    }
+}
+
+/// Problems of frameworks that a source does not have; they are problems only if no source has them.
+#[derive(Default)]
+struct UnknownFrameworks(BTreeMap<Arc<str>, Vec<Problem>>);
+
+impl UnknownFrameworks {
+    /// Sets the problems of frameworks apart and returns the others.
+    fn take(&mut self, problems: &mut Vec<Problem>) -> Vec<Problem> {
+        let (frameworks, others) = problems.drain(..).partition(kubescape::is_unknown_framework);
+        let frameworks: Vec<Problem> = frameworks;
+        for problem in frameworks {
+            self.0.entry(Arc::clone(&problem.file)).or_default().push(problem);
+        }
+        others
+    }
+
+    /// Returns the problems that all sources have; the one that suggests most is shown.
+    fn of_all(self, sources: usize) -> impl Iterator<Item = Problem> {
+        let of_all = self.0.into_values().filter(move |problems| problems.len() >= sources);
+        of_all
+            .filter_map(|problems| problems.into_iter().max_by_key(|problem| problem.help.starts_with("did you mean")))
+    }
 }
 
 /// Removes the packages that are the source of a template: they only judge as a part of one.
@@ -223,7 +374,7 @@ fn without_sources(
 fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
     let shown: Vec<String> = sources.iter().map(ToString::to_string).collect();
     let shown: Arc<str> = if shown.is_empty() { "no path".into() } else { shown.join(", ").into() };
-    let modules = set.files.iter().filter(|file| Form::of(Path::new(&***file)) == Some(Form::Rego)).count();
+    let modules = set.files.keys().filter(|file| Form::of(Path::new(&***file)) == Some(Form::Rego)).count();
     let message = format!("no rule to judge by in {modules} .rego files");
     let mut unjudged = set.unjudged.iter().chain(&set.left_out);
     if let Some(first) = unjudged.next() {
@@ -239,8 +390,8 @@ fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
     Problem::refused(&shown, message).help(help)
 }
 
-fn digest(files: &[File], frameworks: impl Iterator<Item = Arc<str>>) -> Digest {
-    let mut names: Vec<(String, &str)> = files.iter().map(|file| (file.relative(), file.text.as_str())).collect();
+fn digest<'f>(files: impl Iterator<Item = &'f File>, frameworks: impl Iterator<Item = Arc<str>>) -> Digest {
+    let mut names: Vec<(String, &str)> = files.map(|file| (file.relative(), file.text.as_str())).collect();
     names.extend(frameworks.map(|shown| (shown.to_string(), "")));
     names.sort();
     Digest::of_parts(u64::to_le_bytes, names.iter().flat_map(|(name, text)| [name.as_str(), text]))

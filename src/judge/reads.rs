@@ -19,6 +19,7 @@ mod exprs;
 mod fingerprint;
 mod frame;
 mod inventory;
+pub mod lookups;
 mod matches;
 mod outcome;
 mod possible;
@@ -36,6 +37,7 @@ mod tests;
 pub(crate) use self::{
     documents::Reads,
     fingerprint::{Likeness, Look, TOKEN_VOLUME, random},
+    inventory::LookupReach,
     queries::{KindQuery, Queries},
     rules::Rules,
     tree::{Segment, Tree},

@@ -30,6 +30,13 @@ pub struct Rule {
     pub not_compiled: Option<Arc<str>>,
 }
 
+impl Rule {
+    /// Whether it is evaluated without the objects that it looks up if they cannot be read, by `custom.lookups: optional`.
+    pub(crate) fn has_optional_lookups(&self) -> bool {
+        self.metadata.custom.get("lookups").is_some_and(|value| *value == "optional")
+    }
+}
+
 /// A definition of a rule as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleText {

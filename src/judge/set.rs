@@ -14,8 +14,9 @@ use super::{
     gatekeeper::{Config, ConstraintIndex},
     inventory::Inventory,
     kinds::KindIndex,
+    ownership::PackageOwners,
     policy::Policy,
-    reads::{InventoryReads, Projection},
+    reads::{InventoryReads, LookupReach, Projection, lookups::LookupState},
     sharing::Sharing,
     unit::Unit,
     unjudged::Unjudged,
@@ -37,8 +38,10 @@ use crate::{
 pub struct PolicySet {
     /// What it was loaded from.
     pub digest: Digest,
-    /// All files that were read for it, refused ones included.
-    pub(crate) files: BTreeSet<Arc<str>>,
+    /// All files that were read for it, refused ones included, each with the position of its source.
+    pub(crate) files: BTreeMap<Arc<str>, usize>,
+    /// The sources that own the packages.
+    pub(super) package_owners: PackageOwners,
     /// The policies, sorted by name.
     pub policies: Vec<Policy>,
     /// Warnings, and why files were refused.
@@ -76,7 +79,8 @@ impl PolicySet {
     /// As [`Self::whole`].
     pub fn after(self, before: &Self) -> Result<Self, LoadError> {
         let known = before.refused_files();
-        let worse = self.refused_files().keys().any(|file| before.files.contains(*file) && !known.contains_key(*file));
+        let worse =
+            self.refused_files().keys().any(|file| before.files.contains_key(*file) && !known.contains_key(*file));
         if worse { Err(LoadError::new(self.problems)) } else { Ok(self) }
     }
 
@@ -88,6 +92,11 @@ impl PolicySet {
     /// Returns the files that are not judged by, each with its first problem.
     pub fn refused_files(&self) -> BTreeMap<&Arc<str>, &Problem> {
         self.refused().map(|problem| (&problem.file, problem)).rev().collect()
+    }
+
+    /// Returns the position of a file's source among the sources; files that are not known come first.
+    pub(crate) fn source_of(&self, file: &str) -> usize {
+        self.files.get(file).copied().unwrap_or_default()
     }
 
     /// Whether a file is not judged by.
@@ -148,6 +157,16 @@ impl PolicySet {
     /// objects can matter to others.
     pub fn inventory_reads(&self) -> &InventoryReads {
         &self.kinds.inventory
+    }
+
+    /// Returns how far the policies look for objects of a kind when they judge objects of another; `None` if they do not.
+    pub(crate) fn widest_reach(&self, judged: &Kind, kind: &Kind) -> Option<LookupReach> {
+        self.kinds.of(&judged.kind).lookups.widest_reach(kind)
+    }
+
+    /// Whether the policies look up kinds that are still being read when they judge objects of a kind.
+    pub(crate) fn awaits(&self, lookups: &LookupState, kind: &Kind) -> bool {
+        lookups.awaits(&self.kinds.of(&kind.kind).lookups)
     }
 
     /// Returns the same policies with these objects to look up; to be asked of a set as it was loaded. Takes about as

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use super::tree::CONFIG_MAPS;
 pub use super::tree::{FileTree, TreeFile};
 use super::{
     builtin,

@@ -45,7 +45,7 @@ pub(crate) struct Tested {
 pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, LoadError> {
     let (mut files, mut problems) = files::read(sources, limits);
     // Each rule in Kubescape's layout is a unit by itself; the cases beside it are for Kubescape's own runner.
-    let library = kubescape::Library::read(&files, &mut Vec::new());
+    let library = kubescape::Library::read(&files, &[], &mut Vec::new());
     let own: Vec<bool> = files.iter().map(|file| library.has(file)).collect();
     let mut own = own.into_iter();
     files.retain(|_| !own.next().unwrap_or_default());
@@ -71,7 +71,7 @@ pub(crate) fn load(sources: &[PolicySource], limits: &Limits) -> Result<Tested, 
         // Suites load their own templates.
         Evaluator::new(engine::empty(limits), engine::empty(limits), "", limits).ok()
     } else {
-        let (sources, problems) = (sources.iter().collect(), &mut problems);
+        let (sources, problems) = (sources.iter().collect::<Vec<_>>(), &mut problems);
         compile(sources, &data, limits, Missing::default(), problems, Purpose::Test).map(|(_, unit)| unit.evaluator)
     };
     problems.sort();

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+/// What begins the names of trees that are `ConfigMap`s; namespace and name follow behind slashes.
+pub(crate) const CONFIG_MAPS: &str = "cluster:configmaps";
+/// The name of the tree of Gatekeeper's objects in the cluster.
+const GATEKEEPER: &str = "cluster:gatekeeper";
+
 /// The files of a directory, or one file, in memory: those of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileTree {
@@ -25,5 +30,16 @@ impl FileTree {
     pub(crate) fn shown(&self, file: &TreeFile) -> Arc<str> {
         let names = [&*self.name].into_iter().chain(file.path.iter().map(String::as_str));
         names.collect::<Vec<_>>().join("/").into()
+    }
+
+    /// Returns the namespace if it is a `ConfigMap`, or of all that cannot be read; empty for kaudit's own.
+    pub(crate) fn config_map_namespace(&self) -> Option<&str> {
+        let rest = self.name.strip_prefix(CONFIG_MAPS)?.trim_start_matches(['/', '=']);
+        Some(rest.split(['/', ',']).next().unwrap_or_default())
+    }
+
+    /// Whether it is made of Gatekeeper's objects in the cluster.
+    pub(crate) fn is_of_gatekeeper(&self) -> bool {
+        &*self.name == GATEKEEPER
     }
 }

@@ -18,7 +18,7 @@ use self::selector::Scope;
 pub(crate) use self::{
     legacy::metadata as legacy,
     selector::Kinds,
-    sorting::{Sorted, sort_out},
+    sorting::{Sorted, sort_out, uses, uses_all},
 };
 use super::metadata::{AnnotationScope, Metadata};
 use crate::rego::{
@@ -46,13 +46,19 @@ pub(crate) fn packages(
     graph: &Graph<'_>,
 ) -> BTreeMap<Path, Option<Kinds>> {
     let mut packages: BTreeMap<Path, Option<Kinds>> = BTreeMap::new();
+    // A package may have thousands of modules.
+    let mut callers: BTreeMap<Path, bool> = BTreeMap::new();
+    let mut is_caller = |package: &Path| match callers.get(package) {
+        Some(known) => *known,
+        None => *callers.entry(package.clone()).or_insert(calls(package, graph)),
+    };
     for (module, annotations) in modules.iter().zip(annotations) {
         let package = package(module);
         let own = annotations.iter().find(|(scope, _)| *scope == AnnotationScope::Package);
         let scope = own.and_then(|(_, about)| Scope::of(about));
         let kinds = match scope {
             Some(scope) => scope.kinds().ok(),
-            None if packages.contains_key(&package) || !calls(&package, graph) => continue,
+            None if packages.contains_key(&package) || !is_caller(&package) => continue,
             None => Some(Kinds::all()),
         };
         let known = packages.entry(package).or_default();

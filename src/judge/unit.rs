@@ -11,13 +11,13 @@ use anyhow::Result;
 use regorus::{Engine, Value};
 
 use super::{
-    cross_check::CrossCheck,
+    cross_check::{CrossCheck, Difference},
     dependencies::INVENTORIES,
     dialect::Dialect,
     gatekeeper::constraint::{BoundTemplate, Constraint},
     inventory::Inventory,
     kubescape::rule::KubescapeRule,
-    reads::{KindQuery, Projection, Queries, Reads, Tree},
+    reads::{InventoryReads, KindQuery, Projection, Queries, Reads, Tree},
     rule::{Entrypoint, Exception, ResultShape},
 };
 use crate::rego::{
@@ -74,8 +74,8 @@ impl Group {
 /// What is to be told of evaluations beside their answers.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Policies whose program and regorus differed.
-    pub(crate) differences: Vec<Arc<str>>,
+    /// Rules for which the program and regorus have different values.
+    pub(crate) differences: Vec<Difference>,
     /// Whether regorus gave an answer.
     pub(crate) by_regorus: bool,
     /// CPU time for answers that are about other objects, too.
@@ -96,7 +96,7 @@ pub(crate) struct Unit {
     pub(crate) kubescape: Option<Arc<KubescapeRule>>,
     /// Whether its rules look other objects up.
     looks_up: bool,
-    /// How far the program is trusted.
+    /// Compares the program with regorus from time to time.
     pub(super) cross_check: Arc<CrossCheck>,
     /// Keys right below the inventory's documents that rules define.
     defined: BTreeSet<(String, String)>,
@@ -132,8 +132,25 @@ impl Unit {
         Ok(Self { evaluator, groups, template: None, kubescape: None, looks_up, cross_check: Arc::default(), defined })
     }
 
+    /// Returns what a rule with some reads looks up as it is given objects together; `None` if it is not.
+    pub(crate) fn array_reads(&self, dialect: Dialect, reads: &Reads) -> Option<InventoryReads> {
+        let rule = self.kubescape.as_ref()?;
+        let whole_cluster = rule.scopes.as_ref()?.whole;
+        Some(InventoryReads::of_array(rule.matching.clone(), reads.object(dialect), whole_cluster))
+    }
+
     /// Returns the unit with these objects to look up. Rules and data files take precedence over objects.
     pub(crate) fn with_inventory(&self, inventory: &Inventory) -> Result<Self> {
+        let mut unit = self.with_objects(inventory)?;
+        for group in &mut unit.groups {
+            let dialect = group.dialect;
+            let optional: Vec<bool> = group.entrypoints.iter().map(|one| one.rule.has_optional_lookups()).collect();
+            group.queries.find_unread(inventory.lookups(), &optional, |reads| self.array_reads(dialect, reads));
+        }
+        Ok(unit)
+    }
+
+    fn with_objects(&self, inventory: &Inventory) -> Result<Self> {
         let kubescape = self.kubescape.as_ref().map(|rule| match rule.with_inventory(inventory) {
             Some(rule) => Arc::new(rule),
             None => Arc::clone(rule),
@@ -167,12 +184,15 @@ impl Unit {
         input: &Value,
         notes: &mut Notes,
     ) -> Result<Answer, Failure> {
-        if let Some(rule) = self.compiled(group, index) {
+        if let Some(rule) = group.compiled[index] {
             match self.evaluator.run_program(input, [rule].into_iter()) {
-                Ok(mut answers) if answers.len() == 1 && self.agrees(group, &[index], &answers, input, notes) => {
+                Ok(mut answers) if answers.len() == 1 => {
+                    self.cross_check(group, &[index], &answers, input, notes);
                     return Ok(answers.remove(0));
                 }
-                Err(failure @ (Failure::TimedOut(_) | Failure::TooMuch | Failure::TooLarge(_))) => return Err(failure),
+                Err(failure @ (Failure::TimedOut(_) | Failure::TooMuch(_) | Failure::TooLarge(_))) => {
+                    return Err(failure);
+                }
                 // regorus says where.
                 _ => {}
             }
@@ -193,23 +213,16 @@ impl Unit {
     ) -> Option<Vec<Answer>> {
         let mut answers: Vec<Answer> = vec![Answer::from(Value::Undefined); group.len()];
         let (compiled, others): (Vec<usize>, Vec<usize>) =
-            wanted.iter().partition(|index| self.compiled(group, **index).is_some());
+            wanted.iter().partition(|index| group.compiled[**index].is_some());
         if !compiled.is_empty() {
             let rules = compiled.iter().filter_map(|index| group.compiled[*index]);
             let own = self.evaluator.run_program(input, rules).ok()?;
-            if !self.agrees(group, &compiled, &own, input, notes) {
-                return None;
-            }
+            self.cross_check(group, &compiled, &own, input, notes);
             for (index, answer) in compiled.iter().zip(own) {
                 answers[*index] = answer;
             }
         }
         notes.by_regorus |= !others.is_empty();
-        let (distrusted, others): (Vec<usize>, Vec<usize>) =
-            others.into_iter().partition(|index| group.compiled[*index].is_some());
-        for index in distrusted {
-            answers[index] = self.by_regorus(group, index, input).ok()?;
-        }
         if !others.is_empty() {
             if others.len() < query.rules.iter().filter(|index| group.compiled[**index].is_none()).count() {
                 return None;
@@ -227,29 +240,19 @@ impl Unit {
         self.evaluator.rule(input, &group.one(index)).map(Answer::from)
     }
 
-    /// Returns the program's rule for one that can be asked for, if it is trusted.
-    fn compiled(&self, group: &Group, index: usize) -> Option<RuleId> {
-        let rule = group.compiled.get(index).copied().flatten()?;
-        self.cross_check.trusts(|| group.policy(index)).then_some(rule)
-    }
-
-    /// Whether regorus has the same answers to some rules, if that is looked at this time. Policies for which it has not are left
-    /// to regorus from now on.
-    fn agrees(&self, group: &Group, rules: &[usize], answers: &[Answer], input: &Value, notes: &mut Notes) -> bool {
+    /// Compares the program's answers with those of regorus, if that is due, and notes the differences.
+    fn cross_check(&self, group: &Group, rules: &[usize], answers: &[Answer], input: &Value, notes: &mut Notes) {
         // What a program does in seconds may take regorus minutes.
         let is_large = value::array(input).is_some_and(|elements| elements.len() > MOST_CHECKED);
         if is_large || self.evaluator.is_unlike_regorus() || !self.cross_check.is_due() {
-            return true;
+            return;
         }
-        let mut agree = true;
         for (index, answer) in rules.iter().zip(answers) {
-            // What regorus fails on is not told apart.
+            // An error of regorus is no difference.
             if self.by_regorus(group, *index, input).is_ok_and(|own| own.value != answer.value) {
-                agree = false;
-                notes.differences.extend(group.policy(*index).filter(|policy| self.cross_check.distrust(policy)));
+                notes.differences.extend(group.policy(*index).map(|policy| self.cross_check.difference(policy)));
             }
         }
-        agree
     }
 
     /// Whether its rules are asked about every object, and not about those that Constraints match.

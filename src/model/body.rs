@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use tracing::debug;
 use zstd::{
@@ -28,14 +29,18 @@ impl Body {
         Self { bytes: json.into(), dictionary: None }
     }
 
-    /// Returns the JSON of an object that has nothing but the labels of this one.
+    /// Returns the JSON of an object that has nothing but the labels and the time of creation of this one.
     #[must_use]
     pub fn labels_only(&self) -> Self {
-        let labels = self.labels();
-        if labels.is_empty() {
+        let (labels, created) = (self.labels(), self.created());
+        if labels.is_empty() && created.is_none() {
             return Self::default();
         }
-        Self::plain(serde_json::json!({"metadata": {"labels": labels}}).to_string().as_bytes())
+        let mut metadata = serde_json::json!({"labels": labels});
+        if let Some(created) = created {
+            metadata["creationTimestamp"] = created.to_string().into();
+        }
+        Self::plain(serde_json::json!({"metadata": metadata}).to_string().as_bytes())
     }
 
     /// Returns the labels of the object; none if they are not all text, as `GetLabels` of apimachinery does.
@@ -52,6 +57,21 @@ impl Body {
         }
         let read = self.json().ok().and_then(|json| serde_json::from_slice::<Labelled>(&json).ok());
         read.and_then(|object| object.metadata.labels).unwrap_or_default()
+    }
+
+    /// Returns when the API server created the object; `None` if it does not say so.
+    pub fn created(&self) -> Option<Timestamp> {
+        #[derive(Deserialize)]
+        struct Created {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            creation_timestamp: Timestamp,
+        }
+        let json = self.json().ok()?;
+        Some(serde_json::from_slice::<Created>(&json).ok()?.metadata.creation_timestamp)
     }
 
     /// Returns the bytes as they are stored: JSON, or what it was compressed to.

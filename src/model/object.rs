@@ -53,6 +53,11 @@ impl Kind {
         (&self.group, &self.plural, self.namespaced) == (&other.group, &other.plural, other.namespaced)
     }
 
+    /// Whether one is namespaced and the other is not, and both have the same name: both cannot be served.
+    pub fn has_other_scope_than(&self, other: &Self) -> bool {
+        (&self.group, &self.plural, !self.namespaced) == (&other.group, &other.plural, other.namespaced)
+    }
+
     /// A namespaced kind `v1`, for tests.
     #[cfg(test)]
     pub(crate) fn sample(group: &str, plural: &str, kind: &str) -> Arc<Self> {
@@ -126,6 +131,11 @@ impl ObjectKey {
     pub fn as_placed(&self) -> Kind {
         Kind { namespaced: self.namespace.is_some(), ..Kind::clone(&self.kind) }
     }
+
+    /// Returns `namespace/name`, or the name alone.
+    pub fn path(&self) -> String {
+        self.namespace.as_ref().map_or_else(|| self.name.to_string(), |namespace| format!("{namespace}/{}", self.name))
+    }
 }
 
 /// Shows `Kind namespace/name`.
@@ -161,6 +171,9 @@ pub struct ObjectRef {
     pub uid: Arc<str>,
 }
 
+/// An object in whatever version: its kind with the group (`Deployment.apps`), and `namespace/name`.
+pub type ObjectName = (String, String);
+
 impl ObjectRef {
     /// Refers to the object that has this key and uid.
     pub fn new(key: &ObjectKey, uid: &Arc<str>) -> Self {
@@ -179,12 +192,33 @@ impl ObjectRef {
         self.api_version.rsplit_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Returns what identifies the object in whatever version it is read: the uid, if it has one.
-    pub fn identity(&self) -> String {
+    /// Returns the kind, with its group if it has one: `Deployment.apps`.
+    pub fn kind_with_group(&self) -> String {
+        let group = self.group();
+        if group.is_empty() { self.kind.clone() } else { format!("{}.{group}", self.kind) }
+    }
+
+    /// Returns it by name.
+    pub fn as_name(&self) -> ObjectName {
+        let namespace = self.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
+        (self.kind_with_group(), format!("{namespace}{}", self.name))
+    }
+
+    /// Returns the uid, or for an object without one its kind and name. Not every object has another: see [`Self::identity`].
+    pub fn uid_or_name(&self) -> String {
         if !self.uid.is_empty() {
             return self.uid.to_string();
         }
         format!("{}/{}/{}/{}", self.group(), self.kind, self.namespace.as_deref().unwrap_or_default(), self.name)
+    }
+
+    /// Returns what identifies the object in whatever version it is read: its kind and its uid, if it has one. Some API servers
+    /// serve one object as two kinds, with one uid.
+    pub fn identity(&self) -> String {
+        if self.uid.is_empty() {
+            return self.uid_or_name();
+        }
+        format!("{}/{}/{}", self.group(), self.kind, self.uid)
     }
 }
 

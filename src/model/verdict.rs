@@ -87,6 +87,44 @@ pub struct Excused {
     pub otherwise: Outcome,
 }
 
+/// Policy and rule of a result that concerns an object as a whole.
+pub(crate) const OBJECT_RULE: [&str; 2] = ["kaudit", "object"];
+
+impl Finding {
+    /// Returns the error of an object that could not be evaluated, or not completely.
+    pub(crate) fn object_error(why: &str) -> Self {
+        let [policy, rule] = OBJECT_RULE.map(Arc::from);
+        Self {
+            policy,
+            rule,
+            outcome: Outcome::Error,
+            severity: None,
+            category: None,
+            message: why.into(),
+            details: None,
+            source: Source { file: "".into(), line: 0 },
+            excused: None,
+        }
+    }
+
+    /// Returns about how many bytes its texts take in memory.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.message.len() + self.details.as_ref().map_or(0, |details| details.values().map(value_bytes).sum())
+    }
+}
+
+/// Returns about how many bytes a value takes, with its place in a list or under a key.
+fn value_bytes(value: &serde_json::Value) -> usize {
+    const PLACE: usize = 64;
+    PLACE
+        + match value {
+            serde_json::Value::String(text) => text.len(),
+            serde_json::Value::Array(items) => items.iter().map(value_bytes).sum(),
+            serde_json::Value::Object(fields) => fields.values().map(value_bytes).sum(),
+            _ => 0,
+        }
+}
+
 /// One result of one rule for one object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
@@ -110,6 +148,10 @@ pub struct Finding {
     pub excused: Option<Excused>,
 }
 
+/// What follows the number in the message of a result that counts those of its rule, or of its object, which are not listed.
+pub(crate) const UNLISTED_OF_RULE: &str = " more results of this rule for this object are not listed";
+pub(crate) const UNLISTED_OF_OBJECT: &str = " more results for this object are not listed";
+
 /// What results are counted by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class {
@@ -125,6 +167,16 @@ impl Finding {
     /// Returns what it is counted by.
     pub fn class(&self) -> Class {
         Class { policy: Arc::clone(&self.policy), severity: self.severity, outcome: self.outcome }
+    }
+
+    /// Whether it counts results of its rule that are not listed.
+    pub(crate) fn counts_unlisted_of_rule(&self) -> bool {
+        is_counted(&self.message, UNLISTED_OF_RULE)
+    }
+
+    /// Whether it counts results of its object that are not listed.
+    pub(crate) fn counts_unlisted_of_object(&self) -> bool {
+        [&*self.policy, &*self.rule] == OBJECT_RULE && is_counted(&self.message, UNLISTED_OF_OBJECT)
     }
 
     /// Makes it a skip, if it is a violation.
@@ -147,6 +199,10 @@ impl Finding {
             self.outcome = otherwise;
         }
     }
+}
+
+fn is_counted(message: &str, what: &str) -> bool {
+    message.strip_suffix(what).is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -202,6 +258,9 @@ pub struct Verdict {
     pub passed: u32,
     /// Whether judging again may end otherwise although nothing changed: something ran out of time, or kaudit failed.
     pub unfinished: bool,
+    /// Rules, each with its policy, that have an error which the same object need not have again: they ran out of time, or what
+    /// they depend on has not been read.
+    pub undecided: Vec<[Arc<str>; 2]>,
     /// Policies of which the two evaluators said different things; the results are those of regorus.
     pub differences: Vec<Arc<str>>,
     /// Whether what was said of an object that looks the same counts for this one, too; `None` if nothing of it can be shared.

@@ -11,7 +11,7 @@ use super::{
     exit::FailOn,
     format::{Format, RenderOptions, Target},
     names::Names,
-    safe::{shown_line, write_json_pretty},
+    safe::{Guarded, shown_line, write_json_pretty},
     style::{Paint, count},
     summary::unread,
     write::write_targets,
@@ -41,8 +41,8 @@ fn render(format: Format, diff: &AuditDiff, options: &RenderOptions, out: &mut d
             write_json_pretty(&mut *out, diff)?;
             out.write_all(b"\n")
         }
-        Format::Markdown => markdown::render(diff, out),
-        _ => text::render(diff, options, out),
+        Format::Markdown => markdown::render(diff, &mut Guarded::new(out)),
+        _ => text::render(diff, options, &mut Guarded::new(out)),
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::tree::WorkTree;
+
 /// The formats of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -84,7 +86,7 @@ impl Place {
 }
 
 /// What a reader takes: colours and width of a terminal are for text, the place is for Markdown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderOptions {
     /// Whether text has ANSI colours.
     pub color: bool,
@@ -92,12 +94,18 @@ pub struct RenderOptions {
     pub width: usize,
     /// Where Markdown goes.
     pub place: Place,
+    /// The repository that files are in, where a format names files as it does.
+    pub tree: Option<WorkTree>,
+    /// The id of the run in SARIF.
+    pub sarif_id: Option<String>,
+    /// The name of reports.
+    pub report_name: Option<String>,
 }
 
 /// Plain and unwrapped, as for a file or a pipe.
 impl Default for RenderOptions {
     fn default() -> Self {
-        Self { color: false, width: usize::MAX, place: Place::Summary }
+        Self { color: false, width: usize::MAX, place: Place::Summary, tree: None, sarif_id: None, report_name: None }
     }
 }
 

@@ -14,6 +14,7 @@ mod sarif;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::junit::write_junit;
 pub(super) use self::markdown::{MESSAGE_BYTES, code};
 pub(super) use self::{
     github::render as github, gitlab::render as gitlab, junit::render as junit, markdown::render as markdown,

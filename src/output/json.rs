@@ -14,9 +14,9 @@ use super::{
     safe::{write_json, write_json_pretty},
 };
 use crate::{
-    audit::result::{AuditResult, Entry, PolicySummary, Summary},
+    audit::result::{AuditResult, AuditScope, Entry, PolicySummary, Summary},
     judge::{bundle::Edition, unjudged::Unjudged},
-    model::coverage::Coverage,
+    model::coverage::{Coverage, State},
     rego::problem::Problem,
 };
 
@@ -26,6 +26,8 @@ use crate::{
 struct LastLine<'a> {
     api_version: &'a str,
     kind: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a AuditScope>,
     complete: bool,
     summary: Summary,
     coverage: Vec<&'a Coverage>,
@@ -58,10 +60,14 @@ pub(super) fn render_lines(result: &AuditResult, out: &mut dyn io::Write) -> io:
     for entry in &result.results {
         line(entry, out)?;
     }
-    let coverage = result.coverage.iter().filter(|kind| kind.is_gap()).collect();
+    let coverage = result.coverage.iter().filter(|kind| kind.is_gap() || kind.state == State::Excluded).collect();
     let AuditResult { api_version, kind, complete, summary, .. } = *result;
+    let scope = result.scope.as_ref();
     let AuditResult { policies, bundles, refused, not_judged, .. } = result;
-    line(&LastLine { api_version, kind, complete, summary, coverage, policies, bundles, refused, not_judged }, out)
+    line(
+        &LastLine { api_version, kind, scope, complete, summary, coverage, policies, bundles, refused, not_judged },
+        out,
+    )
 }
 
 /// Writes what happened to one violation.

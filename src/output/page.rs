@@ -12,7 +12,11 @@ mod html;
 mod owners;
 mod parts;
 
-use std::{collections::BTreeSet, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    io,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -91,7 +95,8 @@ impl Page {
         let sees = |entry: &Entry| places.contains(&place(entry));
         let AuditResult { results, ended, exceptions, .. } = &self.result;
         let results: Vec<Entry> = results.iter().filter(|entry| sees(entry)).cloned().collect();
-        let mut summary = Summary { fail: 0, warn: 0, error: 0, skip: 0, covered: 0, ..self.result.summary };
+        let covered = results.iter().map(|entry| entry.dependents).sum();
+        let mut summary = Summary { fail: 0, warn: 0, error: 0, skip: 0, covered, ..self.result.summary };
         for entry in &results {
             *summary.of(entry.result) += 1;
         }
@@ -108,6 +113,8 @@ impl Page {
             not_judged: self.result.not_judged.clone(),
             scope: self.result.scope.clone(),
             baseline: None,
+            namespaces: BTreeMap::new(),
+            repeated: HashSet::new(),
             ..self.result
         };
         Self { result, about: self.about.clone(), places: places.clone(), is_part: true }
@@ -157,7 +164,9 @@ impl Page {
     /// Returns the violations that are as new as those that ended, the newest first.
     fn new_since(&self) -> Vec<&Entry> {
         let since = self.about.at.saturating_sub(KEPT).unwrap_or(Timestamp::MIN);
-        let is_new = |entry: &&Entry| entry.result.is_violation() && entry.since.is_some_and(|first| first >= since);
+        let is_new = |entry: &&Entry| {
+            entry.result.is_violation() && !entry.is_handed_over && entry.since.is_some_and(|first| first >= since)
+        };
         let mut new: Vec<_> = self.result.results.iter().filter(is_new).collect();
         new.sort_by_key(|entry| std::cmp::Reverse(entry.since));
         new

@@ -9,8 +9,8 @@ use crate::{
     audit::result::About,
     cluster::identity::API_VERSION,
     judge::{
-        bundle::Edition, dependencies::Dependencies, policy::Policy, reads::Matches, rule::Rule, set::PolicySet,
-        unjudged::Unjudged,
+        bundle::Edition, dependencies::Dependencies, dialect::Dialect, policy::Policy, reads::Matches, rule::Rule,
+        set::PolicySet, unjudged::Unjudged,
     },
     model::verdict::{Outcome, Source},
     rego::{
@@ -59,6 +59,38 @@ pub struct PolicyCounts {
     pub refused: usize,
     /// Warnings.
     pub warnings: usize,
+    /// The controls that were chosen of Kubescape's library; `None` without such a library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controls: Option<ControlCounts>,
+}
+
+/// Counts of controls. Those that are not judged, or in part only, are named in [`PolicyList::not_judged`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControlCounts {
+    /// All their rules are judged.
+    pub judged: usize,
+    /// Some of their rules are judged.
+    pub partly_judged: usize,
+    /// None of their rules is.
+    pub not_judged: usize,
+}
+
+impl ControlCounts {
+    fn of(policies: &[ListedPolicy], not_judged: &[Unjudged]) -> Option<Self> {
+        let of_library = |policy: &&ListedPolicy| policy.dialect == Dialect::Kubescape.to_string();
+        // A rule that no control names is a policy without an id.
+        let judged = policies.iter().filter(of_library).filter_map(|policy| policy.about.id.as_deref());
+        let judged: BTreeSet<&str> = judged.collect();
+        let controls = not_judged.iter().flat_map(|policy| &policy.controls);
+        let missing: BTreeSet<&str> = controls.map(|control| control.id.as_str()).collect();
+        let counts = Self {
+            judged: judged.difference(&missing).count(),
+            partly_judged: judged.intersection(&missing).count(),
+            not_judged: missing.difference(&judged).count(),
+        };
+        (counts != Self::default()).then_some(counts)
+    }
 }
 
 /// One policy.
@@ -119,7 +151,8 @@ impl PolicyList {
         let list = Self::of(listed, problems.clone());
         let (digest, bundles) = (policies.digest.to_string(), policies.bundles.clone());
         let (not_judged, left_out) = (policies.unjudged.clone(), policies.left_out.clone());
-        Self { digest, up_to_date: newer.is_none(), bundles, not_judged, left_out, ..list }
+        let summary = PolicyCounts { controls: ControlCounts::of(&list.policies, &not_judged), ..list.summary };
+        Self { digest, up_to_date: newer.is_none(), bundles, not_judged, left_out, summary, ..list }
     }
 
     /// Lists what is wrong where nothing was loaded.
@@ -141,6 +174,7 @@ impl PolicyList {
             rules: policies.iter().map(|policy| policy.rules.len()).sum(),
             refused: refused.len(),
             warnings: problems.iter().filter(|problem| !problem.is_refusal()).count(),
+            controls: None,
         };
         Self {
             api_version: API_VERSION,

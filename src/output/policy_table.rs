@@ -9,12 +9,15 @@ use anstyle::Style;
 
 use super::{
     format::RenderOptions,
-    policy_list::{ListedPolicy, ListedRule, PolicyCounts, PolicyList},
+    policy_list::{ControlCounts, ListedPolicy, ListedRule, PolicyCounts, PolicyList},
     safe::shown_line,
     style::{BOLD, DIM, Paint, columns_of, count, style_of, wrap},
 };
 use crate::{
-    judge::{dialect::Dialect, unjudged::Unjudged},
+    judge::{
+        dialect::Dialect,
+        unjudged::{ControlName, Unjudged},
+    },
     model::verdict::{Outcome, Severity, Source},
 };
 
@@ -48,16 +51,16 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     if !list.bundles.is_empty() {
         writeln!(out)?;
     }
-    for (words, policies) in [("not judged:", &list.not_judged), ("left out:", &list.left_out)] {
+    let (of_controls, others): (Vec<&Unjudged>, Vec<_>) =
+        list.not_judged.iter().partition(|policy| !policy.controls.is_empty());
+    controls(list, &of_controls, options, out)?;
+    for (words, policies) in [("not judged:", others), ("left out:", list.left_out.iter().collect())] {
         let painted = paint.with(style_of(Outcome::Warn), words);
-        for (reason, alike) in by_reason(policies) {
+        for (reason, alike) in by_reason(&policies) {
             let reason = shown_line(reason);
             if alike.len() > SEPARATE {
-                let text = format!("{words} {}  {reason}: {}", number_of(alike.len()), shown_line(&names(&alike)));
-                for (index, line) in wrap(&text, options.width.max(NARROWEST)).iter().enumerate() {
-                    let indent = if index == 0 { "" } else { "  " };
-                    writeln!(out, "{indent}{}", line.trim_start().replacen(words, &painted, usize::from(index == 0)))?;
-                }
+                let text = format!("{}  {reason}: {}", number_of(alike.len()), names(&alike));
+                wrapped(words, &text, options, out)?;
                 continue;
             }
             for Unjudged { name, source, .. } in alike {
@@ -71,8 +74,44 @@ pub(crate) fn render(list: &PolicyList, options: &RenderOptions, out: &mut dyn i
     writeln!(out, "{}", closing_line(&list.summary, paint))
 }
 
+/// Writes a line for each control that is not judged, or in part only, with its rules that do not judge.
+fn controls(
+    list: &PolicyList,
+    rules: &[&Unjudged],
+    options: &RenderOptions,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    let mut controls: BTreeMap<&ControlName, Vec<&Unjudged>> = BTreeMap::new();
+    for rule in rules {
+        rule.controls.iter().for_each(|control| controls.entry(control).or_default().push(rule));
+    }
+    for (control, rules) in controls {
+        let is_judged = list.policies.iter().any(|policy| policy.name == control.id);
+        let words = if is_judged { "partly judged:" } else { "not judged:" };
+        // A control without rules has an entry of its own.
+        let rule = |rule: &&Unjudged| {
+            if rule.name == control.id { rule.reason.clone() } else { format!("{} ({})", rule.name, rule.reason) }
+        };
+        let rules = rules.iter().map(rule).collect::<Vec<_>>().join(", ");
+        let title = if control.title.is_empty() { String::new() } else { format!(" {}", control.title) };
+        wrapped(words, &format!("{}{title}: {rules}", control.id), options, out)?;
+    }
+    Ok(())
+}
+
+/// Writes a text behind coloured words.
+fn wrapped(words: &str, text: &str, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
+    let painted = Paint(options.color).with(style_of(Outcome::Warn), words);
+    let text = format!("{words} {}", shown_line(text));
+    for (index, line) in wrap(&text, options.width.max(NARROWEST)).iter().enumerate() {
+        let indent = if index == 0 { "" } else { "  " };
+        writeln!(out, "{indent}{}", line.trim_start().replacen(words, &painted, usize::from(index == 0)))?;
+    }
+    Ok(())
+}
+
 /// Returns policies that judge nothing by the reason for it.
-fn by_reason(policies: &[Unjudged]) -> BTreeMap<&str, Vec<&Unjudged>> {
+fn by_reason<'l>(policies: &[&'l Unjudged]) -> BTreeMap<&'l str, Vec<&'l Unjudged>> {
     let mut reasons: BTreeMap<&str, Vec<&Unjudged>> = BTreeMap::new();
     for policy in policies {
         reasons.entry(&policy.reason).or_default().push(policy);
@@ -248,6 +287,13 @@ fn number_of(policies: usize) -> String {
 
 fn closing_line(summary: &PolicyCounts, paint: Paint) -> String {
     let mut text = format!("{}, {}", number_of(summary.policies), count(summary.rules, "rule"));
+    if let Some(ControlCounts { judged, partly_judged, not_judged }) = summary.controls {
+        let parts = [(judged, "judged"), (partly_judged, "partly judged"), (not_judged, "not judged")];
+        let parts = parts.into_iter().filter(|(number, _)| *number > 0);
+        let parts: Vec<String> = parts.map(|(number, words)| format!("{number} {words}")).collect();
+        let all = count(judged + partly_judged + not_judged, "control");
+        text = format!("{text}; {all}: {}", parts.join(", "));
+    }
     if summary.refused > 0 {
         let refused = format!("{} refused", count(summary.refused, "file"));
         text = format!("{text}; {}", paint.with(style_of(Outcome::Fail), &refused));
@@ -302,6 +348,7 @@ mod tests {
         let rule = |name: String| Unjudged {
             reason: "it needs what a scanner reads on the nodes".to_owned(),
             source: Source { file: format!("rules/{name}/rule.metadata.json").into(), line: 1 },
+            controls: Vec::new(),
             name,
         };
         PolicyList { left_out: (1..11).map(|number| rule(format!("kubelet-{number}"))).collect(), ..list }
@@ -335,6 +382,6 @@ mod tests {
 
     #[test]
     fn counts_are_of_files() {
-        assert_eq!(list().summary, PolicyCounts { policies: 1, rules: 2, refused: 1, warnings: 1 });
+        assert_eq!(list().summary, PolicyCounts { policies: 1, rules: 2, refused: 1, warnings: 1, controls: None });
     }
 }

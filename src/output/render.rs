@@ -4,7 +4,9 @@ use std::io;
 
 use super::{
     format::{Format, RenderOptions, StreamEvent},
-    forms, json, page, text,
+    forms, json, page,
+    safe::Guarded,
+    text,
 };
 use crate::audit::result::{AuditResult, Entry};
 
@@ -21,16 +23,17 @@ pub fn render(
         _ => {}
     }
     let result = &result.rolled_up();
+    let out = &mut if format == Format::Github { Guarded::with_commands(out) } else { Guarded::new(out) };
     match format {
         Format::Text => text::render(result, options, out),
         Format::Json | Format::Ndjson => Ok(()),
-        Format::Sarif => forms::sarif(result, out),
+        Format::Sarif => forms::sarif(result, options, out),
         Format::Junit => forms::junit(result, out),
-        Format::Github => forms::github(result, out),
-        Format::Gitlab => forms::gitlab(result, out),
+        Format::Github => forms::github(result, options, out),
+        Format::Gitlab => forms::gitlab(result, options, out),
         Format::Markdown => forms::markdown(result, options, out),
         Format::Html => page::render(result, out),
-        Format::Openreport => forms::openreport(result, out),
+        Format::Openreport => forms::openreport(result, options, out),
     }
 }
 
@@ -44,7 +47,7 @@ pub fn stream_line(
     out: &mut dyn io::Write,
 ) -> io::Result<()> {
     match format {
-        Format::Text => text::stream_line(event, entry, time, options, out),
+        Format::Text => text::stream_line(event, entry, time, options, &mut Guarded::new(out)),
         Format::Ndjson => json::stream_line(event, entry, time, out),
         _ => Ok(()),
     }

@@ -1,11 +1,18 @@
 //! Untrusted text, escaped for terminals and logs.
 //!
 //! Messages and names come from policies and from everybody who may create objects. A terminal would obey their control
-//! characters, an editor their bidirectional marks, and the log of a CI system lines that look like its commands.
+//! characters, an editor their bidirectional marks, and the runner of a CI job lines that are commands to it: GitHub's runner
+//! obeys `::command::` at the beginning of a line and `##[command]` anywhere in it, the agent of Azure `##vso[…]` and the
+//! server of `TeamCity` `##teamcity[…]` anywhere. [`Guarded`] keeps them out of whatever people read.
 
-use std::{borrow::Cow, io};
+use std::{
+    borrow::Cow,
+    io::{self, Write as _},
+};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_saphyr::DoubleQuoted;
 
 /// Returns `text` with everything made visible that a terminal would act on or that would hide what is there:
 /// control and bidi characters, line separators, invisible marks. Line breaks stay, tabs become spaces.
@@ -33,17 +40,85 @@ pub(crate) fn shown_line(text: &str) -> String {
 pub fn shown_lines(text: &str) -> String {
     // Tabs align what is ours.
     let shown = text.split('\t').map(shown).collect::<Vec<_>>().join("\t");
-    shown.split('\n').map(|line| no_command(line.to_owned())).collect::<Vec<_>>().join("\n")
+    let mut guarded = Guarded::new(Vec::new());
+    // Writing into memory does not fail.
+    let _written = guarded.write_all(shown.as_bytes());
+    String::from_utf8_lossy(&guarded.to).into_owned()
 }
 
-/// Keeps a line from being a command to the log of a pipeline (`::error::`, `##[group]`), which several of them take
-/// from any line of output.
-pub(super) fn no_command(line: String) -> String {
-    let text = line.trim_start();
-    if !text.starts_with("::") && !text.starts_with("##[") {
-        return line;
+/// Takes text for people, and writes it with a backslash in what is a command to a runner: `##\[`, `##vso\[`, and `:\:` at
+/// the beginning of a line.
+pub(crate) struct Guarded<W> {
+    to: W,
+    /// The last bytes that were written, in lower case.
+    tail: Vec<u8>,
+    start: LineStart,
+    /// Commands at the beginning of a line are meant.
+    has_commands: bool,
+}
+
+/// What of a line was written so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LineStart {
+    /// Nothing that a runner does not skip.
+    Blank,
+    /// One colon.
+    Colon,
+    /// More.
+    Text,
+}
+
+/// The text before the bracket of a command, in lower case.
+const MARKS: [&[u8]; 3] = [b"##", b"##vso", b"##teamcity"];
+/// Length of the longest of these.
+const LONGEST_MARK: usize = 10;
+
+impl<W: io::Write> Guarded<W> {
+    /// Takes text without commands.
+    pub(crate) fn new(to: W) -> Self {
+        Self { to, tail: Vec::new(), start: LineStart::Blank, has_commands: false }
     }
-    format!("{}\\{text}", &line[..line.len() - text.len()])
+
+    /// Takes text that has commands of its own at the beginning of lines, and no others.
+    pub(crate) fn with_commands(to: W) -> Self {
+        Self { has_commands: true, ..Self::new(to) }
+    }
+
+    fn guard(&mut self, text: &[u8]) -> Vec<u8> {
+        let mut guarded = Vec::with_capacity(text.len());
+        for byte in text {
+            let second_colon = *byte == b':' && self.start == LineStart::Colon && !self.has_commands;
+            let bracket = *byte == b'[' && MARKS.iter().any(|mark| self.tail.ends_with(mark));
+            if second_colon || bracket {
+                guarded.push(b'\\');
+            }
+            guarded.push(*byte);
+            self.start = match (byte, self.start) {
+                (b'\n' | b'\r', _) => LineStart::Blank,
+                (b':', LineStart::Blank) => LineStart::Colon,
+                // Other white space than that of ASCII is skipped as well.
+                (byte, LineStart::Blank) if byte.is_ascii_whitespace() || !byte.is_ascii() => LineStart::Blank,
+                _ => LineStart::Text,
+            };
+            if self.tail.len() == LONGEST_MARK {
+                self.tail.remove(0);
+            }
+            self.tail.push(byte.to_ascii_lowercase());
+        }
+        guarded
+    }
+}
+
+impl<W: io::Write> io::Write for Guarded<W> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let guarded = self.guard(text);
+        self.to.write_all(&guarded)?;
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
 }
 
 /// Joiners (U+200C, U+200D) are left alone: scripts and emoji need them.
@@ -51,7 +126,7 @@ fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+            | '\u{2060}'..='\u{206f}' | '\u{fdd0}'..='\u{fdef}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Writes a value as JSON, on one line.
@@ -62,6 +137,32 @@ pub(crate) fn write_json(out: impl io::Write, value: &impl Serialize) -> io::Res
 /// Writes a value as JSON, indented.
 pub(crate) fn write_json_pretty(out: impl io::Write, value: &impl Serialize) -> io::Result<()> {
     buffered(out, |out| serde_json::to_writer_pretty(out, value))
+}
+
+/// Returns a value as YAML that people review: a string with characters that [`shown`] shows is in double quotes, with escapes
+/// for them.
+///
+/// # Errors
+/// When it cannot be written as YAML, which no text makes happen.
+pub(crate) fn to_yaml(value: &impl Serialize) -> anyhow::Result<String> {
+    let text = serde_saphyr::to_string(&Quoted(&serde_json::to_value(value)?))?;
+    let mut yaml = Vec::with_capacity(text.len());
+    Escaping::yaml(&mut yaml).write_all(text.as_bytes())?;
+    Ok(String::from_utf8(yaml)?)
+}
+
+/// A value whose strings are in double quotes where they have to be escaped.
+struct Quoted<'v>(&'v Value);
+
+impl Serialize for Quoted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::String(text) if text.contains(is_unsafe) => DoubleQuoted(text).serialize(serializer),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Quoted)),
+            Value::Object(fields) => serializer.collect_map(fields.iter().map(|(name, value)| (name, Quoted(value)))),
+            other => other.serialize(serializer),
+        }
+    }
 }
 
 /// Gathers the pieces that serde writes, which are small, so that each is not looked through on its own.
@@ -76,10 +177,15 @@ fn buffered<W: io::Write>(
 }
 
 /// Takes a document in a language that has escapes, and writes the same document with those characters escaped that
-/// [`shown`] shows. Each write must hold whole characters, as those of serde do.
+/// [`shown`] shows, and in JSON the second of two `#`, with which commands to runners begin. Each write must hold whole
+/// characters, as those of serde do.
 pub(crate) struct Escaping<W> {
     to: W,
     escape: fn(char) -> String,
+    /// Whether `#` is escaped, too.
+    hashes: bool,
+    /// The last character was `#`.
+    after_hash: bool,
 }
 
 impl<W: io::Write> Escaping<W> {
@@ -89,23 +195,45 @@ impl<W: io::Write> Escaping<W> {
             let units = c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>();
             units.concat()
         };
-        Self { to, escape }
+        Self { to, escape, hashes: true, after_hash: false }
+    }
+
+    /// Takes YAML in which characters to be escaped are in double quotes only.
+    fn yaml(to: W) -> Self {
+        let escape = |c: char| {
+            let c = u32::from(c);
+            if c > 0xffff { format!("\\U{c:08X}") } else { format!("\\u{c:04X}") }
+        };
+        Self { to, escape, hashes: false, after_hash: false }
     }
 
     /// Takes XML or HTML.
     pub(crate) fn markup(to: W) -> Self {
-        Self { to, escape: |c| format!("&#x{:x};", u32::from(c)) }
+        let escape = |c: char| match c {
+            // XML has no way to write them.
+            '\u{fffe}' | '\u{ffff}' => c.escape_unicode().to_string(),
+            c => format!("&#x{:x};", u32::from(c)),
+        };
+        Self { to, escape, hashes: false, after_hash: false }
     }
 
-    fn escaped<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
-        if text.is_ascii() && !text.contains(&b'\x7f') {
+    fn escaped<'t>(&mut self, text: &'t [u8]) -> Cow<'t, [u8]> {
+        let ends_with_hash = text.last().map_or(self.after_hash, |last| *last == b'#');
+        let after_hash = std::mem::replace(&mut self.after_hash, ends_with_hash);
+        let hashes =
+            self.hashes && (after_hash && text.first() == Some(&b'#') || text.windows(2).any(|two| two == b"##"));
+        if text.is_ascii() && !text.contains(&b'\x7f') && !hashes {
             return Cow::Borrowed(text);
         }
         // ASCII is escaped already where it has to be; what is left are line breaks between strings.
         let to_escape = |c: char| is_unsafe(c) && (!c.is_ascii() || c == '\u{7f}');
         match str::from_utf8(text) {
-            Ok(text) if text.contains(to_escape) => {
-                let escaped = |c: char| if to_escape(c) { (self.escape)(c) } else { c.to_string() };
+            Ok(text) if hashes || text.contains(to_escape) => {
+                let mut before = if after_hash { '#' } else { ' ' };
+                let escaped = |c: char| {
+                    let second = std::mem::replace(&mut before, c) == '#' && c == '#' && hashes;
+                    if second || to_escape(c) { (self.escape)(c) } else { c.to_string() }
+                };
                 Cow::Owned(text.chars().map(escaped).collect::<String>().into_bytes())
             }
             _ => Cow::Borrowed(text),
@@ -127,8 +255,6 @@ impl<W: io::Write> io::Write for Escaping<W> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use super::*;
 
     #[test]
@@ -143,7 +269,59 @@ mod tests {
     }
 
     #[test]
+    fn yaml_stays_the_same_yaml_and_hides_nothing() {
+        let hidden: String = ('\0'..=char::MAX).filter(|c| is_unsafe(*c)).collect();
+        for text in [
+            &*hidden,
+            "a\u{202e}b",
+            "\u{e0041}",
+            "\\\u{2066}\"'",
+            "- a: \u{feff}",
+            "\u{200b}\n\u{200b} ",
+            "plain",
+            "ä \u{200d} 😀",
+            "it's: #\n  two lines",
+            "no",
+            "",
+        ] {
+            let value = serde_json::json!({"name": text, "list": [text, {"deeper": text}], "other": [1, true, null]});
+            let yaml = to_yaml(&value).unwrap();
+            assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), value, "{yaml}");
+            assert!(!yaml.contains(|c| is_unsafe(c) && c != '\n'), "{yaml:?}");
+        }
+        assert_eq!(to_yaml(&serde_json::json!({"a": "b\u{202e}c", "d": "e"})).unwrap(), "a: \"b\\u202Ec\"\nd: e\n");
+    }
+
+    #[test]
     fn no_line_is_a_command() {
-        assert_eq!(shown_lines("a\n ::error::b\r\n##[x]\u{1b}"), "a\n \\::error::b\n\\##[x]\\u{1b}");
+        for (text, want) in [
+            ("a\n ::error::b\r\n##[x]\u{1b}", "a\n :\\:error::b\n##\\[x]\\u{1b}"),
+            ("see ##[add-mask]a", "see ##\\[add-mask]a"),
+            ("a ##vso[task.setvariable variable=PATH]/tmp", "a ##vso\\[task.setvariable variable=PATH]/tmp"),
+            ("##VSO[x] ###[y]\t##TeamCity[z]", "##VSO\\[x] ###\\[y]\t##TeamCity\\[z]"),
+            ("\u{a0}::error::x", "\u{a0}:\\:error::x"),
+            ("a::b : ::c #[d] ## [e] [[f]]", "a::b : ::c #[d] ## [e] [[f]]"),
+        ] {
+            assert_eq!(shown_lines(text), want);
+        }
+    }
+
+    #[test]
+    fn what_is_written_in_pieces_is_guarded_like_the_whole() {
+        let text = "ä ##[a]\n::b\n  ::c ##vso[d] ##teamcity[e]\n###[f]";
+        let of = |size: usize| {
+            let mut guarded = Guarded::new(Vec::new());
+            text.as_bytes().chunks(size).for_each(|piece| guarded.write_all(piece).unwrap());
+            String::from_utf8(guarded.to).unwrap()
+        };
+        assert_eq!(of(1), of(text.len()));
+        let mut out = Vec::new();
+        let mut json = Escaping::json(&mut out);
+        for piece in ["\"a#", "#[b] ###", "# #c\""] {
+            json.write_all(piece.as_bytes()).unwrap();
+        }
+        let json = String::from_utf8(out).unwrap();
+        assert!(!json.contains("##"), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "a##[b] #### #c");
     }
 }

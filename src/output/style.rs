@@ -48,9 +48,16 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
                 continue;
             }
             let word = if used > 0 { word.trim_start() } else { word };
+            let is_colored = word.contains('\u{1b}');
             if used > 0 {
                 lines.push(std::mem::take(&mut line));
                 used = 0;
+            }
+            if is_colored {
+                // A colour must not be cut.
+                line.push_str(word);
+                used = columns_of(word);
+                continue;
             }
             for c in word.chars() {
                 let wide = c.width().unwrap_or(0);
@@ -78,6 +85,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Returns the columns that a text takes; colours take none.
 pub(super) fn columns_of(text: &str) -> usize {
-    text.width()
+    if text.contains('\u{1b}') { anstream::adapter::strip_str(text).to_string().width() } else { text.width() }
 }

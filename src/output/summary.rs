@@ -1,5 +1,7 @@
 //! What stands below all results: the counts, what was not judged, and what to do about it.
 
+use std::collections::BTreeSet;
+
 use anstyle::AnsiColor;
 
 use super::{
@@ -9,6 +11,7 @@ use super::{
 use crate::{
     audit::result::{AuditResult, BaselineEntry, ExceptionSummary, IncomparableEntry},
     cluster::identity::OWN_GROUP,
+    judge::unjudged::Unjudged,
     model::{
         coverage::{Coverage, State},
         verdict::Outcome,
@@ -52,6 +55,7 @@ pub(super) fn headline(result: &AuditResult) -> String {
         counts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!("{number} {word}")).collect();
     match (counts.is_empty(), result.complete && is_compared(result)) {
         (false, _) => counts.join(", "),
+        (true, true) if summary.objects == 0 => "nothing checked".to_owned(),
         (true, true) => "clean".to_owned(),
         (true, false) => "incomplete".to_owned(),
     }
@@ -60,8 +64,7 @@ pub(super) fn headline(result: &AuditResult) -> String {
 /// Returns the counts as one sentence.
 pub(super) fn sentence(result: &AuditResult, paint: Paint) -> String {
     let summary = &result.summary;
-    let is_judged = |kind: &&Coverage| kind.objects > 0 && !kind.is_gap() && kind.group != OWN_GROUP;
-    let kinds = result.coverage.iter().filter(is_judged).count();
+    let kinds = kinds_with_objects(&result.coverage).count();
     let rules = result.policies.iter().map(|policy| policy.rules.len()).sum();
     let judged =
         format!("{} of {} judged by {}", count(summary.objects, "object"), count(kinds, "kind"), count(rules, "rule"));
@@ -82,9 +85,18 @@ pub(super) fn sentence(result: &AuditResult, paint: Paint) -> String {
     if summary.covered > 0 {
         counts.push(format!("{} at dependents", summary.covered));
     }
-    let clean = result.complete && is_compared(result) && summary.fail + summary.warn + summary.error == 0;
+    let clean = result.complete
+        && is_compared(result)
+        && summary.objects > 0
+        && summary.fail + summary.warn + summary.error == 0;
     let (clean, then) = if clean { (format!("{}: ", paint.with(GREEN, "clean")), ",") } else { (String::new(), ":") };
     format!("{clean}{judged}{then} {}{}{}", counts.join(", "), inactive(&result.coverage), left_out(&result.coverage))
+}
+
+/// Returns the kinds of the objects that were evaluated. One that can be read in one of two namespaces only has objects, and
+/// is a gap, too.
+pub(super) fn kinds_with_objects(coverage: &[Coverage]) -> impl Iterator<Item = &Coverage> + Clone {
+    coverage.iter().filter(|kind| kind.objects > 0 && kind.group != OWN_GROUP)
 }
 
 /// Returns a line about everything that was not judged, judged by or compared.
@@ -95,7 +107,7 @@ pub(super) fn unjudged(result: &AuditResult, paint: Paint) -> Vec<String> {
         format!("{}: {reason}", named(entry))
     });
     let words = paint.with(AnsiColor::Yellow.on_default(), "not compared:");
-    let not_judged = not_judged_line(result.not_judged.len(), paint);
+    let not_judged = not_judged_line(&result.not_judged, paint);
     unread.chain(not_judged).chain(first_few(&words, &incomparable.collect::<Vec<_>>())).collect()
 }
 
@@ -109,6 +121,12 @@ pub(super) fn unread(coverage: &[Coverage], refused: &[Problem], paint: Paint) -
 pub(super) fn remarks(result: &AuditResult, paint: Paint) -> Vec<String> {
     let exceptions = result.exceptions.iter().filter_map(|exception| exception_line(exception, paint));
     let fixed = result.baseline.iter().flat_map(|baseline| &baseline.fixed).map(named);
+    let not_found = result.baseline.as_ref().map_or(0, |baseline| baseline.not_found.len());
+    let not_found = (not_found > 0).then(|| {
+        let entries = if not_found == 1 { "entry of the baseline is" } else { "entries of the baseline are" };
+        format!("not found: {not_found} {entries} about objects that were not given")
+    });
+    let exceptions = exceptions.chain(not_found);
     exceptions.chain(first_few(&paint.with(GREEN, "fixed:"), &fixed.collect::<Vec<_>>())).collect()
 }
 
@@ -149,10 +167,14 @@ fn left_out(coverage: &[Coverage]) -> String {
     }
 }
 
-fn not_judged_line(number: usize, paint: Paint) -> Option<String> {
+fn not_judged_line(policies: &[Unjudged], paint: Paint) -> Option<String> {
     let words = paint.with(AnsiColor::Yellow.on_default(), "not judged by:");
-    let policies = if number == 1 { "policy" } else { "policies" };
-    (number > 0).then(|| format!("{words} {number} {policies} that kaudit cannot evaluate; kaudit policies tells why"))
+    let number = policies.len();
+    let noun = if number == 1 { "policy" } else { "policies" };
+    let controls = policies.iter().flat_map(|policy| &policy.controls).collect::<BTreeSet<_>>().len();
+    let controls = if controls == 0 { String::new() } else { format!(" of {}", count(controls, "control")) };
+    (number > 0)
+        .then(|| format!("{words} {number} {noun}{controls} that kaudit cannot evaluate; kaudit policies tells why"))
 }
 
 fn refused_line(problem: &Problem, paint: Paint) -> String {

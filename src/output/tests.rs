@@ -157,14 +157,14 @@ pub(super) fn empty() -> AuditResult {
     audit(vec![], vec![coverage("", "Pod", "pods", State::Synced, 2, "")], 6)
 }
 
-pub(super) fn shown(format: Format, result: &AuditResult, options: RenderOptions) -> String {
+pub(super) fn shown(format: Format, result: &AuditResult, options: &RenderOptions) -> String {
     let mut out = Vec::new();
-    render(format, result, &options, &mut out).unwrap();
+    render(format, result, options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 fn text(result: &AuditResult, width: usize) -> String {
-    shown(Format::Text, result, RenderOptions { color: false, width, ..RenderOptions::default() })
+    shown(Format::Text, result, &RenderOptions { color: false, width, ..RenderOptions::default() })
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn text_is_for_people() {
 fn text_in_colour_says_the_same() {
     let options = RenderOptions { color: true, width: 100, ..RenderOptions::default() };
     for result in [manifests(), cluster_with_gaps(), empty()] {
-        let colored = shown(Format::Text, &result, options);
+        let colored = shown(Format::Text, &result, &options);
         assert_eq!(anstream::adapter::strip_str(&colored).to_string(), text(&result, 100));
     }
-    insta::assert_snapshot!("text_colour", shown(Format::Text, &manifests(), options).replace('\u{1b}', "ESC"));
+    insta::assert_snapshot!("text_colour", shown(Format::Text, &manifests(), &options).replace('\u{1b}', "ESC"));
 }
 
 #[test]
@@ -201,10 +201,10 @@ fn text_disarms_what_others_wrote() {
 #[test]
 fn programs_get_everything() {
     for (name, result) in [("manifests", manifests()), ("gaps", cluster_with_gaps()), ("empty", empty())] {
-        insta::assert_snapshot!(format!("json_{name}"), shown(Format::Json, &result, RenderOptions::default()));
-        insta::assert_snapshot!(format!("ndjson_{name}"), shown(Format::Ndjson, &result, RenderOptions::default()));
+        insta::assert_snapshot!(format!("json_{name}"), shown(Format::Json, &result, &RenderOptions::default()));
+        insta::assert_snapshot!(format!("ndjson_{name}"), shown(Format::Ndjson, &result, &RenderOptions::default()));
     }
-    for line in shown(Format::Ndjson, &hostile(), RenderOptions::default()).lines() {
+    for line in shown(Format::Ndjson, &hostile(), &RenderOptions::default()).lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap();
     }
 }
@@ -260,13 +260,13 @@ fn files_are_replaced_as_a_whole() {
     let path = folder.path().join("out.json");
     let target = Target { format: Format::Json, file: Some(path.clone()) };
     std::fs::write(&path, "old").unwrap();
-    write_all(std::slice::from_ref(&target), &empty(), clap::ColorChoice::Always, Place::Summary).unwrap();
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), shown(Format::Json, &empty(), RenderOptions::default()));
+    write_all(std::slice::from_ref(&target), &empty(), clap::ColorChoice::Always, &RenderOptions::default()).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), shown(Format::Json, &empty(), &RenderOptions::default()));
     let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["out.json"]);
 
     let nowhere = Target { format: Format::Json, file: Some(folder.path().join("none/out.json")) };
-    let error = write_all(&[nowhere], &empty(), clap::ColorChoice::Auto, Place::Summary).unwrap_err();
+    let error = write_all(&[nowhere], &empty(), clap::ColorChoice::Auto, &RenderOptions::default()).unwrap_err();
     assert!(format!("{error:#}").contains("none/out.json: "), "{error:#}");
 }
 
@@ -279,10 +279,14 @@ fn devices_and_links_stay_what_they_are() {
     std::os::unix::fs::symlink(&file, &link).unwrap();
     let target = |path: &std::path::Path| Target { format: Format::Text, file: Some(path.to_owned()) };
     let null = std::path::Path::new("/dev/null");
-    write_all(&[target(&link), target(null)], &empty(), clap::ColorChoice::Auto, Place::Summary).unwrap();
+    write_all(&[target(&link), target(null)], &empty(), clap::ColorChoice::Auto, &RenderOptions::default()).unwrap();
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(std::fs::read_to_string(&file).unwrap().contains("clean"));
     assert!(!std::fs::metadata(null).unwrap().is_file());
+    // One that leads to a file that is not there yet.
+    std::fs::remove_file(&file).unwrap();
+    write_all(&[target(&link)], &empty(), clap::ColorChoice::Auto, &RenderOptions::default()).unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink() && file.exists());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::{
     format::{RenderOptions, StreamEvent, shown_time},
     names::{Names, is_known, message, object_name, rule_name, urgency},
     rules::Rules,
-    safe::{no_command, shown_line},
+    safe::shown_line,
     style::{BOLD, DIM, GREEN, Paint, columns_of, style_of, wrap},
     summary::closing_lines,
 };
@@ -40,7 +40,7 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
         objects.entry((&*entry.resource, entry.location.as_ref())).or_default().push(entry);
     }
     for ((resource, location), mut entries) in objects {
-        write!(out, "{}", paint.with(BOLD, &no_command(names.object(resource))))?;
+        write!(out, "{}", paint.with(BOLD, &names.object(resource)))?;
         if let Some(Location { file, line }) = location {
             write!(out, "  {}", paint.with(DIM, &format!("{}:{line}", shown_line(file))))?;
         }
@@ -52,10 +52,12 @@ pub(super) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dy
         writeln!(out)?;
     }
     for line in about_rules(result) {
-        writeln!(out, "{}", paint.with(DIM, &no_command(line)))?;
+        writeln!(out, "{}", paint.with(DIM, &line))?;
     }
     for line in closing_lines(result, paint) {
-        writeln!(out, "{line}")?;
+        let indent = " ".repeat(line.len() - line.trim_start_matches(' ').len());
+        let lines = wrap(&line, options.width.saturating_sub(indent.len()).max(1));
+        writeln!(out, "{}", lines.join(&format!("\n{indent}")))?;
     }
     Ok(())
 }
@@ -128,7 +130,7 @@ impl Columns {
             text.push_str(&" ".repeat(indent));
             (indent, self.width.saturating_sub(indent))
         };
-        let lines: Vec<String> = wrap(&message(entry), room.max(1)).into_iter().map(no_command).collect();
+        let lines = wrap(&message(entry), room.max(1));
         text.push_str(&lines.join(&format!("\n{}", " ".repeat(indent))));
         text.push('\n');
         text

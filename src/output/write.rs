@@ -10,8 +10,9 @@ use anyhow::Context as _;
 use clap::ColorChoice;
 
 use super::{
-    format::{Format, Place, RenderOptions, Target},
+    format::{Format, RenderOptions, Target},
     render::render,
+    safe::Guarded,
 };
 use crate::audit::result::AuditResult;
 
@@ -38,10 +39,16 @@ fn terminal_width() -> usize {
     terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0))
 }
 
-/// Writes `result` to every target, files first: a reader who waits for the end of standard output finds them there.
-pub fn write_all(targets: &[Target], result: &AuditResult, color: ColorChoice, place: Place) -> anyhow::Result<()> {
-    write_targets(targets, color, |format, options, out| {
-        render(format, result, &RenderOptions { place, ..*options }, out)
+/// Writes `result` to every target, files first: a reader who waits for the end of standard output finds them there. Colour
+/// and width are those of the target.
+pub fn write_all(
+    targets: &[Target],
+    result: &AuditResult,
+    color: ColorChoice,
+    common: &RenderOptions,
+) -> anyhow::Result<()> {
+    write_targets(targets, color, |format, &RenderOptions { color, width, .. }, out| {
+        render(format, result, &RenderOptions { color, width, ..common.clone() }, out)
     })
 }
 
@@ -59,15 +66,23 @@ pub(super) fn write_targets(
     }
     for target in targets.iter().filter(|target| target.file.is_none()) {
         let options = RenderOptions::for_stdout(color);
-        print(|out| render(target.format, &options, out))?;
+        print_formatted(|out| render(target.format, &options, out))?;
     }
     Ok(())
+}
+
+/// Writes text for people, or JSON, to standard output; no line of it is a command to the runner of a job.
+///
+/// # Errors
+/// When standard output cannot be written to.
+pub fn print(fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<()> {
+    print_formatted(|out| fill(&mut Guarded::new(out)))
 }
 
 /// Writes to standard output.
 ///
 /// A reader that closes it early has seen enough, so that is no error.
-pub fn print(fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<()> {
+fn print_formatted(fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match fill(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -86,8 +101,10 @@ pub(crate) fn replace_file(path: &Path, fill: impl Fn(&mut dyn io::Write) -> io:
     if known.as_ref().is_ok_and(|known| !known.is_file()) {
         return write_to(fs::OpenOptions::new().write(true).open(path)?, &fill);
     }
-    // A link stays a link: what it points to is replaced.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    // A link stays a link: what it points to is replaced, or made.
+    let Ok(target) = fs::canonicalize(path).or_else(|_| absent(path)) else {
+        return write_to(fs::File::create(path)?, &fill);
+    };
     let part = part_path(&target);
     let Ok(created) = fs::File::create(&part) else {
         return write_to(fs::File::create(path)?, &fill);
@@ -104,6 +121,14 @@ pub(crate) fn replace_file(path: &Path, fill: impl Fn(&mut dyn io::Write) -> io:
         return write_to(fs::File::create(path)?, &fill);
     }
     Ok(())
+}
+
+/// Returns the path of a file that does not exist yet. A link that leads nowhere has one of its own.
+fn absent(path: &Path) -> io::Result<PathBuf> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Err(io::ErrorKind::NotFound.into()),
+        Err(_) => Ok(path.to_owned()),
+    }
 }
 
 fn part_path(target: &Path) -> PathBuf {

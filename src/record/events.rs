@@ -4,7 +4,7 @@
 //! priority: changes of just now before what was found at once. The Events are also what a later run knows of it ([`load`](load())).
 
 mod annotations;
-mod bucket;
+pub(crate) mod bucket;
 mod load;
 mod pauses;
 mod queue;
@@ -12,12 +12,13 @@ mod rates;
 mod recorder;
 mod settings;
 mod sink;
+mod stored;
 mod writer;
 
 use self::recorder::EventRecorder;
 pub use self::{
     annotations::{AUDIT, SINCE, VIOLATION},
-    load::{load, reconcile},
+    load::{WrittenEvents, load, reconcile},
     settings::{EventFilter, EventSettings},
     sink::EventSink,
 };

@@ -1,17 +1,13 @@
 //! What happens to a violation, and the name of each message that tells of it: an Event, or what goes to a receiver.
 
-use std::time::Duration;
-
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    audit::ledger::{Delta, Violation},
+    audit::ledger::{Delta, Id, Violation},
     cluster::identity::CONTROLLER,
     model::digest::Digest,
 };
-
-/// How long it waits to be told that a result appeared that an owner stood for: whatever ends before is not told of.
-pub(super) const HANDOVER: Duration = Duration::from_mins(1);
 
 /// What happened to a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -46,7 +42,12 @@ impl Lifecycle {
 
     /// Returns the name of the message that this happened to a violation, which is the same after a restart.
     pub(super) fn message_name(self, violation: &Violation) -> String {
-        message_name(&[&violation.id.to_string(), &violation.since.to_string(), self.word()])
+        self.message_name_of(violation.id, violation.since)
+    }
+
+    /// Returns the same by the id of the violation and the time since when it is open.
+    pub(super) fn message_name_of(self, id: Id, since: Timestamp) -> String {
+        message_name(&[&id.to_string(), &since.to_string(), self.word()])
     }
 }
 

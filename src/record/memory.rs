@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, task::spawn_blocking, time::sleep};
+use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use crate::metrics::Metrics;
+use crate::{blocking::spawn_blocking, metrics::Metrics};
 
 /// How often the memory is looked at.
 const EVERY: Duration = Duration::from_secs(1);
@@ -100,6 +100,13 @@ impl Cgroups {
     }
 }
 
+impl Cgroups {
+    /// Returns the smallest limit of all groups, in bytes; `None` if none has one.
+    fn limit(&self) -> Option<u64> {
+        self.0.iter().filter_map(Cgroup::memory).map(|memory| memory.limit).min()
+    }
+}
+
 impl Cgroup {
     fn v1(folder: PathBuf) -> Self {
         let (limit, usage) = ("memory.limit_in_bytes", "memory.usage_in_bytes");
@@ -120,6 +127,21 @@ impl Cgroup {
         let used = number(self.usage)?.saturating_sub(reclaimable.unwrap_or_default());
         Some(MemoryUse { used, limit })
     }
+}
+
+/// Returns how much memory this process may use, in bytes: the limit of its container or the memory of the machine, whichever
+/// is less; `None` if neither is known.
+pub fn process_limit() -> Option<u64> {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let container = Cgroups::find(Path::new("/sys/fs/cgroup"), &own).limit();
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_memory(&text));
+    container.into_iter().chain(machine).min()
+}
+
+/// Reads the size of the memory from the content of `/proc/meminfo`, in bytes.
+fn total_memory(meminfo: &str) -> Option<u64> {
+    let kib = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB"))?;
+    kib.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Watches the memory of this process for ever. What it sends is `None` as long as there is no limit.
@@ -190,6 +212,20 @@ mod tests {
         ];
         let lines = "12:cpu,cpuacct:/docker/abc\n5:memory:/docker/abc\n0::/\n";
         assert_eq!(Cgroups::find(files(&v1).path(), lines).memory(), memory(600, 800));
+    }
+
+    #[test]
+    fn the_process_may_use_the_smallest_limit() {
+        let nested = [
+            ("kubepods/pod1/abc/memory.max", "900\n"),
+            ("kubepods/pod1/abc/memory.current", "300\n"),
+            ("kubepods/pod1/memory.max", "400\n"),
+            ("kubepods/pod1/memory.current", "3\n"),
+        ];
+        assert_eq!(Cgroups::find(files(&nested).path(), "0::/kubepods/pod1/abc\n").limit(), Some(400));
+        assert_eq!(Cgroups::find(files(&[]).path(), "").limit(), None);
+        assert_eq!(total_memory("MemFree: 1 kB\nMemTotal:       16 kB\n"), Some(16 << 10));
+        assert_eq!(total_memory("MemTotal: many kB\n"), None);
     }
 
     #[test]

@@ -4,7 +4,9 @@
 //! receiver has a queue and a worker of its own, so that none waits for another. A `receiver` says who is told what; a
 //! `format` makes requests of a batch of notifications; everything else is the same for all.
 //!
-//! What was told before a restart is not remembered here: whatever Events and reports hold was told.
+//! The end of a violation goes to the receivers that were sent its appearance, whatever has changed since: labels, severity,
+//! the leader. Events and reports hold their names over a restart. Others can create Events, so a recorded receiver counts only
+//! if it is concerned with the namespace, policy and rule, which are the same for the whole time of a violation.
 
 mod config;
 mod credential;
@@ -12,6 +14,7 @@ mod file;
 mod formats;
 mod http;
 mod notification;
+mod notified;
 mod queue;
 mod receiver;
 mod route;
@@ -26,12 +29,13 @@ use tokio::sync::{mpsc, watch};
 pub use self::config::NotifyConfig;
 use self::{
     notification::{Notification, Teller},
+    notified::Notified,
     receiver::Receiver,
     worker::{Surroundings, Worker},
 };
-use super::health::Health;
+use super::{health::Health, lifecycle::Lifecycle};
 use crate::{
-    audit::{command::Command, ledger::Delta},
+    audit::{command::Command, ledger::Delta, recorded::Recorded},
     metrics::Metrics,
 };
 
@@ -54,6 +58,7 @@ pub struct NotifySettings {
 pub struct NotifySink {
     // The workers receive at once whatever comes, so these hold next to nothing.
     receivers: Vec<(Arc<Receiver>, mpsc::UnboundedSender<Arc<Notification>>)>,
+    notified: Notified,
 }
 
 /// Starts a worker for each receiver. Each future ends when the sink is gone and everything is told; `health` is asked for
@@ -70,20 +75,52 @@ pub fn start(
         runs.push(Worker::new(Arc::clone(receiver), surroundings.clone(), health()).run(incoming).boxed());
         receivers.push((Arc::clone(receiver), sender));
     }
-    (NotifySink { receivers }, runs)
+    (NotifySink { receivers, notified: Notified::default() }, runs)
 }
 
 impl NotifySink {
-    /// Takes what changed of an object's violations.
-    pub fn record(&self, delta: &Delta) {
-        for notification in Notification::of(delta, Timestamp::now()) {
+    /// Takes in which receivers an earlier run notified of what it recorded; before the first delta.
+    pub fn recall(&mut self, recorded: &Recorded) {
+        self.notified = Notified::new(recorded);
+    }
+
+    /// Takes what changed of an object's violations; returns the delta with the names of the receivers that were notified.
+    pub fn record(&mut self, delta: &Delta) -> Delta {
+        let namespace = &delta.object.namespace;
+        for (notification, violation) in Notification::of(delta, Timestamp::now()) {
             let notification = Arc::new(notification);
-            for (receiver, sender) in &self.receivers {
-                if receiver.matching.concerns(&notification) {
-                    // An error says that the run is over, and so is the time to tell what is pending.
-                    let _late = sender.send(Arc::clone(&notification));
+            let known = match notification.event {
+                Lifecycle::Resolved => self.notified.end(namespace, violation),
+                Lifecycle::Appeared | Lifecycle::Transient => None,
+            };
+            let is_notified = |receiver: &Receiver| {
+                let concerns = || receiver.matching.concerns(&notification);
+                match &known {
+                    // Alerts are sent again as long as their receiver is concerned.
+                    Some(known) => {
+                        let was_notified = known.has(&receiver.name) && receiver.matching.may_concern(&notification);
+                        was_notified || (receiver.resend_every().is_some() && concerns())
+                    }
+                    None => concerns(),
                 }
+            };
+            let receivers: Vec<_> = self.receivers.iter().filter(|(receiver, _)| is_notified(receiver)).collect();
+            if notification.event == Lifecycle::Appeared {
+                let names = receivers.iter().map(|(receiver, _)| receiver.name.as_str());
+                self.notified.begin(namespace, violation.id, names);
+            }
+            for (_, sender) in receivers {
+                // An error says that the run is over, and so is the time to tell what is pending.
+                let _late = sender.send(Arc::clone(&notification));
             }
         }
+        let mut delta = delta.clone();
+        for violation in delta.appeared.iter_mut().chain(&mut delta.results) {
+            violation.notified = self.notified.of(namespace, violation.id);
+        }
+        delta
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,28 @@
 //! The recorders of one term, together.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::future::select_all;
+use futures::{FutureExt as _, future::select_all};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use tokio::{sync::watch, task::JoinSet, time::sleep};
+use tokio::{
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{error, warn};
 
-use super::{events, health::Health, memory::Pressure, notify, reports, status};
+use super::{
+    earlier::{Attempts, EarlierRecords},
+    events,
+    health::Health,
+    memory::Pressure,
+    notify,
+    reports::{self, LoadedReports},
+    status,
+};
 use crate::{
     audit::{command::Record, ledger::Delta, overview::Overview, recorded::Recorded},
     cluster::identity::API_VERSION,
@@ -19,6 +31,8 @@ use crate::{
 
 /// How long pending records may take after a signal.
 const FLUSH: Duration = Duration::from_secs(10);
+/// How often records that could not be read are tried again.
+const REREAD: Duration = Duration::from_secs(10);
 
 /// What is recorded, and where.
 #[derive(Clone)]
@@ -53,7 +67,33 @@ pub struct RecorderSettings {
 
 /// Recorders that run.
 pub struct Recorders {
-    tasks: JoinSet<()>,
+    /// Each says in the end whether all was recorded.
+    tasks: JoinSet<bool>,
+    /// The one among them that ends with the overviews, not with the sinks.
+    status: Option<AbortHandle>,
+    /// Recorders whose earlier records could not be read, and that record nothing until they can be.
+    unread: Vec<UnreadRecords>,
+    /// What each recorder reports, for what it could not write by the end.
+    losses: Vec<watch::Receiver<Health>>,
+    settings: RecorderSettings,
+}
+
+/// What a term begins with.
+pub struct Started {
+    /// The recorders.
+    pub recorders: Recorders,
+    /// What was recorded before, as far as it could be read.
+    pub recorded: Recorded,
+    /// Takes the deltas.
+    pub record: Box<dyn Record>,
+}
+
+/// What earlier runs wrote and could not be read, so that its recorder does not run.
+struct UnreadRecords {
+    recorder: &'static str,
+    why: String,
+    /// Holds the reason for the condition.
+    _health: watch::Sender<Health>,
 }
 
 /// What each recorder reports about itself.
@@ -78,14 +118,14 @@ struct Sinks {
 
 impl Record for Sinks {
     fn record(&mut self, delta: &Delta) {
+        // Events and reports name the receivers that were notified, for the next run.
+        let notified = self.notify.as_mut().map(|notify| notify.record(delta));
+        let delta = notified.as_ref().unwrap_or(delta);
         if let Some(events) = &self.events {
             events.record(delta);
         }
         if let Some(reports) = &self.reports {
             reports.record(delta);
-        }
-        if let Some(notify) = &self.notify {
-            notify.record(delta);
         }
     }
 
@@ -102,59 +142,60 @@ impl RecorderSettings {
         format!("{}/{}", self.namespace, self.instance)
     }
 
-    /// Returns what was recorded before, according to reports (none, if they are not written) and Events, which are written
-    /// at once and not some seconds later. Waits until the server answers.
-    async fn recorded(&self, reported: Recorded) -> Recorded {
-        let written = events::load(&self.client, &self.namespaces, &self.audit()).await;
-        let kept_since = Timestamp::now().checked_sub(self.event_ttl).unwrap_or(Timestamp::MIN);
-        events::reconcile(reported, written, kept_since)
+    async fn load_reports(&self, attempts: Attempts) -> Result<Option<LoadedReports>, String> {
+        let Some(reports) = self.report_settings() else { return Ok(None) };
+        reports::load(&reports, attempts).await.map(Some)
+    }
+
+    async fn load_events(&self, attempts: Attempts) -> Result<events::WrittenEvents, String> {
+        let Self { client, metrics, .. } = self;
+        let records = EarlierRecords { client, metrics, recorder: "events", attempts };
+        events::load(&records, &self.namespaces, &self.audit(), self.events).await
+    }
+
+    fn report_settings(&self) -> Option<reports::ReportSettings> {
+        let reports = self.reports.clone()?;
+        Some(reports::ReportSettings { client: self.client.clone(), ..reports })
+    }
+
+    fn event_settings(&self, health: watch::Sender<Health>) -> events::EventSettings {
+        let own = ObjectReference {
+            api_version: Some(API_VERSION.to_owned()),
+            kind: Some("Audit".to_owned()),
+            name: Some(self.audit_name.clone()),
+            namespace: Some(self.namespace.clone()),
+            ..ObjectReference::default()
+        };
+        events::EventSettings {
+            client: self.client.clone(),
+            filter: self.events,
+            per_second: self.events_per_second,
+            own,
+            audit: self.audit(),
+            metrics: self.metrics.clone(),
+            health,
+        }
     }
 }
 
 impl Recorders {
-    /// Starts them; the status is made from the overviews. Returns also what was recorded before, which is read until the
-    /// server answers, and what takes the deltas.
+    /// Starts them. The status is made from the overviews, and written from now on. Returns when it is known what was
+    /// recorded before, as far as that can be read.
     pub async fn start(
         settings: &RecorderSettings,
         overview: watch::Receiver<Option<Arc<Overview>>>,
-    ) -> (Self, Recorded, Box<dyn Record>) {
-        let RecorderSettings { client, namespace, audit_name, metrics, .. } = settings;
-        let mut healths = Healths::default();
-        let (mut tasks, mut sinks, mut recorded) =
-            (JoinSet::new(), Sinks { events: None, reports: None, notify: None }, Recorded::default());
-        if let Some(reports) = &settings.reports {
-            let reports = reports::ReportSettings { client: client.clone(), ..reports.clone() };
-            let mut loaded = reports::load(&reports).await;
-            recorded = std::mem::take(&mut loaded.recorded);
-            let (sink, run) = reports::start(reports, loaded, healths.add());
-            sinks.reports = Some(sink);
-            metrics.recorder_began("reports");
-            tasks.spawn(run);
-        }
-        if settings.events != events::EventFilter::None {
-            let own = ObjectReference {
-                api_version: Some(API_VERSION.to_owned()),
-                kind: Some("Audit".to_owned()),
-                name: Some(audit_name.clone()),
-                namespace: Some(namespace.clone()),
-                ..ObjectReference::default()
-            };
-            let (sink, run) = events::start(events::EventSettings {
-                client: client.clone(),
-                filter: settings.events,
-                per_second: settings.events_per_second,
-                own,
-                audit: settings.audit(),
-                metrics: metrics.clone(),
-                health: healths.add(),
-            });
-            recorded = settings.recorded(recorded).await;
-            sinks.events = Some(sink);
-            metrics.recorder_began("events");
-            tasks.spawn(run);
-        }
+        attempts: Attempts,
+    ) -> Started {
+        let (mut healths, mut tasks) = (Healths::default(), JoinSet::new());
+        let mut sinks = Sinks { events: None, reports: None, notify: None };
+        let guard = |name, health: &watch::Sender<Health>| {
+            let (health, metrics) = (health.clone(), Arc::clone(&settings.metrics));
+            Guard { name, health, metrics }
+        };
+        let (of_reports, of_events, of_status) = (healths.add(), healths.add(), watch::channel(Health::default()).0);
+        let losses = [&of_reports, &of_events, &of_status].map(watch::Sender::subscribe).into();
         if let Some(notify) = settings.notify.clone() {
-            if sinks.events.is_none() && sinks.reports.is_none() {
+            if settings.events == events::EventFilter::None && settings.reports.is_none() {
                 warn!(
                     "Neither Events nor reports are recorded, so nothing tells what receivers were told before: they are told \
                      of everything that stands"
@@ -163,35 +204,184 @@ impl Recorders {
             let (sink, runs) = notify::start(notify, || healths.add());
             sinks.notify = Some(sink);
             for run in runs {
-                tasks.spawn(run);
+                tasks.spawn(guard("notify", &healths.add()).watch(run));
             }
         }
-        if settings.status {
-            let settings = status::StatusSettings {
-                client: client.clone(),
-                namespace: namespace.clone(),
-                name: audit_name.clone(),
-                memory: settings.memory.clone(),
-                metrics: metrics.clone(),
-            };
-            let (sender, health) = watch::channel(Health::default());
-            tasks.spawn(join(healths.0, sender));
-            metrics.recorder_began("status");
-            tasks.spawn(status::run(settings, overview, health));
+        let status = settings.status.then(|| start_status(settings, overview, healths, of_status, &mut tasks));
+        let (mut recorded, mut unread) = (Recorded::default(), Vec::new());
+        // At the same time: what one waits for does not hold up the other, nor what waits for both, such as lines of output.
+        let loading_reports = async {
+            match settings.report_settings() {
+                Some(reports) => {
+                    settings.metrics.recorder_began("reports");
+                    let loaded = reports::load(&reports, attempts).await;
+                    Some((reports, loaded))
+                }
+                None => None,
+            }
+        };
+        let loading_events = async {
+            if settings.events == events::EventFilter::None {
+                return None;
+            }
+            settings.metrics.recorder_began("events");
+            Some(settings.load_events(attempts).await)
+        };
+        let (loaded_reports, loaded_events) = tokio::join!(loading_reports, loading_events);
+        if let Some((reports, loaded)) = loaded_reports {
+            match loaded {
+                Ok(mut loaded) => {
+                    recorded = std::mem::take(&mut loaded.recorded);
+                    let guard = guard("reports", &of_reports);
+                    let (sink, run) = reports::start(reports, loaded, of_reports);
+                    sinks.reports = Some(sink);
+                    tasks.spawn(guard.watch(run));
+                }
+                Err(why) => unread.push(UnreadRecords::new("reports", why, of_reports)),
+            }
         }
-        (Self { tasks }, recorded, Box::new(sinks))
+        if let Some(loaded) = loaded_events {
+            match loaded {
+                Ok(written) => {
+                    let kept_since = Timestamp::now().checked_sub(settings.event_ttl).unwrap_or(Timestamp::MIN);
+                    recorded = events::reconcile(recorded, written, kept_since);
+                    let guard = guard("events", &of_events);
+                    let (sink, run) = events::start(settings.event_settings(of_events));
+                    sinks.events = Some(sink);
+                    tasks.spawn(guard.watch(run));
+                }
+                Err(why) => unread.push(UnreadRecords::new("events", why, of_events)),
+            }
+        }
+        if let Some(notify) = &mut sinks.notify {
+            notify.recall(&recorded);
+        }
+        let recorders = Self { tasks, status, unread, losses, settings: settings.clone() };
+        Started { recorders, recorded, record: Box::new(sinks) }
+    }
+
+    /// Waits until records that could not be read can be; for ever if there are none.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time.
+    pub async fn readable(&self) {
+        if self.unread.is_empty() {
+            pending::<()>().await;
+        }
+        loop {
+            sleep(REREAD).await;
+            for unread in &self.unread {
+                let is_readable = match unread.recorder {
+                    "reports" => self.settings.load_reports(Attempts::One).await.is_ok(),
+                    _ => self.settings.load_events(Attempts::One).await.is_ok(),
+                };
+                if is_readable {
+                    return;
+                }
+            }
+        }
     }
 
     /// Waits until everything is written, or until [`FLUSH`] after `stop`; returns whether everything was written, and has
     /// logged how much was not. Ends only after the sinks and the overviews have ended.
     pub async fn flush(mut self, stop: &CancellationToken) -> bool {
+        let unread = std::mem::take(&mut self.unread);
+        for UnreadRecords { recorder, why, .. } in &unread {
+            warn!(recorder, "Nothing was written, as what earlier runs wrote cannot be read: {why}");
+        }
+        let all = unread.is_empty();
+        // Their health ends with them, for which the status waits.
+        drop(unread);
+        let late = async {
+            stop.cancelled().await;
+            sleep(FLUSH).await;
+        };
+        let all = self.join(late).await && all;
+        let losses: Vec<_> = self.losses.iter().map(|health| health.borrow().lost.clone()).collect();
+        let losses: Vec<_> = losses.into_iter().filter(|lost| !lost.is_empty()).collect();
+        if !losses.is_empty() {
+            warn!("Not everything was recorded: {}", losses.join("; "));
+        }
+        all && losses.is_empty()
+    }
+
+    /// Waits until everything is written, or for [`FLUSH`], and leaves the status to others. Ends only after the sinks have
+    /// ended.
+    pub async fn end(mut self) {
+        self.unread.clear();
+        if let Some(status) = self.status.take() {
+            status.abort();
+        }
+        self.join(sleep(FLUSH)).await;
+    }
+
+    /// Waits for the end of all tasks until `limit` ends; returns whether everything was written.
+    async fn join(&mut self, limit: impl Future<Output = ()>) -> bool {
+        let joined = async {
+            let mut whole = true;
+            while let Some(ended) = self.tasks.join_next().await {
+                whole &= ended.unwrap_or(false);
+            }
+            whole
+        };
         let whole = tokio::select! {
-            () = async { while self.tasks.join_next().await.is_some() {} } => true,
-            () = async { stop.cancelled().await; sleep(FLUSH).await } => false,
+            whole = joined => whole,
+            () = limit => false,
         };
         // Those that are ended here say what they have not written.
         self.tasks.shutdown().await;
         whole
+    }
+}
+
+impl UnreadRecords {
+    fn new(recorder: &'static str, why: String, health: watch::Sender<Health>) -> Self {
+        let trouble = format!("no {recorder} are written until those of earlier runs can be read: {why}");
+        warn!("Recording begins without them: {trouble}");
+        health.send_replace(Health { trouble, ..Health::default() });
+        Self { recorder, why, _health: health }
+    }
+}
+
+/// Starts to write the status, with what the other recorders report about themselves.
+fn start_status(
+    settings: &RecorderSettings,
+    overview: watch::Receiver<Option<Arc<Overview>>>,
+    healths: Healths,
+    own: watch::Sender<Health>,
+    tasks: &mut JoinSet<bool>,
+) -> AbortHandle {
+    let RecorderSettings { client, namespace, audit_name, memory, metrics, .. } = settings.clone();
+    let guard = Guard { name: "status", health: own.clone(), metrics: Arc::clone(&metrics) };
+    metrics.recorder_began("status");
+    let settings = status::StatusSettings { client, namespace, name: audit_name, memory, metrics };
+    let (sender, health) = watch::channel(Health::default());
+    tasks.spawn(async move {
+        join(healths.0, sender).await;
+        true
+    });
+    tasks.spawn(guard.watch(status::run(settings, overview, health, own)))
+}
+
+/// Reports the panic of a recorder, which ends that recorder and no other.
+struct Guard {
+    name: &'static str,
+    health: watch::Sender<Health>,
+    metrics: Arc<Metrics>,
+}
+
+impl Guard {
+    /// Runs a recorder; returns whether it came to its end.
+    async fn watch(self, run: impl Future<Output = ()>) -> bool {
+        if AssertUnwindSafe(run).catch_unwind().await.is_ok() {
+            return true;
+        }
+        let trouble =
+            format!("the recorder of {} failed, which is a bug: it records nothing until kaudit restarts", self.name);
+        error!("{trouble}");
+        self.metrics.recorder_dropped(self.name, "panic", 1);
+        self.health.send_replace(Health { trouble, ..Health::default() });
+        false
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, PatchParams},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -28,7 +28,7 @@ use crate::{
     },
     metrics::Metrics,
     model::coverage::State,
-    record::{failure::WriteFailure, health::Health, memory::Pressure},
+    record::{failure::WriteFailure, health::Health, memory::Pressure, patch::apply_patch},
     telemetry::Span,
 };
 
@@ -36,6 +36,9 @@ use crate::{
 const COUNTS_EVERY: Duration = Duration::from_secs(5);
 /// Writes are at least this far apart, whatever changes.
 const AT_LEAST: Duration = Duration::from_millis(500);
+/// How often the status is applied again although nothing changed, which restores what others have changed or deleted. If
+/// nobody has, the server writes nothing.
+const RESTORE_EVERY: Duration = Duration::from_secs(30);
 /// How long to wait after a write that failed until somebody changes something, such as a CRD that is missing.
 const REFUSED: Duration = Duration::from_secs(30);
 
@@ -58,6 +61,7 @@ pub async fn run(
     settings: StatusSettings,
     mut overview: watch::Receiver<Option<Arc<Overview>>>,
     mut health: watch::Receiver<Health>,
+    own: watch::Sender<Health>,
 ) {
     let mut memory = settings.memory.clone();
     let mut recorder = StatusRecorder::new(settings);
@@ -68,7 +72,7 @@ pub async fn run(
             changed = overview.changed() => running = changed.is_ok(),
             changed = health.changed() => if changed.is_err() { sleep(AT_LEAST).await },
             changed = memory.changed(), if watches_memory => watches_memory = changed.is_ok(),
-            () = sleep(pause), if recorder.behind => {}
+            () = sleep(pause) => {}
         }
         let now = overview.borrow_and_update().clone();
         let Some(now) = now else { continue };
@@ -76,8 +80,9 @@ pub async fn run(
         let status = recorder.status(&now, &health.borrow_and_update(), pressure);
         recorder.behind = status != recorder.written;
         recorder.is_transition = status.get("conditions") != recorder.written.get("conditions");
-        if recorder.behind && (recorder.is_due() || !running) {
+        if (recorder.behind && (recorder.is_due() || !running)) || recorder.is_to_be_restored() {
             recorder.write(status).await;
+            own.send_replace(Health { lost: recorder.lost.clone(), ..Health::default() });
         }
     }
 }
@@ -92,9 +97,13 @@ struct StatusRecorder {
     /// A condition is among that.
     is_transition: bool,
     created: bool,
+    /// Version of the object as it was written last.
+    version: Option<String>,
     last: Option<Instant>,
     /// No attempt is made before.
     refused_until: Option<Instant>,
+    /// Why the last write failed, unless there is no such kind.
+    lost: String,
     /// Reason of the failure that was logged last.
     logged: String,
     times: ConditionTimes,
@@ -117,8 +126,10 @@ impl StatusRecorder {
             behind: false,
             is_transition: false,
             created: false,
+            version: None,
             last: None,
             refused_until: None,
+            lost: String::new(),
             logged: String::new(),
             times: ConditionTimes::default(),
         }
@@ -130,7 +141,16 @@ impl StatusRecorder {
         self.last.is_none_or(|last| now >= last + rest) && self.refused_until.is_none_or(|until| now >= until)
     }
 
+    fn is_to_be_restored(&self) -> bool {
+        !self.behind && self.last.is_some_and(|last| last.elapsed() >= RESTORE_EVERY)
+    }
+
+    /// Returns after how long there may be something to write although nothing changed until then.
     fn pause(&self) -> Duration {
+        if !self.behind {
+            let restored = self.last.map_or(RESTORE_EVERY, |last| RESTORE_EVERY.saturating_sub(last.elapsed()));
+            return restored.max(AT_LEAST);
+        }
         let rest = if self.is_transition { AT_LEAST } else { COUNTS_EVERY };
         let until = self.refused_until.into_iter().chain(self.last.map(|last| last + rest)).max();
         until.map_or(AT_LEAST, |until| until.saturating_duration_since(Instant::now())).max(AT_LEAST)
@@ -161,22 +181,35 @@ impl StatusRecorder {
         self.last = Some(Instant::now());
         let span = Span::request("write status");
         let written = timeout(Duration::from_secs(10), self.try_write(&mut status)).await;
-        if !matches!(written, Ok(Ok(()))) {
+        if !matches!(written, Ok(Ok(_))) {
             span.fail("not_written");
         }
         span.end();
+        self.lost.clear();
         match written {
-            Ok(Ok(())) => {
-                self.settings.metrics.recorder_wrote("status");
+            Ok(Ok(version)) => {
+                let changed = version != self.version;
+                if changed {
+                    self.settings.metrics.recorder_wrote("status");
+                }
+                if changed && !self.behind {
+                    let audit = format!("{}/{}", self.settings.namespace, self.settings.name);
+                    warn!(audit, "The status was changed or deleted by others, and is written again");
+                }
+                self.version = version;
                 (self.written, self.behind, self.refused_until) = (status, false, None);
                 self.logged.clear();
             }
             Ok(Err(error)) => self.failed(&error),
-            Err(_) => self.settings.metrics.recorder_dropped("status", "timeout", 1),
+            Err(_) => {
+                "the status was not written: the API server did not answer within 10 s".clone_into(&mut self.lost);
+                self.settings.metrics.recorder_dropped("status", "timeout", 1);
+            }
         }
     }
 
-    async fn try_write(&mut self, status: &mut Value) -> kube::Result<()> {
+    /// Writes the status, and the object if it is not there. Returns its version.
+    async fn try_write(&mut self, status: &mut Value) -> kube::Result<Option<String>> {
         let parameters = PatchParams::apply(CONTROLLER).force();
         let name = self.settings.name.clone();
         let body = |status: Option<&Value>| {
@@ -189,14 +222,17 @@ impl StatusRecorder {
             body
         };
         if !self.created {
-            let object = self.api.patch(&name, &parameters, &Patch::Apply(body(None))).await?;
+            let object = self.api.patch(&name, &parameters, &apply_patch(&body(None))?).await?;
             self.created = true;
             self.times.adopt(&object.data["status"]["conditions"], &mut status["conditions"]);
         }
-        let patched = self.api.patch_status(&name, &parameters, &Patch::Apply(body(Some(status)))).await;
-        // Somebody deleted it: the next attempt creates it again.
-        self.created = !matches!(&patched, Err(kube::Error::Api(status)) if status.code == 404);
-        patched.map(|_| ())
+        let patched = self.api.patch_status(&name, &parameters, &apply_patch(&body(Some(status)))?).await;
+        let created = std::mem::replace(&mut self.created, !is_missing(&patched));
+        if created && !self.created {
+            // Somebody deleted it since.
+            return Box::pin(self.try_write(status)).await;
+        }
+        patched.map(|audit| audit.metadata.resource_version)
     }
 
     fn failed(&mut self, error: &kube::Error) {
@@ -213,6 +249,9 @@ impl StatusRecorder {
             self.refused_until = Some(Instant::now() + REFUSED);
         }
         self.settings.metrics.recorder_dropped("status", reason, 1);
+        if reason != "not_found" {
+            self.lost = format!("the status was not written: {what}");
+        }
         if self.logged != reason {
             reason.clone_into(&mut self.logged);
             let audit = format!("{}/{}", self.settings.namespace, self.settings.name);
@@ -223,6 +262,10 @@ impl StatusRecorder {
             }
         }
     }
+}
+
+fn is_missing<T>(patched: &kube::Result<T>) -> bool {
+    matches!(patched, Err(kube::Error::Api(status)) if status.code == 404)
 }
 
 /// Returns the counts of each policy. Constraints of one kind are one policy each, but counted together.

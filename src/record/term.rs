@@ -10,7 +10,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::recorders::{RecorderSettings, Recorders};
+use super::{
+    earlier::Attempts,
+    recorders::{RecorderSettings, Recorders, Started},
+};
 use crate::{
     audit::{
         command::{Command, Record, Term},
@@ -99,23 +102,39 @@ impl Terms {
 
     /// Records for one term, until the pipeline has ended and everything is written.
     async fn serve(&self, client: Client) {
-        let recorders = tokio::select! {
-            recorders = self.begin(client) => recorders,
-            () = self.over.cancelled() => return,
-        };
-        self.over.cancelled().await;
-        recorders.flush(&self.over).await;
+        loop {
+            let recorders = tokio::select! {
+                recorders = self.start(client.clone(), Attempts::Patient) => recorders,
+                () = self.over.cancelled() => return,
+            };
+            tokio::select! {
+                () = self.over.cancelled() => {
+                    recorders.flush(&self.over).await;
+                    return;
+                }
+                () = recorders.readable() => {}
+            }
+            info!("What earlier runs recorded can be read now: a new term begins");
+            // An error says that the pipeline has ended. The sinks end with the term.
+            let _ended = self.pipeline.send(Command::Record(Term::Awaited)).await;
+            recorders.end().await;
+        }
     }
 
-    /// Begins a term: starts the recorders and informs the pipeline. What it returns is to be flushed at the end.
+    /// Begins the one term of a run that ends. The recorders are to be flushed at the end.
     pub async fn begin(&self, client: Client) -> Recorders {
+        self.start(client, Attempts::Limited).await
+    }
+
+    /// Begins a term: starts the recorders and informs the pipeline.
+    async fn start(&self, client: Client, attempts: Attempts) -> Recorders {
         // An error says that the pipeline has ended; also below.
         let _ended = self.pipeline.send(Command::Record(Term::Awaited)).await;
         let mut overview = self.overview.clone();
         // The first status of a term is written although nothing has changed.
         overview.mark_changed();
         let settings = RecorderSettings { client, ..self.settings.clone() };
-        let (recorders, recorded, record) = Recorders::start(&settings, overview).await;
+        let Started { recorders, recorded, record } = Recorders::start(&settings, overview, attempts).await;
         let record = Box::new(Tee { record, lines: self.lines.clone() });
         let _ended = self.pipeline.send(Command::Record(Term::Begin(recorded, record))).await;
         recorders

@@ -12,6 +12,7 @@ mod call;
 mod callee;
 mod cidr;
 mod collections;
+mod decimals;
 pub(crate) mod declarations;
 mod digests;
 mod encoding;
@@ -29,6 +30,7 @@ mod text;
 mod times;
 mod units;
 mod uri;
+mod yaml_writer;
 
 use anyhow::Result;
 use regorus::{Engine, Value};
@@ -55,6 +57,7 @@ pub(crate) fn install(engine: &mut Engine, strict: bool, texts: &[&str]) -> Resu
         texts.iter().any(|text| text.contains(last))
     };
     for &(name, arity, function) in all().filter(|(name, ..)| called(name)) {
+        let function = if name == "sprintf" { format::sprintf_by_regorus } else { function };
         add(engine, name, arity, strict, function)?;
     }
     for (name, arity) in natives::all().filter(|(name, _)| called(name)) {

@@ -1,7 +1,7 @@
 //! What is wrong with modules that parse: recursion, functions that do not exist, imports that mean nothing here, rules
 //! where data is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use regorus::unstable::{Expr, Module, Ref};
 
@@ -9,9 +9,9 @@ use super::{
     builtins,
     data::Data,
     file::File,
-    graph::{Depth, Graph},
+    graph::{Graph, RuleDepth},
     limits::Limits,
-    missing::{Companion, Missing},
+    missing::{Companion, LoadedRules, Missing},
     problem::{Problem, ProblemSeverity},
     references::{Call, Node, Path, package},
     rewrite,
@@ -45,14 +45,8 @@ impl Checked<'_> {
         self.calls(&mut problems);
         self.recursion(&mut problems);
         self.data(&mut problems);
-        problems.extend(self.missing.users(
-            self.files,
-            self.modules,
-            self.nodes,
-            self.graph,
-            self.data,
-            self.companion,
-        ));
+        let Self { files, modules, nodes, graph, data, companion, .. } = *self;
+        problems.extend(self.missing.users(&LoadedRules { files, modules, nodes, graph, data, companion }));
         problems
     }
 
@@ -122,7 +116,7 @@ impl Checked<'_> {
     }
 
     fn recursion(&self, problems: &mut Vec<Problem>) {
-        let (Depth { stack: (stack, first), levels: (levels, nested) }, cycles) = self.graph.depth();
+        let (depths, cycles) = self.graph.depths();
         for cycle in cycles {
             let names: Vec<String> = cycle.iter().chain(cycle.first()).map(|path| name(path)).collect();
             let message = format!("rules may not refer to themselves: {}", names.join(" → "));
@@ -130,20 +124,27 @@ impl Checked<'_> {
             let node = cycle.first().and_then(|path| self.graph.at(path).next());
             problems.extend(node.map(|node| self.at(node, message).help(help)));
         }
-        if stack > self.limits.stack
-            && let Some(node) = self.graph.at(first).next()
-        {
+        // All at once, as each round of refusals compiles what is left again; of each file only its deepest rule.
+        let deepest = |depth: fn(&RuleDepth) -> usize, limit: usize| {
+            let mut deepest: BTreeMap<usize, (usize, &Node)> = BTreeMap::new();
+            for (path, found) in depths.iter().filter(|(_, found)| depth(found) > limit) {
+                for node in self.graph.at(path).take(1) {
+                    let kept = deepest.entry(node.module).or_insert((0, node));
+                    *kept = if depth(found) >= kept.0 { (depth(found), node) } else { *kept };
+                }
+            }
+            deepest.into_values()
+        };
+        for (stack, node) in deepest(|depth| depth.stack, self.limits.stack) {
             let (needed, limit) = (stack / 1024, self.limits.stack / 1024);
-            let message = format!("{} goes through too many rules, one in the other", name(first));
+            let message = format!("{} goes through too many rules, one in the other", name(&node.path));
             let help = format!(
                 "it would need {needed} KiB of stack, of {limit} that there are; make the chain of rules shorter"
             );
             problems.push(self.at(node, message).help(help));
         }
-        if levels > self.limits.levels
-            && let Some(node) = self.graph.at(nested).next()
-        {
-            let message = format!("{} may make a value of collections in collections too deep", name(nested));
+        for (levels, node) in deepest(|depth| depth.levels, self.limits.levels) {
+            let message = format!("{} may make a value of collections in collections too deep", name(&node.path));
             let help = format!(
                 "it could have {levels} levels, of {} that there may be; call functions that make collections less often in one another",
                 self.limits.levels

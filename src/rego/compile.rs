@@ -26,7 +26,7 @@ pub(crate) use self::fault::Fault;
 use self::{
     order::Order,
     replace::Replacer,
-    resolve::Globals,
+    resolve::{Globals, Meanings},
     term::{DATA, Function, INPUT, Rule, Variables},
     tree::{Packages, Tree},
 };
@@ -72,12 +72,18 @@ impl Compiled {
     fn new<'a>(modules: &[&Module], missing: impl Iterator<Item = &'a Path>, faults: &mut Vec<Fault>) -> Self {
         let packages: Vec<(Vec<Constant>, Position)> =
             modules.iter().map(|module| (package(module), module.at)).collect();
-        let names = names(modules, missing, &packages);
+        let rules_of = |(package, names): (Vec<Constant>, Vec<Name>)| {
+            let meanings = meanings(&package, &names);
+            (package, meanings)
+        };
+        let rules_of: BTreeMap<_, _> = names(modules, missing, &packages).into_iter().map(rules_of).collect();
+        let none = Meanings::new();
         let mut variables = Variables::new();
         let mut rules = Vec::new();
         for (index, module) in modules.iter().enumerate() {
-            let globals = globals(module, &packages[index].0, &names);
-            rules.extend(resolve::module((index, module), &packages[index].0, &globals, &mut variables, faults));
+            let package = &packages[index].0;
+            let globals = Globals { package: rules_of.get(package).unwrap_or(&none), imports: imported(module) };
+            rules.extend(resolve::module((index, module), package, &globals, &mut variables, faults));
         }
         let lenient = modules.iter().map(|module| module.may_look_up_nothing).collect();
         Self { rules, variables, packages, lenient }
@@ -96,6 +102,7 @@ impl Compiled {
         let arity = |function: &Function| arities.of(function);
         for rule in &self.rules {
             calls::without_value(rule, &arity, &self.variables, faults);
+            calls::templates(rule, &self.variables, faults);
         }
         if stopped(faults) {
             return;
@@ -207,8 +214,8 @@ fn names<'a>(
     }
     for path in missing {
         let path: Vec<Constant> = path.iter().map(|key| Constant::String(key.as_str().into())).collect();
-        for (package, names) in &mut names {
-            if let Some(Constant::String(name)) = path.strip_prefix(package.as_slice()).and_then(<[_]>::first) {
+        for (length, name) in path.iter().enumerate() {
+            if let (Some(names), Constant::String(name)) = (names.get_mut(&path[..length]), name) {
                 names.push(name.as_ref().into());
             }
         }
@@ -216,17 +223,19 @@ fn names<'a>(
     names
 }
 
-/// Returns what the names of rules and imports mean in a module.
-fn globals(module: &Module, package: &[Constant], names: &BTreeMap<Vec<Constant>, Vec<Name>>) -> Globals {
-    let mut globals = Globals::new();
-    for name in names.get(package).into_iter().flatten() {
-        let path = package.iter().cloned().chain([Constant::String(name.as_ref().into())]).collect();
-        globals.insert(name.clone(), (DATA, path));
-    }
+/// Returns what the names of a package's rules mean.
+fn meanings(package: &[Constant], names: &[Name]) -> Meanings {
+    let path = |name: &Name| package.iter().cloned().chain([Constant::String(name.as_ref().into())]).collect();
+    names.iter().map(|name| (name.clone(), (DATA, path(name)))).collect()
+}
+
+/// Returns what the imports of a module mean.
+fn imported(module: &Module) -> Meanings {
+    let mut imports = Meanings::new();
     for import in &module.imports {
         let (Some(name), Some(path)) = (import.name(), constants(&import.path)) else { continue };
         let document = if path.first().is_some_and(|first| first.plain() == "data") { DATA } else { INPUT };
-        globals.insert(name, (document, path[1..].to_vec()));
+        imports.insert(name, (document, path[1..].to_vec()));
     }
-    globals
+    imports
 }

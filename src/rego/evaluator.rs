@@ -23,6 +23,7 @@ use super::{
     error::EngineError,
     limits::{self, Limits, Version},
     machine::{self, Answer, Bounds, Halt, STARVED},
+    memory::{self, MemoryMeter},
     program::{Program, RuleId},
     references::Path,
     rewrite, value,
@@ -107,8 +108,10 @@ pub(crate) enum Failure {
     TimedOut(Duration),
     /// The value is larger than so many bytes.
     TooLarge(usize),
-    /// It made more than [`machine::MOST_BYTES`] on its way.
-    TooMuch,
+    /// It used more memory than so many bytes.
+    TooMuch(usize),
+    /// The process had no memory left for it, mostly because of others.
+    OutOfMemory,
     /// It did not begin, because those before it used up [`Limits::input`].
     OutOfTime,
 }
@@ -126,7 +129,8 @@ impl Failure {
             Self::Panicked => "the evaluator failed on this rule".to_owned(),
             Self::TimedOut(limit) => format!("took longer than {} s", limit.as_secs_f64()),
             Self::TooLarge(bytes) => format!("its value takes more than {} MiB", bytes >> 20),
-            Self::TooMuch => format!("makes more than {} MiB", machine::MOST_BYTES >> 20),
+            Self::TooMuch(bytes) => format!("needs more than {} MiB of memory", bytes >> 20),
+            Self::OutOfMemory => "not evaluated: the process is at its memory limit".to_owned(),
             Self::OutOfTime => {
                 format!("not evaluated: the rules before it took longer than {} s", limits.input.as_secs_f64())
             }
@@ -211,7 +215,7 @@ impl Evaluator {
             Ok(Ok(answers)) if answers.iter().all(|answer| value::fits(&answer.value, largest)) => Ok(answers),
             Ok(Ok(_)) => Err(Failure::TooLarge(largest)),
             Ok(Err(Halt::TimedOut)) => Err(Failure::TimedOut(bounds.time)),
-            Ok(Err(Halt::TooMuch)) => Err(Failure::TooMuch),
+            Ok(Err(Halt::TooMuch)) => Err(Failure::TooMuch(memory::share())),
             Ok(Err(Halt::Failed(why))) => Err(Failure::error(why)),
             Err(_) => Err(Failure::Panicked),
         }
@@ -316,21 +320,30 @@ pub(crate) fn guarded(evaluate: impl FnOnce() -> Result<Value>) -> Result<Value,
 
 fn guarded_to(largest: usize, limit: Duration, evaluate: impl FnOnce() -> Result<Value>) -> Result<Value, Failure> {
     budget::renew();
+    let meter = MemoryMeter::start();
     // The engine is dropped with whatever state the panic left in it.
     match catch_unwind(AssertUnwindSafe(evaluate)) {
         Ok(Ok(value)) if !value::fits(&value, largest) => Err(Failure::TooLarge(largest)),
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => {
-            let timed_out = matches!(error.downcast_ref(), Some(LimitError::TimeLimitExceeded { .. }));
-            // Inside functions regorus keeps only the text of an error.
-            if timed_out || format!("{error:#}").contains("execution exceeded time limit") {
-                Err(Failure::TimedOut(limit))
-            } else {
-                Err(Failure::Error(EngineError::new(&error)))
-            }
-        }
+        Ok(Err(error)) => Err(limit_failure(&error, limit, meter.used())),
         Err(_) => Err(Failure::Panicked),
     }
+}
+
+/// Returns the failure for an error of regorus, after an evaluation that used so many bytes.
+fn limit_failure(error: &anyhow::Error, time: Duration, used: usize) -> Failure {
+    // Inside functions regorus keeps only the text of an error.
+    let is = |matches: fn(&LimitError) -> bool, text: &str| {
+        error.downcast_ref().is_some_and(matches) || format!("{error:#}").contains(text)
+    };
+    if is(|limit| matches!(limit, LimitError::TimeLimitExceeded { .. }), "execution exceeded time limit") {
+        return Failure::TimedOut(time);
+    }
+    if is(|limit| matches!(limit, LimitError::MemoryLimitExceeded { .. }), "execution exceeded memory limit") {
+        let most = memory::share();
+        return if used > most / 4 { Failure::TooMuch(most) } else { Failure::OutOfMemory };
+    }
+    Failure::Error(EngineError::new(error))
 }
 
 #[cfg(test)]

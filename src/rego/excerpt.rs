@@ -2,8 +2,8 @@
 
 use regorus::unstable::Rule;
 
-/// Returns the first line of a definition, from 1, and its lines in the text of its module, without what all are indented by.
-pub(crate) fn lines(rule: &Rule, text: &str) -> (u32, Vec<String>) {
+/// Returns the first line of a definition, from 1, and its lines among those of its module, without what all are indented by.
+pub(crate) fn lines(rule: &Rule, all: &[&str]) -> (u32, Vec<String>) {
     let span = rule.span();
     let first = span.line;
     let mut last = first + breaks(span.text());
@@ -11,11 +11,10 @@ pub(crate) fn lines(rule: &Rule, text: &str) -> (u32, Vec<String>) {
         let statements = bodies.iter().flat_map(|body| &body.query.stmts);
         last = statements.map(|statement| statement.span.line + breaks(statement.span.text())).fold(last, u32::max);
     }
-    let all: Vec<&str> = text.lines().collect();
     let closes = |line: &&&str| line.trim().starts_with(['}', ')', ']']);
     let behind = all.iter().skip(last as usize).take_while(closes).count();
     let count = (last - first) as usize + 1 + behind;
-    let written: Vec<&str> = all.into_iter().skip(first.saturating_sub(1) as usize).take(count).collect();
+    let written: Vec<&str> = all.iter().copied().skip(first.saturating_sub(1) as usize).take(count).collect();
     let indent = written.iter().filter(|line| !line.trim().is_empty());
     let indent = indent.map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
     (first, written.into_iter().map(|line| line.get(indent..).unwrap_or_default().to_owned()).collect())

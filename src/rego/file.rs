@@ -62,8 +62,61 @@ impl File {
         self.directories.iter().map(String::as_str).chain([&*name]).collect::<Vec<_>>().join("/")
     }
 
+    /// Returns at least how many words, other characters and lines a module has, comments included.
+    pub(crate) fn tokens(&self) -> usize {
+        let mut after_word = false;
+        let mut tokens = 0;
+        for byte in self.text.bytes() {
+            let is_word = byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
+            tokens += usize::from(if is_word { !after_word } else { byte == b'\n' || !byte.is_ascii_whitespace() });
+            after_word = is_word;
+        }
+        tokens
+    }
+
+    /// Returns about how many values a file of data has, without what aliases stand for, and not less.
+    pub(crate) fn values(&self) -> usize {
+        let (mut values, mut before, mut quoted) = (1, b' ', false);
+        for byte in self.text.bytes() {
+            // Only in JSON it is certain what is in quotes.
+            if self.form == Form::Json && before == b'\\' {
+                before = b' ';
+                continue;
+            }
+            quoted ^= self.form == Form::Json && byte == b'"';
+            let begins = match byte {
+                b',' | b'[' | b'{' | b':' => true,
+                b' ' | b'\t' => matches!(before, b'-' | b'?'),
+                b'\n' => self.form != Form::Json,
+                _ => false,
+            };
+            values += usize::from(begins && !quoted);
+            before = byte;
+        }
+        values
+    }
+
     /// Whether it holds tests, by its name.
     pub(crate) fn is_test(&self) -> bool {
         self.form == Form::Rego && self.shown.ends_with("_test.rego")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_not_less_than_what_a_parser_finds() {
+        let file = |form, text: &str| File::new("f".into(), form, text.to_owned());
+        for (text, least) in [("[]", 1), ("[[],[],0]", 4), (r#"{"a":{"b":[1,2]}}"#, 5), (r#"["a,\",b"]"#, 2)] {
+            let (json, yaml) = (file(Form::Json, text).values(), file(Form::Yaml, text).values());
+            assert!(json >= least && yaml >= least, "{text}: {json} {yaml}");
+        }
+        assert!(file(Form::Json, &format!("[\"{}\"]", ",".repeat(1_000))).values() < 10);
+        assert!(file(Form::Yaml, "- - - a\n- b: c\n").values() >= 7);
+        for (text, tokens) in [("", 0), ("package a\n", 3), ("x:=[[],[]]", 10), ("\n\n\n", 3)] {
+            assert_eq!(file(Form::Rego, text).tokens(), tokens, "{text}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The references between rules: recursion, depth, and what can be reached from where.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_set},
     ops::Bound,
 };
 
@@ -16,13 +16,24 @@ pub(crate) struct Graph<'a> {
     edges: BTreeMap<&'a [String], BTreeSet<&'a [String]>>,
 }
 
-/// What chains of references need at most, each with the rule that it begins with.
-#[derive(Debug, Default)]
-pub(crate) struct Depth<'a> {
+/// What a rule and the chains of references from it need at most.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RuleDepth {
     /// Bytes of stack.
-    pub(crate) stack: (usize, &'a [String]),
-    /// Levels of collections in collections.
-    pub(crate) levels: (usize, &'a [String]),
+    pub(crate) stack: usize,
+    /// Levels of collections in collections of its value and of any value on the way to it.
+    pub(crate) levels: usize,
+    /// By how many levels its value is nested deeper than its arguments.
+    grows: usize,
+}
+
+/// The rules of a graph that are in no cycle, with their depths.
+pub(crate) type RuleDepths<'a> = BTreeMap<&'a [String], RuleDepth>;
+
+/// A rule that is being visited, with those of its targets that are not visited yet.
+struct Visited<'a, 'g> {
+    path: &'a [String],
+    targets: btree_set::Iter<'g, &'a [String]>,
 }
 
 impl<'a> Graph<'a> {
@@ -64,87 +75,76 @@ impl<'a> Graph<'a> {
         reached
     }
 
-    /// Returns what chains of references need at most, and every cycle found.
+    /// Returns the depths of all rules that are in no cycle, and cycles that share no rule and without which there is none.
     ///
     /// Each cycle is its paths in order, beginning with the smallest. Rules of a cycle count for no chain.
-    pub(crate) fn depth(&self) -> (Depth<'a>, Vec<Vec<&'a [String]>>) {
-        let mut cycles: Vec<Vec<&[String]>> = Vec::new();
-        loop {
-            let without: BTreeSet<&[String]> = cycles.iter().flatten().copied().collect();
-            match self.chain(&without) {
-                Ok(depth) => return (depth, cycles),
-                Err(cycle) => cycles.push(cycle),
+    pub(crate) fn depths(&self) -> (RuleDepths<'a>, Vec<Vec<&'a [String]>>) {
+        let (mut depths, mut cycles) = (RuleDepths::new(), Vec::new());
+        // The rules on the way to the current one with their places on it; `None` is visited.
+        let mut places: BTreeMap<&'a [String], Option<usize>> = BTreeMap::new();
+        let mut way: Vec<Visited<'a, '_>> = Vec::new();
+        for (begin, targets) in &self.edges {
+            if places.contains_key(begin) {
+                continue;
             }
-        }
-    }
-
-    /// Goes from the rules that refer to nothing upwards; what cannot be reached that way refers in a cycle.
-    fn chain(&self, without: &BTreeSet<&[String]>) -> Result<Depth<'a>, Vec<&'a [String]>> {
-        let mut open: BTreeMap<&'a [String], usize> = BTreeMap::new();
-        let mut users: BTreeMap<&'a [String], Vec<&'a [String]>> = BTreeMap::new();
-        for (path, targets) in self.edges.iter().filter(|(path, _)| !without.contains(*path)) {
-            let targets = targets.iter().filter(|target| !without.contains(*target));
-            open.insert(path, targets.clone().count());
-            targets.for_each(|target| users.entry(target).or_default().push(path));
-        }
-        let mut heights: BTreeMap<&[String], (usize, usize, usize)> = BTreeMap::new();
-        let mut ready: Vec<&'a [String]> =
-            open.iter().filter(|(_, count)| **count == 0).map(|(path, _)| *path).collect();
-        let mut deepest = Depth::default();
-        while let Some(path) = ready.pop() {
-            open.remove(path);
-            let below = self.edges[path].iter().filter_map(|target| heights.get(target));
-            let stack = below.map(|(stack, ..)| *stack).max().unwrap_or(0)
-                + self.at(path).map(|node| node.stack).max().unwrap_or(0);
-            let (grows, levels) = self.levels(path, &heights);
-            heights.insert(path, (stack, grows, levels));
-            deepest.stack = deepest.stack.max((stack, path));
-            deepest.levels = deepest.levels.max((levels, path));
-            for user in users.get(path).into_iter().flatten() {
-                if let Some(count) = open.get_mut(user) {
-                    *count -= 1;
-                    if *count == 0 {
-                        ready.push(user);
+            places.insert(begin, Some(0));
+            way.push(Visited { path: begin, targets: targets.iter() });
+            while let Some(last) = way.last_mut() {
+                match last.targets.next().map(|target| (*target, places.get(target))) {
+                    Some((_, Some(None))) => {}
+                    Some((_, Some(Some(place)))) => {
+                        let cycle: Vec<_> = way.drain(*place..).map(|visited| visited.path).collect();
+                        places.extend(cycle.iter().map(|path| (*path, None)));
+                        cycles.push(rotated(cycle));
+                    }
+                    Some((target, None)) => {
+                        places.insert(target, Some(way.len()));
+                        way.push(Visited { path: target, targets: self.edges[target].iter() });
+                    }
+                    None => {
+                        let path = last.path;
+                        depths.insert(path, self.rule_depth(path, &depths));
+                        places.insert(path, None);
+                        way.pop();
                     }
                 }
             }
         }
-        if open.is_empty() { Ok(deepest) } else { Err(self.cycle(&open)) }
+        (depths, cycles)
+    }
+
+    /// Returns the depth of a rule, from those of the rules that it refers to.
+    fn rule_depth(&self, path: &[String], depths: &RuleDepths<'a>) -> RuleDepth {
+        let below = self.edges[path].iter().filter_map(|target| depths.get(target));
+        let stack =
+            below.map(|depth| depth.stack).max().unwrap_or(0) + self.at(path).map(|node| node.stack).max().unwrap_or(0);
+        let (grows, levels) = self.levels(path, depths);
+        RuleDepth { stack, levels, grows }
     }
 
     /// Returns by how many levels the value of a rule is nested deeper than its arguments, and any value on the way to it.
-    fn levels(&self, path: &[String], heights: &BTreeMap<&[String], (usize, usize, usize)>) -> (usize, usize) {
+    fn levels(&self, path: &[String], depths: &RuleDepths<'a>) -> (usize, usize) {
         let (mut grows, mut levels) = (0, 0);
         for node in self.at(path) {
-            let called = || node.calls.iter().filter_map(|call| heights.get(call.rule.as_deref()?));
+            let called = || node.calls.iter().filter_map(|call| depths.get(call.rule.as_deref()?));
             // The value of a function is nested in that of its caller, once for each call.
-            let own = called().fold(node.collections, |sum, (_, grows, _)| sum.saturating_add(*grows));
+            let own = called().fold(node.collections, |sum, depth| sum.saturating_add(depth.grows));
             // Its deepest value may also be one that a function makes of the rest and keeps.
-            let kept = called().map(|(_, grows, levels)| own.saturating_sub(*grows).saturating_add(*levels));
+            let kept = called().map(|depth| own.saturating_sub(depth.grows).saturating_add(depth.levels));
             grows = if node.gives_collections { own.max(grows) } else { grows };
             levels = kept.fold(own, usize::max).max(levels);
         }
         let is_value = |target: &&&[String]| self.at(target).all(|node| node.parameters.is_none());
         let values = self.edges.get(path).into_iter().flatten().filter(is_value);
-        let below = values.filter_map(|target| heights.get(target)).map(|(.., levels)| *levels).max().unwrap_or(0);
+        let below = values.filter_map(|target| depths.get(target)).map(|depth| depth.levels).max().unwrap_or(0);
         let gives = self.at(path).any(|node| node.gives_collections);
         (if gives { grows.saturating_add(below) } else { 0 }, levels.saturating_add(below))
     }
+}
 
-    /// Finds a cycle among rules each of which refers to another of them.
-    fn cycle(&self, open: &BTreeMap<&'a [String], usize>) -> Vec<&'a [String]> {
-        let mut walked: Vec<&'a [String]> = Vec::new();
-        let mut at = open.keys().next().copied();
-        while let Some(path) = at {
-            if let Some(begin) = walked.iter().position(|before| *before == path) {
-                let mut cycle = walked.split_off(begin);
-                let smallest = (0..cycle.len()).min_by_key(|index| cycle[*index]).unwrap_or(0);
-                cycle.rotate_left(smallest);
-                return cycle;
-            }
-            walked.push(path);
-            at = self.edges[path].iter().find(|target| open.contains_key(*target)).copied();
-        }
-        walked
-    }
+/// Returns a cycle that begins with its smallest path.
+fn rotated<'a>(mut cycle: Vec<&'a [String]>) -> Vec<&'a [String]> {
+    let smallest = (0..cycle.len()).min_by_key(|index| cycle[*index]).unwrap_or(0);
+    cycle.rotate_left(smallest);
+    cycle
 }

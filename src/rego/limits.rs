@@ -37,6 +37,10 @@ pub struct Limits {
     pub strict: bool,
     /// Largest policy or data file.
     pub file_bytes: u64,
+    /// The files of one source: those of local paths and the library.
+    pub source: SourceLimits,
+    /// The files of one bundle or `ConfigMap`, or of Gatekeeper's objects.
+    pub foreign_source: SourceLimits,
     /// Longest line of a module.
     pub columns: NonZeroU32,
     /// Deepest nesting of brackets.
@@ -54,6 +58,16 @@ pub struct Limits {
     pub levels: usize,
 }
 
+/// What the files of one source may hold. It is estimated from their texts before they are parsed, as parsed they take a
+/// hundred times as much memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourceLimits {
+    /// Values in data and objects.
+    pub values: usize,
+    /// Words, other characters and lines of modules without tests.
+    pub tokens: usize,
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -63,7 +77,10 @@ impl Default for Limits {
             share_verdicts: true,
             strict: false,
             file_bytes: 1 << 20,
-            columns: NonZeroU32::new(100_000).unwrap_or(NonZeroU32::MAX),
+            source: SourceLimits { values: 2_000_000, tokens: 4_000_000 },
+            foreign_source: SourceLimits { values: 500_000, tokens: 600_000 },
+            // regorus panics where it reports an error in a column beyond 65,535.
+            columns: NonZeroU32::new(65_000).unwrap_or(NonZeroU32::MIN),
             nesting: 32,
             bracket_tries: 250_000,
             height: 250,

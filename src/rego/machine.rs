@@ -31,7 +31,7 @@ use std::{
 
 use regorus::Value;
 
-pub(crate) use self::limit::{Bounds, Halt, MOST_BYTES, STARVED};
+pub(crate) use self::limit::{Bounds, Halt, STARVED};
 use self::{
     calls::Calls,
     filters::Filtered,
@@ -70,6 +70,8 @@ pub(crate) fn evaluate(
         values: &values,
         memos: &memos,
         filters: vec![Filtered::Open; program.filters],
+        conflicts: BTreeMap::new(),
+        conflicting: BTreeSet::new(),
         paths: vec![Lookup::Open; program.paths.len()],
         registers: Vec::with_capacity(64),
         calls: Calls::new(program.rules.len()),
@@ -92,6 +94,10 @@ struct Machine<'v> {
     memos: &'v [OnceCell<Value>],
     /// What is known of the elements of loops.
     filters: Vec<Filtered<'v>>,
+    /// Keys of object rules that have different values.
+    conflicts: BTreeMap<RuleId, BTreeSet<Value>>,
+    /// Those of the rule that was evaluated last.
+    conflicting: BTreeSet<Value>,
     paths: Vec<Lookup<'v>>,
     /// The frames of all rules that are being evaluated.
     registers: Vec<Slot<'v>>,
@@ -128,6 +134,9 @@ impl<'v> Machine<'v> {
         for definition in &rule.definitions {
             let decided = rule.decided_by_first && definitions.iter().any(|value| *value != Value::Undefined);
             let value = if decided { Value::Undefined } else { self.together(rule, std::slice::from_ref(definition))? };
+            if !std::mem::take(&mut self.conflicting).is_empty() {
+                return Err(sink::conflict());
+            }
             definitions.push(value);
         }
         let value = match definitions.as_slice() {
@@ -140,13 +149,23 @@ impl<'v> Machine<'v> {
     }
 
     /// Returns the value of a rule without parameters, `Undefined` if it has none.
-    fn rule(&mut self, RuleId(id): RuleId) -> Result<&'v Value, Halt> {
+    fn rule(&mut self, rule: RuleId) -> Result<&'v Value, Halt> {
+        let value = self.evaluated(rule)?;
+        if self.conflicts.is_empty() || !self.conflicts.contains_key(&rule) { Ok(value) } else { Err(sink::conflict()) }
+    }
+
+    /// Evaluates a rule without parameters; where `conflicts` has keys of it, their values are not valid.
+    fn evaluated(&mut self, RuleId(id): RuleId) -> Result<&'v Value, Halt> {
         let cell = &self.values[id];
         if let Some(value) = cell.get() {
             return Ok(value);
         }
         let rule = &self.program.rules[id];
         let value = self.together(rule, &rule.definitions)?;
+        let conflicts = std::mem::take(&mut self.conflicting);
+        if !conflicts.is_empty() {
+            self.conflicts.insert(RuleId(id), conflicts);
+        }
         let value = if value == Value::Undefined { rule.default.clone().unwrap_or(value) } else { value };
         self.kept += 1;
         Ok(cell.get_or_init(|| value))
@@ -190,10 +209,12 @@ impl<'v> Machine<'v> {
                 Ok(Value::from(items))
             }
             Form::Object => {
-                let mut fields = BTreeMap::new();
+                let (mut fields, mut conflicts) = (BTreeMap::new(), BTreeSet::new());
                 for branch in definitions.iter().filter_map(|definition| definition.branches.first()) {
-                    self.block(branch, base, &mut Sink::Object(&mut fields))?;
+                    let sink = &mut Sink::Object { fields: &mut fields, conflicts: Some(&mut conflicts) };
+                    self.block(branch, base, sink)?;
                 }
+                self.conflicting = conflicts;
                 Ok(Value::from(fields))
             }
         }

@@ -3,7 +3,11 @@
 //! A rule that uses another one which was left out would come out undefined, and `not allowed` true: a wrong verdict in
 //! silence. So whatever uses something missing is left out too, with the reason.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
 
 use regorus::unstable::{Module, Ref};
 
@@ -18,13 +22,23 @@ use super::{
 /// Returns, for a package and one of its rules, the rule of the package that is always evaluated together with it.
 pub(crate) type Companion = fn(&Path, &str) -> Option<&'static str>;
 
-/// What refused files would have defined.
+/// What refused files would have defined: each path with the first file that would have defined it.
 #[derive(Debug, Default)]
 pub(crate) struct Missing {
-    /// Rules that are known to be missing, and the file they are in.
-    rules: Vec<(Path, Arc<str>)>,
+    /// Rules that are known to be missing.
+    rules: BTreeMap<Path, Arc<str>>,
     /// Places below which anything may be missing: all that is known of files that could not be read or parsed.
-    below: Vec<(Path, Arc<str>)>,
+    below: BTreeMap<Path, Arc<str>>,
+}
+
+/// The rules of the modules that are loaded; files and modules go together by index.
+pub(crate) struct LoadedRules<'a> {
+    pub(crate) files: &'a [&'a File],
+    pub(crate) modules: &'a [Ref<Module>],
+    pub(crate) nodes: &'a [Node],
+    pub(crate) graph: &'a Graph<'a>,
+    pub(crate) data: &'a Data,
+    pub(crate) companion: Companion,
 }
 
 impl Missing {
@@ -35,84 +49,161 @@ impl Missing {
 
     /// Adds a file that could not be read.
     pub(crate) fn unread(&mut self, shown: &Arc<str>) {
-        self.below.push((Vec::new(), Arc::clone(shown)));
+        self.package(Path::new(), shown);
+    }
+
+    /// Adds a package that is left out as a whole, with one of its files.
+    pub(crate) fn package(&mut self, package: Path, shown: &Arc<str>) {
+        self.below.entry(package).or_insert_with(|| Arc::clone(shown));
     }
 
     /// Adds a file that cannot be understood: data below its directory, or what the lines of a module seem to define.
     pub(crate) fn unparsed(&mut self, file: &File) {
         if file.form != Form::Rego {
-            self.below.push((file.directories.clone(), Arc::clone(&file.shown)));
+            self.package(file.directories.clone(), &file.shown);
             return;
         }
         let Some(package) = package_of(&file.text) else { return };
-        let rule = |name: &str| {
-            (package.iter().map(String::as_str).chain([name]).map(str::to_owned).collect(), Arc::clone(&file.shown))
-        };
-        self.rules.extend(names(&file.text).into_iter().map(rule));
-        self.below.push((package, Arc::clone(&file.shown)));
+        for name in names(&file.text) {
+            self.rule(package.iter().cloned().chain([name.to_owned()]).collect(), &file.shown);
+        }
+        self.package(package, &file.shown);
     }
 
-    /// Adds a module that parses: its rules.
-    pub(crate) fn module<'n>(&mut self, file: &File, nodes: impl Iterator<Item = &'n Node>) {
-        self.rules.extend(nodes.map(|node| (node.path.clone(), Arc::clone(&file.shown))));
+    fn rule(&mut self, path: Path, shown: &Arc<str>) {
+        self.rules.entry(path).or_insert_with(|| Arc::clone(shown));
     }
 
     /// Returns the rules that are known to be missing.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Path> {
-        self.rules.iter().map(|(path, _)| path)
+        self.rules.keys()
     }
 
     /// Returns the file that would define what is at a path, or a part of it, if that is missing.
     pub(crate) fn at(&self, path: &[String], graph: &Graph<'_>, data: &Data) -> Option<&Arc<str>> {
-        let rule = self.rules.iter().find(|(rule, _)| rule.starts_with(path) || path.starts_with(rule));
+        let rule = first_below(&self.rules, path).or_else(|| first_above(&self.rules, path));
         let place = || {
-            self.below.iter().filter(|_| !data.is_external(path)).find(|(below, _)| {
-                let found = || !graph.covered(path).is_empty() || data.has(path);
-                below.starts_with(path) || (path.starts_with(below) && !found())
-            })
+            let above = || first_above(&self.below, path).filter(|_| graph.covered(path).is_empty() && !data.has(path));
+            if data.is_external(path) { None } else { first_below(&self.below, path).or_else(above) }
         };
-        rule.or_else(place).map(|(_, file)| file)
+        rule.or_else(place)
     }
 
     /// Returns one problem for each file with a rule that uses something missing.
-    pub(crate) fn users(
-        &self,
-        files: &[&File],
-        modules: &[Ref<Module>],
-        nodes: &[Node],
-        graph: &Graph<'_>,
-        data: &Data,
-        companion: Companion,
-    ) -> Vec<Problem> {
+    pub(crate) fn users(&self, loaded: &LoadedRules<'_>) -> Vec<Problem> {
         if self.is_empty() {
             return Vec::new();
         }
         let mut reported = BTreeSet::new();
-        let mut problems = Vec::new();
-        for node in nodes {
-            let package = package(&modules[node.module]);
-            if reported.contains(&node.module) || node.is_test(package.len()) {
-                continue;
-            }
-            let used = node.uses.iter().find_map(|path| Some((path.clone(), self.at(path, graph, data)?)));
-            let Some((path, missing)) = used.or_else(|| self.unnamed(node, &package, companion)) else { continue };
+        let problem = |node: &Node| {
+            let problem = (!reported.contains(&node.module)).then(|| self.use_by(node, loaded)).flatten()?;
             reported.insert(node.module);
-            let file = files[node.module];
-            let name = node.path.get(package.len()).map_or("", String::as_str);
-            let path = path.join(".");
-            let message = format!("left out: {name} uses data.{path} of {missing}, which is not loaded");
-            problems.push(Problem::left_out(&file.shown, message).at(&file.text, node.line, node.column));
+            Some(problem)
+        };
+        loaded.nodes.iter().filter_map(problem).collect()
+    }
+
+    /// Adds the rules of modules that are refused, of those that use them, and so on; returns the indices of all these modules,
+    /// and a problem for each file that is left out because of another one.
+    pub(crate) fn leave_out(
+        &mut self,
+        refused: BTreeSet<usize>,
+        loaded: &LoadedRules<'_>,
+    ) -> (BTreeSet<usize>, Vec<Problem>) {
+        let dependents = Dependents::new(loaded);
+        let (mut left_out, mut problems) = (BTreeSet::new(), Vec::new());
+        let mut next = refused;
+        while !next.is_empty() {
+            let mut candidates = BTreeSet::new();
+            for module in &next {
+                for node in dependents.of_module(*module) {
+                    let is_first = !self.rules.contains_key(&node.path);
+                    self.rule(node.path.clone(), &loaded.files[node.module].shown);
+                    if is_first {
+                        candidates.extend(dependents.users(&node.path));
+                    }
+                }
+            }
+            left_out.append(&mut next);
+            for module in candidates.difference(&left_out) {
+                let problem = dependents.of_module(*module).find_map(|node| self.use_by(node, loaded));
+                if let Some(problem) = problem {
+                    problems.push(problem);
+                    next.insert(*module);
+                }
+            }
         }
-        problems
+        (left_out, problems)
+    }
+
+    /// Returns the problem of a rule that uses something missing.
+    fn use_by(&self, node: &Node, loaded: &LoadedRules<'_>) -> Option<Problem> {
+        let package = package(&loaded.modules[node.module]);
+        if node.is_test(package.len()) {
+            return None;
+        }
+        let missing = |path: &Path| Some((path.clone(), self.at(path, loaded.graph, loaded.data)?));
+        let used = node.uses.iter().find_map(missing);
+        let (path, missing) = used.or_else(|| self.unnamed(node, &package, loaded.companion))?;
+        let file = loaded.files[node.module];
+        let name = node.path.get(package.len()).map_or("", String::as_str);
+        let message = format!("left out: {name} uses data.{} of {missing}, which is not loaded", path.join("."));
+        Some(Problem::left_out(&file.shown, message).at(&file.text, node.line, node.column))
     }
 
     /// A rule that is evaluated with another one is used by it, without being named.
     fn unnamed(&self, node: &Node, package: &Path, companion: Companion) -> Option<(Path, &Arc<str>)> {
         let name = companion(package, node.path.get(package.len())?)?;
         let path: Path = package.iter().cloned().chain([name.to_owned()]).collect();
-        let (_, file) = self.rules.iter().find(|(rule, _)| *rule == path)?;
+        let file = self.rules.get(&path)?;
         Some((path, file))
     }
+}
+
+/// Which modules may use a rule.
+struct Dependents<'a> {
+    nodes: Vec<Vec<&'a Node>>,
+    users: BTreeMap<&'a [String], BTreeSet<usize>>,
+}
+
+impl<'a> Dependents<'a> {
+    fn new(loaded: &LoadedRules<'a>) -> Self {
+        let mut nodes = vec![Vec::new(); loaded.modules.len()];
+        let mut users: BTreeMap<&[String], BTreeSet<usize>> = BTreeMap::new();
+        for node in loaded.nodes {
+            nodes[node.module].push(node);
+            for used in node.uses.iter().flat_map(|path| loaded.graph.covered(path)) {
+                users.entry(used).or_default().insert(node.module);
+            }
+            let package = package(&loaded.modules[node.module]);
+            let companion = node.path.get(package.len()).and_then(|name| (loaded.companion)(&package, name));
+            let path: Option<Path> = companion.map(|name| package.into_iter().chain([name.to_owned()]).collect());
+            for rule in path.iter().flat_map(|path| loaded.graph.at(path)) {
+                users.entry(&rule.path).or_default().insert(node.module);
+            }
+        }
+        Self { nodes, users }
+    }
+
+    fn of_module(&self, module: usize) -> impl Iterator<Item = &'a Node> {
+        self.nodes[module].iter().copied()
+    }
+
+    fn users(&self, rule: &[String]) -> impl Iterator<Item = usize> {
+        self.users.get(rule).into_iter().flatten().copied()
+    }
+}
+
+/// Returns the file of the first path that is a given one or continues it.
+fn first_below<'m>(files: &'m BTreeMap<Path, Arc<str>>, path: &[String]) -> Option<&'m Arc<str>> {
+    let from: (Bound<&[String]>, Bound<&[String]>) = (Bound::Included(path), Bound::Unbounded);
+    let (first, file) = files.range::<[String], _>(from).next()?;
+    first.starts_with(path).then_some(file)
+}
+
+/// Returns the file of the shortest path that a given one continues.
+fn first_above<'m>(files: &'m BTreeMap<Path, Arc<str>>, path: &[String]) -> Option<&'m Arc<str>> {
+    (0..path.len()).find_map(|length| files.get(&path[..length]))
 }
 
 /// Returns the number of the line, from 0, in which a text declares its package, and what follows the keyword.

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt};
 
 use regorus::Value;
 
-use super::{builtins::Callee, references::Path, syntax::Position};
+use super::{builtins::Callee, order, references::Path, syntax::Position};
 
 /// Rules that need nothing else than each other, `input` and `data`.
 #[derive(Debug, Default)]
@@ -270,10 +270,10 @@ impl Comparison {
         match self {
             Self::Equal => left == right,
             Self::NotEqual => left != right,
-            Self::Less => left < right,
-            Self::LessOrEqual => left <= right,
-            Self::Greater => left > right,
-            Self::GreaterOrEqual => left >= right,
+            Self::Less => order::compare(left, right).is_lt(),
+            Self::LessOrEqual => order::compare(left, right).is_le(),
+            Self::Greater => order::compare(left, right).is_gt(),
+            Self::GreaterOrEqual => order::compare(left, right).is_ge(),
         }
     }
 }

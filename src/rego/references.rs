@@ -153,16 +153,17 @@ pub(crate) fn head_path(rule: &Rule) -> (Path, bool) {
 
 /// Reads all rules of all modules. The `missing` rules of refused files are known by name, too.
 pub(crate) fn read<'a>(modules: &[Ref<Module>], missing: impl Iterator<Item = &'a Path>) -> Vec<Node> {
-    let missing: Vec<&Path> = missing.collect();
     let mut names: BTreeMap<Path, BTreeSet<String>> = BTreeMap::new();
     for module in modules {
-        let package = package(module);
-        let missing =
-            missing.iter().filter(|path| path.starts_with(&package)).filter_map(|path| path.get(package.len()));
-        let missing: Vec<String> = missing.cloned().collect();
-        let names = names.entry(package).or_default();
-        names.extend(missing);
+        let names = names.entry(package(module)).or_default();
         names.extend(module.policy.iter().filter_map(|rule| head_path(rule).0.into_iter().next()));
+    }
+    for path in missing {
+        for (length, name) in path.iter().enumerate() {
+            if let Some(names) = names.get_mut(&path[..length]) {
+                names.insert(name.clone());
+            }
+        }
     }
     let mut nodes = Vec::new();
     for (index, module) in modules.iter().enumerate() {
@@ -248,7 +249,12 @@ impl Reader<'_> {
                         self.indices(refr);
                         self.assigned(assign.as_ref());
                     }
-                    RuleHead::Set { key, .. } => key.iter().for_each(|key| self.value(key)),
+                    RuleHead::Set { refr, key, .. } => {
+                        self.indices(refr);
+                        if let Some(key) = key {
+                            self.value(key);
+                        }
+                    }
                     RuleHead::Func { args, assign, .. } => {
                         self.exprs(args);
                         self.assigned(assign.as_ref());

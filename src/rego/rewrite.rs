@@ -56,7 +56,8 @@ fn run_passes(mut module: Module, outline: &Outline) -> Result<Rewritten, Syntax
     let imports = module.imports.iter().filter_map(of_data).collect();
     scopes::resolve(&mut module, package, fresh);
     statements::templates(&mut module, fresh);
-    bounds::products(&mut module);
+    statements::minus(&mut module);
+    bounds::arithmetic(&mut module);
     negation::rewrite(&mut module, package, fresh);
     statements::walks(&mut module, fresh);
     statements::memberships(&mut module);
@@ -64,7 +65,7 @@ fn run_passes(mut module: Module, outline: &Outline) -> Result<Rewritten, Syntax
     bounds::whole_values(&mut module);
     statements::self_references(&mut module);
     statements::outputs(&mut module, package, outline);
-    statements::minus(&mut module);
+    statements::last_loops(&mut module);
     heads::bare_functions(&mut module);
     heads::values_before_else(&mut module, fresh);
     heads::keys(&mut module, fresh);

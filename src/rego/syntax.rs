@@ -1,5 +1,6 @@
 //! Rego as OPA reads it: text to tokens to a syntax tree, with nothing resolved.
 
+mod bodies;
 mod checks;
 mod lexer;
 mod literal;
@@ -8,6 +9,7 @@ mod terms;
 mod tree;
 
 pub(crate) use self::{
+    bodies::LongBodies,
     lexer::SyntaxError,
     tree::{Module, Position},
 };

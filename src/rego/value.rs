@@ -3,7 +3,12 @@
 //! regorus reads JSON too, but gives a meaning to the key `$serde_json::private::Number`: a number of any size, whose
 //! digits it computes for hours if the exponent is large. Any object could carry it, so nothing is read by that way.
 
-use std::{cell::RefCell, collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    fmt,
+    sync::Arc,
+};
 
 use regorus::{
     Value,
@@ -13,6 +18,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
+use serde_json::value::RawValue;
 
 use crate::rego::yaml;
 
@@ -30,9 +36,35 @@ pub(crate) fn from_json(json: &[u8]) -> Result<Value, serde_json::Error> {
 /// Those of [`from_json`], for the parts that are left out, too.
 pub(crate) fn from_json_parts(json: &[u8], selection: impl Selection) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let value = Selected(selection).deserialize(&mut reader)?;
+    let rounded = Cell::new(false);
+    let value = Selected(selection, &rounded).deserialize(&mut reader)?;
     reader.end()?;
-    Ok(value)
+    if rounded.get() { exact(serde_json::from_slice(json)?, selection) } else { Ok(value) }
+}
+
+/// Reads the selected parts of JSON with all digits of its whole numbers, of which the parser keeps 64 bits.
+fn exact(json: &RawValue, selection: impl Selection) -> Result<Value, serde_json::Error> {
+    let text = json.get();
+    match text.as_bytes().first() {
+        Some(b'[') => {
+            let items: Vec<&RawValue> = serde_json::from_str(text)?;
+            let element = selection.of_elements();
+            let read = items.into_iter().filter_map(|item| Some(exact(item, element?)));
+            read.collect::<Result<Vec<_>, _>>().map(Value::from)
+        }
+        Some(b'{') => {
+            let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
+            let read = fields.into_iter().filter_map(|(name, field)| {
+                let selection = selection.of_field(&name)?;
+                Some(exact(field, selection).map(|value| (key(&name), value)))
+            });
+            read.collect::<Result<BTreeMap<_, _>, _>>().map(Value::from)
+        }
+        Some(b'-' | b'0'..=b'9') if !text.contains(['.', 'e', 'E']) => {
+            Value::from_numeric_string(text).map_err(serde_json::Error::custom)
+        }
+        _ => Selected(selection, &Cell::new(false)).deserialize(&mut serde_json::Deserializer::from_str(text)),
+    }
 }
 
 /// Reads one YAML document for a policy that asks for it.
@@ -44,6 +76,9 @@ pub(crate) fn from_yaml(yaml: &str) -> Result<Value, serde_saphyr::Error> {
 pub(crate) fn from_tree(tree: serde_json::Value) -> Result<Value, serde_json::Error> {
     Plain::deserialize(tree).map(|plain| plain.0)
 }
+
+/// Floats below it, 2^63, were no whole number beyond 64 bits.
+const LARGE: f64 = 9_223_372_036_854_775_808.0;
 
 /// Returns a text; `None` for anything else.
 ///
@@ -147,14 +182,14 @@ struct Plain(Value);
 
 impl<'de> Deserialize<'de> for Plain {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Selected(All)).map(Self)
+        deserializer.deserialize_any(Selected(All, &Cell::new(false))).map(Self)
     }
 }
 
-/// Reads the selected parts of a text as a value.
-struct Selected<S>(S);
+/// Reads the selected parts of a text as a value, and notes whether it may have whole numbers beyond 64 bits.
+struct Selected<'n, S>(S, &'n Cell<bool>);
 
-impl<'de, S: Selection> DeserializeSeed<'de> for Selected<S> {
+impl<'de, S: Selection> DeserializeSeed<'de> for Selected<'_, S> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -162,7 +197,7 @@ impl<'de, S: Selection> DeserializeSeed<'de> for Selected<S> {
     }
 }
 
-impl<'de, S: Selection> Visitor<'de> for Selected<S> {
+impl<'de, S: Selection> Visitor<'de> for Selected<'_, S> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -186,6 +221,9 @@ impl<'de, S: Selection> Visitor<'de> for Selected<S> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        if value.abs() >= LARGE {
+            self.1.set(true);
+        }
         // YAML has infinities; Rego has none.
         if value.is_finite() { Ok(Value::from(value)) } else { Err(E::custom("number out of range")) }
     }
@@ -198,7 +236,7 @@ impl<'de, S: Selection> Visitor<'de> for Selected<S> {
         let mut values = Vec::with_capacity(items.size_hint().unwrap_or(0));
         match self.0.of_elements() {
             Some(element) => {
-                while let Some(value) = items.next_element_seed(Self(element))? {
+                while let Some(value) = items.next_element_seed(Self(element, self.1))? {
                     values.push(value);
                 }
             }
@@ -218,7 +256,7 @@ impl<'de, S: Selection> Visitor<'de> for Selected<S> {
             if values.is_empty() {
                 values.reserve(entries.size_hint().unwrap_or(8));
             }
-            values.push((key, entries.next_value_seed(Self(selection))?));
+            values.push((key, entries.next_value_seed(Self(selection, self.1))?));
         }
         // Of equal keys the last one counts. What is sorted already, as most of what a server sends, costs least this way.
         Ok(Value::from(values.into_iter().collect::<BTreeMap<_, _>>()))
@@ -360,6 +398,14 @@ mod tests {
         let json = r#"{"a": [1, -2, 1.5, "\u00e4", true, null, {}], "b": 18446744073709551615}"#;
         let value = from_json(json.as_bytes()).unwrap();
         assert_eq!(value, Value::from_json_str(json).unwrap());
+        let large =
+            r#"{"a": [18446744073709551617, -9223372036854775809, 1e30, 2.0], "b": {"a": 18446744073709551616}}"#;
+        let value = from_json(large.as_bytes()).unwrap();
+        let whole = |number| Value::from_numeric_string(number).unwrap();
+        let numbers =
+            [whole("18446744073709551617"), whole("-9223372036854775809"), Value::from(1e30), Value::from(2.0)];
+        assert_eq!(value["a"], Value::from(numbers.to_vec()));
+        assert_eq!(value["b"]["a"], Value::from_numeric_string("18446744073709551616").unwrap());
         assert!(from_json(b"1e999").is_err());
         assert!(from_yaml("a: .inf").is_err());
         assert!(from_json(&[b'['; 200]).is_err());

@@ -6,7 +6,7 @@
 
 use std::{
     fmt::Debug,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     cluster::{error::describe, identity::OWN_GROUP},
     output::page::Places,
-    record::reports,
+    record::{events::bucket::Bucket, reports},
 };
 
 /// How long an answer of the API server holds at most: what was granted or withdrawn shows within that.
@@ -31,6 +31,10 @@ const HOLDS: Duration = Duration::from_mins(1);
 /// Readers, and namespaces of all readers, of which answers are kept.
 const READERS: usize = 256;
 const NAMESPACES: usize = 16_384;
+/// How many tokens are reviewed at once, and then in a second.
+const REVIEWS: f64 = 10.0;
+/// The audience of tokens that are for kaudit alone: `kubectl create token NAME --audience kaudit`.
+const AUDIENCE: &str = "kaudit";
 /// Namespaces that are asked for at a time.
 const AT_ONCE: usize = 8;
 /// Longer than any token that an API server takes; browsers keep cookies of up to 4,096 bytes.
@@ -52,6 +56,10 @@ pub(super) struct Access {
     settings: AccessSettings,
     began: Instant,
     readers: Cache<Session, Arc<Reader>>,
+    /// Tokens that the API server did not know.
+    unknown: Cache<Session, ()>,
+    /// How many more tokens may be reviewed at present.
+    reviews: Mutex<Bucket>,
     lists: Cache<(Session, Reports), bool>,
 }
 
@@ -87,21 +95,45 @@ pub(super) enum Denied {
     Unknown,
     /// This user may not get this `Audit`, as `namespace/name`.
     Forbidden { user: String, audit: String },
+    /// Too many tokens were reviewed a moment ago.
+    Busy,
     /// The API server does not say.
     Unavailable(String),
 }
 
 impl Access {
     pub(super) fn new(settings: AccessSettings) -> Self {
-        Self { settings, began: Instant::now(), readers: Cache::new(READERS), lists: Cache::new(NAMESPACES) }
+        Self {
+            settings,
+            began: Instant::now(),
+            readers: Cache::new(READERS),
+            unknown: Cache::new(READERS),
+            reviews: Mutex::new(Bucket::new(REVIEWS, REVIEWS)),
+            lists: Cache::new(NAMESPACES),
+        }
     }
 
     /// Returns whom a token is of, if they may see the page.
+    ///
+    /// Tokens of any form reach this, so the API server is not asked about those that cannot be one, nor about one twice, nor
+    /// more often than [`REVIEWS`].
     pub(super) async fn reader(&self, token: &str) -> Result<Arc<Reader>, Denied> {
+        if !has_token_form(token) {
+            return Err(Denied::Unknown);
+        }
         let span = self.began.elapsed().as_secs() / HOLDS.as_secs();
         let session = Session { token: Sha256::digest(token).into(), span };
+        if self.unknown.get(&session).is_some() {
+            return Err(Denied::Unknown);
+        }
         let admit = async {
-            let user = self.user(token).await?;
+            let allowed = self.reviews.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+            allowed.map_err(|_later| Denied::Busy)?;
+            let user = self.user(token).await.inspect_err(|denied| {
+                if *denied == Denied::Unknown {
+                    self.unknown.insert(session, ());
+                }
+            })?;
             let (namespace, name) = &self.settings.audit;
             let audit = ResourceAttributes {
                 group: Some(OWN_GROUP.to_owned()),
@@ -133,11 +165,17 @@ impl Access {
         Ok((seen.len() < places.len()).then_some(seen))
     }
 
+    /// Returns whom a token is of: one for the audience [`AUDIENCE`], or for the API server's own.
     async fn user(&self, token: &str) -> Result<UserInfo, Denied> {
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
-        let review = self.ask(&TokenReview { spec, ..TokenReview::default() }).await?;
-        let status = review.status.unwrap_or_default();
-        status.user.filter(|_| status.authenticated == Some(true)).ok_or(Denied::Unknown)
+        for audiences in [Some(vec![AUDIENCE.to_owned()]), None] {
+            let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences };
+            let review = self.ask(&TokenReview { spec, ..TokenReview::default() }).await?;
+            let status = review.status.unwrap_or_default();
+            if let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) {
+                return Ok(user);
+            }
+        }
+        Err(Denied::Unknown)
     }
 
     async fn may_list(&self, reader: &Reader, reports: Reports) -> Result<bool, Denied> {
@@ -176,9 +214,55 @@ impl Access {
     }
 }
 
+/// Whether a text has the form of a bearer token (RFC 6750, section 2.1).
+fn has_token_form(text: &str) -> bool {
+    let token = text.trim_end_matches('=');
+    !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte))
+}
+
 impl Reader {
     /// The name of the user.
     pub(super) fn name(&self) -> &str {
         self.user.username.as_deref().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn made_up_tokens_are_reviewed_at_a_bounded_rate_and_once_each() {
+        let reviews = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&reviews);
+        let server = service_fn(move |_: http::Request<Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let review = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{},"status":{}}"#;
+            async move { Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(review.as_bytes().to_vec()))) }
+        });
+        let settings = AccessSettings {
+            client: Client::new(server, "default"),
+            audit: ("kaudit".to_owned(), "kaudit".to_owned()),
+            reports: reports::Api::OpenReports,
+        };
+        let access = Access::new(settings);
+        for text in ["", "==", "a b", "a\u{e9}", "<script>"] {
+            assert_eq!(access.reader(text).await.unwrap_err(), Denied::Unknown, "{text}");
+        }
+        assert_eq!(reviews.load(Ordering::Relaxed), 0, "no token looks like this");
+        for _ in 0..100 {
+            assert_eq!(access.reader("bad.token").await.unwrap_err(), Denied::Unknown);
+        }
+        assert_eq!(reviews.load(Ordering::Relaxed), 2, "for both audiences, and then it is known");
+        let mut busy = 0;
+        for number in 0..1_000 {
+            busy += usize::from(access.reader(&format!("bad{number}")).await.unwrap_err() == Denied::Busy);
+        }
+        assert!(busy > 500, "{busy} of 1,000 are not reviewed");
     }
 }

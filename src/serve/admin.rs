@@ -10,6 +10,7 @@ use axum::{
     Router,
     extract::State,
     http::{StatusCode, header},
+    middleware,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -17,8 +18,8 @@ use serde::Serialize;
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
-use super::connections;
 pub use super::status::Status;
+use super::{connections, host};
 use crate::{
     audit::overview::{Overview, Progress},
     metrics::{self, Metrics},
@@ -92,14 +93,26 @@ impl Server {
             Pages::Status => "Serving the status",
         };
         tracing::info!(address = %self.address, "{what}");
-        connections::serve(self.listener, router(admin, pages), shutdown).await;
+        let on_loopback = self.address.ip().is_loopback();
+        if pages == Pages::All && !on_loopback {
+            tracing::warn!(
+                address = %self.address,
+                "/status and /policies are served without authentication to everybody who can connect: give --listen-status \
+                 an address on loopback"
+            );
+        }
+        connections::serve(self.listener, router(admin, pages, on_loopback), shutdown).await;
     }
 }
 
-fn router(admin: Admin, pages: Pages) -> Router {
+/// `on_loopback`: whether the server can be reached from this machine only, which is asked of browsers, too.
+fn router(admin: Admin, pages: Pages, on_loopback: bool) -> Router {
     let health =
         Router::new().route("/livez", get(livez)).route("/readyz", get(readyz)).route("/metrics", get(show_metrics));
-    let status = Router::new().route("/status", get(status)).route("/policies", get(policies));
+    let mut status = Router::new().route("/status", get(status)).route("/policies", get(policies));
+    if on_loopback {
+        status = status.layer(middleware::from_fn(host::only_loopback));
+    }
     let routes = match pages {
         Pages::All => health.merge(status),
         Pages::Health => health,
@@ -207,9 +220,13 @@ mod tests {
     }
 
     async fn get(address: SocketAddr, path: &'static str) -> String {
+        get_as("localhost:8081", address, path).await
+    }
+
+    async fn get_as(host: &'static str, address: SocketAddr, path: &'static str) -> String {
         let exchange = move || {
             let mut stream = TcpStream::connect(address).unwrap();
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: kaudit\r\nConnection: close\r\n\r\n").unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
             let mut response = String::new();
             stream.read_to_string(&mut response).unwrap();
             response
@@ -278,6 +295,22 @@ mod tests {
             assert!(!get(here.address, path).await.starts_with("HTTP/1.1 404"), "{path}");
             assert!(get(there.address, path).await.starts_with("HTTP/1.1 404"), "{path}");
         }
+    }
+
+    #[tokio::test]
+    async fn other_hosts_see_no_objects_on_loopback() {
+        for pages in [Pages::All, Pages::Status] {
+            let running = start_with(pages).await;
+            for path in ["/status", "/policies"] {
+                let answer = get_as("evil.example", running.address, path).await;
+                assert!(answer.starts_with("HTTP/1.1 421"), "{path}: {answer}");
+                let answer = get_as("127.0.0.1:8081", running.address, "/policies").await;
+                assert!(!answer.starts_with("HTTP/1.1 421"), "{answer}");
+            }
+        }
+        // The kubelet and Prometheus name the address of the pod.
+        let running = start().await;
+        assert!(get_as("10.0.0.1:8080", running.address, "/livez").await.starts_with("HTTP/1.1 200"));
     }
 
     #[tokio::test]

@@ -1,9 +1,18 @@
-//! Connections of the HTTP server: how many there may be, and how long each may take. Nobody who is slow, on purpose or not,
-//! keeps the probes from being answered.
+//! Connections of the HTTP server: how many there may be, and how long each may take. No client, slow or hostile, keeps the probes
+//! from being answered.
+//!
+//! When all places are taken, further connections get one answer each, and only to the probes; the others are asked to end after
+//! their current answer.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{
+    Router,
+    extract::Request,
+    http::StatusCode,
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -11,17 +20,21 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{Notify, Semaphore},
     task::JoinSet,
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-/// Connections at a time; more wait until one ends.
+/// Connections at a time that are answered in full.
 const CONNECTIONS: usize = 64;
+/// Connections at a time beyond that, which are only for the probes; more wait until one ends.
+const PROBES: usize = 448;
 /// How long the head of a request may take, from the connection's begin or the last answer.
 const HEAD: Duration = Duration::from_secs(5);
+/// The same while places are short.
+const SHORT_HEAD: Duration = Duration::from_secs(1);
 /// How long a connection may live, however slowly answers are read. Prometheus and the kubelet open another.
 const LIFE: Duration = Duration::from_mins(1);
 /// How long open requests may take after that, or after a signal.
@@ -31,20 +44,30 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers until `shutdown`, then finishes the requests that are open.
 pub(super) async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) {
-    let free = Arc::new(Semaphore::new(CONNECTIONS));
+    let (full, probes) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Semaphore::new(PROBES)));
+    let probe_router = router.clone().layer(middleware::from_fn(only_probes));
+    let crowded = Arc::new(Notify::new());
     let mut open = JoinSet::new();
-    while let Some((stream, place)) = shutdown
+    while let Some((stream, probe)) = shutdown
         .run_until_cancelled(async {
-            let place = Arc::clone(&free).acquire_owned().await;
-            (accept(&listener).await, place)
+            let probe = Arc::clone(&probes).acquire_owned().await;
+            (accept(&listener).await, probe)
         })
         .await
     {
         while open.try_join_next().is_some() {}
-        let (router, shutdown) = (router.clone(), shutdown.clone());
+        let place = Arc::clone(&full).try_acquire_owned();
+        let (router, manner) = if place.is_ok() {
+            (router.clone(), Manner::Full(Arc::clone(&crowded)))
+        } else {
+            crowded.notify_waiters();
+            (probe_router.clone(), Manner::Probe)
+        };
+        let probe = probe.ok().filter(|_| place.is_err());
+        let shutdown = shutdown.clone();
         open.spawn(async move {
-            converse(stream, router, shutdown).await;
-            drop(place);
+            converse(stream, router, manner, shutdown).await;
+            drop((place, probe));
         });
     }
     drop(listener);
@@ -63,15 +86,40 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
+/// How a connection is answered.
+enum Manner {
+    /// Any number of requests, until it is notified that places are short.
+    Full(Arc<Notify>),
+    /// One request.
+    Probe,
+}
+
+/// Answers only the probes.
+async fn only_probes(request: Request, next: Next) -> Response {
+    if matches!(request.uri().path(), "/livez" | "/readyz") {
+        return next.run(request).await;
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, "too many connections\n").into_response()
+}
+
 /// Answers the requests of one connection.
-async fn converse(stream: TcpStream, router: Router, shutdown: CancellationToken) {
+async fn converse(stream: TcpStream, router: Router, manner: Manner, shutdown: CancellationToken) {
     let mut protocol = http1::Builder::new();
-    protocol.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let is_probe = matches!(manner, Manner::Probe);
+    protocol.timer(TokioTimer::new()).keep_alive(!is_probe);
+    protocol.header_read_timeout(if is_probe { SHORT_HEAD } else { HEAD });
+    let crowded = async {
+        match &manner {
+            Manner::Full(crowded) => crowded.notified().await,
+            Manner::Probe => std::future::pending().await,
+        }
+    };
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
     tokio::select! {
-        // Whoever asked has gone away, or took too long.
+        // The client has gone away, or took too long.
         _ended = connection.as_mut() => return,
         () = shutdown.cancelled() => {}
+        () = crowded => {}
         () = sleep(LIFE) => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -142,6 +190,31 @@ mod tests {
         });
         let answer = answer.await.unwrap();
         assert!(answer.ends_with("ok\n"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn held_connections_that_ask_in_time_do_not_stop_the_probes() {
+        const CLOSE: &str = "Host: a\r\nConnection: close\r\n\r\n";
+        let (address, ..) = start().await;
+        let answers = spawn_blocking(move || {
+            // Each has been answered and keeps its place.
+            let held: Vec<Client> = (0..CONNECTIONS)
+                .map(|_| {
+                    let mut stream = begin(address, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n");
+                    let mut head = [0; 15];
+                    stream.read_exact(&mut head).unwrap();
+                    stream
+                })
+                .collect();
+            let began = Instant::now();
+            let probe = rest(begin(address, &format!("GET /livez HTTP/1.1\r\n{CLOSE}")));
+            let waited = began.elapsed();
+            drop(held);
+            (probe, waited)
+        });
+        let (probe, waited) = answers.await.unwrap();
+        assert!(probe.ends_with("ok\n"), "{probe}");
+        assert!(waited < LIFE / 2, "before a held connection ends: {waited:?}");
     }
 
     #[tokio::test]

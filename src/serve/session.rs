@@ -1,7 +1,8 @@
 //! The token of a request: that of a program, or of somebody who has signed in.
 //!
-//! The token itself is the session, in a cookie that no script can read and no other site can have sent, so that every
-//! replica knows it and none remembers it.
+//! A session is the token, encrypted with a key of this process, in a cookie that no script can read. Cookies are not bound to a
+//! port: another server on the same host, such as one that is forwarded to localhost, receives the cookie, and must not learn the
+//! token. Each replica has a cookie of its own, so none needs to share a key.
 
 use std::sync::Arc;
 
@@ -12,13 +13,98 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::post,
 };
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use ring::{
+    aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey},
+    rand::{SecureRandom as _, SystemRandom},
+};
 use serde::Deserialize;
 
 use super::access::{Access, Denied, TOKEN_BYTES};
 use crate::output::page::{Query, refusal, sign_in_page};
 
-const COOKIE: &str = "kaudit-token";
+/// What the names of cookies begin with.
+const COOKIE: &str = "kaudit-session";
+/// How long a browser keeps a cookie, in seconds; tokens mostly expire before.
+const COOKIE_SECONDS: u32 = 12 * 60 * 60;
+
+/// Encrypts and decrypts the cookies of this process.
+pub(super) struct Sessions {
+    key: LessSafeKey,
+    random: SystemRandom,
+    /// Tells the cookie of this process from those of others.
+    id: String,
+}
+
+impl Sessions {
+    /// Makes a new key; `None` if the system has no random numbers.
+    pub(super) fn new() -> Option<Self> {
+        let random = SystemRandom::new();
+        let (mut key, mut id) = ([0; 32], [0; 4]);
+        random.fill(&mut key).and_then(|()| random.fill(&mut id)).ok()?;
+        let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &key).ok()?);
+        Some(Self { key, random, id: HEXLOWER.encode(&id) })
+    }
+
+    /// Returns the token that a request comes with: as a bearer, or of the session.
+    pub(super) fn token(&self, headers: &HeaderMap) -> Option<String> {
+        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+        });
+        bearer.or_else(|| self.of_cookie(headers)).filter(|token| !token.is_empty() && token.len() <= TOKEN_BYTES)
+    }
+
+    fn of_cookie(&self, headers: &HeaderMap) -> Option<String> {
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        // Behind TLS the name has a prefix.
+        let (_, value) = pairs.find(|(name, _)| name.strip_prefix("__Host-").unwrap_or(name) == self.name())?;
+        self.open(value)
+    }
+
+    fn name(&self) -> String {
+        format!("{COOKIE}-{}", self.id)
+    }
+
+    fn seal(&self, token: &str) -> Option<String> {
+        let mut nonce = [0; NONCE_LEN];
+        self.random.fill(&mut nonce).ok()?;
+        let mut sealed = token.as_bytes().to_vec();
+        let nonce_bytes = nonce;
+        self.key
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut sealed)
+            .ok()
+            .map(|()| BASE64URL_NOPAD.encode(&[&nonce_bytes[..], &sealed].concat()))
+    }
+
+    fn open(&self, cookie: &str) -> Option<String> {
+        let bytes = BASE64URL_NOPAD.decode(cookie.as_bytes()).ok()?;
+        let (nonce, sealed) = bytes.split_at_checked(NONCE_LEN)?;
+        let mut sealed = sealed.to_vec();
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let token = self.key.open_in_place(nonce, Aad::empty(), &mut sealed).ok()?;
+        String::from_utf8(token.to_vec()).ok()
+    }
+}
+
+/// Whether a request was made by this page, or by no page at all. A form of another site could sign somebody in as somebody
+/// else, or out.
+fn is_own(headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    match (text("sec-fetch-site"), text("origin")) {
+        (Some(site), _) => matches!(site, "same-origin" | "none"),
+        (None, Some(origin)) => origin.split_once("://").map(|(_, host)| host) == text("host"),
+        (None, None) => true,
+    }
+}
+
+/// What the handlers of the forms need.
+#[derive(Clone)]
+struct Door {
+    access: Option<Arc<Access>>,
+    sessions: Arc<Sessions>,
+}
 
 /// What the form of [`sign_in_page`] sends.
 #[derive(Deserialize)]
@@ -27,27 +113,15 @@ struct SignIn {
 }
 
 /// Returns the routes to sign in and out, where anybody is asked who they are.
-pub(super) fn routes<S: Clone + Send + Sync + 'static>(access: Option<Arc<Access>>) -> Router<S> {
+pub(super) fn routes<S: Clone + Send + Sync + 'static>(
+    access: Option<Arc<Access>>,
+    sessions: Arc<Sessions>,
+) -> Router<S> {
     Router::new()
         .route("/login", post(sign_in))
         .route("/logout", post(sign_out))
         .layer(DefaultBodyLimit::max(4 * TOKEN_BYTES))
-        .with_state(access)
-}
-
-/// Returns the token that a request comes with.
-pub(super) fn token(headers: &HeaderMap) -> Option<String> {
-    let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
-        let (scheme, token) = value.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
-    });
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let signed_in = || {
-        let (_, value) = pairs.find(|(name, _)| *name == COOKIE)?;
-        String::from_utf8(BASE64URL_NOPAD.decode(value.as_bytes()).ok()?).ok()
-    };
-    bearer.or_else(signed_in).filter(|token| !token.is_empty() && token.len() <= TOKEN_BYTES)
+        .with_state(Door { access, sessions })
 }
 
 /// Says why somebody may not see the page, and lets who is not known sign in.
@@ -61,6 +135,11 @@ pub(super) fn refuse(denied: &Denied, query: &Query) -> Response {
             let why = format!("{user} may not get audits.kaudit.dev {audit}, which is what seeing this page takes.");
             (StatusCode::FORBIDDEN, Html(refusal(&why))).into_response()
         }
+        Denied::Busy => {
+            let wait = [(header::RETRY_AFTER, "1")];
+            (StatusCode::TOO_MANY_REQUESTS, wait, "too many sign-ins at the moment: try again in a second\n")
+                .into_response()
+        }
         Denied::Unavailable(why) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("the API server does not say who you are: {why}\n"))
                 .into_response()
@@ -70,18 +149,24 @@ pub(super) fn refuse(denied: &Denied, query: &Query) -> Response {
 
 /// Keeps a token in the browser if it is somebody's who may see the page.
 async fn sign_in(
-    State(access): State<Option<Arc<Access>>>,
+    State(Door { access, sessions }): State<Door>,
     UrlQuery(query): UrlQuery<Query>,
     headers: HeaderMap,
     Form(SignIn { token }): Form<SignIn>,
 ) -> Response {
     let Some(access) = access else { return StatusCode::NOT_FOUND.into_response() };
+    if !is_own(&headers) {
+        return StatusCode::FORBIDDEN.into_response();
+    }
     let token = token.trim();
     let reader = if token.len() > TOKEN_BYTES { Err(Denied::Unknown) } else { access.reader(token).await };
     match reader {
         Ok(_) => {
             let location = format!("./{}", query.url());
-            go(&location, &BASE64URL_NOPAD.encode(token.as_bytes()), &headers)
+            match sessions.seal(token) {
+                Some(value) => go(&location, &sessions, &format!("{value}; Max-Age={COOKIE_SECONDS}"), &headers),
+                None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            }
         }
         Err(Denied::Unknown) => {
             let why = "The cluster does not know this token, or it has expired.";
@@ -91,39 +176,99 @@ async fn sign_in(
     }
 }
 
-async fn sign_out(headers: HeaderMap) -> Response {
-    go("./", "; Max-Age=0", &headers)
+async fn sign_out(State(Door { sessions, .. }): State<Door>, headers: HeaderMap) -> Response {
+    if !is_own(&headers) {
+        return StatusCode::FORBIDDEN.into_response();
+    }
+    go("./", &sessions, "; Max-Age=0", &headers)
 }
 
 /// Sets the cookie and leads to a view.
-fn go(location: &str, value: &str, headers: &HeaderMap) -> Response {
-    // Said by a proxy that has ended TLS; on loopback there is none.
-    let secure = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
-    let secure = if secure { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}");
+fn go(location: &str, sessions: &Sessions, value: &str, headers: &HeaderMap) -> Response {
+    // Each proxy that ended TLS adds what the client spoke with it; on loopback there is none.
+    let protocols = headers.get("x-forwarded-proto").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_secure = protocols.split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case("https"));
+    let (prefix, secure) = if is_secure { ("__Host-", "; Secure") } else { ("", "") };
+    let cookie = format!("{prefix}{}={value}; Path=/; HttpOnly; SameSite=Strict{secure}", sessions.name());
     (StatusCode::SEE_OTHER, [(header::LOCATION, location), (header::SET_COOKIE, &cookie)]).into_response()
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
+    use axum::http::{HeaderName, HeaderValue};
 
     use super::*;
 
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&str, &str)| {
+            (HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap())
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    /// Returns the cookie that a sign-in sets, without its attributes, and the attributes.
+    fn cookie_of(sessions: &Sessions, token: &str, request: &HeaderMap) -> (String, String) {
+        let response = go("./", sessions, &sessions.seal(token).unwrap(), request);
+        let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
+        let (pair, attributes) = cookie.split_once(';').unwrap();
+        (pair.to_owned(), attributes.to_owned())
+    }
+
     #[test]
     fn a_token_is_a_bearer_s_or_in_the_cookie() {
-        let of = |name: header::HeaderName, value: &str| {
-            token(&HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())]))
-        };
-        let cookie = |value: &str| of(header::COOKIE, value);
-        assert_eq!(of(header::AUTHORIZATION, "bearer  a.b-c").as_deref(), Some("a.b-c"));
-        assert_eq!(cookie("theme=dark; kaudit-token=YSBi").as_deref(), Some("a b"), "whatever a token has in it");
+        let sessions = Sessions::new().unwrap();
+        let of = |name: &str, value: &str| sessions.token(&headers(&[(name, value)]));
+        let (cookie, _) = cookie_of(&sessions, "a b", &headers(&[]));
+        assert_eq!(of("authorization", "bearer  a.b-c").as_deref(), Some("a.b-c"));
+        assert_eq!(of("cookie", &format!("theme=dark; {cookie}")).as_deref(), Some("a b"), "whatever a token contains");
+        assert_eq!(of("cookie", &format!("__Host-{cookie}")).as_deref(), Some("a b"));
         for header in ["Basic YTpi", "Bearer", "Bearer ", "a.b-c"] {
-            assert_eq!(of(header::AUTHORIZATION, header), None, "{header}");
+            assert_eq!(of("authorization", header), None, "{header}");
         }
-        for header in ["kaudit-token=", "kaudit-token=a b", "kaudit-token=_w", "other-kaudit-token=YSBi", ""] {
-            assert_eq!(cookie(header), None, "{header}");
+        for header in [&format!("{cookie}A"), &format!("other-{cookie}"), "kaudit-session=YSBi", ""] {
+            assert_eq!(of("cookie", header), None, "{header}");
         }
-        assert_eq!(of(header::AUTHORIZATION, &format!("Bearer {}", "a".repeat(TOKEN_BYTES + 1))), None);
+        assert_eq!(of("authorization", &format!("Bearer {}", "a".repeat(TOKEN_BYTES + 1))), None);
+    }
+
+    #[test]
+    fn a_cookie_does_not_show_the_token_and_is_of_one_process() {
+        let (sessions, other) = (Sessions::new().unwrap(), Sessions::new().unwrap());
+        let (cookie, _) = cookie_of(&sessions, "secret-token", &headers(&[]));
+        let value = cookie.split_once('=').unwrap().1;
+        let decoded = BASE64URL_NOPAD.decode(value.as_bytes()).unwrap();
+        assert!(!String::from_utf8_lossy(&decoded).contains("secret"), "{cookie}");
+        assert_eq!(other.token(&headers(&[("cookie", &cookie)])), None);
+        assert_eq!(other.open(value), None);
+        assert_ne!(cookie, cookie_of(&sessions, "secret-token", &headers(&[])).0, "a new nonce each time");
+    }
+
+    #[test]
+    fn a_cookie_is_secure_behind_tls() {
+        let sessions = Sessions::new().unwrap();
+        for (protocol, is_secure) in
+            [("https", true), ("https,http", true), ("http, HTTPS", true), ("http", false), ("", false)]
+        {
+            let (cookie, attributes) = cookie_of(&sessions, "a", &headers(&[("x-forwarded-proto", protocol)]));
+            assert_eq!(attributes.contains("; Secure") || attributes.contains(" Secure"), is_secure, "{protocol}");
+            assert_eq!(cookie.starts_with("__Host-"), is_secure, "{protocol}");
+        }
+    }
+
+    #[test]
+    fn forms_of_other_sites_are_refused() {
+        for (request, own) in [
+            (&[("sec-fetch-site", "same-origin")][..], true),
+            (&[("sec-fetch-site", "none")], true),
+            (&[("sec-fetch-site", "cross-site")], false),
+            // Another port of localhost.
+            (&[("sec-fetch-site", "same-site")], false),
+            (&[("origin", "http://evil.example"), ("host", "localhost:8082")], false),
+            (&[("origin", "http://localhost:8082"), ("host", "localhost:8082")], true),
+            (&[("origin", "null"), ("host", "localhost:8082")], false),
+            (&[], true),
+        ] {
+            assert_eq!(is_own(&headers(request)), own, "{request:?}");
+        }
     }
 }

@@ -8,12 +8,12 @@ use std::{sync::Arc, time::Duration};
 use axum::body::Bytes;
 use tokio::{
     sync::{Mutex, OwnedMutexGuard, mpsc},
-    task::spawn_blocking,
     time::{Instant, sleep, timeout_at},
 };
 
 use crate::{
     audit::command::{Command, Snapshot, ask},
+    blocking::spawn_blocking,
     output::safe::write_json,
 };
 

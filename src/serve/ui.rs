@@ -24,7 +24,6 @@ use futures::{Stream, StreamExt as _, stream};
 use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, watch},
-    task::spawn_blocking,
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -32,14 +31,15 @@ use tokio_util::sync::CancellationToken;
 use super::{
     access::{Access, AccessSettings, Denied, Reader},
     admin::Server,
-    connections,
-    session::{self, token},
+    connections, host,
+    session::{self, Sessions},
 };
 use crate::{
     audit::{
         command::{Command, ask},
         overview::{Overview, Progress},
     },
+    blocking::spawn_blocking,
     output::page::{About, Page, Query, SCRIPT, STYLE},
 };
 
@@ -82,6 +82,7 @@ struct Ui {
     asked: watch::Sender<Option<Instant>>,
     /// Says who may see what; without it everybody sees everything.
     access: Option<Arc<Access>>,
+    sessions: Arc<Sessions>,
 }
 
 /// Serves the page until `shutdown`, to everybody or to those who may see it.
@@ -91,7 +92,11 @@ pub async fn serve(server: Server, sources: Sources, access: Option<AccessSettin
     let (asked, interest) = watch::channel(None);
     let following = follow(sources, interest, keep);
     let access = access.map(|settings| Arc::new(Access::new(settings)));
-    let serving = connections::serve(server.listener, router(Ui { kept, asked, access }), shutdown);
+    let Some(sessions) = Sessions::new().map(Arc::new) else {
+        tracing::error!("The page is not served: the system has no random numbers");
+        return;
+    };
+    let serving = connections::serve(server.listener, router(Ui { kept, asked, access, sessions }), shutdown);
     tokio::select! {
         () = serving => {}
         () = following => {}
@@ -104,17 +109,15 @@ fn router(ui: Ui) -> Router {
         .route("/events", get(events))
         .route("/style.css", get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE) }))
         .route("/script.js", get(|| async { ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT) }))
-        .merge(session::routes(ui.access.clone()))
+        .merge(session::routes(ui.access.clone(), Arc::clone(&ui.sessions)))
         .layer(middleware::from_fn_with_state(ui.clone(), guard))
         .with_state(ui)
 }
 
 /// Refuses requests for other hosts where nobody is asked who they are, and has browsers keep to the page.
 async fn guard(State(ui): State<Ui>, request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    if ui.access.is_none() && !host.is_some_and(is_loopback) {
-        let why = "This page is for http://localhost and http://127.0.0.1, for example by kubectl port-forward.\n";
-        return (StatusCode::MISDIRECTED_REQUEST, why).into_response();
+    if ui.access.is_none() && !host::names_loopback(request.headers()) {
+        return host::misdirected();
     }
     let mut response = next.run(request).await;
     let rules = [
@@ -125,15 +128,6 @@ async fn guard(State(ui): State<Ui>, request: Request, next: Next) -> Response {
     ];
     response.headers_mut().extend(rules.map(|(name, value)| (name, HeaderValue::from_static(value))));
     response
-}
-
-/// Whether a `Host` header names this machine.
-fn is_loopback(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    matches!(name, "localhost" | "127.0.0.1" | "[::1]")
 }
 
 async fn page(State(ui): State<Ui>, UrlQuery(query): UrlQuery<Query>, headers: HeaderMap) -> Response {
@@ -203,7 +197,7 @@ impl Ui {
     /// Returns who sends these headers, where that is asked.
     async fn reader(&self, headers: &HeaderMap) -> Result<Option<Arc<Reader>>, Denied> {
         let Some(access) = &self.access else { return Ok(None) };
-        let token = token(headers).ok_or(Denied::Unknown)?;
+        let token = self.sessions.token(headers).ok_or(Denied::Unknown)?;
         access.reader(&token).await.map(Some)
     }
 
@@ -329,7 +323,8 @@ mod tests {
     fn ui(sources: Sources) -> (Ui, JoinHandle<()>) {
         let (keep, kept) = watch::channel(None);
         let (asked, interest) = watch::channel(None);
-        (Ui { kept, asked, access: None }, tokio::spawn(follow(sources, interest, keep)))
+        let sessions = Arc::new(Sessions::new().unwrap());
+        (Ui { kept, asked, access: None, sessions }, tokio::spawn(follow(sources, interest, keep)))
     }
 
     async fn ask(ui: &Ui, host: &str, path: &str) -> (StatusCode, HeaderMap, String) {

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use tokio::sync::Semaphore;
+
 use crate::model::{
     coverage::State,
     object::{Kind, Object, ObjectKey},
@@ -37,6 +39,61 @@ pub enum Change {
     Unreadable(WatchScope, Unreadable),
     /// A list or watch had to begin again, with the reason as a metric's label.
     Restarted(WatchScope, &'static str),
+}
+
+impl Change {
+    /// Returns how many bytes of an object it carries.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Seen(_, object) | Self::Gone(_, object) => object.body.bytes().len(),
+            _ => 0,
+        }
+    }
+}
+
+/// Bounds the bytes of the objects that are on their way to the pipeline: channels count changes, and an object may have 1.5 MB
+/// or more. The default has no bound.
+#[derive(Debug, Clone, Default)]
+pub struct InFlight(Option<Arc<Room>>);
+
+#[derive(Debug)]
+struct Room {
+    kib: u32,
+    free: Semaphore,
+}
+
+impl InFlight {
+    /// Makes one with room for so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).min(MOST_KIB);
+        Self(Some(Arc::new(Room { kib, free: Semaphore::new(kib as usize) })))
+    }
+
+    /// Waits until there is room for a change, which takes it until it [leaves](Self::leave).
+    pub(crate) async fn enter(&self, change: &Change) {
+        let Some(room) = &self.0 else { return };
+        // The semaphore is never closed.
+        if let Ok(taken) = room.free.acquire_many(room.kib_of(change)).await {
+            taken.forget();
+        }
+    }
+
+    /// Gives back the room of a change that entered.
+    pub(crate) fn leave(&self, change: &Change) {
+        if let Some(room) = &self.0 {
+            room.free.add_permits(room.kib_of(change) as usize);
+        }
+    }
+}
+
+/// As many bytes as a machine can hold.
+const MOST_KIB: u32 = 1 << 28;
+
+impl Room {
+    /// What is larger than all room there is takes all of it.
+    fn kib_of(&self, change: &Change) -> u32 {
+        u32::try_from(change.bytes() / 1024).unwrap_or(u32::MAX).min(self.kib)
+    }
 }
 
 /// What one list and watch covers: a kind, in one namespace or in all.
@@ -100,4 +157,6 @@ pub struct Discovered {
     pub unserved: Vec<Unserved>,
     /// Kinds that are served but not audited, with the reason.
     pub excluded: Vec<(Arc<Kind>, String)>,
+    /// A server that has just started does not know all its kinds: what is missing may appear in a later pass.
+    pub provisional: bool,
 }

@@ -1,7 +1,8 @@
 //! Objects that are over and stay only as a record: old revisions of a Deployment, finished Jobs and Pods.
 //!
 //! Nothing of them runs or will run again, and nobody can mend them: a Deployment that was mended keeps its old
-//! `ReplicaSet`s, by default ten of them, as they were.
+//! `ReplicaSet`s, by default ten of them, as they were. Only objects of a cluster are inactive: the status in a manifest is
+//! what its author wrote.
 
 use serde::Deserialize;
 

@@ -4,11 +4,12 @@
 //! kept here; each object goes from the response's bytes to its [`Object`](crate::model::object::Object) in one pass.
 //!
 //! One answer of discovery is not believed when it says that something known is gone: behind one address there may be API
-//! servers of different versions, and one that has just started does not know its CRDs yet. It takes a second pass that
-//! says the same, or a 404 for the kind's own list.
+//! servers of different versions, and one that has just started does not know its CRDs yet. It takes a 404 for the kind's own
+//! list or watch, or passes for [`ABSENT`] that say the same.
 
 mod failure;
 mod follower;
+mod list_slot;
 mod reader;
 mod shared;
 
@@ -21,7 +22,7 @@ use std::{
 use tokio::{
     sync::{mpsc, watch},
     task::{AbortHandle, JoinError, JoinSet},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 use tracing::{debug, error, info, warn};
 
@@ -35,7 +36,7 @@ use crate::{
     judge::set::PolicySet,
     model::{coverage::State, object::Kind},
     source::{
-        change::{Change, Discovered, Unreadable, WatchScope},
+        change::{Change, Discovered, Unreadable, Unserved, WatchScope},
         discovery::{Discovery, Served},
         selection::Selection,
     },
@@ -47,8 +48,13 @@ const REDISCOVER: Duration = Duration::from_secs(30);
 const REDISCOVER_BLIND: Duration = Duration::from_secs(4);
 /// When discovery is repeated after a CRD or APIService changed: an aggregated API answers some time after it is known.
 const REDISCOVER_SOON: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(2), Duration::from_secs(5)];
+/// After this long a pass of discovery shows which kinds are gone. Until then a kind that is missing may be one that a server
+/// which has just started does not serve yet.
+const SETTLED: Duration = Duration::from_secs(5);
 /// When discovery is repeated to see whether what it says differently now is there to stay.
 const CONFIRM: Duration = Duration::from_secs(1);
+/// A kind that no pass of discovery has named for this long is gone, although the server still answers for its objects.
+const ABSENT: Duration = Duration::from_mins(1);
 /// When a scope whose task has failed is read again.
 const RESTART: Duration = Duration::from_secs(5);
 
@@ -57,11 +63,15 @@ pub struct Informer {
     shared: Arc<Shared>,
     notes: mpsc::UnboundedReceiver<(WatchScope, Note)>,
     selection: Selection,
-    /// The policies in force, for a selection that depends on them.
+    /// The policies in force, on which the selection depends.
     policies: Option<watch::Receiver<Arc<PolicySet>>>,
     discovery: Discovery,
+    /// When the first pass of discovery was received.
+    began: Option<Instant>,
     /// What the last pass of discovery wants to be followed.
     wanted: BTreeSet<WatchScope>,
+    /// The kinds of each group version, as they were known last: a stale version may be served without them.
+    by_version: BTreeMap<(String, String), Vec<Arc<Kind>>>,
     scopes: BTreeMap<WatchScope, Followed>,
     tasks: JoinSet<()>,
     /// When discovery is repeated sooner than usual.
@@ -75,6 +85,8 @@ struct Followed {
     listed: bool,
     /// The server answered 404 when it was last asked for it.
     not_found: bool,
+    /// Since when discovery does not name it.
+    absent: Option<Instant>,
 }
 
 impl Informer {
@@ -82,7 +94,7 @@ impl Informer {
     pub fn new(clients: Clients, selection: Selection, options: ReadOptions, changes: mpsc::Sender<Change>) -> Self {
         let (note, notes) = mpsc::unbounded_channel();
         let discovery = Discovery::new(clients.plain.clone());
-        let policies = options.policies.clone().filter(|_| !selection.judged_by.is_empty());
+        let policies = options.policies.clone();
         let shared = Arc::new(Shared::new(clients, selection.shard, options, changes, note));
         Self {
             shared,
@@ -90,7 +102,9 @@ impl Informer {
             selection,
             policies,
             discovery,
+            began: None,
             wanted: BTreeSet::new(),
+            by_version: BTreeMap::new(),
             scopes: BTreeMap::new(),
             tasks: JoinSet::new(),
             due: BTreeSet::new(),
@@ -102,31 +116,51 @@ impl Informer {
     pub async fn run(mut self, served: Served) {
         self.follow_discovery(served).await;
         if self.shared.options.once {
-            while let Some(ended) = self.tasks.join_next().await {
-                self.ended(ended).await;
-            }
-            return;
+            return self.run_once().await;
         }
+        self.rediscover(&[SETTLED]);
         loop {
             let usual = if self.scopes.keys().any(announces_kinds) { REDISCOVER } else { REDISCOVER_BLIND };
             let next = self.due.first().copied().unwrap_or_else(|| Instant::now() + usual);
             tokio::select! {
-                policies = other_policies(&mut self.policies, self.selection.judged_by.first()) => {
-                    self.selection.judged_by = vec![policies];
+                policies = other_policies(&mut self.policies, self.selection.policies.first()) => {
+                    self.selection.policies = vec![policies];
                     self.rediscover(&[Duration::ZERO]);
                 }
                 () = self.shared.rediscover.notified() => self.rediscover(&REDISCOVER_SOON),
                 Some((scope, note)) = self.notes.recv() => self.noted(&scope, note).await,
                 () = sleep_until(next) => {
                     self.due.retain(|at| *at > next);
-                    match self.discovery.discover().await {
-                        Ok(served) => self.follow_discovery(served).await,
-                        Err(error) => warn!(error = describe(&error), "Discovery failed; the kinds known so far stay"),
-                    }
+                    self.discover().await;
                 }
                 () = self.shared.changes.closed() => return,
                 Some(ended) = self.tasks.join_next() => self.ended(ended).await,
             }
+        }
+    }
+
+    /// Reads until every list has ended. A receiver of the changes that has seen enough need not wait for the second pass of
+    /// discovery.
+    async fn run_once(mut self) {
+        let settled = sleep(SETTLED);
+        tokio::pin!(settled);
+        let mut confirms = self.shared.options.confirms;
+        while confirms || !self.tasks.is_empty() {
+            tokio::select! {
+                Some(ended) = self.tasks.join_next() => self.ended(ended).await,
+                () = &mut settled, if confirms => {
+                    confirms = false;
+                    self.discover().await;
+                }
+                () = self.shared.changes.closed() => return,
+            }
+        }
+    }
+
+    async fn discover(&mut self) {
+        match self.discovery.discover().await {
+            Ok(served) => self.follow_discovery(served).await,
+            Err(error) => warn!(error = describe(&error), "Discovery failed; the kinds known so far stay"),
         }
     }
 
@@ -142,6 +176,7 @@ impl Informer {
 
     /// Starts to follow what is new, and ends what is gone.
     async fn follow_discovery(&mut self, served: Served) {
+        let provisional = self.began.get_or_insert_with(Instant::now).elapsed() < SETTLED;
         let mut wanted = BTreeSet::new();
         let mut excluded = Vec::new();
         for kind in &served.kinds {
@@ -156,11 +191,15 @@ impl Informer {
             served.stale.iter().any(|stale| stale.group == scope.kind.group && stale.version == scope.kind.version)
         };
         let deselected = |scope: &WatchScope| excluded.iter().any(|(kind, _)| scope.kind.is_version_of(kind));
+        // Its CRD was replaced by one with the other scope, so what it reads are the objects of the new kind.
+        let rescoped = |scope: &WatchScope| self.wanted.iter().any(|new| new.kind.has_other_scope_than(&scope.kind));
+        for (scope, followed) in &mut self.scopes {
+            let is_named = stale(scope) || self.wanted.iter().any(|other| other == scope || scope.is_version_of(other));
+            followed.absent = if is_named { None } else { followed.absent.or_else(|| Some(Instant::now())) };
+        }
         let gone = |(scope, followed): &(&WatchScope, &Followed)| {
-            !self.wanted.contains(scope)
-                && !stale(scope)
-                && !self.wanted.iter().any(|other| scope.is_version_of(other))
-                && (!before.contains(scope) || followed.not_found || deselected(scope))
+            let is_absent = followed.absent.is_some_and(|since| since.elapsed() >= ABSENT);
+            followed.absent.is_some() && (is_absent || followed.not_found || deselected(scope) || rescoped(scope))
         };
         let gone: Vec<_> = self.scopes.iter().filter(gone).map(|(scope, _)| scope.clone()).collect();
         for scope in gone {
@@ -183,10 +222,30 @@ impl Informer {
         if self.wanted != before && !before.is_empty() {
             self.rediscover(&[CONFIRM]);
         }
-        let known = |group: &str| self.scopes.keys().any(|scope| scope.kind.group == group);
-        let missing = |group: &str| !known(group) && self.selection.may_audit_group(group);
-        let unserved = served.stale.into_iter().filter(|stale| missing(&stale.group)).collect();
-        self.shared.send(Change::Discovered(Discovered { unserved, excluded })).await;
+        let unserved = self.unserved(served);
+        self.shared.send(Change::Discovered(Discovered { unserved, excluded, provisional })).await;
+    }
+
+    /// Returns the stale group versions that may have kinds which are audited and not followed. One whose kinds are all followed,
+    /// in whichever version, costs nothing: where its own server is needed, reading them fails.
+    fn unserved(&mut self, served: Served) -> Vec<Unserved> {
+        let Served { kinds, stale, by_version } = served;
+        let before = std::mem::replace(&mut self.by_version, by_version);
+        for ((group, version), kinds) in before {
+            if stale.iter().any(|stale| stale.group == group && stale.version == version) {
+                self.by_version.entry((group, version)).or_insert(kinds);
+            }
+        }
+        let followed = |kind: &Arc<Kind>| {
+            kinds.iter().any(|served| served.is_version_of(kind))
+                || self.scopes.keys().any(|scope| scope.kind.is_version_of(kind))
+                || self.selection.excludes(kind).is_some()
+        };
+        let missing = |stale: &Unserved| {
+            let kinds = self.by_version.get(&(stale.group.clone(), stale.version.clone()));
+            self.selection.may_audit_group(&stale.group) && !kinds.is_some_and(|kinds| kinds.iter().all(followed))
+        };
+        stale.into_iter().filter(missing).collect()
     }
 
     /// Ends what is read in a version that is no longer wanted, once all of it is known in the one that is: until then
@@ -208,7 +267,7 @@ impl Informer {
             tokio::time::sleep(after).await;
             Box::pin(follow(shared, following)).await;
         });
-        self.scopes.insert(scope, Followed { task, listed: false, not_found: false });
+        self.scopes.insert(scope, Followed { task, listed: false, not_found: false, absent: None });
     }
 
     async fn end(&mut self, scope: &WatchScope, why: &str) {

@@ -5,7 +5,11 @@
 
 mod block;
 mod chunks;
+mod duplicates;
+mod encoding;
+mod field_types;
 mod files;
+mod kinds;
 mod open_list;
 mod parse;
 mod pool;
@@ -13,12 +17,13 @@ mod scalar;
 mod yaml;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
 
 use tokio::sync::mpsc;
+use tracing::warn;
 
 pub use self::files::{ManifestFile, files};
 pub(crate) use self::parse::kind_of;
@@ -29,7 +34,7 @@ use self::{
 use crate::{
     model::{
         coverage::{NO_OBJECTS, State},
-        object::{Kind, Object, ObjectKey},
+        object::{Kind, Object, ObjectKey, ObjectName, ObjectRef},
     },
     source::{
         change::{Change, Discovered, Unreadable, WatchScope},
@@ -38,12 +43,34 @@ use crate::{
     },
 };
 
-/// Reads all `files` into `changes`, and blocks until all is read or the receiver is gone.
+/// What manifests hold, beside the objects themselves.
+#[derive(Debug, Default)]
+pub struct ManifestContent {
+    /// Namespaces with objects that were read.
+    pub namespaces: BTreeSet<Arc<str>>,
+    /// Whether an object without a namespace was read.
+    pub has_unplaced: bool,
+    /// Objects that were left out because of their namespace, by that.
+    pub elsewhere: BTreeMap<Option<String>, usize>,
+    /// Objects that more than one document defines.
+    pub repeated: HashSet<ObjectName>,
+    /// All objects that were read; empty unless they were asked for.
+    pub objects: HashSet<ObjectName>,
+}
+
+/// Reads all `files` into `changes`, and blocks until all is read or the receiver is gone. The names of all objects are
+/// collected if they are to be `listed`.
 ///
 /// Files are read in chunks that are parsed in parallel and delivered in their order, so that the result is always the
 /// same and the memory does not grow with the files.
-pub fn read(files: &[ManifestFile], selection: &Selection, secrets: Secrets, changes: &mpsc::Sender<Change>) {
-    read_in_chunks(files, Sizes::default(), selection, secrets, changes);
+pub fn read(
+    files: &[ManifestFile],
+    selection: &Selection,
+    secrets: Secrets,
+    listed: bool,
+    changes: &mpsc::Sender<Change>,
+) -> ManifestContent {
+    read_in_chunks(files, Sizes::default(), selection, secrets, listed, changes)
 }
 
 fn read_in_chunks(
@@ -51,13 +78,22 @@ fn read_in_chunks(
     sizes: Sizes,
     selection: &Selection,
     secrets: Secrets,
+    listed: bool,
     changes: &mpsc::Sender<Change>,
-) {
+) -> ManifestContent {
     let parser = ManifestParser { selection, secrets };
-    let mut delivery = Delivery { changes, scopes: HashSet::new(), names: Names::default(), settings: BTreeSet::new() };
+    let mut delivery = Delivery {
+        changes,
+        scopes: HashSet::new(),
+        names: Names::default(),
+        settings: BTreeSet::new(),
+        excluded: BTreeSet::new(),
+        listed,
+        content: ManifestContent::default(),
+    };
     let chunks = files.iter().flat_map(|file| chunks::of(file, sizes));
     pool::in_order(chunks, |chunk| parser.chunk(chunk), |items| delivery.items(items));
-    delivery.end();
+    delivery.end()
 }
 
 /// Turns what the files hold into changes.
@@ -67,6 +103,10 @@ struct Delivery<'a> {
     names: Names,
     /// Files of tools, in which there is something that is no object.
     settings: BTreeSet<Arc<str>>,
+    /// Kinds of objects that `--exclude` leaves out.
+    excluded: BTreeSet<Arc<Kind>>,
+    listed: bool,
+    content: ManifestContent,
 }
 
 /// Counts the objects of each name. Only hashes are kept: if two names had the same hash, one would begin at a higher
@@ -98,18 +138,44 @@ impl Delivery<'_> {
             match item {
                 ManifestItem::Object(object) => self.object(*object),
                 ManifestItem::Unreadable(at, why) => self.unreadable(at, why),
+                // In YAML the last one counts, as in kubectl.
+                ManifestItem::Duplicate(at, key) => warn!("{at} duplicate key {key:?}: remove one of the two"),
                 ManifestItem::Settings(file) => drop(self.settings.insert(file)),
+                ManifestItem::Excluded(kind) => drop(self.excluded.insert(kind)),
+                ManifestItem::Elsewhere(namespace, objects) => {
+                    *self.content.elsewhere.entry(namespace).or_default() += objects;
+                }
             }
         }
     }
 
     fn object(&mut self, mut object: Object) {
         object.key.copy = self.names.count(&object.key);
+        self.take_note(&object.key);
         let scope = WatchScope { kind: object.key.kind.clone(), namespace: None };
         if self.scopes.insert(scope.clone()) {
             self.send(Change::Appeared(scope.clone()));
         }
         self.send(Change::Seen(scope, object));
+    }
+
+    fn take_note(&mut self, key: &ObjectKey) {
+        let ManifestContent { namespaces, has_unplaced, repeated, objects, .. } = &mut self.content;
+        match &key.namespace {
+            Some(namespace) if !namespaces.contains(namespace) => drop(namespaces.insert(namespace.clone())),
+            Some(_) => {}
+            None => *has_unplaced = true,
+        }
+        let name = || {
+            let object = ObjectRef::new(key, &Arc::default());
+            object.as_name()
+        };
+        if key.copy > 0 {
+            repeated.insert(name());
+        }
+        if self.listed {
+            objects.insert(name());
+        }
     }
 
     /// Reports a document that cannot be read; in the coverage its kind is `*`.
@@ -121,7 +187,7 @@ impl Delivery<'_> {
         self.send(Change::Skipped(scope, at, why));
     }
 
-    fn end(self) {
+    fn end(self) -> ManifestContent {
         let mut scopes: Vec<_> = self.scopes.iter().cloned().collect();
         scopes.sort();
         for scope in scopes {
@@ -130,8 +196,11 @@ impl Delivery<'_> {
                 _ => Change::Synced(scope),
             });
         }
-        let excluded = self.settings.iter().map(|file| (documents(), format!("{file}{NO_OBJECTS}"))).collect();
+        let settings = self.settings.iter().map(|file| (documents(), format!("{file}{NO_OBJECTS}")));
+        let kinds = self.excluded.iter().map(|kind| (kind.clone(), "--exclude".to_owned()));
+        let excluded = settings.chain(kinds).collect();
         self.send(Change::Discovered(Discovered { excluded, ..Discovered::default() }));
+        self.content
     }
 
     fn send(&self, change: Change) {
@@ -169,12 +238,11 @@ mod tests {
 
     /// Reads files; where something stands is `f` and the line.
     fn read_files_in(sizes: Sizes, files: &[&Path]) -> (Vec<String>, Vec<String>) {
-        let file = |path: &&Path| ManifestFile { path: path.to_path_buf(), is_settings: false };
-        let files: Vec<_> = files.iter().map(file).collect();
+        let files: Vec<_> = files.iter().map(|path| ManifestFile::named(path.to_path_buf())).collect();
         let (sender, mut receiver) = mpsc::channel(10_000);
         // As deep a stack as where it is called.
         std::thread::scope(|scope| {
-            let read = || read_in_chunks(&files, sizes, &Selection::default(), Secrets::Redact, &sender);
+            let read = || read_in_chunks(&files, sizes, &Selection::default(), Secrets::Redact, false, &sender);
             std::thread::Builder::new().stack_size(pool::STACK_BYTES).spawn_scoped(scope, read).unwrap();
         });
         drop(sender);
@@ -277,13 +345,13 @@ mod tests {
     fn size_depth_and_aliases_that_kubectl_reads_are_read() {
         let head = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n";
         for spec in [
-            format!("a: &a 1\nb: *a\nspec: [{}]\n", "1,".repeat(300_000)),
-            format!("spec: &s {}1{}\n", "[".repeat(100), "]".repeat(100)),
-            format!("a: &a {{b: c}}\nspec: [{}]\n", "*a ,".repeat(300)),
+            format!("a: &a 1\nb: *a\nmore: [{}]\n", "1,".repeat(300_000)),
+            format!("more: &s {}1{}\n", "[".repeat(100), "]".repeat(100)),
+            format!("a: &a {{b: c}}\nmore: [{}]\n", "*a ,".repeat(300)),
         ] {
             assert_eq!(read_text(&format!("{head}{spec}")), (vec!["1 Pod a #0".to_owned()], vec![]));
         }
-        let (_, skipped) = read_text(&format!("{head}spec: &s {}1{}\n", "[".repeat(200), "]".repeat(200)));
+        let (_, skipped) = read_text(&format!("{head}more: &s {}1{}\n", "[".repeat(200), "]".repeat(200)));
         assert_eq!(skipped, ["f:4:136 nested deeper than 127 levels"]);
         let laughs: String = ('b'..='h').fold("a: &a [1,1,1,1,1,1,1,1,1]\n".to_owned(), |text, anchor| {
             let alias = char::from_u32(u32::from(anchor) - 1).unwrap();
@@ -301,6 +369,62 @@ mod tests {
         assert_eq!((seen, skipped), (vec!["2 Pod a #0".into(), "3 Pod b #0".into(), "4 Pod c #0".into()], vec![]));
         let (seen, _) = read_text("apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: x}\n");
         assert_eq!(seen, ["4 Deployment x #0"]);
+    }
+
+    #[test]
+    fn items_of_lists_have_their_own_lines_however_the_list_is_written() {
+        let item = |name: &str| format!("apiVersion: v1, kind: Pod, metadata: {{name: {name}}}");
+        let (a, b) = (item("a"), item("b"));
+        let list = "apiVersion: v1\nkind: List\nitems:\n";
+        for (text, lines) in [
+            (format!("{list}- {{{a}}}\n- {{{b}}}\n"), (4, 5)),
+            (format!("apiVersion: v1\nkind: List\nitems: [{{{a}}}, {{{b}}}]\n"), (3, 3)),
+            (format!("apiVersion: v1\nkind: List\nitems: [{{{a}}},\n  {{{b}}}]\n"), (3, 4)),
+            (format!("# c\nx: &x {{labels: {{}}}}\n{list}- {{{a}, spec: *x}}\n- {{{b}}}\n"), (6, 7)),
+            (
+                format!(
+                    "x: &x {{apiVersion: v1, kind: Pod}}\n{list}- <<: *x\n  metadata: {{name: a}}\n\n- <<: *x\n  metadata: {{name: b}}\n"
+                ),
+                (5, 8),
+            ),
+            (format!("x: &x\n  {{{a}}}\n{list}- *x\n# c\n- {{{b}}}\n"), (6, 8)),
+            (format!("x: &x\n- {{{a}}}\n- {{{b}}}\napiVersion: v1\nkind: List\nitems: *x\n"), (2, 3)),
+            (format!("{list}- apiVersion: v1\n  kind: List\n  items:\n  - {{{a}}}\n- {{{b}}}\n"), (7, 8)),
+            (format!("{list}- apiVersion: v1\n  kind: List\n  items:\n  - &a {{{a}}}\n- {{{b}}}\n"), (7, 8)),
+            (format!("# c\n- {{{a}}}\n- [!!map {{{b}}}]\n"), (2, 3)),
+        ] {
+            let before = read_text(&format!("# One.\n---\n{text}"));
+            let read = |from: usize| {
+                (vec![format!("{} Pod a #0", from + lines.0), format!("{} Pod b #0", from + lines.1)], vec![])
+            };
+            assert_eq!((read_text(&text), before), (read(0), read(2)), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_object_with_a_field_of_a_wrong_type_is_not_read_in_any_form() {
+        let pod = |name: &str, containers: &str| {
+            format!(
+                r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}"}},"spec":{{"containers":{containers}}}}}"#
+            )
+        };
+        let (good, bad) = (pod("a", "[]"), pod("b", r#"{"name":"c"}"#));
+        let why = "spec.containers is an object, not a list";
+        for (text, line) in [
+            (format!("{good}\n{bad}\n"), 2),
+            (format!("{good}\n---\n{bad}\n"), 3),
+            (format!(r#"{{"apiVersion":"v1","kind":"PodList","items":[{good},{}{bad}]}}"#, "\n"), 2),
+            (format!("apiVersion: v1\nkind: List\nitems:\n- {good}\n- {bad}\n"), 5),
+            (
+                "kind: Pod\napiVersion: v1\nmetadata: {name: a}\n---\nkind: Pod\napiVersion: v1\nmetadata: {name: b}\nspec:\n  containers: {name: c}\n".to_owned(),
+                5,
+            ),
+            (format!("- {good}\n- &a {bad}\n"), 2),
+        ] {
+            let (seen, skipped) = read_text(&text);
+            let names: Vec<_> = seen.iter().map(|seen| seen.split_once(' ').unwrap().1).collect();
+            assert_eq!((names, skipped), (vec!["Pod a #0"], vec![format!("f:{line} {why}")]), "{text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Policies that are objects of a cluster: read by an informer of their own, and passed on as files.
 //!
 //! In: Gatekeeper's objects, or `ConfigMap`s with a label. Out: a [`FileTree`] for each kind of object, or for each
-//! `ConfigMap`, again whenever one of them changes. What cannot be read any more stays as it was last seen.
+//! `ConfigMap`, again whenever one of them changes. What cannot be read any more stays as it was last seen, and a file that
+//! cannot be read stands for it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,12 +24,13 @@ use super::{
     change::{Change, WatchScope},
     discovery::Served,
     informer::{Informer, ReadOptions},
-    received::{Secrets, is_copy},
+    received::Secrets,
+    redaction::is_copy,
     selection::Selection,
 };
 use crate::{
     cluster::{client::Clients, identity::is_exception},
-    judge::sources::{ClusterSource, FileTree, TreeFile},
+    judge::sources::{CONFIG_MAPS, ClusterSource, FileTree, TreeFile},
     model::object::{Object, ObjectKey},
     rego::file::Form,
 };
@@ -77,16 +79,13 @@ pub async fn follow(source: &ClusterSource, clients: &Clients, served: Served) -
     let task = tokio::spawn(async move {
         while let Some(change) = changes.recv().await {
             reading.take(change);
-            // What a list is about to say again is not gone.
-            if reading.is_complete() {
-                let trees = reading.trees();
-                sender.send_if_modified(|known| {
-                    *known != trees && {
-                        *known = trees;
-                        true
-                    }
-                });
-            }
+            let trees = reading.trees();
+            sender.send_if_modified(|known| {
+                *known != trees && {
+                    *known = trees;
+                    true
+                }
+            });
         }
     });
     Ok(FollowedPolicies { trees, task: task.abort_handle() })
@@ -97,15 +96,22 @@ struct Reading {
     source: ClusterSource,
     /// Of `ConfigMap`s.
     namespace: String,
-    objects: BTreeMap<ObjectKey, Vec<TreeFile>>,
+    objects: BTreeMap<ObjectKey, PolicyObject>,
     scopes: BTreeMap<WatchScope, Scope>,
     discovered: bool,
+}
+
+/// An object with policies.
+struct PolicyObject {
+    /// Its `creationTimestamp`. Of two `ConfigMap`s with one package, the older owns it, whatever their names.
+    created: String,
+    files: Vec<TreeFile>,
 }
 
 /// How far a kind is read.
 #[derive(Default)]
 struct Scope {
-    /// What a list that has begun has not named yet.
+    /// Objects that a list which has begun has not named yet; the others of its kind are gone when it ends.
     unseen: BTreeSet<ObjectKey>,
     /// A first list is complete, or it is known that there is none to be had.
     settled: bool,
@@ -166,7 +172,10 @@ impl Reading {
             }
             Change::Unreadable(scope, why) => {
                 warn!(kind = %scope, source = %self.source, "Policies cannot be read: {}", why.message);
-                self.change(&scope, |known| (known.settled, known.unreadable) = (true, Some(why.message)));
+                self.change(&scope, |known| {
+                    known.unseen.clear();
+                    (known.settled, known.unreadable) = (true, Some(why.message));
+                });
             }
             Change::Appeared(_) | Change::Succeeds(..) | Change::Quiet(_) | Change::Restarted(..) => {}
         }
@@ -184,14 +193,17 @@ impl Reading {
             ClusterSource::ConfigMaps { .. } => values(&json),
         });
         match files {
-            Ok(files) => drop(self.objects.insert(object.key.clone(), files)),
+            Ok(files) => {
+                let created = object.body.json().map_or_else(|_| String::new(), |json| created(&json));
+                self.objects.insert(object.key.clone(), PolicyObject { created, files });
+            }
             Err(error) => warn!(object = %object.key, "A policy cannot be read: {error:#}"),
         }
     }
 
-    /// Whether all is known that there is.
+    /// Whether each kind is known, or known to be unreadable.
     fn is_complete(&self) -> bool {
-        self.discovered && self.scopes.values().all(|scope| scope.settled && scope.unseen.is_empty())
+        self.discovered && self.scopes.values().all(|scope| scope.settled)
     }
 
     /// Makes sure that all could be read.
@@ -209,21 +221,30 @@ impl Reading {
         )
     }
 
+    /// Returns the objects of each kind that is known, with a file for each kind that cannot be read.
     fn trees(&self) -> Trees {
         let tree = |name: String, files| Arc::new(FileTree { name: name.into(), files });
-        match self.source {
-            ClusterSource::Gatekeeper => {
-                vec![tree(self.source.to_string(), self.objects.values().flatten().cloned().collect())]
-            }
-            ClusterSource::ConfigMaps { .. } if self.objects.is_empty() => {
-                vec![tree(self.source.to_string(), Vec::new())]
-            }
-            // Each is a directory of its own, as if it were mounted: its data is at the root.
-            ClusterSource::ConfigMaps { .. } => {
-                let named = |key: &ObjectKey| format!("cluster:configmaps/{}/{}", self.namespace, key.name);
-                self.objects.iter().map(|(key, files)| tree(named(key), files.clone())).collect()
-            }
+        let settled: Vec<_> = self.scopes.iter().filter(|(_, known)| known.settled).map(|(scope, _)| scope).collect();
+        let objects = || self.objects.iter().filter(|(key, _)| settled.iter().any(|scope| is_in(key, scope)));
+        let unreadable = self.scopes.iter().filter_map(|(scope, known)| {
+            let why = known.unreadable.as_ref()?;
+            let content = Err(format!("cannot be read, and stays as it was read last: {why}"));
+            Some(TreeFile { path: vec![format!("{}.yaml", scope.kind)], content })
+        });
+        let mut files: Vec<TreeFile> = unreadable.collect();
+        if let ClusterSource::Gatekeeper = self.source {
+            files.extend(objects().flat_map(|(_, object)| object.files.clone()));
+            return vec![tree(self.source.to_string(), files)];
         }
+        // Each is a directory of its own, as if it were mounted: its data is at the root.
+        let named = |key: &ObjectKey| format!("{CONFIG_MAPS}/{}/{}", self.namespace, key.name);
+        let mut sorted: Vec<(&ObjectKey, &PolicyObject)> = objects().collect();
+        sorted.sort_by_key(|(key, object)| (&object.created, *key));
+        let mut trees: Trees = sorted.into_iter().map(|(key, object)| tree(named(key), object.files.clone())).collect();
+        if trees.is_empty() || !files.is_empty() {
+            trees.push(tree(self.source.to_string(), files));
+        }
+        trees
     }
 }
 
@@ -245,6 +266,22 @@ fn definition(key: &ObjectKey, json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
     let namespace = key.namespace.iter().map(ToString::to_string);
     let path = [key.kind.plural.clone()].into_iter().chain(namespace).chain([format!("{}.yaml", key.name)]);
     Ok(vec![TreeFile { path: path.collect(), content }])
+}
+
+/// Returns the `creationTimestamp` of an object; empty if it has none.
+fn created(json: &[u8]) -> String {
+    #[derive(Default, Deserialize)]
+    struct Created {
+        #[serde(default)]
+        metadata: Metadata,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        #[serde(default)]
+        creation_timestamp: String,
+    }
+    serde_json::from_slice::<Created>(json).unwrap_or_default().metadata.creation_timestamp
 }
 
 /// Returns the values of a `ConfigMap` as files of the names that they have.
@@ -270,3 +307,6 @@ fn values(json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
     };
     Ok(text.chain(binary).map(file).collect())
 }
+
+#[cfg(test)]
+mod tests;

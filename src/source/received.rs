@@ -11,7 +11,10 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::inactive::is_inactive;
+use super::{
+    inactive::is_inactive,
+    redaction::{redact, without_value},
+};
 use crate::model::{
     body::Body,
     object::{Controller, Kind, Object, ObjectKey},
@@ -20,7 +23,7 @@ use crate::model::{
 /// What is kept of the values in Secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Secrets {
-    // Values become empty strings, and last-applied annotations go.
+    // Values become empty strings, those of annotations too, and last-applied annotations go.
     /// Only key names remain
     Redact,
     /// Policies see the values
@@ -29,36 +32,6 @@ pub enum Secrets {
 
 fn quoted(text: &str) -> Vec<u8> {
     serde_json::to_vec(text).unwrap_or_default()
-}
-
-/// Suffixes of annotations in which tools keep the whole object as it was applied: kubectl and Argo CD; kapp;
-/// Rancher and Helm controllers; the objectmatcher library of operators.
-const COPIES: [&str; 4] = ["/last-applied-configuration", "/original", "/applied", "/last-applied"];
-
-/// Whether an annotation of this name holds the whole object once more.
-pub(super) fn is_copy(annotation: &str) -> bool {
-    COPIES.iter().any(|copy| annotation.ends_with(copy))
-}
-
-/// Removes the values from a Secret; policies still see its keys.
-fn redact(json: &[u8]) -> Result<Vec<u8>, String> {
-    let mut secret: serde_json::Value = serde_json::from_slice(json).map_err(|error| without_value(&error))?;
-    for (field, value) in secret.as_object_mut().into_iter().flatten() {
-        match (field.as_str(), value) {
-            ("apiVersion" | "kind" | "metadata" | "type" | "immutable", _) => {}
-            ("data" | "stringData", serde_json::Value::Object(values)) => {
-                for (_, value) in values.iter_mut() {
-                    *value = serde_json::Value::String(String::new());
-                }
-            }
-            // Whatever else stands there is not a Secret's data, but may hold some: a line that is indented wrongly.
-            (_, other) => *other = serde_json::Value::Null,
-        }
-    }
-    if let Some(annotations) = secret.pointer_mut("/metadata/annotations").and_then(|value| value.as_object_mut()) {
-        annotations.retain(|name, _| !is_copy(name));
-    }
-    serde_json::to_vec(&secret).map_err(|error| error.to_string())
 }
 
 /// Who has written fields of an object through an API version: what is kept of an entry of `managedFields`.
@@ -152,9 +125,7 @@ impl Received {
             controller: None,
             problem: None,
         };
-        if let Err(error) = received.take_apart(json) {
-            received.problem = Some(without_value(&error));
-        }
+        received.problem = received.take_apart(json).err();
         received
     }
 
@@ -179,8 +150,8 @@ impl Received {
         json.extend_from_slice(&quoted(&kind.kind));
         json.extend_from_slice(&self.fields);
         json.push(b'}');
-        if secrets == Secrets::Redact && kind.is("", "Secret") {
-            json = redact(&json)?;
+        if secrets == Secrets::Redact {
+            json = redact(kind, json)?;
         }
         Ok(Object {
             key: ObjectKey { kind: kind.clone(), namespace: namespace.map(Into::into), name: name.into(), copy },
@@ -233,8 +204,8 @@ impl Received {
         self.meta.resource_version.as_deref()
     }
 
-    fn take_apart(&mut self, json: &str) -> serde_json::Result<()> {
-        let Fields::<Field<'_>>(all) = serde_json::from_str(json)?;
+    fn take_apart(&mut self, json: &str) -> Result<(), String> {
+        let Fields::<Field<'_>>(all) = serde_json::from_str(json).map_err(|error| not_an_object(json, &error))?;
         // No room is taken for what is left out.
         let managed =
             all.iter().map(|(_, field)| field.managed_fields().map_or(0, |value| value.get().len())).sum::<usize>();
@@ -248,8 +219,8 @@ impl Received {
                 Field::Other(value) => value,
             };
             match &*key {
-                "apiVersion" => self.api_version = text(value)?,
-                "kind" => self.kind = text(value)?,
+                "apiVersion" => self.api_version = text("apiVersion", value)?,
+                "kind" => self.kind = text("kind", value)?,
                 _ => write_field(&mut self.fields, b',', &key, value),
             }
             let end = self.fields.len();
@@ -262,7 +233,7 @@ impl Received {
         Ok(())
     }
 
-    fn take_metadata(&mut self, metadata: &[(Cow<'_, str>, &RawValue)]) -> serde_json::Result<()> {
+    fn take_metadata(&mut self, metadata: &[(Cow<'_, str>, &RawValue)]) -> Result<(), String> {
         self.fields.extend_from_slice(b",\"metadata\":");
         let mut before = b'{';
         for (key, value) in metadata {
@@ -271,11 +242,11 @@ impl Received {
                     self.writers = writers(value.get());
                     continue;
                 }
-                "name" => self.meta.name = text(value)?,
-                "namespace" => self.meta.namespace = text(value)?,
-                "uid" => self.meta.uid = text(value)?,
-                "resourceVersion" => self.meta.resource_version = text(value)?,
-                "generateName" => self.meta.generate_name = text(value)?,
+                "name" => self.meta.name = text("metadata.name", value)?,
+                "namespace" => self.meta.namespace = text("metadata.namespace", value)?,
+                "uid" => self.meta.uid = text("metadata.uid", value)?,
+                "resourceVersion" => self.meta.resource_version = text("metadata.resourceVersion", value)?,
+                "generateName" => self.meta.generate_name = text("metadata.generateName", value)?,
                 "ownerReferences" => self.controller = controller(value),
                 _ => {}
             }
@@ -292,17 +263,6 @@ impl Received {
     }
 }
 
-/// Describes an error without the value that caused it, which may be that of a Secret.
-pub(crate) fn without_value(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match (text.find(['"', '`']), text.rfind(", expected ")) {
-        (Some(from), Some(to)) if text.starts_with("invalid ") && from < to => {
-            format!("{}{}", text[..from].trim_end(), &text[to..])
-        }
-        _ => text,
-    }
-}
-
 /// Returns the owner that is the controller; what is no list of owners names none.
 fn controller(owner_references: &RawValue) -> Option<Arc<Controller>> {
     let owners: Vec<OwnerReference> = serde_json::from_str(owner_references.get()).ok()?;
@@ -312,8 +272,38 @@ fn controller(owner_references: &RawValue) -> Option<Arc<Controller>> {
     Some(Arc::new(Controller { group, kind: kind.into(), name: name.into(), uid: uid.into() }))
 }
 
-fn text(value: &RawValue) -> serde_json::Result<Option<String>> {
-    serde_json::from_str(value.get())
+/// Reads a field that holds a string, or nothing.
+fn text(field: &str, value: &RawValue) -> Result<Option<String>, String> {
+    serde_json::from_str(value.get()).map_err(|_| format!("{field} is {}, not a string{}", shown(value), quotes(value)))
+}
+
+/// Describes a value of a wrong type; only numbers and booleans are shown.
+fn shown(value: &RawValue) -> String {
+    match value.get() {
+        json if json.starts_with('{') => "an object".to_owned(),
+        json if json.starts_with('[') => "a list".to_owned(),
+        json if json.starts_with('"') => "a string".to_owned(),
+        json @ ("true" | "false") => format!("the boolean {json}"),
+        "null" => "null".to_owned(),
+        json => format!("the number {json}"),
+    }
+}
+
+/// Returns what to do about a value that YAML reads as a number or a boolean.
+fn quotes(value: &RawValue) -> &'static str {
+    let is_scalar = !value.get().starts_with(['{', '[', '"']);
+    if is_scalar { ": put it in quotes" } else { "" }
+}
+
+/// Says why JSON is not that of an object. Finding the field costs another pass, which only a broken one takes.
+fn not_an_object(json: &str, error: &serde_json::Error) -> String {
+    let metadata = fields(json).ok().and_then(|all| all.into_iter().find(|(key, _)| key == "metadata"));
+    if let Some((_, value)) = metadata.filter(|(_, value)| !value.get().starts_with('{')) {
+        return format!("metadata is {}, not an object", shown(value));
+    }
+    // The position is that in the JSON of this object, which a file does not contain as it is.
+    let why = without_value(error);
+    why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why).to_owned()
 }
 
 fn write_field(out: &mut Vec<u8>, before: u8, key: &str, value: &RawValue) {
@@ -379,7 +369,7 @@ impl<'de: 'a, 'a, V: FieldValue<'de>> Deserialize<'de> for Fields<'a, V> {
                 while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
                     let value = V::read(&key, &mut map)?;
                     if fields.iter().any(|(known, _)| *known == key) {
-                        return Err(A::Error::custom(format!("key {key:?} stands twice")));
+                        return Err(A::Error::custom(format!("duplicate key {key:?}")));
                     }
                     fields.push((key, value));
                 }
@@ -404,7 +394,7 @@ mod tests {
             (r#""s3cret, expected x""#, "invalid type: string, expected an object at line 1 column 20"),
             ("12345", "invalid type: integer, expected an object at line 1 column 5"),
             ("[1]", "invalid type: sequence, expected an object at line 1 column 0"),
-            (r#"{"a": 1, "a": 2}"#, "key \"a\" stands twice at line 1 column 16"),
+            (r#"{"a": 1, "a": 2}"#, "duplicate key \"a\" at line 1 column 16"),
         ] {
             assert_eq!(without_value(&fields(json).unwrap_err()), want);
         }
@@ -497,15 +487,24 @@ mod tests {
     }
 
     #[test]
-    fn redacts_secret_values_everywhere() {
-        let received = Received::read(
-            r#"{"data":{"a":"c2VjcmV0"},"stringData":{"b":"secret"},"metadata":{"name":"s","annotations":
-            {"kubectl.kubernetes.io/last-applied-configuration":"secret","keep":"1"}}}"#,
-        );
-        let value = json(&received.into_object(&secret(), Secrets::Redact, 0).unwrap());
-        assert_eq!(value["data"], serde_json::json!({"a": ""}));
-        assert_eq!(value["stringData"], serde_json::json!({"b": ""}));
-        assert_eq!(value["metadata"]["annotations"], serde_json::json!({"keep": "1"}));
+    fn a_field_of_a_wrong_type_is_named() {
+        for (json, want) in [
+            (r#"{"metadata":{"name":true}}"#, "metadata.name is the boolean true, not a string: put it in quotes"),
+            (r#"{"metadata":{"name":"a","namespace":[1]}}"#, "metadata.namespace is a list, not a string"),
+            (r#"{"metadata":{"name":"a","uid":5}}"#, "metadata.uid is the number 5, not a string: put it in quotes"),
+            (r#"{"metadata":{"generateName":{}}}"#, "metadata.generateName is an object, not a string"),
+            (
+                r#"{"metadata":{"name":"a","resourceVersion":-1.5}}"#,
+                "metadata.resourceVersion is the number -1.5, not a string: put it in quotes",
+            ),
+            (r#"{"kind":[],"metadata":{"name":"a"}}"#, "kind is a list, not a string"),
+            (r#"{"apiVersion":1}"#, "apiVersion is the number 1, not a string: put it in quotes"),
+            (r#"{"metadata":"s3cret"}"#, "metadata is a string, not an object"),
+            (r#""s3cret""#, "invalid type: string, expected an object"),
+            (r#"{"metadata":{"name":"a","name":"b"}}"#, "duplicate key \"name\""),
+        ] {
+            assert_eq!(Received::read(json).problem(), Some(want));
+        }
     }
 
     #[test]
@@ -520,10 +519,10 @@ mod tests {
         ];
         let made = odd.map(|one| Received::read(one).into_object(&secret(), Secrets::Full, 0));
         assert!(made[0].is_ok());
-        assert!(made[1].as_ref().unwrap_err().contains("expected a string"), "{:?}", made[1]);
+        assert_eq!(made[1].as_ref().unwrap_err(), "metadata.name is the number 7, not a string: put it in quotes");
         assert!(made[2].as_ref().unwrap_err().contains("expected an object"), "{:?}", made[2]);
-        assert!(made[3].as_ref().unwrap_err().contains("stands twice"), "{:?}", made[3]);
-        assert!(made[4].as_ref().unwrap_err().contains("expected an object"), "{:?}", made[4]);
-        assert!(made[5].as_ref().unwrap_err().contains("stands twice"), "{:?}", made[5]);
+        assert!(made[3].as_ref().unwrap_err().contains("duplicate key"), "{:?}", made[3]);
+        assert_eq!(made[4].as_ref().unwrap_err(), "metadata is a list, not an object");
+        assert!(made[5].as_ref().unwrap_err().contains("duplicate key"), "{:?}", made[5]);
     }
 }

@@ -79,11 +79,60 @@ pub struct Selection {
     pub exclude: Vec<KindPattern>,
     /// The part of the objects that this process judges.
     pub shard: Shard,
-    /// Only kinds that these policies can say anything about or look up are audited, unless included.
-    pub judged_by: Vec<Arc<PolicySet>>,
+    /// The policies in force: kinds that they look up by name are read, also if they are left out by default.
+    pub policies: Vec<Arc<PolicySet>>,
+    /// Only kinds that the policies can say anything about or look up are audited, unless included.
+    pub concerned_only: bool,
+    /// Whether the objects are those of files, of which nothing is left out by default.
+    pub of_files: bool,
 }
 
-/// Not audited by default: written many times a minute by controllers, derived from other objects, or made by auditors.
+/// What becomes of the objects of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KindRole {
+    /// They are read and evaluated.
+    Evaluated,
+    /// They are only read, as policies look them up.
+    LookedUp,
+    /// They are not read.
+    Excluded(Exclusion),
+}
+
+/// Why a kind is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exclusion {
+    /// kaudit writes it.
+    OwnOutput,
+    /// It is in no namespace, and only namespaces are read.
+    ClusterScoped,
+    /// It is in no namespace, and another shard reads it.
+    OtherShard,
+    /// By `--exclude`.
+    Asked,
+    /// By default.
+    Default,
+    /// No policy is about it.
+    Unconcerned,
+}
+
+impl Exclusion {
+    /// Returns why a rule cannot look up the kind, as it stands behind "looks up KINDS, which".
+    pub fn unread(self) -> &'static str {
+        match self {
+            Self::OwnOutput => "are not read: kaudit's own output",
+            Self::ClusterScoped => NOT_WITH_NAMESPACE,
+            Self::OtherShard => "are read by shard 0",
+            Self::Asked => "are not read: --exclude",
+            Self::Default => "are not read by default",
+            Self::Unconcerned => "are not read, as --kinds is judged",
+        }
+    }
+}
+
+/// Why a rule cannot look up what is in no namespace, or in others than those that are read.
+pub const NOT_WITH_NAMESPACE: &str = "are not read with --namespace";
+
+/// Not evaluated by default: written many times a minute by controllers, derived from other objects, or made by auditors.
 const NOISE: [(&str, &str); 7] = [
     ("", "endpoints"),
     ("", "events"),
@@ -94,32 +143,69 @@ const NOISE: [(&str, &str); 7] = [
     ("wgpolicyk8s.io", "*"),
 ];
 
+/// Whether a kind is left out by default.
+fn is_noise(kind: &Kind) -> bool {
+    let is = |(group, plural): &(&str, &str)| *group == kind.group && (*plural == kind.plural || *plural == "*");
+    NOISE.iter().any(is)
+}
+
 impl Selection {
     /// Returns why `kind` is not audited, or `None` if it is.
     pub fn excludes(&self, kind: &Kind) -> Option<String> {
-        if kind.group == OWN_GROUP && !is_exception(kind) {
-            return Some("kaudit's own output".to_owned());
-        }
-        if !self.namespaces.is_empty() && !kind.namespaced {
-            return Some("cluster-scoped, not read with --namespace".to_owned());
-        }
-        if !kind.namespaced && !self.shard.reads(kind, None) {
-            return Some("cluster-scoped, read by shard 0".to_owned());
-        }
-        if is_exception(kind) {
-            return None;
-        }
-        match self.chooses(kind) {
-            Some(true) => return None,
-            Some(false) => return Some("--exclude".to_owned()),
-            None => {}
-        }
-        let noise = |(group, plural): &(&str, &str)| *group == kind.group && (*plural == kind.plural || *plural == "*");
-        if NOISE.iter().any(noise) {
-            return Some(format!("by default (--include {kind} brings it back)"));
-        }
-        let unjudged = !self.judged_by.is_empty() && !self.judged_by.iter().any(|policies| policies.concern(kind));
-        unjudged.then(|| "no policy is about it, and --kinds is judged".to_owned())
+        let KindRole::Excluded(exclusion) = self.role(kind) else { return None };
+        Some(match exclusion {
+            Exclusion::OwnOutput => "kaudit's own output".to_owned(),
+            Exclusion::ClusterScoped => "cluster-scoped, not read with --namespace".to_owned(),
+            Exclusion::OtherShard => "cluster-scoped, read by shard 0".to_owned(),
+            Exclusion::Asked => "--exclude".to_owned(),
+            Exclusion::Default => Self::left_out(kind),
+            Exclusion::Unconcerned => "no policy is about it, and --kinds is judged".to_owned(),
+        })
+    }
+
+    /// Returns why a kind is not evaluated by default.
+    pub fn left_out(kind: &Kind) -> String {
+        format!("by default (--include {kind} brings it back)")
+    }
+
+    /// Returns what becomes of the objects of a kind.
+    pub fn role(&self, kind: &Kind) -> KindRole {
+        self.role_for(kind, &self.policies.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+    }
+
+    /// The same with other policies in force.
+    pub fn role_for(&self, kind: &Kind, policies: &[&PolicySet]) -> KindRole {
+        let excluded = if kind.group == OWN_GROUP && !is_exception(kind) {
+            Exclusion::OwnOutput
+        } else if !self.namespaces.is_empty() && !kind.namespaced {
+            Exclusion::ClusterScoped
+        } else if !kind.namespaced && !self.shard.reads(kind, None) {
+            Exclusion::OtherShard
+        } else if is_exception(kind) {
+            return KindRole::Evaluated;
+        } else if let Some(chosen) = self.chooses(kind) {
+            if chosen {
+                return KindRole::Evaluated;
+            }
+            Exclusion::Asked
+        } else if self.of_files {
+            return KindRole::Evaluated;
+        } else if is_noise(kind) {
+            if policies.iter().any(|policies| policies.inventory_reads().names(kind)) {
+                return KindRole::LookedUp;
+            }
+            Exclusion::Default
+        } else if self.concerned_only && !policies.iter().any(|policies| policies.concern(kind)) {
+            Exclusion::Unconcerned
+        } else {
+            return KindRole::Evaluated;
+        };
+        KindRole::Excluded(excluded)
+    }
+
+    /// Whether objects of a kind are evaluated if they are read.
+    pub fn evaluates(&self, kind: &Kind) -> bool {
+        self.of_files || !is_noise(kind) || self.chooses(kind) == Some(true)
     }
 
     /// Whether kinds of `group` may be audited, for a group whose kinds are not known for now.

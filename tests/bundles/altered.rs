@@ -239,7 +239,14 @@ async fn refusal(at: &Path, registry: &FakeRegistry, signature: &Signature) -> S
         Err(error) => return format!("{error:#}"),
     };
     let verification = Some(Arc::new(Verification::Keyless(Box::new(identity))));
-    let settings = BundleSettings { poll: None, timeout: Duration::from_mins(1), cache: None, ca: None, verification };
+    let settings = BundleSettings {
+        poll: None,
+        timeout: Duration::from_mins(1),
+        cache: None,
+        ca: None,
+        verification,
+        repository: None,
+    };
     let reference = BundleReference::Oci(registry.reference().trim_start_matches("oci://").to_owned());
     follow(&reference, &settings).await.err().map_or(String::new(), |error| format!("{error:#}"))
 }

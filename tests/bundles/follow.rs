@@ -43,6 +43,7 @@ fn settings(cache: Option<&Path>) -> BundleSettings {
         cache: cache.map(Path::to_owned),
         ca: None,
         verification: None,
+        repository: None,
     }
 }
 
@@ -109,6 +110,48 @@ async fn a_tag_is_followed_and_survives_its_registry() {
     assert_eq!((&restarted.tree, is_fresh(&restarted)), (&second.tree, false));
     let Err(why) = follow(&reference(&named), &settings(None)).await else { panic!("there is no cache") };
     assert!(why.to_string().contains("cannot be reached"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bundle_with_broken_policies_takes_no_place_in_the_cache() {
+    let directory = tempfile::tempdir().unwrap();
+    let (good, cache) = (archive(directory.path(), "a.tar.gz", "the first"), directory.path().join("cache"));
+    write(directory.path(), &[("broken/own.rego", "package own\n\ndeny contains \"broken\" if if\n")]);
+    let packed = run("tar", directory.path(), &[], &["-czf", "b.tar.gz", "-C", "broken", "own.rego"]);
+    assert_eq!(packed.code, 0, "{}", packed.err);
+    let broken = fs::read(directory.path().join("b.tar.gz")).unwrap();
+    let better = archive(directory.path(), "c.tar.gz", "the third");
+    let served = Arc::new(Mutex::new(Some(good.clone())));
+    let serving = Arc::clone(&served);
+    let (host, _) = serve(move |_| match &*serving.lock().unwrap() {
+        Some(body) => answer("200 OK", &[], body),
+        None => answer("503 Service Unavailable", &[], b""),
+    });
+    let named = reference(&format!("http://{host}/bundle.tar.gz"));
+    let mut followed = follow(&named, &settings(Some(&cache))).await.unwrap();
+    until(&mut followed, "the first", says("the first")).await;
+    *served.lock().unwrap() = Some(broken.clone());
+    // The policies decide in the end, which may be in order together with those of other sources.
+    until(&mut followed, "the broken one", says("broken")).await;
+    drop(followed);
+
+    // A restart without the server.
+    *served.lock().unwrap() = None;
+    let restarted = follow(&named, &settings(Some(&cache))).await.unwrap();
+    assert!(says("the first")(&restarted.bundle.borrow()) && !is_fresh(&restarted.bundle.borrow()));
+    drop(restarted);
+    // And with it.
+    *served.lock().unwrap() = Some(broken.clone());
+    let mut restarted = follow(&named, &settings(Some(&cache))).await.unwrap();
+    let stale = until(&mut restarted, "the one in the cache", says("the first")).await;
+    assert!(stale.problem.as_ref().unwrap().is_refusal(), "{stale:?}");
+    assert!(stale.edition.stale.contains("the policies of sha256:"), "{}", stale.edition.stale);
+    *served.lock().unwrap() = Some(better);
+    assert!(is_fresh(&*until(&mut restarted, "the third", says("the third")).await));
+    // Without any that is better there is nothing to go back to.
+    *served.lock().unwrap() = Some(broken);
+    let other = directory.path().join("other");
+    assert!(says("broken")(&follow(&named, &settings(Some(&other))).await.unwrap().bundle.borrow()));
 }
 
 /// Packs a policy.

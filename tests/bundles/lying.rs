@@ -52,6 +52,8 @@ fn what_is_not_what_its_digest_says_is_refused() {
     let pinned = format!("manifests/{}", digest(b"another"));
     let lies = answer("200 OK", &[("Docker-Content-Digest", &digest(b"another"))], honest.as_bytes());
     let long = manifest(POLICY, &named, 1 << 40, "own.rego");
+    let [empty, short, longer] =
+        [0, module.len() - 1, module.len() + 1].map(|size| manifest(POLICY, &named, size, "own.rego"));
     let odd = manifest(POLICY, "sha256:../../../secret", 1, "own.rego");
     let outside = manifest(POLICY, &named, module.len(), "../own.rego");
     let image = manifest("application/vnd.docker.image.rootfs.diff.tar.gzip", &named, module.len(), "");
@@ -61,6 +63,9 @@ fn what_is_not_what_its_digest_says_is_refused() {
         (vec![(&*pinned, ok(&honest))], format!("@{}", digest(b"another")), "is not what its digest says"),
         (vec![("manifests/1", lies)], ":1".to_owned(), "is not what its digest says"),
         (vec![("manifests/1", ok(&long))], ":1".to_owned(), "more than the"),
+        (vec![("manifests/1", ok(&empty)), (&*blob, ok(&module))], ":1".to_owned(), "the manifest says 0"),
+        (vec![("manifests/1", ok(&short)), (&*blob, ok(&module))], ":1".to_owned(), "the manifest says"),
+        (vec![("manifests/1", ok(&longer)), (&*blob, ok(&module))], ":1".to_owned(), "the manifest says"),
         (vec![("manifests/1", ok(&odd))], ":1".to_owned(), "a digest of an unknown kind"),
         (vec![("manifests/1", ok(&outside)), (&*blob, ok(&module))], ":1".to_owned(), "leads out of it"),
         (vec![("manifests/1", ok(&image))], ":1".to_owned(), "is not a bundle of policies"),
@@ -75,6 +80,53 @@ fn what_is_not_what_its_digest_says_is_refused() {
         assert_eq!(said.code, 2, "{reference}: {}", said.out);
         let is_said = want.split('|').any(|want| said.err.contains(want));
         assert!(is_said && !said.err.contains('\x1b'), "{want}: {}", said.err);
+    }
+}
+
+#[test]
+fn signatures_are_bounded_in_number_and_size() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    fs::write(at.join("key"), "shared").unwrap();
+    let module = policy("own");
+    let honest = manifest(POLICY, &digest(module.as_bytes()), module.len(), "own.rego");
+    let of_bundle = "application/vnd.dev.sigstore.bundle.v0.3+json";
+    for (referrers, layers, size, most) in [(1, 800, 100, 16), (40, 3, 100, 16), (16, 1, (1 << 20) - 8, 4)] {
+        // Each of their layers is another signature, that cannot be used.
+        let content =
+            |referrer: usize, layer: usize| format!("{:8}", referrer * layers + layer) + &" ".repeat(size - 8);
+        let index = |referrer: usize| {
+            let layers = (0..layers).map(|layer| digest(content(referrer, layer).as_bytes()));
+            let layers: Vec<Value> =
+                layers.map(|digest| json!({"mediaType": of_bundle, "digest": digest, "size": size})).collect();
+            json!({"layers": layers}).to_string()
+        };
+        let indexes: Vec<String> = (0..referrers).map(index).collect();
+        let listed = indexes.iter().map(|index| {
+            json!({"mediaType": "x", "size": index.len(), "artifactType": of_bundle, "digest": digest(index.as_bytes())})
+        });
+        let listed = json!({"manifests": listed.collect::<Vec<_>>()}).to_string();
+        let signatures = (0..referrers).flat_map(|referrer| (0..layers).map(move |layer| content(referrer, layer)));
+        let mut things: BTreeMap<String, String> =
+            signatures.chain(indexes).chain([module.clone()]).map(|thing| (digest(thing.as_bytes()), thing)).collect();
+        things.insert("1".to_owned(), honest.clone());
+        let (host, log) = serve(move |asked| {
+            let name = asked.path.rsplit('/').next().unwrap_or_default();
+            match things.get(name) {
+                _ if asked.path.contains("/referrers/") => ok(&listed),
+                Some(thing) => ok(thing),
+                None => answer("404 Not Found", &[], b""),
+            }
+        });
+        let said = check(at, &[], &format!("oci://{host}/p:1"), &["--verification-key", "key"]);
+        assert!(
+            said.code == 2 && ["by other keys", "more than"].iter().any(|why| said.err.contains(why)),
+            "{}",
+            said.err
+        );
+        let read = log.lock().unwrap().iter().filter(|asked| asked.contains("/blobs/")).count();
+        // One of them is the module.
+        assert!((2..=1 + most).contains(&read), "{referrers} × {layers} of {size} bytes: {read} were read");
     }
 }
 

@@ -13,3 +13,4 @@ mod publishers;
 mod registry;
 mod server;
 mod signatures;
+mod trust;

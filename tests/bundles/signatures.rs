@@ -20,7 +20,7 @@ fn sign(directory: &Path, algorithm: &str, more: &[&str]) {
 }
 
 /// Makes a pair of keys with `openssl`, if that is there.
-fn keys(directory: &Path, name: &str, arguments: &[&str]) -> bool {
+pub(crate) fn keys(directory: &Path, name: &str, arguments: &[&str]) -> bool {
     let (private, public) = (format!("{name}.key"), format!("{name}.pub"));
     let run = |arguments: &[&str]| {
         let command = std::process::Command::new("openssl").args(arguments).current_dir(directory).output();
@@ -102,7 +102,7 @@ fn each_kind_of_key_verifies_what_it_signs() {
 }
 
 /// Signs with a private key, as `cosign sign --key` does.
-fn signed(at: &Path, key: &str, message: &[u8]) -> String {
+pub(crate) fn signed(at: &Path, key: &str, message: &[u8]) -> String {
     fs::write(at.join("message"), message).unwrap();
     let made = run("openssl", at, &[], &["dgst", "-sha256", "-sign", key, "-out", "signature", "message"]);
     assert_eq!(made.code, 0, "{}", made.err);

@@ -30,7 +30,10 @@ fn without_policies_the_library_judges_and_says_so() {
     assert_cmd_snapshot!("builtin_not_for_a_dead_link", check(&[]));
     fs::remove_file(folder.path().join("policies")).unwrap();
     fs::rename(folder.path().join("own"), folder.path().join("policies")).unwrap();
+    // A change that adds the directory must not replace the library unnoticed.
     assert_cmd_snapshot!("builtin_never_beside_by_itself", check(&[]));
+    let named = check(&["-p", "builtin", "-p", "policies"]).output().unwrap();
+    assert!(named.stderr.is_empty(), "{named:?}");
 }
 
 #[test]
@@ -45,6 +48,71 @@ fn a_part_is_named_and_brings_what_it_uses() {
     assert_cmd_snapshot!("builtin_part_misspelt", with("builtin:pod_securty"));
     assert_cmd_snapshot!("builtin_part_without_its_prefix", with("builtin:baseline"));
     assert_cmd_snapshot!("builtin_part_unknown", with("builtin:lib"));
+}
+
+/// A namespace whose `LimitRange`, `ServiceAccount` and `Service` decide about its `Deployment`, and a binding.
+const NEIGHBOURS: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: web}]}
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: sizes, namespace: shop}
+spec: {limits: [{type: Container, default: {cpu: "1", memory: 1Gi}}]}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: default, namespace: shop}
+automountServiceAccountToken: false
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {selector: {app: web}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: web, namespace: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: superuser}
+subjects: [{kind: ServiceAccount, name: web, namespace: shop}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: superuser}
+rules: [{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}]
+"#;
+
+/// Each group of rules that look up other objects, as they decide with these, and without.
+#[test]
+fn rules_of_the_library_that_look_up_what_is_not_read_give_a_result_and_no_error() {
+    let folder = folder(&[("shop.yaml", NEIGHBOURS)]);
+    let found = |arguments: &[&str]| {
+        let check = ["check", "-f", "shop.yaml", "-p", "builtin", "-o", "json"];
+        let output = kaudit(folder.path(), &[&check, arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+        let audit: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rules =
+            ["deny_missing_memory_limit", "warn_missing_requests", "warn_missing_readiness", "warn_default_token"];
+        let results = audit["results"].as_array().unwrap().iter().filter_map(|result| {
+            let [rule, severity] = ["rule", "severity"].map(|key| result[key].as_str().unwrap());
+            assert_ne!(result["result"], "error", "{result}");
+            (rules.contains(&rule) || rule == "deny_cluster_admin").then(|| format!("{rule} {severity}"))
+        });
+        let mut results: Vec<String> = results.collect();
+        results.sort();
+        results.join(", ")
+    };
+    let limited = "deny_missing_memory_limit info, warn_missing_readiness low, warn_missing_requests info";
+    assert_eq!(found(&[]), format!("deny_cluster_admin high, {limited}"));
+    assert_eq!(found(&["-n", "shop"]), limited);
+    let excluded = ["limitranges", "serviceaccounts", "services", "clusterroles"].map(|kind| ["--exclude", kind]);
+    let unlimited = "deny_missing_memory_limit medium, warn_default_token low, warn_missing_readiness info, warn_missing_requests low";
+    assert_eq!(found(excluded.as_flattened()), unlimited);
 }
 
 #[test]

@@ -110,14 +110,6 @@ fn without_anything_to_judge_it_is_2() {
 }
 
 #[test]
-fn where_every_object_is_over_it_is_2_unless_they_are_to_be_judged() {
-    let job = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: once\n  namespace: shop\nspec: {}\nstatus:\n  conditions:\n  - type: Complete\n    status: \"True\"\n";
-    let folder = folder(&[("job.yaml", job)]);
-    assert_cmd_snapshot!("all_inactive", check(folder.path(), &["-f", "job.yaml"]));
-    assert_cmd_snapshot!("all_inactive_judged", check(folder.path(), &["-f", "job.yaml", "--inactive", "judge"]));
-}
-
-#[test]
 fn policies_that_do_not_load_are_2() {
     let folder = folder(&[
         ("good.yaml", &good()),
@@ -463,6 +455,27 @@ fn exceptions_can_be_drafted_and_want_a_reason() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("spec.reason: is missing"), "{refused:?}");
     fs::write(&path, drafts.replace("reason: ''", "reason: legacy").replace("reason: \"\"", "reason: legacy")).unwrap();
     assert_eq!(check(folder.path(), &excused).output().unwrap().status.code(), Some(0));
+    // From a directory, and from standard input.
+    fs::create_dir(folder.path().join("d")).unwrap();
+    fs::copy(&path, folder.path().join("d/drafts.yaml")).unwrap();
+    let from = |source: &'static str| ["-f", "a.yaml", "--exceptions", source, "--fail-on", "warn"];
+    assert_eq!(check(folder.path(), &from("d")).output().unwrap().status.code(), Some(0));
+    let mut command = check(folder.path(), &from("-"));
+    command.stdin(fs::File::open(&path).unwrap());
+    assert_eq!(command.output().unwrap().status.code(), Some(0));
+    let twice = check(folder.path(), &["-f", "-", "--exceptions", "-"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("standard input can be read only once"), "{twice:?}");
+}
+
+#[test]
+fn what_the_baseline_lists_gets_no_draft() {
+    let folder = folder(&[("a.yaml", &bad()), ("b.yaml", &foreign())]);
+    let run = |arguments: &[&str]| check(folder.path(), arguments).output().unwrap();
+    run(&["-f", "a.yaml", "--write-baseline", "baseline.json"]);
+    let both = ["-f", "a.yaml", "-f", "b.yaml", "--baseline", "baseline.json", "--write-exceptions", "drafts.yaml"];
+    run(&both);
+    let drafts = fs::read_to_string(folder.path().join("drafts.yaml")).unwrap();
+    assert!(drafts.contains("- foreign") && !drafts.contains("- bad"), "{drafts}");
 }
 
 #[test]

@@ -172,6 +172,24 @@ fn files_of_a_commit_are_found_as_those_on_disk_are() {
 }
 
 #[test]
+fn links_in_a_commit_that_lead_to_links_are_bounded() {
+    let folder = repository(&[("links/9/own.rego", NEW)]);
+    for level in 0..9 {
+        let directory = folder.path().join(format!("links/{level}"));
+        fs::create_dir(&directory).unwrap();
+        for link in 0..10 {
+            std::os::unix::fs::symlink(format!("../{}", level + 1), directory.join(link.to_string())).unwrap();
+        }
+    }
+    git(folder.path(), &["add", "links"]);
+    git(folder.path(), &["commit", "--quiet", "--message=links"]);
+    let output = diff(folder.path(), &["git:main:links", "policies", "-f", "pods.yaml"]).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("links lead to more than 5000 files and directories"), "{err}");
+}
+
+#[test]
 fn what_is_not_there_is_said_with_what_to_do() {
     let folder = repository(&[("broken/broken.rego", "package broken\n\ndeny contains \"x\" if {\n")]);
     let with = |arguments: &[&str]| diff(folder.path(), &[arguments, &["-f", "pods.yaml"]].concat());

@@ -161,6 +161,39 @@ fn a_result_is_found_by_its_id() {
 }
 
 #[test]
+fn all_objects_of_one_name_are_explained() {
+    let folder = folder();
+    let pod = |image: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: twice, namespace: shop}}\nspec: {{containers: [{{name: c, image: {image}}}]}}\n"
+        )
+    };
+    let service = "apiVersion: serving.knative.dev/v1\nkind: Pod\nmetadata: {name: good, namespace: shop}\n";
+    std::fs::write(folder.path().join("more.yaml"), format!("{}---\n{}", pod("web:latest"), pod("web:1"))).unwrap();
+    std::fs::write(folder.path().join("other.yaml"), format!("{}---\n{service}", pod("api:latest"))).unwrap();
+    let explain = |more: &[&str]| explain(folder.path(), &[&["-f", "more.yaml", "-f", "other.yaml"], more].concat());
+    let rule = ["Pod", "shop/twice", "images/deny_latest"];
+    assert_cmd_snapshot!("twice", explain(&rule));
+    let json = |more: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&explain(&[more, &["-o", "json"]].concat()).output().unwrap().stdout).unwrap()
+    };
+    let list = json(&rule);
+    let items = list["items"].as_array().unwrap();
+    let lines: Vec<_> = items
+        .iter()
+        .map(|item| (item["location"]["file"].as_str(), item["results"].as_array().unwrap().len()))
+        .collect();
+    assert_eq!(
+        (list["kind"].as_str(), lines),
+        (Some("ExplanationList"), vec![(Some("more.yaml"), 1), (Some("more.yaml"), 0), (Some("other.yaml"), 1)])
+    );
+    let id = items[2]["results"][0]["id"].as_str().unwrap();
+    assert_eq!(json(&[id])["items"].as_array().unwrap().len(), 3);
+    assert_cmd_snapshot!("several_kinds", explain(&["Pod", "shop/good", "images/deny_latest"]));
+    assert_eq!(json(&["Pod.core", "shop/good", "images/deny_latest"])["kind"], "Explanation");
+}
+
+#[test]
 fn what_is_not_there_is_said_with_the_nearest() {
     let folder = folder();
     assert_cmd_snapshot!("no_rule", explain(folder.path(), &["Pod", "shop/bad", "deny_lates"]));
@@ -179,4 +212,47 @@ fn what_is_not_there_is_said_with_the_nearest() {
         "files_and_context",
         explain(folder.path(), &["Pod", "shop/bad", "deny_latest", "--context", "prod"])
     );
+}
+
+#[test]
+fn values_that_may_be_secrets_are_hidden_unless_they_are_asked_for() {
+    let deployment = "apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api, namespace: shop, annotations: {note: 'DB_PASSWORD=correct-horse-battery'}}
+spec:
+  template:
+    spec:
+      containers:
+      - name: api
+        image: api:latest
+        env:
+        - {name: DB_PASSWORD, value: correct-horse-battery}
+        - {name: MODE, value: hidden-mode}
+";
+    let policy = "package p
+
+deny_env contains \"env\" if {
+	container := input.spec.template.spec.containers[_]
+	variable := container.env[_]
+	value := variable.value
+	shorter := substring(value, 0, 100)
+	input.metadata.annotations.note != shorter
+	endswith(container.image, \":latest\")
+}
+";
+    let folder = files::folder(&[("p/p.rego", policy), ("m.yaml", deployment)]);
+    for (policies, rule) in [("p", "deny_env"), ("builtin", "deny_latest_tag"), ("builtin", "deny_literal_secret")] {
+        for format in ["text", "json"] {
+            let with = |more: &[&str]| {
+                let arguments =
+                    ["explain", "-f", "m.yaml", "-p", policies, "-o", format, "Deployment", "shop/api", rule];
+                let ended = kaudit(folder.path(), &[&arguments, more].concat()).output().unwrap();
+                assert!(ended.status.success(), "{ended:?}");
+                String::from_utf8(ended.stdout).unwrap()
+            };
+            let text = with(&[]);
+            assert!(!text.contains("correct-h") && !text.contains("hidden-mode") && text.contains("***"), "{text}");
+            assert!(with(&["--secrets", "full"]).contains("correct-h"));
+        }
+    }
 }

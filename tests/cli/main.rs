@@ -8,6 +8,7 @@ use std::{fs, path::Path, process::Command};
 
 use insta_cmd::assert_cmd_snapshot;
 
+mod baselines;
 mod builtin;
 mod bundles;
 mod check;
@@ -16,10 +17,13 @@ mod explain;
 #[path = "../support/files.rs"]
 mod files;
 mod init;
+mod manifests;
+mod nothing;
 #[path = "../support/otlp.rs"]
 mod otlp;
 mod plugin;
 mod policies;
+mod runner;
 mod secrets;
 mod telemetry;
 mod test;

@@ -229,3 +229,72 @@ fn an_evaluation_may_take_as_long_as_is_said() {
     let arguments = ["check", "-f", "pod.yaml", "--evaluation-timeout", "50"];
     assert_cmd_snapshot!("evaluation_timeout_without_unit", kaudit(folder.path(), &arguments));
 }
+
+/// A library in Kubescape's layout: controls that are judged, partly judged and not judged, each for another reason.
+fn controls() -> tempfile::TempDir {
+    let rule = |name: &str, attributes: &str| {
+        let metadata = format!(
+            r#"{{"name": "{name}", "attributes": {attributes}, "ruleLanguage": "Rego",
+                "match": [{{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["Pod"]}}]}}"#
+        );
+        (format!("library/rules/{name}/rule.metadata.json"), metadata)
+    };
+    let module = |name: &str| {
+        let module = "package armo_builtins\n\nimport rego.v1\n\ndeny contains {\"alertMessage\": \"x\"} if input[_].spec.hostNetwork\n";
+        (format!("library/rules/{name}/raw.rego"), module.to_owned())
+    };
+    let control = |id: &str, name: &str, rules: &str| {
+        let control = format!(r#"{{"controlID": "{id}", "name": "{name}", "baseScore": 5, "rulesNames": {rules}}}"#);
+        (format!("library/controls/{id}.json"), control)
+    };
+    let host = r#"{"hostSensorRule": "true"}"#;
+    let ids = ["E-1", "E-2", "E-3", "E-4", "E-5", "E-9"].map(|id| format!(r#"{{"controlID": "{id}"}}"#)).join(", ");
+    let files = [
+        rule("pods", "{}"),
+        module("pods"),
+        rule("kubelet-port", host),
+        module("kubelet-port"),
+        rule("kubelet-files", host),
+        module("kubelet-files"),
+        control("E-1", "Networks of nodes", r#"["pods"]"#),
+        control("E-2", "Networks and ports", r#"["pods", "kubelet-port"]"#),
+        control("E-3", "Kubelet", r#"["kubelet-port", "kubelet-files"]"#),
+        control("E-4", "Review by people", "[]"),
+        control("E-5", "Lost", r#"["lost-rule"]"#),
+        control("E-6", "Of no framework", r#"["kubelet-files"]"#),
+        ("library/frameworks/audit.json".to_owned(), format!(r#"{{"name": "Audit", "activeControls": [{ids}]}}"#)),
+        ("pod.yaml".to_owned(), POD.to_owned()),
+    ];
+    folder(&files.each_ref().map(|(path, text)| (path.as_str(), text.as_str())))
+}
+
+#[test]
+fn each_control_of_a_framework_that_is_not_judged_is_named_with_the_reason() {
+    let folder = controls();
+    let framework = ["library", "--framework", "audit"];
+    let list = |more: &[&str]| kaudit(folder.path(), &[&["policies"], &framework[..], more].concat());
+    assert_cmd_snapshot!("list_controls", list(&[]));
+    let json = list(&["-o", "json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let counts = serde_json::json!({"judged": 1, "partlyJudged": 1, "notJudged": 4});
+    assert_eq!(json["summary"]["controls"], counts, "{json}");
+    let rules = json["notJudged"].as_array().unwrap().iter().map(|rule| {
+        let controls = rule["controls"].as_array().unwrap().iter().map(|control| control["id"].as_str().unwrap());
+        format!("{} {}: {}", controls.collect::<Vec<_>>().join(" "), rule["name"].as_str().unwrap(), rule["reason"])
+    });
+    let host = "\"it needs what Kubescape's host scanner reads on the nodes\"";
+    let wanted = [
+        "E-4 E-4: \"it has no rule\"".to_owned(),
+        "E-9 E-9: \"there is no such control\"".to_owned(),
+        format!("E-3 kubelet-files: {host}"),
+        format!("E-2 E-3 kubelet-port: {host}"),
+        "E-5 lost-rule: \"there is no such rule\"".to_owned(),
+    ];
+    assert_eq!(rules.collect::<Vec<_>>(), wanted);
+    let check = ["check", "-f", "pod.yaml", "-p", "library", "--framework", "audit"];
+    assert_cmd_snapshot!("controls_not_judged", kaudit(folder.path(), &check));
+    // Without a framework it is all controls that are for any cluster.
+    let all = kaudit(folder.path(), &["policies", "library"]).output().unwrap();
+    let all = String::from_utf8(all.stdout).unwrap();
+    assert!(all.contains("not judged: E-6 Of no framework: kubelet-files (") && !all.contains("E-9"), "{all}");
+}

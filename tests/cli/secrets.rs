@@ -73,6 +73,13 @@ fn secrets() -> Vec<(&'static str, String)> {
             r#"{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"{name}","namespace":"shop","annotations":{{"kubectl.kubernetes.io/last-applied-configuration":{quoted},"kapp.k14s.io/original":{quoted},"objectset.rio.cattle.io/applied":"{encoded}","banzaicloud.com/last-applied":"{encoded}","keep":"me"}}}},"data":{{"password":"{encoded}"}},"stringData":{{"password":"{CANARY}"}}}}"#
         )
     };
+    let leaky = format!(
+        r#"{{"apiVersion":"v1","kind":"Secret","type":"{CANARY}","metadata":{{"name":"leaky","labels":{{"a":"{CANARY}","keep":"me"}},"annotations":{{"openshift.io/token-secret.value":"{CANARY}","kopf.zalando.org/last-handled-configuration":{quoted},"meta.helm.sh/release-name":"{encoded}"}},"password":"{CANARY}"}},"data":{{"password":"{encoded}"}}}}"#
+    );
+    let applied = serde_json::to_string(&format!(r#"{{"kind":"Template","objects":[{leaky}]}}"#)).unwrap();
+    let template = format!(
+        r#"{{"apiVersion":"template.openshift.io/v1","kind":"Template","metadata":{{"name":"keep","annotations":{{"kubectl.kubernetes.io/last-applied-configuration":{applied}}}}},"objects":[{leaky},{{"kind":"List","items":[{leaky}]}}]}}"#
+    );
     let bare = json("bare").replace(r#""apiVersion":"v1","kind":"Secret","#, "");
     vec![
         (
@@ -90,6 +97,8 @@ fn secrets() -> Vec<(&'static str, String)> {
             ),
         ),
         ("object.json", json("object")),
+        ("leaky.json", leaky),
+        ("template.json", template),
         ("list.json", format!(r#"{{"apiVersion":"v1","kind":"List","items":[{},{}]}}"#, json("one"), json("two"))),
         ("typed.json", format!(r#"{{"apiVersion":"v1","kind":"SecretList","items":[{bare}]}}"#)),
         ("array.json", format!("[{}]", json("in-array"))),

@@ -1,8 +1,13 @@
 //! The walk of one object: seen, judged, told, mended, deleted.
 
+use std::sync::Mutex;
+
 use serde_json::Value;
 
-use crate::support::{PATIENCE, Running, kaudit, policies, results_in, run, wait_for};
+use crate::{
+    program::Program,
+    support::{PATIENCE, Running, denies_marked, kaudit, policies, results_in, run, wait_for},
+};
 
 /// Denies every ConfigMap labelled `bad`, with the label's value in the message.
 pub(crate) const BAD_LABEL: &str = r#"
@@ -53,6 +58,40 @@ async fn a_violation_appears_and_is_resolved_once() {
     assert_eq!(once.code, Some(0), "{once:?}");
     assert!(results_in(&once.json(), &namespace).is_empty(), "{PATIENCE:?}");
     assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outside_a_pod_the_long_run_writes_nothing_and_says_so() {
+    if !kaudit_controlplane::require() {
+        return;
+    }
+    let plane = kaudit_controlplane::shared().await;
+    let namespace = plane.temp_namespace("trial").await.unwrap();
+    plane.kubectl(&["-n", &namespace, "create", "configmap", "one"]).await.unwrap();
+    plane.kubectl(&["-n", &namespace, "label", "configmap", "one", &format!("{namespace}=yes")]).await.unwrap();
+    // Other tests record what their policies find in every namespace.
+    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
+    let policies = directory.path().to_str().unwrap();
+    let lines = |more: &[&str], last: &str| {
+        let log = Mutex::new(String::new());
+        let run = ["check", "--log-format=json", "-n", &namespace, "-p", policies, "--audit-name", &namespace];
+        // Its standard input is a pipe.
+        let (program, ()) = Program::start(&mut kaudit(&plane.kubeconfig(), &[&run[..], more].concat()), |line| {
+            log.lock().unwrap().push_str(line);
+            line.contains(last).then_some(())
+        });
+        (program, log.into_inner().unwrap())
+    };
+    let (program, log) = lines(&[], "marked yes");
+    assert!(log.contains("Recording nothing in the cluster: --record events,reports,status does"), "{log}");
+    assert!(log.contains("Standard input is a pipe") && log.contains("use -f - to check manifests"), "{log}");
+    drop(program);
+    let written = plane.kubectl(&["-n", &namespace, "get", "events", "-o", "name"]).await.unwrap();
+    assert_eq!(written, "");
+
+    let (_program, log) = lines(&["--record=events,status"], "marked yes");
+    let said = format!("Recording Events and the Audit default/{namespace}");
+    assert!(log.contains(&said) && !log.contains("Recording nothing"), "{log}");
 }
 
 #[tokio::test]

@@ -100,7 +100,7 @@ async fn a_forbidden_kind_is_named_and_joins_when_the_right_is_given() {
     grant("secrets").await;
     until_violations(&kaudit, &namespace, 2).await;
     assert_eq!(state_of(&kaudit.status(), "", "secrets"), "synced");
-    assert_eq!(kaudit.status()["complete"], true);
+    assert_eq!(kaudit.status()["complete"], true, "{:#}", kaudit.status());
     assert_eq!(kaudit.stop().await, Some(0));
 }
 

@@ -135,6 +135,41 @@ async fn until_judged(kaudit: &Running, objects: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_events_about_ends_no_restart_resolves_what_was_resolved() {
+    if !require() {
+        return;
+    }
+    let scene = Scene::new(shared().await, "appeared-only").await;
+    scene.create(["fixed", "stays"].map(str::to_owned), "yes").await;
+    let kaudit = scene.start(&["--events=appeared"]).await;
+    wait_for("both Events", || async { (scene.count().await == 2).then_some(()) }).await;
+    scene.mark("fixed", None).await;
+    let resolved = |kaudit: &Running| {
+        let metrics = kaudit.get("/metrics").unwrap();
+        let lines = metrics.lines().filter(|line| line.starts_with("kaudit_violations_resolved_total{"));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
+    };
+    wait_for("the end", || async { (resolved(&kaudit) > 0.0).then_some(()) }).await;
+    kaudit.kill();
+    for _ in 0..2 {
+        let kaudit = scene.start(&["--events=appeared"]).await;
+        // What is new is recorded only after what was recorded before is known.
+        scene.create(["new".to_owned()], "yes").await;
+        wait_for("the new one", || async { (scene.events(Some("new")).await.len() == 1).then_some(()) }).await;
+        assert!(resolved(&kaudit) == 0.0, "{}", kaudit.log());
+        scene.delete("new").await;
+        wait_for("its end", || async { (resolved(&kaudit) > 0.0).then_some(()) }).await;
+        assert!(resolved(&kaudit) > 0.9);
+        let events: Api<Event> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        for event in scene.events(Some("new")).await {
+            events.delete(&event.metadata.name.unwrap(), &DeleteParams::default()).await.unwrap();
+        }
+        assert_eq!(kaudit.stop().await, Some(0));
+    }
+    assert_eq!(scene.count().await, 2, "nothing is repeated");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_delays_no_change_and_nothing_is_told_twice_whenever_kaudit_is_killed() {
     if !require() {
         return;

@@ -10,6 +10,7 @@ mod clock;
 mod connections;
 mod deaths;
 mod directory;
+mod lists;
 mod records;
 mod replicas;
 mod rights;

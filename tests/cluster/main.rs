@@ -16,6 +16,8 @@ mod basics;
 mod browser;
 mod bundles;
 mod chart;
+#[path = "../support/container.rs"]
+mod container;
 mod convergence;
 mod coverage;
 mod dependents;
@@ -39,11 +41,13 @@ mod policies;
 mod program;
 mod proxy;
 mod reach;
+mod recorders;
 mod refused;
 #[path = "../support/registry.rs"]
 #[expect(dead_code, reason = "registries with passwords are tested without a cluster")]
 mod registry;
 mod relist;
+mod reloading;
 mod reports;
 mod requests;
 mod rights;
@@ -51,6 +55,7 @@ mod secrets;
 mod shards;
 mod support;
 mod telemetry;
+mod tenant;
 mod truth;
 mod versions;
 mod wire;

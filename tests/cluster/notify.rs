@@ -7,6 +7,7 @@ mod receiver;
 use std::time::Duration;
 
 use kaudit_controlplane::{Tool, require, require_tool, shared};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -15,7 +16,7 @@ use crate::{
     chart::render,
     events::Scene,
     files::folder,
-    support::{Running, wait_for},
+    support::{Running, denies_marked, wait_for},
 };
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -102,6 +103,80 @@ async fn a_webhook_is_told_once_under_the_name_of_the_event_and_not_again_after_
     // Nothing is left to come: the next change is the next that is told.
     scene.mark("stays", None).await;
     until_told(&receiver, &[&first[..], &["fixed resolved"], &second, &["stays resolved"]].concat()).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_got_the_beginning_gets_the_end_although_kaudit_and_the_object_changed() {
+    if !require() {
+        return;
+    }
+    let scene = Scene::new(shared().await, "notify-ends").await;
+    let metadata = "# METADATA\n# scope: rule\n# custom: {severity: high}\ndeny contains msg";
+    let policy = denies_marked(&scene.namespace).replace("deny contains msg", metadata);
+    std::fs::write(scene.policies.path().join("marked.rego"), policy).unwrap();
+    let receiver = Receiver::start().await;
+    let of = |name: &str, matching: Value| {
+        let mut hook = webhook(&receiver.url(&format!("/{name}")));
+        (hook["name"], hook["match"]) = (name.into(), matching);
+        hook
+    };
+    let config = config(&json!({"receivers": [
+        of("all", json!({})),
+        of("severe", json!({"minSeverity": "medium"})),
+        of("team", json!({"labelSelector": {"matchLabels": {"team": "a"}}})),
+        of("others", json!({"labelSelector": {"matchLabels": {"team": "z"}}})),
+    ]}));
+    let label = |name: &'static str, team: &'static str| {
+        let patch = json!({"metadata": {"labels": {"team": team}}});
+        let objects = scene.objects();
+        async move { objects.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap() }
+    };
+    scene.create(["live", "later", "gone"].map(str::to_owned), "").await;
+    for name in ["live", "later", "gone"] {
+        label(name, "a").await;
+    }
+    let kaudit = start(&scene, &config).await;
+    for name in ["live", "later", "gone"] {
+        scene.mark(name, Some("yes")).await;
+    }
+    let until = async |wanted: &[&str]| {
+        let mut wanted: Vec<_> = ["/all", "/severe", "/team"]
+            .iter()
+            .flat_map(|path| wanted.iter().map(move |what| format!("{path} {what}")))
+            .collect();
+        wanted.sort();
+        let told = || {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let of = |request: &receiver::Request| {
+                let notifications = request.json()["notifications"].as_array().unwrap().clone();
+                let path = request.path.clone();
+                notifications
+                    .into_iter()
+                    .map(move |told| format!("{path} {} {}", text(&told["resource"]["name"]), text(&told["event"])))
+                    .collect::<Vec<_>>()
+            };
+            let mut told: Vec<_> = receiver.taken().iter().flat_map(of).collect();
+            told.sort();
+            told
+        };
+        wait_for(&format!("{wanted:?}"), || async { (told() == wanted).then_some(()) }).await;
+    };
+    let appeared = ["live appeared", "later appeared", "gone appeared"];
+    until(&appeared).await;
+    label("live", "z").await;
+    scene.mark("live", None).await;
+    until(&[&appeared[..], &["live resolved"]].concat()).await;
+    wait_for("all Events", || async { (scene.events(None).await.len() == 4).then_some(()) }).await;
+    kaudit.kill();
+    label("later", "z").await;
+    scene.delete("gone").await;
+    let kaudit = start(&scene, &config).await;
+    until(&[&appeared[..], &["live resolved", "gone resolved"]].concat()).await;
+    scene.mark("later", None).await;
+    until(&[&appeared[..], &["live resolved", "gone resolved", "later resolved"]].concat()).await;
+    let severities: Vec<_> = notifications(&receiver).iter().map(|told| told["severity"].clone()).collect();
+    assert!(severities.iter().all(|severity| severity == "high"), "{severities:?}");
     assert_eq!(kaudit.stop().await, Some(0));
 }
 

@@ -70,7 +70,7 @@ async fn an_object_that_cannot_be_read_is_named_and_costs_no_other() {
 }
 
 #[tokio::test]
-async fn an_object_nested_too_deep_to_judge_is_an_error_of_its_own() {
+async fn an_object_nested_too_deep_has_an_error_beside_its_violations() {
     if !require() {
         return;
     }
@@ -97,10 +97,13 @@ async fn an_object_nested_too_deep_to_judge_is_an_error_of_its_own() {
     let results = results_in(&result, &namespace);
     let named: Vec<_> =
         results.iter().map(|entry| (entry["resource"]["name"].as_str(), entry["result"].as_str())).collect();
-    assert_eq!(named, [(Some("deep"), Some("error")), (Some("shallow"), Some("fail"))], "{results:#?}");
+    let want =
+        [("deep", "error"), ("deep", "fail"), ("shallow", "fail")].map(|(name, result)| (Some(name), Some(result)));
+    assert_eq!(named.len(), 3, "{results:#?}");
+    assert!(want.iter().all(|entry| named.contains(entry)), "{results:#?}");
     assert_eq!(result["complete"], false);
     // As a list has it, so has a watch.
-    assert_eq!(until_violations(&kaudit, &namespace, 2).await, results);
+    assert_eq!(until_violations(&kaudit, &namespace, 3).await, results);
     assert_eq!(kaudit.stop().await, Some(0));
     plane.kubectl(&["delete", "crd", "wells.deep.example.com"]).await.unwrap();
 }

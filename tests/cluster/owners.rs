@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     reports::{self, NAMES, OPENREPORTS, reports_in},
-    support::{Running, establish, policies, results_in, run, wait_for},
+    support::{Running, establish, establish_audits, get, policies, results_in, run, wait_for},
     truth::{Telling, Truth, policy_arguments, told},
     writer::{POLICY, seed, size},
 };
@@ -289,6 +289,108 @@ async fn a_deployment_stands_for_its_pods_until_it_is_mended() {
     let revisions = over["coverage"].as_array().unwrap().iter().find(|kind| kind["resource"] == "replicasets").unwrap();
     assert_eq!((&revisions["inactive"], over["results"].as_array().unwrap().len()), (&json!(1), 0));
     assert_eq!(once(&["--inactive", "judge"]).await.code, Some(1));
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+/// Returns the first number behind a text.
+fn number_behind(text: &str, before: &str) -> usize {
+    let behind = text.split_once(before).unwrap_or_else(|| panic!("no {before:?} in {text}")).1;
+    behind.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_violation_counts_once_in_every_view() {
+    if !require() {
+        return;
+    }
+    let plane = reports::plane().await;
+    establish_audits(&plane).await;
+    let namespace = plane.temp_namespace("views").await.unwrap();
+    let tree = Tree { client: plane.admin().unwrap(), namespace: namespace.clone() };
+    // One Pod has a violation of its own, and one has another in addition.
+    for (place, labels) in [
+        (Place::Deployment(0), json!({"app": "a", "bad": "0"})),
+        (Place::Revision(0, 0), json!({"app": "a", "bad": "0"})),
+        (Place::Pod(0, 0, 0), json!({"app": "a", "bad": "1"})),
+        (Place::Pod(0, 0, 1), json!({"app": "a", "bad": "0", "meh": "0"})),
+    ] {
+        tree.create(place, &labels).await;
+    }
+    let (fail, warn, covered) = (2, 1, 2);
+    let directory = policies(&[("labels.rego", POLICY)]);
+    let scope = ["-p", directory.path().to_str().unwrap(), "-n", &namespace];
+
+    let file = |format: &str| directory.path().join(format).to_str().unwrap().to_owned();
+    let formats = ["json", "ndjson", "sarif", "junit", "markdown", "github", "gitlab", "html", "openreport"];
+    let outputs: Vec<String> = formats.iter().map(|format| format!("--output={format}={}", file(format))).collect();
+    let outputs: Vec<&str> = outputs.iter().map(String::as_str).collect();
+    let once = run(&plane.kubeconfig(), &[&["check", "--once", "-o", "text"][..], &outputs, &scope].concat()).await;
+    assert_eq!(once.code, Some(1), "{}", once.stderr);
+    let counted = format!("{fail} fail, {warn} warn, ");
+    assert!(
+        once.stdout.contains(&counted) && once.stdout.contains(&format!("{covered} at dependents")),
+        "{}",
+        once.stdout
+    );
+    let read = |format: &str| std::fs::read_to_string(file(format)).unwrap();
+    let json_of = |format: &str| serde_json::from_str::<Value>(&read(format)).unwrap();
+    let is_summary = |summary: &Value| {
+        assert_eq!(
+            ["fail", "warn", "covered"].map(|key| summary[key].as_u64()),
+            [fail, warn, covered].map(Some),
+            "{summary}"
+        );
+    };
+    let audit = json_of("json");
+    is_summary(&audit["summary"]);
+    assert_eq!(audit["results"].as_array().unwrap().len() as u64, fail + warn + covered);
+    is_summary(&serde_json::from_str::<Value>(read("ndjson").lines().last().unwrap()).unwrap()["summary"]);
+    let open = usize::try_from(fail + warn).unwrap();
+    assert_eq!(json_of("sarif")["runs"][0]["results"].as_array().unwrap().len(), open);
+    assert_eq!(json_of("gitlab").as_array().unwrap().len(), open);
+    assert_eq!(number_behind(&read("junit"), "failures=\""), open);
+    let annotations = |level: &str| read("github").lines().filter(|line| line.starts_with(level)).count() as u64;
+    assert_eq!((annotations("::error "), annotations("::warning ")), (fail, warn));
+    for format in ["markdown", "html"] {
+        assert!(read(format).contains(&format!("{fail} fail, {warn} warn")), "{}", read(format));
+    }
+    let of_reports = |reports: &[Value]| {
+        let sum = |key: &str| reports.iter().map(|report| report["summary"][key].as_u64().unwrap()).sum::<u64>();
+        (sum("fail"), sum("warn"))
+    };
+    let documents = json_of("openreport");
+    let documents = documents["items"].as_array().cloned().unwrap_or_else(|| vec![documents.clone()]);
+    assert_eq!(of_reports(&documents), (fail, warn));
+
+    let live = [&scope[..], &["--audit-name", &namespace, "--listen-ui=127.0.0.1:0"]].concat();
+    let kaudit = Running::start(&plane.kubeconfig(), &live).await;
+    kaudit.ready().await;
+    wait_for("the status", || async { (kaudit.status()["results"] == audit["results"]).then_some(()) }).await;
+    is_summary(&kaudit.status()["summary"]);
+    wait_for("the reports", || async {
+        (of_reports(&reports_in(&plane, NAMES[0][0], &namespace).await) == (fail, warn)).then_some(())
+    })
+    .await;
+    let audit = ["get", "audit", &namespace, "-o", "json"];
+    let summary = wait_for("the Audit", || async {
+        let audit: Value = serde_json::from_str(&plane.kubectl(&audit).await.ok()?).unwrap();
+        Some(audit["status"]["summary"].clone()).filter(|summary| summary["fail"] == fail && summary["warn"] == warn)
+    })
+    .await;
+    is_summary(&summary);
+    let sum_of = |result: &str| {
+        let metrics = kaudit.get("/metrics").unwrap();
+        let is_it =
+            |line: &&str| line.starts_with("kaudit_violations{") && line.contains(&format!("result=\"{result}\""));
+        metrics.lines().filter(is_it).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+    };
+    wait_for("the metrics", || async { ((sum_of("fail"), sum_of("warn")) == (fail, warn)).then_some(()) }).await;
+    assert_eq!(kaudit.metric("kaudit_violations_covered "), usize::try_from(covered).ok());
+    let page = kaudit.page().await;
+    let shown: Value = serde_json::from_str(&get(page, "/?format=json").unwrap()).unwrap();
+    is_summary(&shown["summary"]);
+    assert_eq!(shown["results"].as_array().unwrap().len(), open);
+    assert!(get(page, "/").unwrap().contains(&format!("{fail} fail, {warn} warn")));
     assert_eq!(kaudit.stop().await, Some(0));
 }
 

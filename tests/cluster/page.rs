@@ -216,6 +216,14 @@ async fn a_file_is_searched_in_a_browser() {
     choose("select[name=policy]", "ingress");
     with.until(&format!("{shown} === 0"));
     choose("select[name=policy]", "");
+    // The button and the enter key search, too.
+    with.evaluate("document.querySelector('input[type=search]').value = 'PRIVILEGED log-agent'");
+    with.evaluate("document.querySelector('#filter button').click()");
+    with.until("[...document.querySelectorAll('details.owner')].filter((one) => !one.hidden).length === 0");
+    choose("select[name=severity]", "");
+    with.until("[...document.querySelectorAll('details.owner')].filter((one) => !one.hidden).length === 1");
+    choose("input", "");
+    with.until(&format!("{shown} === {all}"));
     // A result leads to what its rule says of itself, and to its source.
     with.evaluate("document.querySelector('details.owner:not([hidden])').open = true");
     with.evaluate("document.querySelector('details.owner[open] article:not([hidden]) a').click()");

@@ -3,12 +3,24 @@
 mod dialects;
 mod random;
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use axum::{
+    http::{StatusCode, header, request::Parts},
+    response::IntoResponse as _,
+};
 use kaudit_controlplane::{ControlPlane, Options, require, shared};
 use serde_json::{Value, json};
 
 use crate::{
-    kubectl::operator,
-    support::{Running, crd, denies_marked, establish, policies, results_in, run, until_violations, wait_for},
+    kubectl::{operator, until_condition},
+    proxy::{Act, Proxy},
+    support::{
+        Running, crd, denies_marked, establish, establish_audits, policies, results_in, run, until_violations, wait_for,
+    },
 };
 
 const TEMPLATES: &str = "constrainttemplates.templates.gatekeeper.sh";
@@ -168,7 +180,7 @@ async fn policies_in_config_maps_are_followed() {
     let plane = shared().await;
     let namespace = plane.temp_namespace("kube-mgmt").await.unwrap();
     let user = operator(plane, &namespace).await;
-    let words = |word: &str| denies_marked(&namespace).replace("is marked", word);
+    let words = |word: &str| denies_marked(&namespace).replace("marked %v", &format!("{word} %v"));
     let first = words("first");
     let source = format!("cluster:configmaps={namespace}");
     let arguments = ["--record=none", "--include=secrets", "--exclude=*", "-n", &namespace, "-p", &source];
@@ -194,6 +206,12 @@ async fn policies_in_config_maps_are_followed() {
     until_violations(&kaudit, &namespace, 2).await;
     plane.kubectl(&["-n", &namespace, "label", "configmap", "second", "openpolicyagent.org/policy-"]).await.unwrap();
     assert_eq!(until_violations(&kaudit, &namespace, 1).await, before);
+    // A package belongs to the older one, whatever the names.
+    plane.apply(&config_map(&namespace, "again", &[("main.rego", &words("other"))])).await.unwrap();
+    let at = format!("cluster:configmaps/{namespace}/again/main.rego:2:1: package ");
+    wait_for("the younger one to be refused", || async { kaudit.log().contains(&at).then_some(()) }).await;
+    assert_eq!(until_violations(&kaudit, &namespace, 1).await, before);
+    plane.kubectl(&["-n", &namespace, "delete", "configmap", "again"]).await.unwrap();
     // One that breaks judges on; one beside it is taken.
     plane.apply(&config_map(&namespace, "first", &[("main.rego", "package broken\n\ndeny[")])).await.unwrap();
     plane.apply(&config_map(&namespace, "second", &[("policy", &second)])).await.unwrap();
@@ -204,5 +222,69 @@ async fn policies_in_config_maps_are_followed() {
     // What nobody forbids any more is no violation.
     until_violations(&kaudit, &namespace, 0).await;
     assert_eq!(kaudit.status()["complete"], false);
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+/// A kind of Constraints whose lists are refused, and whose watches are ended.
+fn refuses(request: &Parts, plural: &str) -> Act {
+    if !request.uri.path().ends_with(&format!("/{plural}")) {
+        return Act::Pass;
+    }
+    let (code, reason) = if request.uri.query().is_some_and(|query| query.contains("watch=true")) {
+        (StatusCode::GONE, "Expired")
+    } else {
+        (StatusCode::FORBIDDEN, "Forbidden")
+    };
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code.as_u16(),
+        "message": format!("{plural} cannot be listed")});
+    Act::Answer((code, [(header::CONTENT_TYPE, "application/json")], status.to_string()).into_response())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_of_policies_that_cannot_be_read_freezes_no_other() {
+    if !require() {
+        return;
+    }
+    let plane = ControlPlane::start(Options::default()).await.unwrap();
+    let (a, b) = (constraint_crd("K8sA"), constraint_crd("K8sB"));
+    establish(&plane, &crds(&["K8sA", "K8sB"]), &[TEMPLATES, "configs.config.gatekeeper.sh", &a, &b]).await;
+    establish_audits(&plane).await;
+    let namespace = plane.temp_namespace("freeze").await.unwrap();
+    plane.kubectl(&["-n", &namespace, "create", "configmap", "bare"]).await.unwrap();
+    for kind in ["K8sA", "K8sB"] {
+        plane.apply(&template(kind, &format!("{kind} wants"))).await.unwrap();
+    }
+    plane.apply(&constraint("K8sA", "a", &namespace, "one")).await.unwrap();
+    plane.apply(&constraint("K8sB", "b", &namespace, "one")).await.unwrap();
+    let trouble = Arc::new(AtomicBool::new(false));
+    let in_trouble = Arc::clone(&trouble);
+    let rule =
+        move |request: &Parts| if in_trouble.load(Ordering::SeqCst) { refuses(request, "k8sa") } else { Act::Pass };
+    let proxy = Proxy::start(&plane, rule).await;
+    let kaudit =
+        Running::start(proxy.kubeconfig(), &["-p", "cluster:gatekeeper", "-n", &namespace, "--record=status,events"])
+            .await;
+    kaudit.ready().await;
+    until(&kaudit, &namespace, &["K8sA wants one", "K8sB wants one"]).await;
+
+    trouble.store(true, Ordering::SeqCst);
+    proxy.cut();
+    let condition = until_condition(&plane, "default", "PoliciesLoaded", "False").await;
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.contains("k8sa.constraints.gatekeeper.sh") && message.contains("cannot be read"), "{message}");
+    assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(1));
+    // The others change, come and go.
+    plane.apply(&constraint("K8sB", "b", &namespace, "two")).await.unwrap();
+    until(&kaudit, &namespace, &["K8sA wants one", "K8sB wants two"]).await;
+    plane.apply(&constraint("K8sB", "c", &namespace, "three")).await.unwrap();
+    plane.kubectl(&["delete", &b, "b"]).await.unwrap();
+    until(&kaudit, &namespace, &["K8sA wants one", "K8sB wants three"]).await;
+    // Its own stays as it was until it can be read.
+    plane.apply(&constraint("K8sA", "a", &namespace, "four")).await.unwrap();
+
+    trouble.store(false, Ordering::SeqCst);
+    until(&kaudit, &namespace, &["K8sA wants four", "K8sB wants three"]).await;
+    until_condition(&plane, "default", "PoliciesLoaded", "True").await;
+    assert_eq!(kaudit.metric("kaudit_policies_refused"), Some(0));
     assert_eq!(kaudit.stop().await, Some(0));
 }

@@ -75,7 +75,7 @@ async fn a_proxy_is_used_unless_no_proxy_names_the_cluster() {
     for (no_proxy, code) in [("", 2), ("elsewhere.example.com", 2), ("127.0.0.0/8", 0), ("localhost,127.0.0.1", 0)] {
         let policies = directory.path().to_str().unwrap();
         let mut command =
-            kaudit(&plane.kubeconfig(), &["check", "--once", "--exclude=*", "--include=nodes", "-p", policies]);
+            kaudit(&plane.kubeconfig(), &["check", "--once", "--exclude=*", "--include=namespaces", "-p", policies]);
         command.env("HTTPS_PROXY", format!("http://127.0.0.1:{closed_port}")).env("NO_PROXY", no_proxy);
         let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
         assert_eq!(output.status.code(), Some(code), "NO_PROXY={no_proxy}: {output:?}");

@@ -4,6 +4,7 @@
 //! reports of all namespaces.
 
 mod applied;
+mod characters;
 mod freshness;
 mod memory;
 mod owners;
@@ -21,7 +22,10 @@ use tokio::sync::{MutexGuard, OnceCell};
 
 use crate::{
     kubectl::until_condition,
-    support::{Ended, Running, crd, establish, establish_audits, marked, policies, results_in, run, wait_for},
+    support::{
+        Ended, Running, crd, establish, establish_audits, establish_exceptions, marked, policies, results_in, run,
+        wait_for,
+    },
 };
 
 pub(crate) const OPENREPORTS: &str = include_str!("reports/openreports.yaml");
@@ -37,8 +41,8 @@ const LARGEST: usize = 64 * 1024;
 /// How often kaudit looks whether reports were changed by others.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// A control plane with both report APIs; namespaces can be deleted. Whoever changes what all share has it alone, and there
-/// are two, so that not everybody waits for everybody.
+/// A control plane with both report APIs and the kind `PolicyException`; namespaces can be deleted. A test that changes what
+/// all share has it alone, and there are two, so that tests wait less.
 pub(crate) async fn plane() -> MutexGuard<'static, ControlPlane> {
     static PLANES: [OnceCell<tokio::sync::Mutex<ControlPlane>>; 2] = [OnceCell::const_new(), OnceCell::const_new()];
     static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -47,6 +51,7 @@ pub(crate) async fn plane() -> MutexGuard<'static, ControlPlane> {
         let plane = ControlPlane::start(options).await.unwrap();
         establish(&plane, OPENREPORTS, &NAMES[0]).await;
         establish(&plane, WGPOLICY, &NAMES[1]).await;
+        establish_exceptions(&plane).await;
         tokio::sync::Mutex::new(plane)
     };
     let next = CALLS.fetch_add(1, Ordering::Relaxed) % PLANES.len();
@@ -440,9 +445,11 @@ async fn thousands_of_results_are_split_and_joined_and_none_is_lost_when_kaudit_
     }
     let plane = plane().await;
     let namespace = plane.temp_namespace("many").await.unwrap();
-    let objects: String = (0..200).map(|number| with_many(&namespace, &format!("few-{number}"), 10)).collect();
-    plane.apply(&(objects + &with_many(&namespace, "one-with-many", 1_000))).await.unwrap();
-    let directory = policies(&[("many.rego", &many(&namespace, 1_000))]);
+    // 50 is the most that one rule may have for one object.
+    let few = (0..200).map(|number| with_many(&namespace, &format!("few-{number}"), 10));
+    let most = (0..20).map(|number| with_many(&namespace, &format!("most-{number}"), 50));
+    plane.apply(&few.chain(most).collect::<String>()).await.unwrap();
+    let directory = policies(&[("many.rego", &many(&namespace, 50))]);
     let file = directory.path().join("many.rego");
     let reports = async || reports_in(&plane, NAMES[0][0], &namespace).await;
     once(&plane, &directory, &[]).await;
@@ -463,7 +470,7 @@ async fn thousands_of_results_are_split_and_joined_and_none_is_lost_when_kaudit_
 
     // Many and few in turn, killed in the middle of it.
     for round in 0..6u32 {
-        let (limit, all) = if round % 2 == 0 { (1_000, 2_999) } else { (3, 603) };
+        let (limit, all) = if round % 2 == 0 { (50, 2_999) } else { (3, 660) };
         std::fs::write(&file, many(&namespace, limit)).unwrap();
         let position = plane.audit_position().unwrap();
         let path = directory.path().to_str().unwrap();
@@ -480,7 +487,7 @@ async fn thousands_of_results_are_split_and_joined_and_none_is_lost_when_kaudit_
         let found = reports().await;
         println!("round {round}: {} reports, {} results", found.len(), ids(&found).len());
     }
-    std::fs::write(&file, many(&namespace, 1_000)).unwrap();
+    std::fs::write(&file, many(&namespace, 50)).unwrap();
     let ended = once(&plane, &directory, &[]).await;
     assert_whole(&reports().await, 2_999);
     assert_eq!(results_in(&ended.json(), &namespace).len(), 2_999);

@@ -120,6 +120,8 @@ impl Running {
 
     /// The same, of a command without arguments so far.
     pub(crate) async fn launch(mut command: Command, arguments: &[&str]) -> Self {
+        // Outside of a Pod nothing is recorded by default; an option wins over the environment.
+        command.env("KAUDIT_RECORD", "events,reports,status");
         command.args(["check", "--listen=127.0.0.1:0", "--log-format=json"]);
         let mut child =
             command.args(arguments).stdout(Stdio::null()).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -153,6 +155,11 @@ impl Running {
             })
         })
         .await
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Where it serves health, metrics and status.
@@ -303,4 +310,10 @@ pub(crate) async fn establish(plane: &ControlPlane, crds: &str, names: &[&str]) 
 pub(crate) async fn establish_audits(plane: &ControlPlane) {
     let crd = include_str!("../../charts/kaudit/crds/audits.kaudit.dev.yaml");
     establish(plane, crd, &["audits.kaudit.dev"]).await;
+}
+
+/// Serves `PolicyExceptions`.
+pub(crate) async fn establish_exceptions(plane: &ControlPlane) {
+    let crd = include_str!("../../charts/kaudit/crds/policyexceptions.kaudit.dev.yaml");
+    establish(plane, crd, &["policyexceptions.kaudit.dev"]).await;
 }

@@ -14,7 +14,7 @@ use crate::{
     proxy::{Act, Proxy},
     reports,
     support::{
-        Running, bare_plane, coverage_of, crd, denies_marked, establish, marked, policies, results_in,
+        Running, bare_plane, coverage_of, crd, denies_marked, establish, marked, policies, results_in, run,
         until_violations, wait_for,
     },
 };
@@ -98,7 +98,7 @@ async fn a_kind_that_is_served_in_a_better_version_is_the_same_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_answer_of_discovery_that_lacks_a_group_changes_nothing_and_two_do() {
+async fn answers_of_discovery_that_lack_a_group_change_nothing_while_its_objects_can_be_read() {
     if !require() {
         return;
     }
@@ -109,15 +109,9 @@ async fn one_answer_of_discovery_that_lacks_a_group_changes_nothing_and_two_do()
     plane.apply(&marked("flap.example.com/v1", "Flap", &namespace, "a", &namespace)).await.unwrap();
 
     // What a server says that does not know the group, so many times.
-    let client = plane.admin().unwrap();
-    let request = http::Request::get("/apis")
-        .header(header::ACCEPT, kube::core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2)
-        .body(Vec::new())
-        .unwrap();
-    let mut without: Value = client.request(request).await.unwrap();
-    without["items"].as_array_mut().unwrap().retain(|group| group["metadata"]["name"] != "flap.example.com");
+    let without = without_group(&plane, "flap.example.com").await;
     let (odd, asked) = (Arc::new(Mutex::new(0_usize)), Arc::new(AtomicUsize::new(0)));
-    let (left, count, body) = (odd.clone(), asked.clone(), without.to_string());
+    let (left, count, body) = (odd.clone(), asked.clone(), without);
     let proxy = Proxy::start(&plane, move |request| {
         if request.uri.path() != "/apis" {
             return Act::Pass;
@@ -139,26 +133,102 @@ async fn one_answer_of_discovery_that_lacks_a_group_changes_nothing_and_two_do()
     let told = || async { (reasons(&plane, &namespace).await == ["PolicyViolation"]).then_some(()) };
     wait_for("its Event", told).await;
 
-    *odd.lock().unwrap() = 1;
-    let before = asked.load(Ordering::Relaxed);
-    // Has kaudit ask again.
-    plane.kubectl(&["annotate", "crd", name, "touched=once"]).await.unwrap();
-    let passes = || async { (asked.load(Ordering::Relaxed) >= before + 3).then_some(()) };
-    wait_for("an odd answer and two others", passes).await;
-    assert_eq!(*odd.lock().unwrap(), 0);
-    assert_eq!(results_in(&kaudit.status(), &namespace).len(), 1);
-    assert!(!kaudit.log().contains("No longer served"), "{}", kaudit.log());
+    for answers in [1, 2, 4] {
+        *odd.lock().unwrap() = answers;
+        let before = asked.load(Ordering::Relaxed);
+        // Has kaudit ask again.
+        plane.kubectl(&["annotate", "crd", name, &format!("touched={answers}"), "--overwrite"]).await.unwrap();
+        let passes = || async { (asked.load(Ordering::Relaxed) > before + answers).then_some(()) };
+        wait_for("odd answers and one in order", passes).await;
+        assert_eq!(*odd.lock().unwrap(), 0);
+        assert_eq!(results_in(&kaudit.status(), &namespace).len(), 1);
+        assert!(!kaudit.log().contains("No longer served"), "{}", kaudit.log());
+        assert_eq!(reasons(&plane, &namespace).await, ["PolicyViolation"]);
+    }
+
+    // A kind whose objects cannot be read is gone.
+    plane.kubectl(&["delete", "crd", name]).await.unwrap();
+    let told = || async { (reasons(&plane, &namespace).await.len() == 2).then_some(()) };
+    wait_for("the end of its violation", told).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+}
+
+/// What `/apis` answers on a server that does not know a group.
+async fn without_group(plane: &ControlPlane, group: &str) -> String {
+    let request = http::Request::get("/apis")
+        .header(header::ACCEPT, kube::core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2)
+        .body(Vec::new())
+        .unwrap();
+    let mut without: Value = plane.admin().unwrap().request(request).await.unwrap();
+    without["items"].as_array_mut().unwrap().retain(|known| known["metadata"]["name"] != group);
+    without.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_answer_of_discovery_that_lacks_a_group_resolves_nothing() {
+    if !require() {
+        return;
+    }
+    let plane = bare_plane().await;
+    let namespace = plane.temp_namespace("first").await.unwrap();
+    let name = "firsts.first.example.com";
+    establish(&plane, &crd("first.example.com", "firsts", "First", "v1"), &[name]).await;
+    plane.apply(&marked("first.example.com/v1", "First", &namespace, "a", &namespace)).await.unwrap();
+    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
+    let arguments = ["--policies", directory.path().to_str().unwrap(), "--record=events"];
+    let once = [&["check", "--once", "-o", "json"], &arguments[..]].concat();
+    assert_eq!(run(&plane.kubeconfig(), &once).await.code, Some(1));
     assert_eq!(reasons(&plane, &namespace).await, ["PolicyViolation"]);
 
-    *odd.lock().unwrap() = 2;
-    plane.kubectl(&["annotate", "crd", name, "touched=twice", "--overwrite"]).await.unwrap();
-    let told = || async {
-        let told = reasons(&plane, &namespace).await;
-        (told.iter().filter(|reason| *reason == "PolicyViolation").count() == 2).then_some(told)
+    let without = without_group(&plane, "first.example.com").await;
+    let incomplete = || {
+        let (asked, body) = (AtomicUsize::new(0), without.clone());
+        Proxy::start(&plane, move |request| {
+            if request.uri.path() != "/apis" || asked.fetch_add(1, Ordering::Relaxed) > 0 {
+                return Act::Pass;
+            }
+            Act::Answer(([(header::CONTENT_TYPE, "application/json")], body.clone()).into_response())
+        })
     };
-    let told = wait_for("the kind to go and come back", told).await;
-    assert_eq!(told.len(), 3, "{told:?}");
+    let proxy = incomplete().await;
+    let ended = run(proxy.kubeconfig(), &once).await;
+    assert_eq!((ended.code, results_in(&ended.json(), &namespace).len()), (Some(1), 1), "{ended:?}");
+    let proxy = incomplete().await;
+    let kaudit = Running::start(proxy.kubeconfig(), &arguments).await;
+    until_violations(&kaudit, &namespace, 1).await;
     assert_eq!(kaudit.stop().await, Some(0));
+    assert_eq!(reasons(&plane, &namespace).await, ["PolicyViolation"]);
+
+    // A kind that is gone is gone.
+    plane.kubectl(&["delete", "crd", name]).await.unwrap();
+    let ended = run(&plane.kubeconfig(), &once).await;
+    assert_eq!(results_in(&ended.json(), &namespace).len(), 0);
+    assert_eq!(reasons(&plane, &namespace).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_that_changes_its_scope_is_another_kind() {
+    if !require() {
+        return;
+    }
+    let plane = bare_plane().await;
+    let namespace = plane.temp_namespace("scope").await.unwrap();
+    let (name, api) = ("scopes.scope.example.com", "scope.example.com/v1");
+    let namespaced = crd("scope.example.com", "scopes", "Scope", "v1");
+    establish(&plane, &namespaced.replace("\"Namespaced\"", "\"Cluster\""), &[name]).await;
+    let directory = policies(&[("marked.rego", &denies_marked(&namespace))]);
+    let arguments = ["--policies", directory.path().to_str().unwrap(), "--record=events"];
+    let kaudit = Running::start(&plane.kubeconfig(), &arguments).await;
+    kaudit.ready().await;
+    plane.kubectl(&["delete", "crd", name]).await.unwrap();
+    establish(&plane, &namespaced, &[name]).await;
+    let objects: String =
+        (0..5).map(|number| marked(api, "Scope", &namespace, &format!("o{number}"), &namespace)).collect();
+    wait_for("the API", || async { plane.apply(&objects).await.ok() }).await;
+    until_violations(&kaudit, &namespace, 5).await;
+    wait_for("their Events", || async { (reasons(&plane, &namespace).await.len() == 5).then_some(()) }).await;
+    assert_eq!(kaudit.stop().await, Some(0));
+    assert_eq!(reasons(&plane, &namespace).await, ["PolicyViolation"; 5]);
     plane.kubectl(&["delete", "crd", name]).await.unwrap();
 }
 

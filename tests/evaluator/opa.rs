@@ -5,6 +5,7 @@ mod compliance;
 mod declarations;
 mod expressions;
 mod fidelity;
+mod generated;
 mod refusals;
 
 use std::collections::BTreeMap;

@@ -27,7 +27,7 @@ const ODD: &[(&str, &str)] = &[
         "deny contains says(input)\nsays(o) := sprintf(\"%s\", [sprintf(\"<%s>\", [called(o)])])\ncalled(o) := o.metadata.name",
     ),
     ("template", "deny contains $\"{input.metadata.name} in {input.metadata.namespace}\""),
-    ("templates", "deny contains $\"{[input.metadata.name, \"web\"][_]}\""),
+    ("templates", "deny contains $\"{concat(\"-\", [input.metadata.name, \"web\"])}\""),
     ("prefix", "deny contains \"w\" if startswith(input.metadata.name, \"web\")"),
     ("equal", "deny contains \"web\" if input.metadata.name == \"web\""),
     ("unequal", "deny contains \"not web\" if input.metadata.name != \"web\""),

@@ -121,9 +121,6 @@ fn judge_alone(policy: &Policy) -> Result<(), String> {
     if !results(&result, "good").eq([("fail", "good")]) {
         return Err(format!("the good one did not judge: {result}"));
     }
-    if ended.took > Duration::from_secs(20) {
-        return Err(format!("took {:?}", ended.took));
-    }
     let refused: Vec<String> = result["refused"]
         .as_array()
         .into_iter()

@@ -261,7 +261,7 @@ fn outputs() -> Listed {
         ("of_objects", "deny[x] := y if some x, y in {\"a\": 1, \"b\": [2]}\n".into(), Says("", "")),
         ("function_deny", "deny(x) := x\n\nwarn contains \"x\"\n".into(), Says("", "")),
         ("long_message", "deny contains concat(\"\", [\"0123456789\" | some _ in numbers.range(1, 9000)])\n".into(), Says("", "")),
-        ("many", "deny contains sprintf(\"%d\", [x]) if some x in numbers.range(1, 2000)\n".into(), Says("fail", "2000")),
+        ("many", "deny contains sprintf(\"%d\", [x]) if some x in numbers.range(1, 2000)\n".into(), Says("fail", "1951 more results")),
         ("everything", "deny contains {\"msg\": \"x\", \"details\": {\"a\": [input | some _ in numbers.range(1, 5000)]}}\n".into(), Says("", "")),
         ("deep_details", format!("{}deny contains {{\"msg\": \"x\", \"details\": {{\"a\": r0}}}}\n", lines(200, |n| format!("r{n} := [r{}]", n + 1)).add("r200 := 1\n\n")), Refused("too many rules")),
         ("controls", "deny contains \"a\\u001b[31m\\u0000\\u0007\\r\\n::error::b\\n##[command]c\\u009b\\u202e\\u2066\\u2028\\u007f</script>]]>|`\"\n".into(), Says("fail", "::error::")),

@@ -148,7 +148,21 @@ fn by_kaudit(root: &Path) -> BTreeMap<String, Ours> {
     let run = Command::new(env!("CARGO_BIN_EXE_kaudit"))
         .env_clear()
         .current_dir(root)
-        .args(["check", "-f", "files", "-p", "policies", "-o", "json", "--secrets", "full", "--fail-on", "none"])
+        .args([
+            "check",
+            "-f",
+            "files",
+            "-p",
+            "policies",
+            "-o",
+            "json",
+            "--secrets",
+            "full",
+            "--fail-on",
+            "none",
+            "--include",
+            "*",
+        ])
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&run.stderr);
@@ -174,6 +188,9 @@ fn by_kaudit(root: &Path) -> BTreeMap<String, Ours> {
     files
 }
 
+/// What the details of a result may have, in bytes of JSON, with some room for what is beside the object.
+const DETAILS_BYTES: usize = 16_000;
+
 /// Returns what differs, if something does. What kubectl refuses kaudit refuses, and all before it is the same; kaudit goes
 /// on behind it.
 fn difference(theirs: &Theirs, ours: &Ours) -> Option<String> {
@@ -181,7 +198,9 @@ fn difference(theirs: &Theirs, ours: &Ours) -> Option<String> {
     let refused = !theirs.refused.is_empty() || !theirs.odd.is_empty() || !odd.is_empty();
     let mut more = ours.objects.clone();
     for object in objects {
-        match more.iter().position(|one| same(one, object)) {
+        // The details of a result, which hold the object here, are cut where they are longer.
+        let is_cut = object.to_string().len() > DETAILS_BYTES;
+        match more.iter().position(|one| same(one, object) || is_cut && one["metadata"] == object["metadata"]) {
             Some(at) => drop(more.remove(at)),
             None => return Some(format!("not judged, or differently: {object}")),
         }

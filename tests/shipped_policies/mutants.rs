@@ -2,17 +2,17 @@
 //!
 //! The seed is printed when they differ; `KAUDIT_TEST_SEED` repeats a run, `KAUDIT_TEST_OBJECTS` makes a longer one.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use fastrand::Rng;
 use kaudit_controlplane::{Tool, require_tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::{Found, by_kaudit, by_opa, examples, library, object_name};
+use crate::{Found, by_kaudit, by_opa, examples, library, object_name, run};
 
 /// Objects in the short form.
-const OBJECTS: usize = 1_500;
+const OBJECTS: usize = 2_000;
 /// At most so many places of one object are altered.
 const ALTERATIONS: usize = 4;
 
@@ -38,6 +38,41 @@ fn old() -> Value {
     ])
 }
 
+/// Objects that rules look up, in the namespace `n` or in none.
+fn neighbours() -> Vec<Value> {
+    let name = |name: &str| json!({"name": name, "namespace": "n"});
+    let container = json!({"type": "Container", "default": {"memory": "1Gi"}, "defaultRequest": {"cpu": "1"}});
+    let everything = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]});
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let neighbours = json!([
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name("default"), "automountServiceAccountToken": false},
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": name("sizes"), "spec": {"limits": [container]}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": name("log"), "spec": {"selector": {"app": "log-agent"}}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": name("api"), "spec": {"selector": {"app": "api"}}},
+        {"apiVersion": rbac, "kind": "Role", "metadata": name("superuser"), "rules": [everything]},
+        {"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": "superuser"}, "rules": [everything]},
+    ]);
+    neighbours.as_array().unwrap().clone()
+}
+
+/// Bindings to roles that allow everything, and a right to bind one.
+fn bindings() -> Vec<Value> {
+    let rbac = "rbac.authorization.k8s.io";
+    let subjects = json!([
+        {"kind": "Group", "apiGroup": rbac, "name": "system:serviceaccounts:n"},
+        {"kind": "ServiceAccount", "namespace": "n", "name": "default"},
+    ]);
+    let binding = |kind: &str, name: &str| {
+        let role = json!({"apiGroup": rbac, "kind": kind, "name": name});
+        json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": {}, "roleRef": role, "subjects": subjects})
+    };
+    let resources = json!(["clusterroles"]);
+    let bind = json!({"apiGroups": [rbac], "resources": resources, "verbs": ["bind"], "resourceNames": ["superuser"]});
+    let role = json!({"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": {}, "rules": [bind]});
+    let roles = [("Role", "superuser"), ("ClusterRole", "superuser"), ("ClusterRole", "edit")];
+    roles.into_iter().map(|(kind, name)| binding(kind, name)).chain([role]).collect()
+}
+
 /// What objects are made of: whole ones to begin with, and values to put anywhere.
 struct Stock {
     objects: Vec<Value>,
@@ -51,6 +86,7 @@ impl Stock {
         let mut objects = examples();
         objects.extend(pods.bases.into_iter().map(|(_, pod)| pod));
         objects.extend(old().as_array().unwrap().iter().cloned());
+        objects.extend(bindings());
         let mut values = vec![json!(null), json!(true), json!(false), json!(""), json!([]), json!({}), json!([[]])];
         values.extend([json!(0), json!(-1), json!(1.5), json!(1e30), json!(65536), json!("*"), json!("é\u{1}\"")]);
         for value in objects.iter().chain(&pods.variations) {
@@ -73,7 +109,7 @@ impl Stock {
             object["metadata"] = json!({});
         }
         object["metadata"]["name"] = format!("o{number}").into();
-        object["metadata"]["namespace"] = "n".into();
+        object["metadata"]["namespace"] = (*rng.choice(&["m", "n"]).unwrap()).into();
         object["metadata"].as_object_mut().unwrap().remove("generateName");
         object
     }
@@ -118,6 +154,17 @@ fn parts(value: &Value, into: &mut Vec<Value>) {
     }
 }
 
+/// Returns the names of the objects in a file that kaudit evaluates.
+fn read(manifests: &Path) -> BTreeSet<String> {
+    let policy = manifests.with_file_name("every.rego");
+    fs::write(&policy, "package everything\n\ndeny contains \"read\" if input.kind\n").unwrap();
+    let [manifests, policy] = [manifests, &policy].map(|path| path.to_str().unwrap());
+    let arguments = ["check", "-p", policy, "-o", "json", "-f", manifests];
+    let result: Value = serde_json::from_str(&run(Path::new(env!("CARGO_BIN_EXE_kaudit")), &arguments, &[1])).unwrap();
+    let resources = result["results"].as_array().unwrap().iter().map(|entry| &entry["resource"]);
+    resources.map(|resource| object_name(&json!({"kind": resource["kind"], "metadata": resource}))).collect()
+}
+
 #[test]
 fn opa_finds_the_same_in_objects_altered_at_random() {
     if !require_tool(Tool::Opa) {
@@ -127,11 +174,18 @@ fn opa_finds_the_same_in_objects_altered_at_random() {
     let seed = number("KAUDIT_TEST_SEED").unwrap_or_else(|| fastrand::u64(..));
     let count = number("KAUDIT_TEST_OBJECTS").map_or(OBJECTS, |count| usize::try_from(count).unwrap());
     let (stock, mut rng) = (Stock::new(), Rng::with_seed(seed));
-    let objects: Vec<Value> = (0..count).map(|number| stock.object(&mut rng, number)).collect();
+    let mut objects: Vec<Value> = (0..count).map(|number| stock.object(&mut rng, number)).collect();
+    objects.extend(neighbours());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("objects.json");
     fs::write(&file, json!(objects).to_string()).unwrap();
-    let (kaudit, opa) = (by_kaudit(&file), by_opa(&library(), &objects));
+    let set = library();
+    // What no API server accepts, such as a list that is none, is not evaluated.
+    let read = read(&file);
+    let objects: Vec<Value> = objects.into_iter().filter(|object| read.contains(&object_name(object))).collect();
+    assert!(objects.len() > count / 2, "only {} of {count} are read, KAUDIT_TEST_SEED={seed}", objects.len());
+    let count = objects.len();
+    let (kaudit, opa) = (by_kaudit(&set, &file), by_opa(&set, &objects));
     let none = Found::default();
     let different: Vec<String> = objects
         .iter()
@@ -145,4 +199,10 @@ fn opa_finds_the_same_in_objects_altered_at_random() {
     let shown = different.iter().take(5).map(String::as_str).collect::<Vec<_>>().join("\n");
     assert!(different.is_empty(), "{} of {count} differ, KAUDIT_TEST_SEED={seed}\n{shown}", different.len());
     assert!(opa.len() > count / 3, "only {} of {count} violate anything", opa.len());
+    for words in
+        ["that a LimitRange sets", "has all rights by the ClusterRole superuser", "is every pod of namespace n"]
+    {
+        let found = opa.values().flatten().filter(|(_, _, message, ..)| message.contains(words)).count();
+        assert!(found > 0, "{words}: nothing depends on what is looked up, KAUDIT_TEST_SEED={seed}");
+    }
 }

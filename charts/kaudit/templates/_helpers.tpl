@@ -172,3 +172,12 @@ true
 {{- define "kaudit.uiIsServed" -}}
 {{- if and .Values.ui.enabled (ne .Values.ui.auth "none") }}true{{ end }}
 {{- end }}
+
+{{/* How many namespaces are in /metrics by name; empty if the arguments or kaudit's default say so. */}}
+{{- define "kaudit.metricsNamespaces" -}}
+{{- $given := printf "%s %s" (toJson .Values.extraArgs) (toJson .Values.extraEnv) }}
+{{- if not (or (contains "--metrics-namespaces" $given) (contains "KAUDIT_METRICS_NAMESPACES" $given)) }}
+{{- if not (kindIs "invalid" .Values.metrics.namespaces) }}{{ int .Values.metrics.namespaces }}
+{{- else if not (and .Values.networkPolicy.enabled .Values.networkPolicy.from) }}0{{ end }}
+{{- end }}
+{{- end }}

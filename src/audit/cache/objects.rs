@@ -18,6 +18,14 @@ use crate::model::{
     object::{Controller, Kind, Location, Object, ObjectKey, ResourceVersion, Uid},
 };
 
+/// What the key of an object takes beside its entry, and the allocator for both.
+const KEY_BYTES: usize = 144;
+
+/// Returns about how many bytes of memory the entry with a body takes.
+pub(super) fn bytes(body: &Body) -> usize {
+    size_of::<Named>() + KEY_BYTES + body.bytes().len()
+}
+
 /// What is kept of one object.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
@@ -56,6 +64,11 @@ impl Entry {
     pub(super) fn is(&self, object: &Object) -> bool {
         let known = self.resource_version;
         known == object.resource_version && known.state().is_some() && self.uid == *object.uid
+    }
+
+    /// Returns about how many bytes of memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        bytes(&self.body)
     }
 
     /// Returns where it was read.
@@ -189,6 +202,13 @@ impl Objects {
             let taken = move |named: Box<Named>| (named.key(&kind, namespace.as_ref()), named.entry.uid.text());
             entries.into_iter().map(taken)
         })
+    }
+
+    /// Returns all entries with their namespaces.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (Option<&Arc<str>>, &Entry)> {
+        self.namespaces
+            .iter()
+            .flat_map(|(namespace, entries)| entries.iter().map(|named| (namespace.as_ref(), &named.entry)))
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Entry> {

@@ -64,6 +64,28 @@ fn each_violation_is_in_one_class() {
 }
 
 #[test]
+fn what_appears_is_what_was_not_there() {
+    let message = |entries: &[Entry]| entries.iter().map(|entry| entry.message.to_string()).collect::<Vec<_>>();
+    let diff = compare(
+        ("a", &audit(&[("a", "opens port 80"), ("b", "x")])),
+        ("b", &audit(&[("a", "opens port 22"), ("a", "opens port 80"), ("b", "x")])),
+        Compared::Audits,
+    );
+    assert_eq!(message(&diff.appears), ["opens port 22"]);
+    // The same object in two files: what is fixed is in the other one.
+    let in_file = |names: &[&str]| {
+        let mut audit = audit(&vec![("a", "x"); names.len()]);
+        for (entry, name) in audit.results.iter_mut().zip(names) {
+            entry.location = Some(Location { file: (*name).into(), line: 1 });
+        }
+        audit
+    };
+    let diff = compare(("a", &in_file(&["dev.yaml", "prod.yaml"])), ("b", &in_file(&["prod.yaml"])), Compared::Audits);
+    let gone: Vec<_> = diff.resolves.iter().filter_map(|entry| entry.location.as_ref()).map(|at| &*at.file).collect();
+    assert_eq!(gone, ["dev.yaml"]);
+}
+
+#[test]
 fn what_the_other_could_not_have_found_is_kept_apart() {
     let (before, after) = (audit(&[("a", "x")]), audit(&[("b", "x")]));
     let with = |change: fn(&mut AuditResult)| {

@@ -1,8 +1,11 @@
 //! One exception: which results it excuses, why and until when. Read from a `PolicyException`, in a file or in a cluster.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, OnceLock},
+};
 
-use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use jiff::{Timestamp, civil::Date, fmt::temporal::Pieces, tz::TimeZone};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
 use serde::Deserialize;
@@ -11,7 +14,6 @@ use crate::{
     cluster::identity::{API_VERSION, EXCEPTION_KIND},
     judge::gatekeeper::matching::Wildcard,
     model::{
-        body::Body,
         exception::Excuse,
         object::{Object, ObjectKey},
     },
@@ -27,6 +29,9 @@ pub(crate) enum Author {
     Team,
 }
 
+/// Where kubectl puts an object that names no namespace.
+pub(super) const DEFAULT_NAMESPACE: &str = "default";
+
 /// An exception.
 #[derive(Debug)]
 pub(crate) struct Exception {
@@ -35,12 +40,18 @@ pub(crate) struct Exception {
     /// When it ends.
     pub(crate) expires: Timestamp,
     pub(crate) policies: Vec<PolicyRules>,
+    /// The rules of each policy; `None` is all of them.
+    rules: HashMap<Arc<str>, Option<HashSet<Arc<str>>>>,
     kinds: Vec<KindPattern>,
     names: Vec<Wildcard>,
     namespaces: Vec<Wildcard>,
-    /// The namespace of the object that it was read from.
+    /// The namespace that it is for; `None` is all.
     namespace: Option<Arc<str>>,
+    /// It names no namespace, so that it is for the one into which kubectl would put it.
+    pub(crate) is_in_default: bool,
     labels: Option<Selector>,
+    /// An exception that excused some of what this one is about.
+    pub(crate) preceded_by: OnceLock<Arc<str>>,
 }
 
 /// Rules of one policy.
@@ -83,6 +94,61 @@ struct Matching {
     label_selector: Option<LabelSelector>,
 }
 
+/// The most items of each list of a team's exception. These bounds are those of the chart's CRD.
+pub(crate) const MOST_ITEMS: usize = 100;
+/// The longest specification of a team's exception, as JSON in bytes: there may be very many exceptions.
+const LONGEST_SPEC: usize = 32 * 1024;
+/// The longest name of a policy, rule, kind or object, and the longest label, in characters.
+const LONGEST_NAME: usize = 317;
+/// The longest reason, which each excused result has, in characters.
+const LONGEST_REASON: usize = 1_024;
+
+impl Spec {
+    /// Checks how many and how long texts a team's exception has. Anything that may write into a namespace may write one, and
+    /// kaudit matches each with every result there.
+    fn check_bounds(&self) -> Result<(), String> {
+        let Self { policies, matching, reason, expires_at } = self;
+        let Matching { kinds, names, namespaces, label_selector } = matching;
+        at_most("spec.policies", policies.len(), MOST_ITEMS)?;
+        for (at, policy) in policies.iter().enumerate() {
+            not_longer(&format!("spec.policies[{at}].name"), &policy.name, LONGEST_NAME)?;
+            texts(&format!("spec.policies[{at}].rules"), policy.rules.iter().map(AsRef::as_ref), MOST_ITEMS)?;
+        }
+        texts("spec.match.kinds", kinds.iter().map(String::as_str), MOST_ITEMS)?;
+        texts("spec.match.names", names.iter().map(String::as_str), MOST_ITEMS)?;
+        texts("spec.match.namespaces", namespaces.iter().map(String::as_str), MOST_ITEMS)?;
+        let LabelSelector { match_labels, match_expressions } = label_selector.clone().unwrap_or_default();
+        let labels = match_labels.unwrap_or_default();
+        texts("spec.match.labelSelector.matchLabels", labels.keys().map(String::as_str), MOST_ITEMS)?;
+        texts("spec.match.labelSelector.matchLabels", labels.values().map(String::as_str), MOST_ITEMS)?;
+        let expressions = match_expressions.unwrap_or_default();
+        at_most("spec.match.labelSelector.matchExpressions", expressions.len(), MOST_ITEMS)?;
+        for (at, expression) in expressions.iter().enumerate() {
+            let field = format!("spec.match.labelSelector.matchExpressions[{at}]");
+            not_longer(&format!("{field}.key"), &expression.key, LONGEST_NAME)?;
+            let values = expression.values.as_deref().unwrap_or_default().iter().map(String::as_str);
+            texts(&format!("{field}.values"), values, MOST_ITEMS)?;
+        }
+        not_longer("spec.reason", reason, LONGEST_REASON)?;
+        not_longer("spec.expiresAt", expires_at, LONGEST_NAME)
+    }
+}
+
+fn texts<'a>(field: &str, texts: impl ExactSizeIterator<Item = &'a str>, most: usize) -> Result<(), String> {
+    at_most(field, texts.len(), most)?;
+    texts.enumerate().try_for_each(|(at, text)| not_longer(&format!("{field}[{at}]"), text, LONGEST_NAME))
+}
+
+fn at_most(field: &str, items: usize, most: usize) -> Result<(), String> {
+    if items > most { Err(format!("{field}: has {items} items, of at most {most}")) } else { Ok(()) }
+}
+
+fn not_longer(field: &str, text: &str, longest: usize) -> Result<(), String> {
+    // Characters are what `maxLength` of a CRD counts.
+    let length = text.chars().count();
+    if length > longest { Err(format!("{field}: has {length} characters, of at most {longest}")) } else { Ok(()) }
+}
+
 impl Exception {
     /// Reads a `PolicyException`.
     ///
@@ -94,7 +160,16 @@ impl Exception {
         if kind != EXCEPTION_KIND || api_version != API_VERSION {
             return Err(format!("is a {kind} of {api_version}, not a {EXCEPTION_KIND} of {API_VERSION}"));
         }
+        let length = spec.to_string().len();
         let spec: Spec = serde_json::from_value(spec).map_err(|error| format!("spec: {}", plain(&error)))?;
+        if author == Author::Team {
+            spec.check_bounds()?;
+            if length > LONGEST_SPEC {
+                return Err(format!(
+                    "spec: has {length} bytes as JSON, of at most {LONGEST_SPEC}: make several exceptions of it"
+                ));
+            }
+        }
         let Spec { policies, matching, reason, expires_at } = spec;
         if policies.is_empty() {
             return Err("spec.policies: names no policy".into());
@@ -105,6 +180,8 @@ impl Exception {
         let expires = end(&expires_at)?;
         let ObjectKey { namespace, name, .. } = &object.key;
         let namespace = namespace.clone().filter(|namespace| !namespace.is_empty());
+        let is_in_default = author == Author::Team && namespace.is_none();
+        let namespace = namespace.or_else(|| is_in_default.then(|| DEFAULT_NAMESPACE.into()));
         if author == Author::Team && !matching.namespaces.is_empty() {
             return Err("spec.match.namespaces: an object is an exception for its own namespace only".into());
         }
@@ -117,19 +194,32 @@ impl Exception {
             author,
             excuse: Arc::new(Excuse { by: by.into(), reason: reason.trim().into(), expires: Some(expires) }),
             expires,
+            rules: by_policy(&policies),
             policies,
             kinds: kinds.collect::<Result<_, _>>()?,
             names: wildcards(&matching.names),
             namespaces: wildcards(&matching.namespaces),
             namespace,
+            is_in_default,
+            preceded_by: OnceLock::new(),
             labels: labels.map_err(|why| format!("spec.match.labelSelector: {why}"))?,
         })
     }
 
+    /// Says that it excuses nothing, and why.
+    pub(crate) fn unused(&self) -> String {
+        if let Some(other) = self.preceded_by.get() {
+            return format!("excuses nothing that {other} does not excuse");
+        }
+        if self.is_in_default {
+            return format!("excuses nothing: without metadata.namespace it is for the namespace {DEFAULT_NAMESPACE}");
+        }
+        "excuses nothing".to_owned()
+    }
+
     /// Whether it is about a rule.
     pub(crate) fn names(&self, policy: &str, rule: &str) -> bool {
-        let listed = |rules: &[Arc<str>]| rules.is_empty() || rules.iter().any(|one| **one == *rule);
-        self.policies.iter().any(|one| *one.name == *policy && listed(&one.rules))
+        self.rules.get(policy).is_some_and(|rules| rules.as_ref().is_none_or(|rules| rules.contains(rule)))
     }
 
     /// Whether labels decide what it is about.
@@ -137,8 +227,8 @@ impl Exception {
         self.labels.is_some()
     }
 
-    /// Whether it is about an object, of which `body` is the JSON.
-    pub(crate) fn matches(&self, key: &ObjectKey, body: &Body) -> bool {
+    /// Whether it is about an object, whose labels are read only if they decide.
+    pub(crate) fn matches<'a>(&self, key: &ObjectKey, labels: impl FnOnce() -> &'a BTreeMap<String, String>) -> bool {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let any = |patterns: &[Wildcard], text: &str| {
             patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(text))
@@ -147,8 +237,21 @@ impl Exception {
             && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.matches(&key.kind)))
             && any(&self.names, &key.name)
             && any(&self.namespaces, namespace)
-            && self.labels.as_ref().is_none_or(|selector| selector.matches(&body.labels()))
+            && self.labels.as_ref().is_none_or(|selector| selector.matches(labels()))
     }
+}
+
+/// Returns the rules that are named of each policy; `None` is all of them.
+fn by_policy(policies: &[PolicyRules]) -> HashMap<Arc<str>, Option<HashSet<Arc<str>>>> {
+    let mut rules = HashMap::new();
+    for policy in policies {
+        let known = rules.entry(Arc::clone(&policy.name)).or_insert_with(|| Some(HashSet::new()));
+        match known {
+            Some(known) if !policy.rules.is_empty() => known.extend(policy.rules.iter().cloned()),
+            known => *known = None,
+        }
+    }
+    rules
 }
 
 /// Reads when an exception ends: a time, or the last day, in UTC.
@@ -159,7 +262,9 @@ fn end(text: &str) -> Result<Timestamp, String> {
     let day =
         || text.parse::<Date>().and_then(|day| day.tomorrow()?.to_zoned(TimeZone::UTC)).map(|day| day.timestamp());
     let time = if text.contains(['T', 't', ' ']) { text.parse() } else { day() };
-    time.map_err(|_| {
+    // The last days of the year 9999, which people write for "never", are beyond the latest time.
+    let is_latest = || Pieces::parse(text).is_ok_and(|pieces| pieces.date().year() == Date::MAX.year());
+    time.or_else(|why| if is_latest() { Ok(Timestamp::MAX) } else { Err(why) }).map_err(|_| {
         format!("spec.expiresAt: {text:?} is no date such as 2027-01-31 and no time such as 2027-01-31T12:00:00Z")
     })
 }

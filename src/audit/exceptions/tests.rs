@@ -150,7 +150,97 @@ fn put(exceptions: &mut Exceptions, name: &str, spec: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("e.yaml");
     std::fs::write(&path, document(name, "shop", spec)).unwrap();
-    exceptions.put(&Object { location: None, ..objects(&path).unwrap().remove(0) });
+    let file = ManifestFile::named(path);
+    exceptions.put(&Object { location: None, ..objects(file).unwrap().remove(0) });
+}
+
+/// Takes in an exception of a manifest without a namespace.
+fn put_nowhere(exceptions: &mut Exceptions, name: &str, spec: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("e.yaml");
+    std::fs::write(&path, document(name, "", spec)).unwrap();
+    exceptions.put(&objects(ManifestFile::named(path)).unwrap().remove(0));
+}
+
+#[test]
+fn an_exception_of_a_team_without_a_namespace_is_for_the_namespace_default() {
+    let mut exceptions = Exceptions::default();
+    exceptions.judged_by(&policies());
+    put_nowhere(&mut exceptions, "all", FULL);
+    let now = "2027-01-01T00:00:00Z";
+    let cluster_scoped = ObjectKey { namespace: None, ..key("Node", "", "a") };
+    for object in [key("Pod", "shop", "a"), key("Pod", "default-2", "a"), cluster_scoped] {
+        assert_eq!(excused(&exceptions, &object, "{}", now), None, "{object:?}");
+    }
+    let [summary] = &exceptions.summaries(&HashMap::new(), time(now))[..] else { panic!() };
+    let why = "excuses nothing: without metadata.namespace it is for the namespace default";
+    assert_eq!((&*summary.name, &*summary.message), ("default/all", why));
+    assert!(excused(&exceptions, &key("Pod", "default", "a"), "{}", now).is_some());
+}
+
+#[test]
+fn an_exception_of_a_team_that_ends_too_late_is_invalid_until_its_end_is_near_enough() {
+    let longest = Some(SignedDuration::from_hours(90 * 24));
+    let object = key("Pod", "shop", "a");
+    let mut exceptions = Exceptions::default().limited(longest);
+    exceptions.judged_by(&policies());
+    put(&mut exceptions, "long", "policies: [{name: p}], reason: r, expiresAt: \"2027-05-01T00:00:00Z\"");
+    let (early, late) = ("2027-01-30T23:59:59Z", "2027-01-31T00:00:00Z");
+    assert_eq!(excused(&exceptions, &object, "{}", early), None);
+    let summary = exceptions.summaries(&HashMap::new(), time(early)).remove(0);
+    let why = "spec.expiresAt: 2027-05-01T00:00:00Z is later than --max-exception-duration allows: choose a time until \
+               2027-04-30T23:59:59Z";
+    assert_eq!((summary.state, &*summary.message), (ExceptionState::Invalid, why));
+    assert_eq!(exceptions.next_turn(time(early)), Some(time(late)));
+    assert!(excused(&exceptions, &object, "{}", late).is_some());
+    assert_ne!(exceptions.summaries(&HashMap::new(), time(late))[0].state, ExceptionState::Invalid);
+    // Files given by the operator have no limit, also when they are read again.
+    exceptions.replace_given(load(&document("e", "", FULL)).unwrap());
+    assert_eq!(exceptions.longest, longest);
+    let mine = load(&document("e", "", &FULL.replace("2027", "2099"))).unwrap().limited(longest);
+    assert!(excused(&mine, &object, "{}", early).is_some());
+}
+
+#[test]
+fn the_last_days_of_the_calendar_are_ends() {
+    let end = |text: &str| {
+        let spec = format!("policies: [{{name: p}}], reason: r, expiresAt: \"{text}\"");
+        let exceptions = load(&document("e", "", &spec)).unwrap();
+        let summary = exceptions.summaries(&HashMap::from([("e".into(), 1)]), time("2027-01-01T00:00:00Z")).remove(0);
+        assert!(exceptions.next_turn(time("2027-01-01T00:00:00Z")).is_some());
+        (summary.state, summary.expires_at.unwrap() > time("9999-01-01T00:00:00Z"))
+    };
+    for text in ["9999-12-31", "9999-12-30", "9999-12-29", "9999-12-31T23:59:59Z", "9999-12-31T00:00:00+02:00"] {
+        assert_eq!(end(text), (ExceptionState::Active, true), "{text}");
+    }
+    let none = format!("policies: [{{name: p}}], reason: r, expiresAt: {}", "9999-13-01");
+    assert!(refused(&document("e", "", &none)).contains("is no date"));
+}
+
+#[test]
+fn directories_are_read_and_a_name_stands_for_one_exception() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("b")).unwrap();
+    std::fs::write(folder.path().join("a.yaml"), document("one", "", FULL)).unwrap();
+    let second = folder.path().join("b/c.yml");
+    std::fs::write(&second, document("two", "", FULL)).unwrap();
+    let load = || Exceptions::load(&[folder.path().to_owned()]);
+    let names: Vec<_> = load().unwrap().given.iter().map(|(_, exception)| exception.excuse.by.to_string()).collect();
+    assert_eq!(names, ["one", "two"]);
+    std::fs::write(&second, format!("---\n{}---\n{}", document("one", "shop", FULL), document("one", "", FULL)))
+        .unwrap();
+    let why = load().unwrap_err().to_string();
+    assert!(why.contains("c.yml:7: one is the name of the exception at ") && why.contains("a.yaml:1, too"), "{why}");
+}
+
+#[test]
+fn an_exception_for_what_another_excuses_says_so() {
+    let exceptions = load(&[document("a", "", FULL), document("b", "", FULL)].join("---\n")).unwrap();
+    let now = "2026-12-01T00:00:00Z";
+    let message = |exceptions: &Exceptions| exceptions.summaries(&HashMap::new(), time(now)).remove(1).message;
+    assert_eq!(message(&exceptions), "excuses nothing");
+    assert!(excused(&exceptions, &key("Pod", "shop", "x"), "{}", now).unwrap().starts_with("excused by a "));
+    assert_eq!(message(&exceptions), "excuses nothing that a does not excuse");
 }
 
 #[test]
@@ -199,7 +289,137 @@ fn each_exception_says_how_it_stands() {
     assert_eq!(state("2027-03-01T00:00:00Z", 0), expired);
     // Other policies are loaded later, in the long run.
     let mut exceptions = exceptions;
-    exceptions.rules.clear();
+    let mut none = policies();
+    none.policies.clear();
+    exceptions.judged_by(&none);
     let summary = exceptions.summaries(&HashMap::new(), time("2026-12-01T00:00:00Z")).remove(0);
     assert_eq!((summary.state, &*summary.message), (ExceptionState::Invalid, "there is no policy p"));
+}
+
+/// The specification of an exception with values in place of others.
+fn spec_with(pointer: &str, value: serde_json::Value) -> serde_json::Value {
+    let mut spec = serde_json::json!({
+        "policies": [{"name": "p", "rules": ["deny"]}], "reason": "r", "expiresAt": "2027-01-31",
+        "match": {"kinds": ["Pod"], "names": ["a"], "labelSelector": {
+            "matchLabels": {"a": "b"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}},
+    });
+    *spec.pointer_mut(pointer).unwrap() = value;
+    spec
+}
+
+/// Where an exception has lists, and a single text, with their bounds.
+const BOUNDS: [(&str, &str, usize); 6] = [
+    ("/policies", "spec.policies", 100),
+    ("/policies/0/rules", "spec.policies[0].rules", 100),
+    ("/match/kinds", "spec.match.kinds", 100),
+    ("/match/names", "spec.match.names", 100),
+    ("/match/labelSelector/matchExpressions", "spec.match.labelSelector.matchExpressions", 100),
+    ("/match/labelSelector/matchExpressions/0/values", "spec.match.labelSelector.matchExpressions[0].values", 100),
+];
+const TEXTS: [(&str, &str, usize); 7] = [
+    ("/policies/0/name", "spec.policies[0].name", 317),
+    ("/policies/0/rules/0", "spec.policies[0].rules[0]", 317),
+    ("/match/kinds/0", "spec.match.kinds[0]", 317),
+    ("/match/names/0", "spec.match.names[0]", 317),
+    ("/match/labelSelector/matchLabels/a", "spec.match.labelSelector.matchLabels[0]", 317),
+    ("/match/labelSelector/matchExpressions/0/key", "spec.match.labelSelector.matchExpressions[0].key", 317),
+    ("/reason", "spec.reason", 1_024),
+];
+
+#[test]
+fn an_exception_of_a_team_beyond_the_bounds_is_invalid_and_one_of_the_operator_is_not() {
+    let now = time("2027-01-01T00:00:00Z");
+    let mut exceptions = Exceptions::default();
+    exceptions.judged_by(&policies());
+    let mut message = |spec: &serde_json::Value| {
+        put(&mut exceptions, "e", spec.to_string().trim_matches(['{', '}']));
+        exceptions.summaries(&HashMap::new(), now).remove(0)
+    };
+    for (pointer, field, most) in BOUNDS {
+        let item = spec_with("/reason", "r".into()).pointer(&format!("{pointer}/0")).unwrap().clone();
+        assert_eq!(message(&spec_with(pointer, vec![item.clone(); most].into())).message, "excuses nothing", "{field}");
+        let beyond = message(&spec_with(pointer, vec![item; most + 1].into()));
+        assert_eq!(beyond.state, ExceptionState::Invalid);
+        assert_eq!(beyond.message, format!("{field}: has {} items, of at most {most}", most + 1));
+    }
+    for (pointer, field, most) in TEXTS {
+        let beyond = message(&spec_with(pointer, "ä".repeat(most + 1).into()));
+        assert_eq!(beyond.message, format!("{field}: has {} characters, of at most {most}", most + 1));
+        assert!(!message(&spec_with(pointer, "ä".repeat(most).into())).message.contains("characters"), "{field}");
+    }
+    let spec = spec_with("/match/names", vec!["a"; 101].into()).to_string();
+    assert!(load(&document("e", "", spec.trim_matches(['{', '}']))).is_ok());
+}
+
+#[test]
+fn the_schema_of_the_chart_has_the_same_bounds() {
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("charts/kaudit/crds/policyexceptions.kaudit.dev.yaml");
+    let crd: serde_json::Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let schema = crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec").unwrap();
+    let of = |pointer: &str| {
+        pointer.split('/').skip(1).fold(schema, |schema, step| {
+            let inner = if step == "0" { schema.get("items") } else { schema.pointer(&format!("/properties/{step}")) };
+            inner.unwrap_or_else(|| &schema["additionalProperties"])
+        })
+    };
+    for (pointer, _, most) in BOUNDS {
+        assert_eq!(of(pointer)["maxItems"], most, "{pointer}");
+    }
+    for (pointer, _, most) in TEXTS {
+        assert_eq!(of(pointer)["maxLength"], most, "{pointer}");
+    }
+    // None is forgotten.
+    let text = schema.to_string();
+    let count = |word: &str| text.matches(word).count();
+    assert_eq!(count("\"type\":\"array\""), count("maxItems"));
+    assert_eq!(count("\"type\":\"string\""), count("maxLength") + count("\"enum\""));
+    assert_eq!(count("additionalProperties"), count("maxProperties"));
+}
+
+/// Takes in exceptions of a namespace with the largest specification that is valid, none of which excuses anything.
+fn put_largest(exceptions: &mut Exceptions, namespace: &str, number: usize) -> ObjectKey {
+    let mut kind = Kind::sample("kaudit.dev", "policyexceptions", "PolicyException");
+    Arc::make_mut(&mut kind).version = "v1alpha1".to_owned();
+    let names: Vec<_> = (0..100).map(|number| format!("*{number:0260}*")).collect();
+    let policies: Vec<_> = (0..100)
+        .map(|policy| serde_json::json!({"name": if policy == 0 { "p".to_owned() } else { format!("p{policy:030}") }}))
+        .collect();
+    let spec =
+        serde_json::json!({"policies": policies, "reason": "r", "expiresAt": "2027-01-31", "match": {"names": names}});
+    let json = serde_json::json!({"apiVersion": "kaudit.dev/v1alpha1", "kind": "PolicyException", "spec": spec});
+    let json = serde_json::to_vec(&json).unwrap();
+    let key = |number: usize| ObjectKey {
+        kind: Arc::clone(&kind),
+        namespace: Some(namespace.into()),
+        name: number.to_string().into(),
+        copy: 0,
+    };
+    (0..number).for_each(|number| exceptions.put(&Object::sample(key(number), &json)));
+    key(0)
+}
+
+#[test]
+fn the_largest_exceptions_of_one_namespace_cost_others_nothing_and_itself_little() {
+    let now = "2027-01-01T00:00:00Z";
+    let (mut exceptions, began) = (Exceptions::default(), std::time::Instant::now());
+    exceptions.judged_by(&policies());
+    let key_of_one = put_largest(&mut exceptions, "attacker", 1_000);
+    assert!(exceptions.found.values().all(Result::is_ok), "{:?}", exceptions.found[&key_of_one]);
+    for _ in 0..100 {
+        let summaries = exceptions.summaries(&HashMap::new(), time(now));
+        assert!(summaries.len() == 1_000 && summaries[0].message.starts_with("there is no policy p0"));
+    }
+    for _ in 0..20 {
+        assert!(excused(&exceptions, &key("Pod", "attacker", &"a".repeat(253)), "{}", now).is_none());
+    }
+    for _ in 0..20_000 {
+        assert!(excused(&exceptions, &key("Pod", "shop", "a"), "{}", now).is_none());
+    }
+    assert!(began.elapsed() < std::time::Duration::from_mins(1), "{:?}", began.elapsed());
+    let keys: Vec<_> = exceptions.found.keys().cloned().collect();
+    for key in &keys {
+        exceptions.remove(key);
+    }
+    assert!(exceptions.is_empty() && exceptions.index.is_empty());
 }

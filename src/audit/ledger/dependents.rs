@@ -1,10 +1,11 @@
-//! What owners stand for, counted.
+//! The results of dependents that owners cover, counted.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
+use super::cover::{Cover, ResultDigest};
 use crate::model::{
     object::{ObjectKey, ObjectRef},
     verdict::{Finding, Outcome},
@@ -34,7 +35,7 @@ pub struct Owners {
 /// Topmost owners that are kept without a look at whether they are needed.
 const TOPMOST: usize = 1_024;
 
-/// What owners stand for.
+/// What owners cover.
 #[derive(Debug, Default)]
 pub(super) struct Dependents {
     /// By the uid of the owner.
@@ -52,8 +53,8 @@ pub(super) struct Dependents {
 #[derive(Debug)]
 struct Owner {
     key: ObjectKey,
-    /// Results of dependents.
-    rules: BTreeMap<Rule, usize>,
+    /// How many results of dependents each of its results covers.
+    covering: BTreeMap<ResultDigest, usize>,
 }
 
 impl Dependents {
@@ -62,7 +63,7 @@ impl Dependents {
         if !self.owners.contains_key(uid)
             && let Some((key, _)) = owners.chain.iter().find(|(_, owner)| owner == uid)
         {
-            self.owners.insert(Arc::clone(uid), Owner { key: key.clone(), rules: BTreeMap::new() });
+            self.owners.insert(Arc::clone(uid), Owner { key: key.clone(), covering: BTreeMap::new() });
         }
     }
 
@@ -78,33 +79,35 @@ impl Dependents {
         }))
     }
 
-    /// Counts a finding that the owner with this uid covers.
-    pub(super) fn add(&mut self, uid: Option<&Arc<str>>, finding: &Finding) {
-        if let Some(uid) = uid
-            && let Some(owner) = self.owners.get_mut(uid)
-        {
-            *owner.rules.entry(rule(finding)).or_default() += 1;
-            self.covered += 1;
-            self.changed.insert(Arc::clone(uid));
+    /// Counts a result that is covered.
+    pub(super) fn add(&mut self, cover: &Cover) {
+        self.covered += 1;
+        if let Some((owner, result)) = self.covering(cover) {
+            *owner.covering.entry(result).or_default() += 1;
+            self.changed.insert(Arc::clone(&cover.uid));
         }
     }
 
     /// Counts it no more.
-    pub(super) fn remove(&mut self, uid: Option<&Arc<str>>, finding: &Finding) {
-        let Some(uid) = uid else { return };
-        let Some(owner) = self.owners.get_mut(uid) else { return };
-        let rule = rule(finding);
-        if let Some(count) = owner.rules.get_mut(&rule) {
-            *count -= 1;
-            self.covered -= 1;
-            if *count == 0 {
-                owner.rules.remove(&rule);
+    pub(super) fn remove(&mut self, cover: &Cover) {
+        self.covered -= 1;
+        if let Some((owner, result)) = self.covering(cover) {
+            if let Some(count) = owner.covering.get_mut(&result) {
+                *count -= 1;
+                if *count == 0 {
+                    owner.covering.remove(&result);
+                }
             }
+            self.changed.insert(Arc::clone(&cover.uid));
         }
-        self.changed.insert(Arc::clone(uid));
     }
 
-    /// Returns how many findings owners stand for.
+    /// Returns the owner that covers a result and which of its results does; `None` while it is about to be evaluated.
+    fn covering(&mut self, cover: &Cover) -> Option<(&mut Owner, ResultDigest)> {
+        Some((self.owners.get_mut(&cover.uid)?, cover.result?))
+    }
+
+    /// Returns how many results owners cover.
     pub(super) fn covered(&self) -> usize {
         self.covered
     }
@@ -115,7 +118,7 @@ impl Dependents {
         let known = |uid: &Arc<str>| Some((self.owners.get(uid)?.key.clone(), Arc::clone(uid)));
         let keys = changed.iter().filter_map(known).collect();
         for uid in changed {
-            if self.owners.get(&uid).is_some_and(|owner| owner.rules.is_empty()) {
+            if self.owners.get(&uid).is_some_and(|owner| owner.covering.is_empty()) {
                 self.owners.remove(&uid);
             }
         }
@@ -133,9 +136,9 @@ impl Dependents {
         }
     }
 
-    /// Returns how many findings of dependents one of the owner with this uid stands for.
+    /// Returns how many results of dependents a finding about the owner with this uid covers.
     pub(super) fn number(&self, uid: &str, finding: &Finding) -> usize {
-        let owner = self.owners.get(uid).filter(|owner| !owner.rules.is_empty());
-        owner.and_then(|owner| owner.rules.get(&rule(finding))).copied().unwrap_or(0)
+        let owner = self.owners.get(uid).filter(|owner| !owner.covering.is_empty());
+        owner.and_then(|owner| owner.covering.get(&ResultDigest::of(finding))).copied().unwrap_or(0)
     }
 }

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::{
     Violation,
     dependents::{Rule, rule},
+    unlisted,
 };
 
 /// What differs between two verdicts on one object.
@@ -43,6 +44,7 @@ pub(super) fn compare(
     pairing.pair(|known, result| known.fingerprint == result.fingerprint);
     // A replica that has no record of a result knows it by the words of its own time.
     pairing.pair(|known, result| known.id == result.id);
+    pairing.pair(unlisted::is_same_count);
     if !pairing.before.is_empty() && !pairing.open.is_empty() {
         pairing.pair_reworded(only_reworded);
     }

@@ -1,24 +1,32 @@
-//! Roll-up by owner: what a Deployment, its `ReplicaSet` and its hundred Pods violate alike is one thing to mend, and is told
-//! once, at the Deployment.
+//! Roll-up by owner: a violation that a Deployment, its `ReplicaSet` and its hundred Pods share is one thing to fix, and is
+//! listed and reported once, at the Deployment.
 //!
-//! A result is covered as long as an owner has one of the same rule and outcome; the topmost such owner stands for it. That
-//! depends on nothing but what stands now, so a fresh audit covers the same. Covered results stand like others, and are
-//! counted by their owner's; only records and what people read leave them out.
+//! A result is covered while an owner has the [same violation](super::same_violation) and that result is itself listed, that
+//! is, not covered. The topmost such owner covers it, and each of its results covers one of the dependent's at most. This is
+//! a function of the present results and owners, so a fresh audit covers the same. Owners in a circle cover nothing of each
+//! other. Covered results are kept like others, but are neither counted as open nor recorded.
 //!
-//! Nothing is told twice and nothing is lost when owners come late or go first: what appears while it is covered is told
-//! when it no longer is, and what was told before it was covered is told to be resolved when it is, not when it is covered.
-//! An owner that is about to be judged covers what appears until then: what is found at once comes in no order.
+//! Nothing is reported twice and nothing is lost when owners come late or go first: what appears while it is covered is
+//! reported when it no longer is ([`handover`](super::handover)), and what was reported before it was covered is reported
+//! as resolved when it is, not when it is covered. An owner that is about to be evaluated covers what appears until then:
+//! objects that are found at once come in no order.
 
 use std::sync::Arc;
 
-use super::{Delta, Ledger, Standing, Violation, dependents::Owners};
+use super::{
+    Delta, Ledger, Standing, Violation,
+    cover::{Cover, ResultDigest},
+    dependents::Owners,
+    same_violation::{OwnerPair, PathEquality},
+};
 use crate::model::{object::ObjectKey, verdict::Finding};
 
 impl Ledger {
-    /// Attributes results to owners, and takes those that `appeared` covered out; returns whether any result is covered that
-    /// was not, or the other way round.
+    /// Attributes the results of an object to its owners, and takes those that are covered out of `appeared`; returns whether
+    /// any result is covered that was not, or the other way round.
     pub(super) fn roll_up(
         &mut self,
+        key: &ObjectKey,
         results: &mut [Violation],
         appeared: &mut Vec<Violation>,
         owners: &Owners,
@@ -29,14 +37,16 @@ impl Ledger {
             return false;
         }
         let mut changed = false;
-        for result in results {
+        let covers = self.covers(key, results, owners);
+        for (result, cover) in results.iter_mut().zip(covers) {
             let place = appeared.iter().position(|new| new.id == result.id);
             let before = result.covered_by.take();
-            let covering = owners.chain.iter().find(|(key, uid)| self.finds(key, uid, &result.finding));
             let waits = place.is_some() || before.is_some();
-            result.covered_by =
-                covering.map(|(_, uid)| Arc::clone(uid)).or_else(|| owners.awaited.clone().filter(|_| waits));
-            result.covered_by.iter().for_each(|uid| self.dependents.know(uid, owners));
+            let awaited = owners.awaited.clone().filter(|_| waits).map(|uid| Cover { uid, result: None });
+            if let Some(cover) = &cover {
+                self.dependents.know(&cover.uid, owners);
+            }
+            result.covered_by = cover.or(awaited);
             changed |= before.is_some() != result.covered_by.is_some();
             if let Some(place) = place.filter(|_| result.covered_by.is_some()) {
                 appeared.remove(place);
@@ -46,31 +56,40 @@ impl Ledger {
         changed
     }
 
-    /// Whether a result of the same rule and outcome stands of an object.
-    fn finds(&self, key: &ObjectKey, uid: &Arc<str>, finding: &Finding) -> bool {
-        let standing = self.objects.get(key).filter(|standing| standing.uid == *uid);
-        let same = |known: &Violation| {
-            let Finding { policy, rule, outcome, .. } = &known.finding;
-            (policy, rule, outcome) == (&finding.policy, &finding.rule, &finding.outcome)
-        };
-        standing.is_some_and(|standing| standing.results.iter().any(same))
+    /// Returns for each result of an object what covers it.
+    fn covers(&self, key: &ObjectKey, results: &[Violation], owners: &Owners) -> Vec<Option<Cover>> {
+        let mut covers = vec![None; results.len()];
+        for (owner, uid) in &owners.chain {
+            let Some(standing) = self.objects.get(owner).filter(|standing| standing.uid == *uid) else { continue };
+            let mut listed: Vec<&Finding> = standing.uncovered().map(|known| &known.finding).collect();
+            let pair = OwnerPair { dependent: key, owner };
+            for paths in [PathEquality::Exact, PathEquality::AnyIndex] {
+                for (cover, result) in covers.iter_mut().zip(results).filter(|(cover, _)| cover.is_none()) {
+                    let same = listed.iter().position(|known| pair.is_same(&result.finding, known, paths));
+                    *cover = same.map(|place| {
+                        let result = Some(ResultDigest::of(listed.swap_remove(place)));
+                        Cover { uid: Arc::clone(uid), result }
+                    });
+                }
+            }
+        }
+        covers
     }
 
-    /// Returns how many results of dependents a result stands for.
+    /// Returns how many results of dependents a result covers.
     pub fn dependents(&self, uid: &str, finding: &Finding) -> usize {
         self.dependents.number(uid, finding)
     }
 
-    /// Returns how many results owners stand for.
+    /// Returns how many results owners cover.
     pub fn covered(&self) -> usize {
         self.dependents.covered()
     }
 
-    /// Returns the results that no owner stands for, with the number of those that each stands for.
+    /// Returns the results that no owner covers, with the number of those that each covers.
     pub(super) fn told(&self, standing: &Standing) -> Vec<Violation> {
-        let own = standing.results.iter().filter(|result| result.covered_by.is_none());
-        own.map(|result| Violation { dependents: self.dependents(&standing.uid, &result.finding), ..result.clone() })
-            .collect()
+        let number = |result: &Violation| self.dependents(&standing.uid, &result.finding);
+        standing.uncovered().map(|result| Violation { dependents: number(result), ..result.clone() }).collect()
     }
 
     /// Brings the numbers in a delta up to date.
@@ -91,5 +110,12 @@ impl Ledger {
             (!results.is_empty()).then(|| Delta::of(object, standing, results))
         });
         deltas.collect()
+    }
+}
+
+impl Standing {
+    /// Returns the results that no owner covers.
+    pub(super) fn uncovered(&self) -> impl Iterator<Item = &Violation> {
+        self.results.iter().filter(|result| result.covered_by.is_none())
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::digest::Digest;
 use crate::model::{object::Kind, verdict::Source};
 
 /// The state that an object is in as long as nothing else is said.
@@ -30,6 +31,7 @@ fn verdict(messages: &[&str]) -> Verdict {
         transitions: Vec::new(),
         passed: 2,
         unfinished: false,
+        undecided: Vec::new(),
         differences: Vec::new(),
         shared: None,
         shared_differences: Vec::new(),
@@ -168,6 +170,29 @@ fn what_an_earlier_run_did_not_come_to_tell_is_told_if_it_stands() {
 }
 
 #[test]
+fn what_may_have_ended_before_goes_on_or_ends_without_a_word() {
+    let (first, now) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + jiff::Span::new().seconds(9));
+    let (key, uid) = (verdict(&[]).key, Arc::from("u"));
+    let recorded = || -> Vec<Violation> {
+        let doubtful = |known: Violation| Violation { may_have_ended: true, ..known };
+        stand(SUBJECT, verdict(&["x", "y"]).results, first).into_iter().map(doubtful).collect()
+    };
+    // Judged before or after it is known what was recorded.
+    let mut before = Ledger::default();
+    before.recall(&key, &uid, recorded(), &Owners::default());
+    let delta = before.record(verdict(&["y"]), STATE, &Owners::default(), Lane::Change, now).unwrap();
+    let mut after = Ledger::default();
+    after.record(verdict(&["y"]), STATE, &Owners::default(), Lane::Change, now);
+    let late = after.recall(&key, &uid, recorded(), &Owners::default()).unwrap();
+    for (mut ledger, delta) in [(before, delta), (after, late)] {
+        assert_eq!(delta.results.iter().map(|one| one.since).collect::<Vec<_>>(), [first]);
+        assert_eq!(told(Some(delta)), (vec![], vec![]), "neither that y appeared nor that x is over");
+        assert_eq!(told(ledger.forget(&key)), (vec![], texts(&["y"])), "by now it is known that it was open");
+    }
+    assert_eq!(told(Ledger::gone(key, uid, recorded(), Lane::Snapshot)), (vec![], vec![]));
+}
+
+#[test]
 fn ids_are_read_as_they_are_written() {
     let id = Id::new(SUBJECT, &finding("x", Outcome::Fail));
     assert_eq!(Id::parse(&id.to_string()), Some(id));
@@ -235,4 +260,85 @@ fn other_words_are_expected_once_from_new_policies_for_the_same_state() {
     ledger.judged_by(&policies);
     ledger.holds_for(&verdict(&[]).key, Some(State::sample(1)));
     assert_eq!(tell(&mut ledger, &["b"], Some(1)), (1, 1));
+}
+
+#[test]
+fn nothing_is_resolved_while_its_rule_is_undecided() {
+    let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
+    let with_errors = |messages: &[&str], rules: &[[&str; 2]]| {
+        let mut verdict = verdict(messages);
+        verdict.undecided = rules.iter().map(|rule| rule.map(Arc::from)).collect();
+        verdict.results.extend(rules.iter().map(|[policy, rule]| Finding {
+            policy: (*policy).into(),
+            rule: (*rule).into(),
+            ..finding("took longer than 1 s", Outcome::Error)
+        }));
+        verdict
+    };
+    let mut record = |verdict| told(ledger.record(verdict, STATE, &Owners::default(), Lane::Change, now));
+    let Finding { policy, rule, .. } = finding("x", Outcome::Fail);
+    record(verdict(&["x", "y"]));
+    for error in [[&*policy, &*rule], ["kaudit", "object"]] {
+        assert_eq!(record(with_errors(&[], &[error])), (vec![], vec![]), "{error:?}");
+        // One that is found again is there once.
+        assert_eq!(record(with_errors(&["x", "z"], &[error])), (texts(&["z"]), vec![]), "{error:?}");
+        assert_eq!(record(verdict(&["x", "y"])), (vec![], texts(&["z"])), "{error:?}");
+    }
+    // The error of another rule decides nothing about this one.
+    assert_eq!(record(with_errors(&["x"], &[[&policy, "other"], ["q", &rule]])), (vec![], texts(&["y"])));
+    // An error that the same object always has is a decision.
+    let decided = Verdict { undecided: Vec::new(), ..with_errors(&[], &[[&policy, &rule]]) };
+    assert_eq!(record(decided), (vec![], texts(&["x"])));
+}
+
+#[test]
+fn nothing_that_others_crowd_out_of_the_list_is_resolved() {
+    let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
+    let with_rest = |messages: &[&str], rest: &str, of_object: bool| {
+        let mut verdict = verdict(messages);
+        let mut count = finding(rest, Outcome::Fail);
+        if of_object {
+            [count.policy, count.rule] = ["kaudit", "object"].map(Into::into);
+        }
+        verdict.results.push(count);
+        verdict
+    };
+    let mut record = |verdict| told(ledger.record(verdict, STATE, &Owners::default(), Lane::Change, now));
+    for (of_object, what) in
+        [(false, "more results of this rule for this object"), (true, "more results for this object")]
+    {
+        let rest = |count: usize| format!("{count} {what} are not listed");
+        assert_eq!(record(verdict(&["x", "y"])), (texts(&["x", "y"]), vec![]));
+        assert_eq!(record(with_rest(&["a", "x"], &rest(1), of_object)), (vec!["a".to_owned(), rest(1)], vec![]));
+        // The count goes on with another number.
+        assert_eq!(record(with_rest(&["a", "b"], &rest(2), of_object)), (texts(&["b"]), vec![]));
+        // Within the bounds, all that is not there has ended.
+        assert_eq!(record(verdict(&["b"])), (vec![], vec!["a".to_owned(), rest(2)]));
+        assert_eq!(record(verdict(&[])), (vec![], texts(&["b"])));
+    }
+    // That of one rule decides nothing about another, nor do words that only look like a count.
+    let mut other = with_rest(&["x"], "1 more results of this rule for this object are not listed", false);
+    other.results[1].rule = "deny_other".into();
+    assert_eq!(record(other.clone()).0.len(), 2);
+    other.results.remove(0);
+    assert_eq!(record(other), (vec![], texts(&["x"])));
+    record(verdict(&["x"]));
+    for words in ["more results for this object are not listed", "some more results for this object are not listed"] {
+        assert_eq!(record(with_rest(&[], words, true)).1.first().map(String::as_str), Some("x"));
+        record(verdict(&["x"]));
+    }
+}
+
+#[test]
+fn a_violation_that_is_excused_beside_an_error_of_its_rule_does_not_stay_open() {
+    let (mut ledger, now) = (Ledger::default(), Timestamp::UNIX_EPOCH);
+    let error = finding("took longer than 1 s", Outcome::Error);
+    ledger.record(verdict(&["x"]), STATE, &Owners::default(), Lane::Change, now);
+    let mut excused = verdict(&[]);
+    excused.undecided = vec![[&error.policy, &error.rule].map(Arc::clone)];
+    excused.results.extend([finding("x", Outcome::Skip), error]);
+    let key = excused.key.clone();
+    ledger.record(excused, STATE, &Owners::default(), Lane::Change, now);
+    let outcomes: Vec<_> = ledger.results_of(&key, &"u".into()).iter().map(|result| result.finding.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Skip, Outcome::Error]);
 }

@@ -1,22 +1,27 @@
 //! Which other objects are to be judged when something changes: those in a Namespace, those that look others up in the
 //! inventory, those whose verdicts depend on the clock; and whether a change is a reason to judge at all.
 
-use std::{collections::BTreeSet, num::NonZeroU64, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU64,
+    sync::Arc,
+    time::Instant,
+};
 
 use super::Pipeline;
 use crate::{
     audit::{
         cache::Previous,
         inventory::{ObjectState, Updated, Waiting},
-        queue::Lane,
-        rounds::Touched,
+        queue::QueuePriority,
+        rounds::{ChangedPlace, Touched},
         work::{Objects, Purpose, Work},
     },
     cluster::identity::is_exception,
-    judge::dependencies::Dependencies,
+    judge::{dependencies::Dependencies, reads::LookupReach},
     model::{
         body::Body,
-        object::{Object, ObjectKey, Projected},
+        object::{Kind, Object, ObjectKey, Projected},
     },
     source::change::WatchScope,
 };
@@ -27,6 +32,7 @@ impl Pipeline {
         if !self.gate.is_open() || self.is_busy() {
             return None;
         }
+        self.look_after_lookups();
         if self.inventory.rebuild(now) {
             self.look(Purpose::Mark, Objects::of(&self.cache, self.judged_scopes()));
             return None;
@@ -38,13 +44,9 @@ impl Pipeline {
         }
         let settled = self.inventory.settled(now);
         self.judge_settled(settled);
-        if self.queue.is_idle() {
-            self.inventory.rounds.end(now);
-        }
-        match self.inventory.rounds.begin(now) {
-            None => {}
-            Some(Touched::All) => self.judge_again(None, |depends| depends.inventory, Purpose::Judge),
-            Some(Touched::Objects(keys)) => self.judge_objects_again(keys),
+        self.inventory.rounds.end(now, |queued| self.queue.has_dependencies_since(queued));
+        if let Some(touched) = self.inventory.rounds.begin(now) {
+            self.judge_touched(touched);
         }
         while let Some(slice) = self.clock.strike(now) {
             self.judge_again(None, |depends| depends.clock, Purpose::JudgeSlice(slice));
@@ -53,19 +55,25 @@ impl Pipeline {
     }
 
     /// Queues an object, at once or when the policies can look up what happened before it changed.
-    pub(super) fn judge_soon(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
+    pub(super) fn judge_soon(&mut self, key: ObjectKey, priority: QueuePriority, now: Instant) {
+        if !self.evaluates(&key.kind) {
+            return;
+        }
         let looks_up = self.policies.dependencies(&key.kind).inventory;
-        let ready = if looks_up { self.inventory.wait(key, lane, now) } else { Some(key) };
+        let ready = if looks_up { self.inventory.wait(key, priority, now) } else { Some(key) };
         if let Some(key) = ready {
-            self.enqueue(key, lane, now);
+            self.enqueue(key, priority, now);
         }
     }
 
     /// Queues an object.
-    pub(super) fn enqueue(&mut self, key: ObjectKey, lane: Lane, now: Instant) {
+    pub(super) fn enqueue(&mut self, key: ObjectKey, priority: QueuePriority, now: Instant) {
+        if !self.evaluates(&key.kind) {
+            return;
+        }
         match self.cache.controller(&key) {
-            Some(_) => self.queue.push_dependent(key, lane, now),
-            None => self.queue.push(key, lane, now),
+            Some(_) => self.queue.push_dependent(key, priority, now),
+            None => self.queue.push(key, priority, now),
         }
     }
 
@@ -112,8 +120,44 @@ impl Pipeline {
         self.look(purpose, objects);
     }
 
+    /// Queues the objects whose verdicts may depend on what changed in the inventory.
+    fn judge_touched(&mut self, touched: Touched) {
+        if touched.all {
+            return self.judge_again(None, |depends| depends.inventory, Purpose::Judge);
+        }
+        if !touched.places.is_empty() {
+            let objects = Objects::at(self.dependent_places(&touched.places));
+            self.look(Purpose::Judge, objects);
+        }
+        if !touched.objects.is_empty() {
+            self.judge_objects_again(touched.objects);
+        }
+    }
+
+    /// Returns the scopes and namespaces of objects that look something up where objects changed.
+    fn dependent_places(&mut self, changed: &BTreeSet<ChangedPlace>) -> Vec<(WatchScope, Option<Arc<str>>)> {
+        let mut kinds: BTreeMap<Kind, Vec<&Option<Arc<str>>>> = BTreeMap::new();
+        for (kind, namespace) in changed {
+            let placed = Kind { namespaced: namespace.is_some(), ..Kind::clone(kind) };
+            kinds.entry(placed).or_default().push(namespace);
+        }
+        let mut places = Vec::new();
+        for scope in self.judged_scopes() {
+            let reach = |kind| self.policies.set.widest_reach(&scope.kind, kind);
+            let reached: Vec<_> = kinds.iter().filter_map(|(kind, own)| Some((reach(kind)?, own))).collect();
+            let namespaces: BTreeSet<Option<Arc<str>>> = if reached.iter().all(|(reach, _)| *reach == LookupReach::Own)
+            {
+                reached.into_iter().flat_map(|(_, own)| own).map(|namespace| (*namespace).clone()).collect()
+            } else {
+                self.cache.namespaces(&scope).map(Option::<&_>::cloned).collect()
+            };
+            places.extend(namespaces.into_iter().map(|namespace| (scope.clone(), namespace)));
+        }
+        places
+    }
+
     /// Queues those of some objects that may be judged.
-    fn judge_objects_again(&mut self, keys: BTreeSet<ObjectKey>) {
+    pub(super) fn judge_objects_again(&mut self, keys: BTreeSet<ObjectKey>) {
         let judged = |key: &ObjectKey| {
             let scope = self.cache.scope(key).filter(|_| self.cache.uid(key).is_some() && !is_exception(&key.kind));
             scope.is_some_and(|scope| self.gate.lets_through(&scope))
@@ -185,7 +229,7 @@ impl Pipeline {
 
     /// Keeps the last state of a deleted object, for policies about transitions.
     pub(super) fn deleted(&mut self, scope: &WatchScope, last: Object) {
-        let live = self.gate.lets_through(scope) && self.transitions.are_watched(scope);
+        let live = self.gate.lets_through(scope) && self.transitions.are_watched(scope) && self.evaluates(&scope.kind);
         let own = self.settings.shard.owns(last.key.namespace.as_deref());
         if live && own && self.policies.dependencies(&scope.kind).transition {
             self.transitions.delete(last);

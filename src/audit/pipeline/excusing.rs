@@ -1,19 +1,46 @@
 //! What new exceptions, those that are gone and those that end change about what stands.
 
 use jiff::Timestamp;
+use tracing::{error, info};
 
 use super::Pipeline;
 use crate::{
-    audit::work::Work,
+    audit::{exceptions::Exceptions, work::Work},
+    cluster::identity::is_exception,
     model::{body::Body, object::ObjectKey, verdict::Verdict},
 };
 
 impl Pipeline {
+    /// Puts the exceptions of files in force, or notes why those loaded before stay in force. One about a rule that is not in
+    /// force yet excuses nothing until it is.
+    pub(super) fn reload_exceptions(&mut self, loaded: anyhow::Result<Exceptions>) {
+        match loaded {
+            Ok(exceptions) => {
+                info!("Exceptions loaded");
+                self.exceptions.replace_given(exceptions);
+            }
+            Err(why) => {
+                let why = format!("{why:#}");
+                error!("The exceptions could not be loaded; those loaded before stay in force: {why}");
+                self.exceptions.refuse_given(why);
+            }
+        }
+        self.excuse_again(|_| true);
+    }
+
     /// Takes in the present state of an exception.
     pub(super) fn exception_seen(&mut self, key: &ObjectKey) {
         if let Some(object) = self.cache.object(key) {
             self.exceptions.put(&object);
-            self.excuse_again(|other| other.namespace == key.namespace);
+            self.exceptions_changed.insert(key.namespace.clone());
+        }
+    }
+
+    /// Forgets an exception, if the key is that of one.
+    pub(super) fn exception_gone(&mut self, key: &ObjectKey) {
+        if is_exception(&key.kind) {
+            self.exceptions.remove(key);
+            self.exceptions_changed.insert(key.namespace.clone());
         }
     }
 
@@ -50,10 +77,23 @@ impl Pipeline {
         self.work.push_back(Work::Excuse(keys.into_iter()));
     }
 
+    /// Excuses anew what stands in the namespaces in which exceptions changed: once for all that came in together.
+    pub(super) fn excuse_after_changes(&mut self) {
+        let changed = std::mem::take(&mut self.exceptions_changed);
+        if changed.is_empty() {
+            return;
+        }
+        self.excuse_again(|key| changed.contains(&key.namespace));
+    }
+
+    /// Applies the exceptions to an object's results again; its owners come first, as they may cover it from now on.
     pub(super) fn excuse_object(&mut self, key: &ObjectKey) {
-        if let Some(uid) = self.cache.uid(key) {
-            let delta = self.reconsidered(key, None);
-            self.record_with_dependents(key, &uid, delta);
+        let owners = self.cache.owners(key);
+        for key in owners.iter().rev().chain([key]) {
+            if let Some(uid) = self.cache.uid(key) {
+                let delta = self.reconsidered(key, None);
+                self.record_with_dependents(key, &uid, delta);
+            }
         }
     }
 }

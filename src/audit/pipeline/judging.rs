@@ -11,13 +11,13 @@ use crate::{
         command::Reload,
         judges::Judged,
         ledger::{Delta, dependents::Owners},
-        queue::{Lane, Queued},
+        queue::{Lane, QueuePriority, Queued},
         work::{Objects, Purpose},
     },
     judge::{evaluate::Job, set::PolicySet},
     model::{
         object::{Object, ObjectKey},
-        verdict::{Outcome, Verdict},
+        verdict::{Finding, Outcome, Verdict},
     },
     telemetry::{Span, count},
 };
@@ -39,20 +39,22 @@ impl Pipeline {
         }
     }
 
-    /// Takes the next object to judge, deletions first. Until the policies are `ready`, those that look others up would be
+    /// Takes the next object to judge, deletions and others by turns. Until the policies are `ready`, those that look others up would be
     /// wrong, and what depends on them waits.
     fn next_job(&mut self, ready: Option<&Arc<PolicySet>>) -> Option<Job> {
         let policies = &Arc::clone(ready.unwrap_or(&self.policies.set));
         if ready.is_some()
-            && let Some(object) = self.transitions.next_deleted()
+            && let Some(object) = self.transitions.next_deleted(self.queue.waiting() > 0)
         {
             return Some(self.job(object, None, true, policies));
         }
         loop {
             let key = self.queue.pop()?;
-            if ready.is_none() && self.policies.dependencies(&key.kind).inventory {
+            let awaited =
+                self.inventory.awaits_kinds() && self.policies.set.awaits(self.inventory.lookups(), &key.kind);
+            if (ready.is_none() || awaited) && self.policies.dependencies(&key.kind).inventory {
                 if let Some(queued) = self.queue.done(&key) {
-                    self.inventory.wait_for_policies(key, queued);
+                    self.inventory.wait_for_policies(key, queued, awaited);
                 }
                 continue;
             }
@@ -104,11 +106,13 @@ impl Pipeline {
         self.revision += 1;
         self.count(&verdict, queued.filter(|_| stands));
         let span = self.trace(&verdict, queued);
-        if stands {
-            self.retries.note(&verdict.key, verdict.unfinished);
-        }
         let now = Timestamp::now();
         self.excuse(&mut verdict, now);
+        self.withhold(&mut verdict);
+        if stands {
+            self.bound(&mut verdict);
+            self.retries.note(&verdict.key, verdict.unfinished);
+        }
         if self.settings.initial == InitialObjects::Stream {
             // Manifests have no uid, and no owners.
             if stands && verdict.results.is_empty() && verdict.uid.is_empty() {
@@ -117,7 +121,7 @@ impl Pipeline {
             }
             self.cache.drop_body(&verdict.key);
         }
-        let lane = queued.map_or(Lane::Change, |queued| queued.lane);
+        let lane = queued.map_or(Lane::Change, |queued| queued.priority.lane());
         if self.policies.dependencies(&verdict.key.kind).inventory {
             self.inventory.note_judged(&verdict.key);
         }
@@ -130,6 +134,16 @@ impl Pipeline {
         let owners = if verdict.results.is_empty() { Owners::default() } else { self.owners(&key, None) };
         let delta = self.ledger.record(verdict, state, &owners, lane, now).map(|delta| Delta { span, ..delta });
         self.record_with_dependents(&key, &uid, delta);
+    }
+
+    /// Replaces the results of a verdict by an error if they have no room. What is open of the object stays open.
+    fn bound(&self, verdict: &mut Verdict) {
+        if let Err(why) = self.room(&verdict.key, self.ledger.growth(verdict)) {
+            let count = verdict.results.len();
+            let error = Finding::object_error(&format!("{count} results of this object are not kept: {why}"));
+            verdict.undecided.push([&error.policy, &error.rule].map(Arc::clone));
+            (verdict.results, verdict.unfinished) = (vec![error], true);
+        }
     }
 
     /// Counts a verdict, and for one that stands how long its object waited for it.
@@ -152,8 +166,9 @@ impl Pipeline {
 
     /// Tells the way of a change from the watch to its verdict; returns what writes that follow belong to.
     fn trace(&self, verdict: &Verdict, queued: Option<Queued>) -> Span {
-        let is_change =
-            |queued: &Queued| queued.lane == Lane::Change && self.settings.initial != InitialObjects::Stream;
+        let is_change = |queued: &Queued| {
+            queued.priority == QueuePriority::Change && self.settings.initial != InitialObjects::Stream
+        };
         let Some(queued) = queued.filter(is_change) else { return Span::default() };
         let span = Span::since("change", queued.since);
         span.set(|| {
@@ -200,6 +215,7 @@ impl Pipeline {
     /// Queues every object, for policies that read and look up something else than those before.
     fn judge_everything(&mut self) {
         self.inventory.reset(&self.policies.set);
+        self.lookups_changed = true;
         self.look(Purpose::Renew, Objects::of(&self.cache, self.judged_scopes()));
     }
 }

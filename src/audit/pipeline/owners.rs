@@ -1,4 +1,4 @@
-//! Owners and dependents: who covers what is found about an object, and what changes for dependents with their owners.
+//! Owners and dependents: the owners that may cover results of an object, and what changes for dependents with their owners.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -21,11 +21,13 @@ use crate::{
 
 impl Pipeline {
     /// Returns the owners of an object, the topmost first, and notes that it depends on them. One that is `decided` is not
-    /// waited for.
+    /// waited for. An object that is its own owner, through others, has none.
     pub(super) fn owners(&mut self, key: &ObjectKey, decided: Option<&ObjectKey>) -> Owners {
         let mut owners = Owners::default();
         let mut dependent = key.clone();
-        for owner in self.cache.owners(key) {
+        let chain = self.cache.owners(key);
+        let has_top = self.cache.has_top(key, &chain);
+        for owner in chain {
             self.link(&dependent);
             if let Some(uid) = self.cache.uid(&owner) {
                 if Some(&owner) != decided && (self.queue.is_on_its_way(&owner) || self.inventory.waits(&owner)) {
@@ -38,6 +40,9 @@ impl Pipeline {
         }
         // The owner of the last one may come later.
         self.link(&dependent);
+        if !has_top {
+            owners = Owners::default();
+        }
         owners.chain.reverse();
         owners.labels = self.labels(owners.chain.first().map_or(key, |(topmost, _)| topmost));
         owners

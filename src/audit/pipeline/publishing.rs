@@ -1,6 +1,9 @@
 //! What a pipeline publishes about itself: progress, metrics, the overview for the status, the whole result.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
@@ -13,10 +16,11 @@ use crate::{
     cluster::identity::API_VERSION,
     judge::set::PolicySet,
     model::{
-        coverage::Coverage,
+        coverage::{Coverage, State},
         object::ObjectRef,
         verdict::{Class, Outcome},
     },
+    source::selection::Selection,
 };
 
 /// Scopes that are named to whoever asks what the gate waits for.
@@ -46,12 +50,23 @@ impl Pipeline {
         let exceptions: Vec<_> = overview.exceptions.iter().map(|known| (known.state, known.expires_at)).collect();
         self.outputs.metrics.set_exceptions(&exceptions);
         self.outputs.metrics.set_violations(self.ledger.counts_by_namespace());
+        self.outputs.metrics.set_covered(self.ledger.covered());
         self.outputs.overview.send_replace(Some(Arc::new(overview)));
     }
 
     fn coverage(&self) -> Vec<Coverage> {
         let inactive = |scope: &_| if self.settings.judge_inactive { 0 } else { self.cache.inactive(scope) };
-        self.gate.coverage(|scope| (self.cache.len(scope), inactive(scope)))
+        let mut all = self.gate.coverage(|scope| (self.cache.len(scope), inactive(scope)));
+        for scope in self.gate.joined().filter(|scope| !self.evaluates(&scope.kind)) {
+            let kind = &scope.kind;
+            let is_kind = |one: &&mut Coverage| one.group == kind.group && one.resource == kind.plural;
+            if let Some(read) = all.iter_mut().find(is_kind).filter(|read| !read.is_gap()) {
+                (read.state, read.objects) = (State::Excluded, 0);
+                read.message =
+                    format!("not evaluated, {}; read for policies that look it up", Selection::left_out(kind));
+            }
+        }
+        all
     }
 
     fn summary(&self) -> Summary {
@@ -85,13 +100,57 @@ impl Pipeline {
             exceptions: self.exceptions.summaries(self.ledger.excused(), Timestamp::now()),
             policy_error: self.policies.error.clone(),
             inventory_error: self.inventory.problem.clone(),
+            nothing_found: self.nothing_found().unwrap_or_default(),
         }
     }
 
-    /// Whether every kind in scope was read and every policy ran.
+    /// Whether every kind in scope was read, with at least one object, and every policy ran.
     fn is_complete(&self, summary: &Summary) -> bool {
         let judged = summary.error == 0 && self.inventory.problem.is_empty() && !self.policies.set.is_partial();
-        self.gate.is_complete() && judged
+        self.gate.is_complete() && judged && self.nothing_found().is_none()
+    }
+
+    /// Returns where no object was found at all, if that is so: nothing is checked there, which is not clean. Of a shard
+    /// others may have the objects.
+    fn nothing_found(&self) -> Option<String> {
+        if !self.gate.is_open() || !self.settings.shard.is_whole() {
+            return None;
+        }
+        let namespaces = self.objects_by_namespace();
+        let empty: Vec<&str> =
+            namespaces.iter().filter(|(_, objects)| **objects == 0).map(|(namespace, _)| &**namespace).collect();
+        if !empty.is_empty() {
+            let them = if empty.len() == 1 { "namespace" } else { "namespaces" };
+            return Some(format!("no object was found in {them} {}", empty.join(", ")));
+        }
+        let nothing = self.gate.joined().all(|scope| self.cache.len(scope) == 0);
+        (nothing && namespaces.is_empty()).then(|| "no object was found".to_owned())
+    }
+
+    /// Returns how many objects are in each namespace that is read on its own.
+    pub(super) fn objects_by_namespace(&self) -> BTreeMap<Arc<str>, usize> {
+        let mut namespaces = BTreeMap::new();
+        for scope in self.gate.scopes() {
+            if let Some(namespace) = &scope.namespace {
+                *namespaces.entry(Arc::clone(namespace)).or_default() += self.cache.len(scope);
+            }
+        }
+        namespaces
+    }
+
+    /// Returns the namespaces that are read on their own with the number of their objects, and all others that are known.
+    fn checked_namespaces(&self) -> BTreeMap<Option<Arc<str>>, usize> {
+        let own = self.objects_by_namespace().into_iter();
+        let mut namespaces: BTreeMap<_, _> = own.map(|(name, objects)| (Some(name), objects)).collect();
+        for scope in self.gate.scopes().filter(|scope| scope.namespace.is_none()) {
+            let of_objects = self.cache.namespaces(scope).map(Option::<&Arc<str>>::cloned);
+            let is_namespace = scope.kind.is("", "Namespace");
+            let named = self.cache.keys(scope).filter(|_| is_namespace).map(|key| Some(key.name));
+            for namespace in of_objects.chain(named) {
+                *namespaces.entry(namespace).or_default() += 1;
+            }
+        }
+        namespaces
     }
 
     /// Makes known which policies are in force.
@@ -120,15 +179,17 @@ impl Pipeline {
     /// Returns the whole result, whose entries are in no order.
     pub(super) fn result(&self) -> AuditResult {
         let summary = self.summary();
-        let mut results: Vec<Entry> = Vec::with_capacity(summary.fail + summary.warn + summary.error + summary.skip);
+        let Summary { fail, warn, error, skip, covered, .. } = summary;
+        let mut results: Vec<Entry> = Vec::with_capacity(fail + warn + error + skip + covered);
         for (key, standing) in self.ledger.objects() {
             let resource = Arc::new(ObjectRef::new(key, &standing.uid));
             let location = self.cache.location(key);
             results.extend(standing.results.iter().map(|known| {
-                let covered_by = known.covered_by.as_ref().and_then(|uid| self.owner_reference(key, uid));
+                let covered_by = known.covered_by.as_ref().and_then(|cover| self.owner_reference(key, &cover.uid));
+                let is_handed_over = self.ledger.is_handed_over(known.id);
                 let dependents = self.ledger.dependents(&standing.uid, &known.finding);
                 let entry = Entry::new(&known.finding, &resource, location, standing.owner.as_ref());
-                Entry { covered_by, dependents, since: Some(known.since), ..entry }
+                Entry { covered_by, dependents, is_handed_over, since: Some(known.since), ..entry }
             }));
         }
         let mut policies: Vec<_> = self.policies.set.policies.iter().map(PolicySummary::from).collect();
@@ -148,6 +209,8 @@ impl Pipeline {
             baseline: None,
             results,
             ended: self.recording.ended.iter().cloned().collect(),
+            namespaces: self.checked_namespaces(),
+            repeated: HashSet::new(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::Pipeline;
+use super::{Pipeline, lookups::is_only_looked_up};
 use crate::{
     audit::{
         command::Term,
@@ -51,14 +51,23 @@ impl Pipeline {
         self.recall_former_kinds();
     }
 
+    /// Whether violations are recorded of kinds of which only a later pass of discovery shows whether they are gone.
+    pub(super) fn awaits_former_kinds(&self) -> bool {
+        self.gate.is_provisional() && self.recording.recorded.has_others(|group, kind| self.gate.expects(group, kind))
+    }
+
     /// Compares what was recorded of a scope's objects with what is known of them; returns those that are still there.
     /// What was recorded of an object does not count for another that took its name.
     pub(super) fn recall(&mut self, scope: &WatchScope) -> Vec<ObjectKey> {
         let mut keys = Vec::new();
-        for recorded in self.recording.recorded.take(scope) {
+        for mut recorded in self.recording.recorded.take(scope) {
             let key = recorded.key(&scope.kind);
+            let is_there = self.cache.has(&key, &recorded.object.uid);
+            if is_there {
+                recorded.correct_times(self.cache.created(&key));
+            }
             let RecordedObject { object: ObjectRef { uid, .. }, results } = recorded;
-            let delta = if self.cache.has(&key, &uid) {
+            let delta = if is_there {
                 let owners = self.owners(&key, None);
                 let delta = self.ledger.recall(&key, &uid, results, &owners);
                 keys.push(key);
@@ -71,13 +80,16 @@ impl Pipeline {
         keys
     }
 
-    /// Resolves what was recorded of kinds that are no longer judged. Kinds of a server that does not answer may come
-    /// back.
+    /// Resolves recorded violations of kinds that are no longer served, once discovery has confirmed that. Kinds of a server
+    /// that does not answer may come back.
     pub(super) fn recall_former_kinds(&mut self) {
-        if !self.gate.is_open() {
+        if !self.gate.is_open() || self.gate.is_provisional() {
             return;
         }
-        for recorded in self.recording.recorded.take_unless(|group, kind| self.gate.expects(group, kind)) {
+        let (gate, selection) = (&self.gate, self.selection.as_ref());
+        let expected =
+            |group: &str, kind: &str| gate.expects(group, kind) && !is_only_looked_up(gate, selection, group, kind);
+        for recorded in self.recording.recorded.take_unless(expected) {
             let key = recorded.key(&recorded.former_kind());
             self.recording.record(Ledger::gone(key, recorded.object.uid, recorded.results, Lane::Snapshot));
         }

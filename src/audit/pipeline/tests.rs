@@ -2,6 +2,9 @@
 
 mod exceptions;
 mod histories;
+mod library;
+mod load;
+mod lookups;
 mod metrics;
 mod owners;
 mod recording;
@@ -97,8 +100,10 @@ const SETTINGS: PipelineSettings = PipelineSettings {
     update_filter: true,
     shard: Shard::WHOLE,
     roll_up: true,
+    handover: Duration::ZERO,
     metrics_namespaces: 1,
     judge_inactive: false,
+    memory: None,
 };
 
 fn load(files: &[(&str, &str)]) -> Arc<PolicySet> {
@@ -200,7 +205,8 @@ impl Live {
             commands.try_send(Command::Record(Term::Begin(Recorded::default(), record))).ok().unwrap();
         }
         let metrics = Arc::<Metrics>::default();
-        let inputs = Inputs { changes: change_receiver, commands: command_receiver, stop: CancellationToken::new() };
+        let stop = CancellationToken::new();
+        let inputs = Inputs { changes: change_receiver, commands: command_receiver, stop, selection: None };
         let outputs = Outputs {
             progress: watch::channel(Progress::default()).0,
             policies: watch::channel(Arc::clone(&policies)).0,
@@ -208,6 +214,7 @@ impl Live {
             told: watch::Sender::default(),
             metrics: Arc::clone(&metrics),
             packing: Packing::default(),
+            in_flight: InFlight::default(),
             labels: BTreeSet::new(),
         };
         let mut pipeline = Pipeline::new(policies, Exceptions::default(), settings, outputs);
@@ -232,6 +239,11 @@ impl Live {
 
     /// Delivers first lists of all kinds.
     async fn sync(&self, objects: Vec<Object>) {
+        self.sync_as(objects, false).await;
+    }
+
+    /// The same, after a pass of discovery that may be incomplete.
+    async fn sync_as(&self, objects: Vec<Object>, provisional: bool) {
         for kind in KINDS {
             self.send(Change::Appeared(scope(kind))).await;
             self.send(Change::Listing(scope(kind))).await;
@@ -242,7 +254,7 @@ impl Live {
         for kind in KINDS {
             self.send(Change::Synced(scope(kind))).await;
         }
-        self.send(Change::Discovered(Discovered::default())).await;
+        self.send(Change::Discovered(Discovered { provisional, ..Discovered::default() })).await;
     }
 
     async fn result(&self) -> AuditResult {
@@ -340,6 +352,43 @@ async fn who_looks_others_up_follows_them() {
     live.until(&[]).await;
     let result = live.end().await;
     assert!(result.complete && result.summary.objects == 1);
+}
+
+#[tokio::test]
+async fn one_namespace_does_not_fill_the_memory() {
+    const MANY: &str =
+        "package many\ndeny contains sprintf(\"%d is wrong\", [i]) if some i in numbers.range(1, input.spec.results)\n";
+    let pod = |namespace: &str, name: &str, version, results: u32, bytes: usize| {
+        let text: String = std::iter::repeat_with(fastrand::alphanumeric).take(bytes).collect();
+        object("Pod", namespace, name, version, &json!({"spec": {"results": results, "text": text}}))
+    };
+    let settings = PipelineSettings { memory: Some(400_000), ..SETTINGS };
+    let live = Live::start(load(&[("many.rego", MANY)]), settings);
+    // 100,000 bytes for each namespace.
+    live.sync(vec![pod("a", "p1", 1, 1, 70_000), pod("a", "p2", 1, 1, 70_000), pod("b", "p3", 1, 20, 1_000)]).await;
+    let mut expected = vec!["p1: 1 is wrong".to_owned()];
+    expected.extend((1..=20).map(|number| format!("p3: {number} is wrong")));
+    let until = async |expected: &mut Vec<String>| {
+        expected.sort();
+        live.until(&expected.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    };
+    until(&mut expected).await;
+    live.seen(pod("b", "p4", 1, 12, 1_000)).await;
+    live.seen(pod("c", "p5", 1, 1, 70_000)).await;
+    expected.push("p5: 1 is wrong".to_owned());
+    expected.push(
+        "p4: 12 results of this object are not kept: the namespace uses 1 of the 1 MiB of memory that it may"
+            .to_owned(),
+    );
+    until(&mut expected).await;
+    // What got room is evaluated when it changes.
+    live.seen(pod("b", "p4", 2, 2, 1_000)).await;
+    live.seen(pod("a", "p2", 2, 1, 1_000)).await;
+    expected.retain(|text| !text.starts_with("p4"));
+    expected.extend(["p2: 1 is wrong", "p4: 1 is wrong", "p4: 2 is wrong"].map(str::to_owned));
+    until(&mut expected).await;
+    let result = live.end().await;
+    assert!(result.complete, "{:?}", result.coverage);
 }
 
 #[tokio::test]
@@ -545,6 +594,16 @@ async fn what_no_policy_can_see_is_not_judged_and_nobody_follows() {
     }
 }
 
+#[tokio::test]
+async fn an_error_that_a_fresh_evaluation_has_too_ends_the_violations_of_its_rule() {
+    let live = Live::start(load(&[("prod.yaml", IN_PROD)]), SETTINGS);
+    let namespace = object("Namespace", "", "n", 1, &json!({"metadata": {"labels": {"stage": "prod"}}}));
+    live.sync(vec![namespace.clone(), object("Pod", "n", "p", 2, &json!({}))]).await;
+    live.until(&["p: p is in production"]).await;
+    live.gone(namespace).await;
+    live.until(&["p: cannot be matched: its namespaceSelector needs the Namespace n, which is not known"]).await;
+}
+
 /// Random changes, told to a live pipeline; in the end it stands where a fresh one does that only sees the last states.
 #[tokio::test]
 async fn any_changes_converge_to_the_verdicts_of_the_last_states() {
@@ -718,10 +777,12 @@ async fn a_shard_judges_and_tells_of_its_own_namespaces_only() {
     second.term(Term::Begin(recorded, Box::new(Told(sink)))).await;
     let pod = object("Pod", "shop", "p", 3, &json!({}));
     second.sync(vec![here[0].clone(), pod, namespace("shop"), namespace("billing")]).await;
-    second.until(&["p: p is in production"]).await;
+    // Whether another shard has an Ingress with its host is not known here: what was recorded stays.
+    let unread = "a: looks up ingresses.networking.k8s.io in all namespaces, which are read by other shards";
+    second.until(&["a: host y is also that of shop/gone", unread, "p: p is in production"]).await;
     let begun = Instant::now();
     let mut all = Vec::new();
-    while all.len() < 3 {
+    while all.len() < 2 {
         assert!(begun.elapsed() < PATIENCE, "{all:#?}");
         all.extend(told(&second));
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -729,8 +790,6 @@ async fn a_shard_judges_and_tells_of_its_own_namespaces_only() {
     second.until_evaluated(2).await;
     all.extend(told(&second));
     all.sort();
-    let wanted =
-        ["+ p: p is in production", "- a: host y is also that of shop/gone", "- gone: host y is also that of shop/a"];
-    assert_eq!(all, wanted);
+    assert_eq!(all, ["+ p: p is in production", "- gone: host y is also that of shop/a"]);
     assert_eq!(second.end().await.summary.objects, 2);
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::{Pipeline, versions::in_version_of};
 use crate::{
     audit::{
-        queue::Lane,
+        queue::QueuePriority,
         work::{CHANGE, Objects, Purpose, Work},
     },
     model::object::ObjectKey,
@@ -18,7 +18,7 @@ use crate::{
 impl Pipeline {
     /// Whether something came in that is not dealt with yet.
     pub(super) fn is_busy(&self) -> bool {
-        !self.work.is_empty() || !self.received.is_empty() || self.held.is_some()
+        !self.work.is_empty() || !self.received.is_empty() || !self.exceptions_changed.is_empty() || self.held.is_some()
     }
 
     /// Deals with what came in, as far as it may take long.
@@ -27,9 +27,14 @@ impl Pipeline {
         while left > 0 {
             if !self.work.is_empty() {
                 left = self.work(left, now);
+                // What is published of the state is the state after it.
+                self.revision += 1;
+            } else if !self.exceptions_changed.is_empty() && (self.received.is_empty() || self.held.is_some()) {
+                self.excuse_after_changes();
             } else if let Some(command) = self.held.take() {
                 self.execute(command);
             } else if let Some(change) = self.received.pop_front() {
+                self.outputs.in_flight.leave(&change);
                 self.apply(change, now);
                 left = left.saturating_sub(CHANGE);
                 if self.received.is_empty() && self.try_open(now) {
@@ -43,6 +48,7 @@ impl Pipeline {
 
     /// Does all that is left to do.
     pub(super) fn finish(&mut self, now: Instant) {
+        self.excuse_after_changes();
         while !self.work.is_empty() {
             self.work(usize::MAX, now);
         }
@@ -78,7 +84,7 @@ impl Pipeline {
             Work::Excuse(keys) => keys.next().map(|key| self.excuse_object(&key)).is_some(),
             Work::Judge(waiting) => {
                 let next = waiting.next();
-                next.map(|waiting| self.enqueue(waiting.key, waiting.queued.lane, waiting.queued.since)).is_some()
+                next.map(|waiting| self.enqueue(waiting.key, waiting.queued.priority, waiting.queued.since)).is_some()
             }
             Work::Update(marked, states) => {
                 let next = marked.next();
@@ -107,11 +113,12 @@ impl Pipeline {
         match purpose {
             Purpose::Admit => {
                 self.object_arrived(&key);
-                self.judge_soon(key, Lane::Snapshot, now);
+                self.judge_soon(key, QueuePriority::Bulk, now);
             }
             // What waits for the inventory is judged anyway.
             Purpose::Judge | Purpose::JudgeSlice(_) if self.inventory.waits(&key) => {}
-            _ => self.enqueue(key, Lane::Snapshot, now),
+            Purpose::Judge | Purpose::JudgeSlice(_) => self.enqueue(key, QueuePriority::Dependency, now),
+            Purpose::Renew | Purpose::Skip | Purpose::Mark => self.enqueue(key, QueuePriority::Bulk, now),
         }
     }
 
@@ -124,5 +131,6 @@ impl Pipeline {
         }
         self.unchanged.rename(key, renamed);
         self.leave(key, now);
+        self.exception_gone(key);
     }
 }

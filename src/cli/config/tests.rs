@@ -44,18 +44,21 @@ fn first_line(result: Result<Box<CheckArgs>, String>) -> String {
 fn defaults_depend_on_the_mode() {
     let watch = run(&[]).unwrap();
     assert_eq!(watch.mode(), Mode::Watch);
-    assert!(watch.records(RecordTarget::Events) && watch.records(RecordTarget::Status));
+    for target in [RecordTarget::Events, RecordTarget::Reports, RecordTarget::Status] {
+        assert!(watch.records(target, true) && !watch.records(target, false), "{target:?}");
+        assert!(run(&["--record", "events,reports,status"]).unwrap().records(target, false), "{target:?}");
+    }
     assert_eq!(watch.policies.sources, []);
     assert_eq!(watch.output, [Target { format: Format::Text, file: None }]);
     assert_eq!(watch.sync.sync_timeout, Duration::from_mins(1));
 
     for arguments in [&["--once"][..], &["-f", "a.yaml"], &["--once", "-f", "a.yaml"]] {
-        assert!(!run(arguments).unwrap().records(RecordTarget::Events), "{arguments:?}");
+        assert!(!run(arguments).unwrap().records(RecordTarget::Events, true), "{arguments:?}");
     }
     assert_eq!(run(&["--once", "-f", "-"]).unwrap().mode(), Mode::Files);
     let once = run(&["--once", "--record", "events"]).unwrap();
-    assert!(once.records(RecordTarget::Events) && !once.records(RecordTarget::Status));
-    assert!(!run(&["--record", "none"]).unwrap().records(RecordTarget::Status));
+    assert!(once.records(RecordTarget::Events, false) && !once.records(RecordTarget::Status, true));
+    assert!(!run(&["--record", "none"]).unwrap().records(RecordTarget::Status, true));
 }
 
 #[test]
@@ -138,7 +141,7 @@ fn a_file_takes_every_shape_of_value() {
 fn a_file_of_the_long_run_serves_manifests_too() {
     let yaml = "record: [events]\nlisten: :8080\ncontext: prod\ninitial: skip\nsync-timeout: 2m\n";
     let check = run_with(yaml, &["-f", "a.yaml"]).unwrap();
-    assert!(!check.records(RecordTarget::Events));
+    assert!(!check.records(RecordTarget::Events, true));
     assert_eq!(check.timing.initial, Initial::Judge);
     assert_eq!(run_with(yaml, &["--once"]).unwrap().timing.initial, Initial::Judge);
     let message = first_line(run_with(&format!("{yaml}filename: a.yaml\n"), &[]));

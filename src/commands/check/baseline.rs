@@ -1,19 +1,23 @@
 //! Baselines: the violations that there were at one time, so that only new ones count.
 //!
-//! A violation is recognised by its [`Fingerprint`](crate::audit::fingerprint::Fingerprint). What a baseline lists and was
-//! not found is fixed only if it would have been found: where policies, scope or coverage differ it cannot be compared, and
-//! then the audit is incomplete.
+//! A violation is recognised by its [`Fingerprint`](crate::audit::fingerprint::Fingerprint), and of several with the same as
+//! many are known as are listed ([`matching`]). What a baseline lists and was not found is fixed only if it would have been
+//! found: where policies, scope or coverage differ it cannot be compared, and then the audit is incomplete. What is listed
+//! about manifests that were not given is left as it is.
+
+mod matching;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
-    fs,
-    path::Path,
+    collections::HashSet,
+    path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 
+use self::matching::Comparison;
 use super::drafts;
 use crate::{
     audit::{
@@ -22,12 +26,20 @@ use crate::{
     },
     cli::check::CheckArgs,
     cluster::identity::API_VERSION,
-    model::{exception::Excuse, object::ObjectRef, verdict::Outcome},
-    output::replace_file,
+    commands::document::Document,
+    model::{
+        exception::Excuse,
+        object::{ObjectName, ObjectRef},
+        verdict::Outcome,
+    },
+    output::{print, replace_file, safe::write_json_pretty},
+    source::manifest::ManifestContent,
 };
 
 /// Kind of the document.
 const KIND: &str = "Baseline";
+/// The form that is written: each violation is listed. The first form had one entry for each id, and no such field.
+const FORM: u32 = 2;
 
 /// A file of violations.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,6 +47,8 @@ const KIND: &str = "Baseline";
 pub(super) struct Baseline {
     api_version: String,
     kind: String,
+    #[serde(default = "first_form")]
+    form: u32,
     /// Digest of the policies that it was made by.
     policies: String,
     scope: ObjectSource,
@@ -42,85 +56,169 @@ pub(super) struct Baseline {
     results: Vec<BaselineEntry>,
 }
 
+fn first_form() -> u32 {
+    1
+}
+
 impl Baseline {
     /// Reads a baseline.
     ///
     /// # Errors
     /// When the file cannot be read or is none, with the line.
-    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn read(path: &Path, prune: bool) -> anyhow::Result<Self> {
         let shown = || format!("reading the baseline {}", path.display());
-        let text = fs::read_to_string(path).with_context(shown)?;
-        let baseline: Self = serde_json::from_str(&text).with_context(shown)?;
-        let Self { api_version, kind, .. } = &baseline;
+        let document = Document::read(path).with_context(shown)?;
         anyhow::ensure!(
-            kind == KIND && api_version == API_VERSION,
-            "{} is a {kind} of {api_version}, not a {KIND} of {API_VERSION}",
+            !prune || !document.compressed,
+            "{} is compressed: --prune-baseline cannot write it",
             path.display()
         );
+        document.expect(KIND, path)?;
+        let baseline: Self = serde_json::from_slice(&document.content).with_context(shown)?;
+        anyhow::ensure!(
+            (1..=FORM).contains(&baseline.form),
+            "{} has form {} of a baseline, which this kaudit does not know: write it again with --write-baseline",
+            path.display(),
+            baseline.form
+        );
+        if baseline.form < FORM {
+            warn!(
+                file = %path.display(),
+                "The baseline was written by an earlier kaudit, which did not count results that differ in a number only: \
+                 further ones are not new. Write it again with --write-baseline"
+            );
+        }
         Ok(baseline)
     }
 
     /// Makes one of the violations of a result.
     fn of(result: &AuditResult, check: &CheckArgs, policies: &str) -> Self {
-        let violations = result.results.iter().filter(|entry| entry.result.is_violation());
-        // The dependents of an owner have one in common.
-        let results: BTreeMap<_, _> = violations.map(|entry| (entry.id, BaselineEntry::from(entry))).collect();
-        let results: BTreeSet<BaselineEntry> = results.into_values().collect();
         Self {
             api_version: API_VERSION.to_owned(),
             kind: KIND.to_owned(),
+            form: FORM,
             policies: policies.to_owned(),
             scope: check.scope.audited(&check.source).source,
-            results: results.into_iter().collect(),
+            results: matching::entries(&result.results),
         }
     }
 
     fn write(&self, path: &Path) -> anyhow::Result<()> {
-        replace_file(path, |out| {
-            serde_json::to_writer_pretty(&mut *out, self)?;
+        let write = |out: &mut dyn std::io::Write| {
+            write_json_pretty(&mut *out, self)?;
             out.write_all(b"\n")
-        })
-        .with_context(|| format!("writing the baseline {}", path.display()))
+        };
+        if path.as_os_str() == "-" {
+            return print(write);
+        }
+        replace_file(path, write).with_context(|| format!("writing the baseline {}", path.display()))
     }
 
-    /// Skips what it lists, and says what is fixed and what cannot be compared.
-    fn apply(&self, result: &mut AuditResult, check: &CheckArgs) {
-        let known: HashSet<_> = self.results.iter().map(|entry| entry.id).collect();
-        let found: HashSet<_> = result.results.iter().map(|entry| entry.id).collect();
-        let excuse = Arc::new(Excuse::baseline());
-        let mut summary = BaselineSummary::default();
+    /// Skips what it lists, and says what is fixed and what cannot be compared. Returns what it would list without what is
+    /// fixed, and with what is in other words now.
+    fn apply(&self, result: &mut AuditResult, policies: &str, given: Given<'_>) -> Vec<BaselineEntry> {
+        let comparison = Comparison { counts: self.form >= FORM, other_policies: self.policies != policies };
+        let matched = comparison.matched(&self.results, &result.results);
         let at = |object: &ObjectRef, entry: &Entry| {
             (object.identity(), Arc::clone(&entry.policy), Arc::clone(&entry.rule), entry.result)
         };
-        let listed = result.results.iter().filter(|entry| known.contains(&entry.id));
+        let listed = matched.known.iter().map(|position| &result.results[*position]);
         let listed: HashSet<_> = listed.map(|entry| at(&entry.resource, entry)).collect();
         // Dependents that came since are no other violation than the one of their owner.
         let covered = |entry: &Entry| entry.covered_by.as_ref().is_some_and(|owner| listed.contains(&at(owner, entry)));
-        for entry in &mut result.results {
-            if !entry.result.is_violation() || !(known.contains(&entry.id) || covered(entry)) {
+        let mut left: Vec<BaselineEntry> = Vec::new();
+        let (reach, mut summary) = (Reach::of(result), BaselineSummary::default());
+        for (position, entry) in self.results.iter().enumerate() {
+            if let Some(renewed) = matched.reworded.get(&position) {
+                left.push(BaselineEntry { file: entry.file.clone(), ..(&result.results[*renewed]).into() });
                 continue;
             }
-            *result.summary.of(entry.result) -= 1;
-            result.summary.skip += 1;
-            summary.known += 1;
+            if matched.unmatched.contains(&position) {
+                match self.standing(entry, &reach, given) {
+                    Standing::Fixed => {
+                        summary.fixed.push(entry.clone());
+                        continue;
+                    }
+                    Standing::NotRead => summary.not_found.push(entry.clone()),
+                    Standing::Incomparable(reason) => {
+                        summary.incomparable.push(IncomparableEntry { entry: entry.clone(), reason });
+                    }
+                }
+            }
+            left.push(entry.clone());
+        }
+        let excuse = Arc::new(Excuse::baseline());
+        for (position, entry) in result.results.iter_mut().enumerate() {
+            if !entry.result.is_violation() || !(matched.known.contains(&position) || covered(entry)) {
+                continue;
+            }
+            if entry.covered_by.is_none() {
+                *result.summary.of(entry.result) -= 1;
+                result.summary.skip += 1;
+                summary.known += 1;
+            }
             entry.result = Outcome::Skip;
             entry.excuse = Some(Arc::clone(&excuse));
         }
-        let (reach, source) = (Reach::of(result), check.scope.audited(&check.source).source);
-        for entry in self.results.iter().filter(|entry| !found.contains(&entry.id)) {
-            match self.incomparable(entry, &reach, source) {
-                Some(reason) => summary.incomparable.push(IncomparableEntry { entry: entry.clone(), reason }),
-                None => summary.fixed.push(entry.clone()),
-            }
-        }
         result.baseline = Some(summary);
+        left.sort();
+        left
     }
 
-    /// Returns why it is not known whether a violation that was not found stands; `None` if it does not.
-    fn incomparable(&self, entry: &BaselineEntry, reach: &Reach<'_>, source: ObjectSource) -> Option<String> {
-        let elsewhere = (self.scope != source).then(|| format!("the baseline is that of {}", self.scope));
-        elsewhere.or_else(|| reach.misses(entry))
+    /// Returns what became of a violation that was not found.
+    fn standing(&self, entry: &BaselineEntry, reach: &Reach<'_>, given: Given<'_>) -> Standing {
+        let source = if given.content.is_some() { ObjectSource::Manifests } else { ObjectSource::Cluster };
+        if self.scope != source {
+            return Standing::Incomparable(format!("the baseline is that of {}", self.scope));
+        }
+        if reach.has_rule(&entry.policy, &entry.rule) && !given.is_read(entry) {
+            return Standing::NotRead;
+        }
+        reach.misses(entry).map_or(Standing::Fixed, Standing::Incomparable)
     }
+}
+
+/// What became of a violation that a baseline lists and that was not found.
+enum Standing {
+    Fixed,
+    /// Its manifest was not given.
+    NotRead,
+    /// With the reason.
+    Incomparable(String),
+}
+
+/// The objects that a run had.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'g> {
+    /// Of manifests.
+    pub(super) content: Option<&'g ManifestContent>,
+    /// Files and directories that were named.
+    pub(super) paths: &'g [PathBuf],
+}
+
+impl Given<'_> {
+    /// Whether an object was read, or would have been if it were still there. A cluster is read as a whole; of what could not
+    /// be read [`Reach`] knows.
+    fn is_read(self, entry: &BaselineEntry) -> bool {
+        let Some(content) = self.content else { return true };
+        let name: ObjectName = (entry.kind.clone(), entry.name.clone());
+        let within = |file: &str| self.paths.iter().any(|path| plain(Path::new(file)).starts_with(plain(path)));
+        content.objects.contains(&name) || entry.file.as_deref().is_some_and(within)
+    }
+}
+
+/// Returns a path without `.`, and without `..` as far as it can be.
+fn plain(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut plain, part| {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(plain.components().next_back(), Some(Component::Normal(_))) => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+        plain
+    })
 }
 
 /// Compares a result with the baseline of the options, or writes one, or drafts of exceptions, as they say.
@@ -131,25 +229,62 @@ pub(super) fn settle(
     result: &mut AuditResult,
     check: &CheckArgs,
     policies: &str,
-    given: Option<Baseline>,
+    baseline: Option<Baseline>,
+    content: Option<&ManifestContent>,
 ) -> anyhow::Result<()> {
     let options = &check.exceptions;
+    let given = Given { content, paths: &check.source.manifests.filename };
+    if let (Some(path), Some(mut baseline)) = (&options.baseline, baseline) {
+        let left = baseline.apply(result, policies, given);
+        if options.prune_baseline && left != baseline.results {
+            baseline.results = left;
+            baseline.write(path)?;
+        }
+    }
+    // What the baseline lists needs no exception.
     if let Some(path) = &options.write_exceptions {
         drafts::write(path, result)?;
     }
     if let Some(path) = &options.write_baseline {
         let baseline = Baseline::of(result, check, policies);
         baseline.write(path)?;
-        baseline.apply(result, check);
-    }
-    if let (Some(path), Some(mut baseline)) = (&options.baseline, given) {
-        baseline.apply(result, check);
-        let fixed: HashSet<_> =
-            result.baseline.iter().flat_map(|summary| &summary.fixed).map(|entry| entry.id).collect();
-        if options.prune_baseline && !fixed.is_empty() {
-            baseline.results.retain(|entry| !fixed.contains(&entry.id));
-            baseline.write(path)?;
-        }
+        baseline.apply(result, policies, given);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_within_what_was_given() {
+        let content = ManifestContent::default();
+        let is_read = |path: &str, file: &str| {
+            let entry = BaselineEntry {
+                kind: "Pod".into(),
+                name: "n/a".into(),
+                policy: "p".into(),
+                rule: "deny".into(),
+                id: crate::audit::fingerprint::Fingerprint::parse("0000000000000001").unwrap(),
+                message: String::new(),
+                file: Some(file.to_owned()),
+            };
+            Given { content: Some(&content), paths: &[path.into()] }.is_read(&entry)
+        };
+        for (path, file) in [
+            ("m", "m/a.yaml"),
+            ("./m/", "m/b/a.yaml"),
+            (".", "m/a.yaml"),
+            ("m/a.yaml", "./m/a.yaml"),
+            ("m/../n", "n/a"),
+        ] {
+            assert!(is_read(path, file), "{path} {file}");
+        }
+        for (path, file) in
+            [("m", "n/a.yaml"), ("m", "m2/a.yaml"), ("m/a.yaml", "m/b.yaml"), ("-", "m/a.yaml"), ("/m", "m/a")]
+        {
+            assert!(!is_read(path, file), "{path} {file}");
+        }
+    }
 }

@@ -5,44 +5,62 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use anyhow::Context as _;
 use tokio::{
     sync::{mpsc, watch},
-    task::spawn_blocking,
     time::sleep,
 };
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::policies::{POLL, fingerprint};
 use crate::{
     audit::{command::Command, exceptions::Exceptions, overview::Overview},
-    judge::sources::PolicySource,
+    blocking::spawn_blocking,
+    cli::exceptions::ExceptionFileArgs,
+    judge::{files::Fingerprint, sources::PolicySource},
     model::exception::ExceptionState,
 };
 
-/// Reads files of exceptions.
+/// Reads the exceptions that the options name, and how long those of teams may be.
 ///
 /// # Errors
-/// When one cannot be read, with file and line.
-pub(in crate::commands) async fn load(files: &[PathBuf]) -> anyhow::Result<Exceptions> {
+/// When a file cannot be read, with file and line.
+pub(in crate::commands) async fn load(given: &ExceptionFileArgs) -> anyhow::Result<Exceptions> {
+    Ok(load_files(&given.files).await?.limited(given.max_exception_duration))
+}
+
+async fn load_files(files: &[PathBuf]) -> anyhow::Result<Exceptions> {
     let files = files.to_vec();
     spawn_blocking(move || Exceptions::load(&files)).await.context("reading the exceptions")?
 }
 
-/// Reads the files again whenever they changed, until the pipeline has ended. What cannot be read leaves the last good
-/// exceptions in force.
-pub(super) async fn follow(files: Vec<PathBuf>, pipeline: mpsc::Sender<Command>) {
-    let sources: Vec<PolicySource> = files.iter().cloned().map(PolicySource::from).collect();
-    let mut known = fingerprint(&sources).await;
-    while !files.is_empty() && !pipeline.is_closed() {
-        sleep(POLL).await;
-        let now = fingerprint(&sources).await;
-        if std::mem::replace(&mut known, now) == now {
-            continue;
-        }
-        match load(&files).await {
-            Ok(exceptions) => {
-                // An error says that the pipeline has ended.
-                let _ended = pipeline.send(Command::Except(exceptions)).await;
+/// Files of exceptions, with the state that they had before they were read.
+pub(super) struct ExceptionFiles {
+    paths: Vec<PathBuf>,
+    sources: Vec<PolicySource>,
+    loaded: Option<Fingerprint>,
+}
+
+impl ExceptionFiles {
+    /// Notes the present state of files that are about to be read.
+    pub(super) async fn new(paths: &[PathBuf]) -> Self {
+        let sources: Vec<PolicySource> = paths.iter().cloned().map(PolicySource::from).collect();
+        let loaded = fingerprint(&sources).await;
+        Self { paths: paths.to_vec(), sources, loaded }
+    }
+
+    /// Reads the files again whenever they changed and have come to rest, until the pipeline has ended. Standard input can be
+    /// read only once, so that nothing is read again if it is one of them.
+    pub(super) async fn follow(mut self, pipeline: mpsc::Sender<Command>) {
+        let mut before = self.loaded;
+        let is_followed = !self.paths.is_empty() && self.paths.iter().all(|path| path.as_os_str() != "-");
+        while is_followed && !pipeline.is_closed() {
+            sleep(POLL).await;
+            let now = fingerprint(&self.sources).await;
+            let at_rest = std::mem::replace(&mut before, now) == now;
+            if now == self.loaded || !at_rest {
+                continue;
             }
-            Err(why) => error!("The exceptions could not be loaded; those loaded before stay in force: {why:#}"),
+            self.loaded = now;
+            // An error says that the pipeline has ended.
+            let _ended = pipeline.send(Command::Except(load_files(&self.paths).await)).await;
         }
     }
 }

@@ -2,15 +2,21 @@
 
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     baseline::{self, Baseline},
+    checked,
     wiring::{self, Rules, Wiring},
 };
 use crate::{
-    audit::result::AuditResult, cli::check::CheckArgs, metrics::Metrics, output, source::manifest, telemetry::Span,
+    blocking::spawn_blocking,
+    cli::check::CheckArgs,
+    metrics::Metrics,
+    output,
+    source::{manifest, selection::Selection},
+    telemetry::Span,
 };
 
 /// Documents between the files and the pipeline. Few: they are read faster than they are judged.
@@ -25,34 +31,25 @@ pub(super) async fn run(
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<u8> {
     let files = manifest::files(&check.source.manifests.filename)?;
-    let (wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop, metrics);
-    let (selection, secrets) = (check.scope.selection(Some(&rules.policies)), check.source.manifests.secrets);
-    let mut source = JoinSet::new();
-    source.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
+    let (mut wiring, changes, _) = Wiring::new(DOCUMENTS, &rules.policies, stop, metrics);
+    let selection = Selection { of_files: true, ..check.scope.selection(Some(&rules.policies)) };
+    let secrets = check.source.manifests.secrets;
+    wiring.select(&selection);
+    // Which objects were read says what of a baseline is fixed.
+    let listed = baseline.is_some();
+    let reading = spawn_blocking(move || manifest::read(&files, &selection, secrets, listed, &changes));
     let policies = rules.policies.digest.to_string();
     let settings = wiring::settings(check, &rules.policies);
     let mut result = wiring.judge_once(settings, rules).await?;
-    ensure_judged(&result)?;
+    let content = reading.await.context("reading the manifests")?;
+    checked::of_manifests(&result, &check.scope, &content)?;
     result.scope = Some(check.scope.audited(&check.source));
-    baseline::settle(&mut result, check, &policies, baseline)?;
+    baseline::settle(&mut result, check, &policies, baseline, Some(&content))?;
+    let unplaced = content.has_unplaced.then_some((None, 1));
+    result.namespaces = content.namespaces.into_iter().map(|namespace| (Some(namespace), 1)).chain(unplaced).collect();
+    result.repeated = content.repeated;
     let writing = Span::begin("write results");
-    output::write_all(&check.output, &result, check.log.color, check.place)?;
+    output::write_all(&check.output, &result, check.log.color, &check.rendering())?;
     writing.end();
     Ok(output::exit_code(&result, check.fail_on, true))
-}
-
-/// Passes on if any manifest was judged: where nothing was, nothing is clean, also when the command in front of a pipe
-/// failed.
-///
-/// # Errors
-/// When none was, with the reason.
-pub(in crate::commands) fn ensure_judged(result: &AuditResult) -> anyhow::Result<()> {
-    let inactive: usize = result.coverage.iter().map(|kind| kind.inactive).sum();
-    let why = match result.coverage.first() {
-        _ if result.summary.objects > 0 => return Ok(()),
-        _ if inactive > 0 => "all objects are over, as finished Jobs are; to judge them: --inactive judge",
-        Some(kind) => &kind.message,
-        None => "there is no object in what was given",
-    };
-    anyhow::bail!("nothing was judged: {why}")
 }

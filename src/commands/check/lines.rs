@@ -16,6 +16,7 @@ use tracing::warn;
 
 use crate::{
     audit::{ledger::Delta, result::Entry},
+    blocking::spawn_blocking,
     metrics::Metrics,
     model::object::ObjectRef,
     output::{StreamEvent, Streams},
@@ -23,24 +24,35 @@ use crate::{
 
 /// Lines that wait for the reader of standard output; more are dropped.
 const LINES: usize = 10_000;
+/// Lines that are written at a time.
+const BATCH: usize = 100;
 /// How often it is told that lines are lost.
 const TELL_EVERY: Duration = Duration::from_mins(1);
 
-/// Writes lines on a thread of their own; returns what takes the deltas, and never blocks.
+/// Writes lines beside everything else; returns what takes the deltas, and never blocks.
 pub(super) fn write(
     mut streams: Streams,
     metrics: &Arc<Metrics>,
     helpers: &mut JoinSet<()>,
 ) -> impl Fn(&Delta) + Send + Sync + use<> {
     let (sender, mut lines) = mpsc::channel::<(StreamEvent, Entry, Timestamp)>(LINES);
-    let (slow, failed) = (Losses::new("slow_reader", metrics), Losses::new("failed", metrics));
-    helpers.spawn_blocking(move || {
-        while let Some((event, entry, time)) = lines.blocking_recv() {
-            match streams.line(event, &entry, time) {
-                Ok(true) => failed.tell_when_due(),
-                Ok(false) => return,
-                Err(error) => failed.add(&format!("{error:#}")),
-            }
+    let (slow, mut failed) = (Losses::new("slow_reader", metrics), Losses::new("failed", metrics));
+    helpers.spawn(async move {
+        let mut batch = Vec::new();
+        while lines.recv_many(&mut batch, BATCH).await > 0 {
+            let taken = std::mem::take(&mut batch);
+            let write = move || {
+                for (event, entry, time) in &taken {
+                    match streams.line(*event, entry, *time) {
+                        Ok(true) => failed.tell_when_due(),
+                        Ok(false) => return None,
+                        Err(error) => failed.add(&format!("{error:#}")),
+                    }
+                }
+                Some((streams, failed))
+            };
+            let Ok(Some(open)) = spawn_blocking(write).await else { return };
+            (streams, failed) = open;
         }
     });
     move |delta| {

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
 use super::{
     baseline::{self, Baseline},
-    recording,
+    checked, recording,
     wiring::{self, CHANGES, INTERRUPTED, Rules, Wiring},
 };
 use crate::{
-    cli::check::CheckArgs,
+    cli::{check::CheckArgs, cluster::RecordTarget},
     commands::connect::connect,
     metrics::Metrics,
     output::{self, progress},
@@ -35,35 +34,35 @@ pub(super) async fn run(
     let (clients, served) = connecting.await.context(INTERRUPTED)??;
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
     wiring.tell_labels(receivers.iter().flat_map(|receivers| receivers.label_keys()).collect());
-    let terms = Terms {
-        settings: recording::settings(check, &clients, receivers, &commands, watch::channel(None).1, wiring.metrics()),
-        overview: wiring.overview(),
-        lines: None,
-        pipeline: commands,
-        over: stop.clone(),
-    };
+    let memory = watch::channel(None).1;
+    let settings = recording::settings(check, &clients, receivers, &commands, memory, wiring.metrics());
+    recording::announce(&settings, recording::report_api(check, &served));
+    let terms = Terms { settings, overview: wiring.overview(), lines: None, pipeline: commands, over: stop.clone() };
     // The one term begins before anything is judged, and ends with the pipeline.
     let beginning = stop.run_until_cancelled(terms.begin(clients.plain.clone()));
     let recorders = beginning.await.context(INTERRUPTED)?;
     drop(terms);
+    let client = clients.plain.clone();
     let selection = check.scope.selection(Some(&rules.policies));
+    wiring.select(&selection);
     let mut helpers = JoinSet::new();
-    let options = ReadOptions { packing: wiring.packing(), ..ReadOptions::once(check.source.manifests.secrets) };
+    let is_recorded = |target| check.records(target, clients.is_in_pod());
+    let records = is_recorded(RecordTarget::Events) || is_recorded(RecordTarget::Reports);
+    let read = ReadOptions::once(check.source.manifests.secrets);
+    let options = ReadOptions { packing: wiring.packing(), in_flight: wiring.in_flight(), confirms: records, ..read };
     helpers.spawn(Informer::new(clients, selection, options, changes).run(served));
     helpers.spawn(progress::show(wiring.progress()));
     let policies = rules.policies.digest.to_string();
     let settings = wiring::settings(check, &rules.policies);
     let mut result = wiring.judge_once(settings, rules).await?;
     result.scope = Some(check.scope.audited(&check.source));
-    baseline::settle(&mut result, check, &policies, baseline)?;
+    checked::of_cluster(&result, &client).await?;
+    baseline::settle(&mut result, check, &policies, baseline, None)?;
     // Nobody waits for the results until the last Event is written.
     let writing = Span::begin("write results");
-    let printed = output::write_all(&check.output, &result, check.log.color, check.place);
+    let printed = output::write_all(&check.output, &result, check.log.color, &check.rendering());
     writing.end();
     let recorded = Span::begin("record").cover(recorders.flush(&stop)).await;
     printed?;
-    if !check.scope.namespace.is_empty() && result.coverage.iter().all(|kind| kind.objects == 0) {
-        warn!(namespaces = check.scope.namespace.join(", "), "Nothing at all was found there; are the names right?");
-    }
     Ok(output::exit_code(&result, check.fail_on, recorded))
 }

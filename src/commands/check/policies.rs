@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use tokio::{sync::mpsc, task::spawn_blocking, time::sleep};
+use tokio::{sync::mpsc, time::sleep};
 use tracing::{error, warn};
 
 use crate::{
     audit::command::Command,
+    blocking::spawn_blocking,
     cli::policies::EvaluationArgs,
     commands::sources::Sources,
     judge::{
@@ -67,34 +68,58 @@ pub(super) struct Reloader {
     sources: Sources,
     evaluation: EvaluationArgs,
     shard: Shard,
+    /// What `in_force` was loaded from.
+    loaded: SourceState,
     in_force: Arc<PolicySet>,
     last_good: LastGood,
 }
 
+/// Sources of policies, and the state of their files. It is taken before they are read, so that what changes meanwhile is a
+/// difference from the state that was loaded.
+#[derive(Clone, PartialEq)]
+pub(super) struct SourceState {
+    pub(super) sources: Vec<PolicySource>,
+    /// `None` if it cannot be found out.
+    files: Option<Fingerprint>,
+}
+
+impl SourceState {
+    /// Returns the present state.
+    pub(super) async fn of(sources: &Sources) -> Self {
+        let sources = sources.now();
+        let files = fingerprint(&sources).await;
+        Self { sources, files }
+    }
+}
+
 impl Reloader {
-    /// Makes one that has policies in force which were loaded from `sources`.
-    pub(super) fn new(sources: Sources, evaluation: &EvaluationArgs, shard: Shard, in_force: &Arc<PolicySet>) -> Self {
+    /// Makes one that has policies in force which were loaded from `sources` in a state.
+    pub(super) fn new(
+        (sources, loaded): (Sources, SourceState),
+        evaluation: &EvaluationArgs,
+        shard: Shard,
+        in_force: &Arc<PolicySet>,
+    ) -> Self {
         let mut last_good = LastGood::default();
-        last_good.learn(&sources.now(), in_force);
-        Self { sources, evaluation: evaluation.clone(), shard, in_force: Arc::clone(in_force), last_good }
+        last_good.learn(&loaded.sources, in_force);
+        Self { sources, evaluation: evaluation.clone(), shard, loaded, in_force: Arc::clone(in_force), last_good }
     }
 
     /// Sends what was loaded, until the pipeline has ended.
     pub(super) async fn run(mut self, pipeline: mpsc::Sender<Command>) {
         let mut failed = false;
-        let mut loaded = self.state().await;
-        let mut before = loaded.clone();
+        let mut before = self.loaded.clone();
         while !pipeline.is_closed() {
             sleep(POLL).await;
-            let now = self.state().await;
+            let now = SourceState::of(&self.sources).await;
             // Whoever is writing files gets the time to finish.
             let at_rest = before == now;
             before = now.clone();
-            if now == loaded || !at_rest {
+            if now == self.loaded || !at_rest {
                 continue;
             }
-            let reload = self.load(now.0.clone()).await;
-            loaded = now;
+            let reload = self.load(now.sources.clone()).await;
+            self.loaded = now;
             let reload = match reload {
                 Ok(reload) => reload,
                 Err(error) => {
@@ -117,14 +142,6 @@ impl Reloader {
             // An error says that the pipeline has ended.
             let _ended = pipeline.send(Command::Reload(reload)).await;
         }
-    }
-
-    /// Returns what changes when the policies do: the sources, and the state of their files; `None` if that cannot be found
-    /// out.
-    async fn state(&self) -> (Vec<PolicySource>, Option<Fingerprint>) {
-        let sources = self.sources.now();
-        let files = fingerprint(&sources).await;
-        (sources, files)
     }
 
     /// Loads what can be loaded. The outer error is not about the policies.

@@ -1,8 +1,13 @@
 //! What is recorded in the cluster, by the options of the command line.
 
-use std::sync::Arc;
+use std::{
+    fs::File,
+    os::{fd::AsFd as _, unix::fs::FileTypeExt as _},
+    sync::Arc,
+};
 
 use tokio::sync::{mpsc, watch};
+use tracing::{info, warn};
 
 use crate::{
     audit::command::Command,
@@ -15,6 +20,7 @@ use crate::{
         notify::{NotifyConfig, NotifySettings},
         recorders, reports,
     },
+    source::discovery::Served,
 };
 
 /// Reads the receivers of notifications, if there are any.
@@ -23,6 +29,42 @@ use crate::{
 /// Says what is wrong with them, with file, line and column.
 pub(super) fn receivers(check: &CheckArgs) -> anyhow::Result<Option<Arc<NotifyConfig>>> {
     check.writing.notify.as_deref().map(|path| NotifyConfig::load(path).map(Arc::new)).transpose()
+}
+
+/// Returns the first report API that is served of those that may be written.
+pub(super) fn report_api(check: &CheckArgs, served: &Served) -> Option<reports::Api> {
+    let is_served = |api: &reports::Api| {
+        served.kinds.iter().any(|kind| (&*kind.group, &*kind.plural) == (api.group(), api.kind(true).1))
+    };
+    check.recording.report_api.apis().iter().copied().find(is_served)
+}
+
+/// Logs what is recorded, and where.
+pub(super) fn announce(settings: &recorders::RecorderSettings, api: Option<reports::Api>) {
+    info!("{}", announcement(settings, api));
+}
+
+fn announcement(settings: &recorders::RecorderSettings, api: Option<reports::Api>) -> String {
+    let events = (settings.events != events::EventFilter::None).then(|| "Events".to_owned());
+    let reports = settings.reports.as_ref().map(|_| match api {
+        Some(api) => format!("reports ({})", api.group()),
+        None => "reports (no report API is served yet)".to_owned(),
+    });
+    let status = settings.status.then(|| format!("the Audit {}/{}", settings.namespace, settings.audit_name));
+    let recorded: Vec<String> = [events, reports, status].into_iter().flatten().collect();
+    match &recorded[..] {
+        [] => "Recording nothing in the cluster: --record events,reports,status does".to_owned(),
+        [one] => format!("Recording {one}"),
+        [first @ .., last] => format!("Recording {} and {last}", first.join(", ")),
+    }
+}
+
+/// Warns if standard input is a pipe, which only `-f -` reads.
+pub(super) fn warn_of_unread_input() {
+    let input = std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    if input.and_then(|file| file.metadata()).is_ok_and(|input| input.file_type().is_fifo()) {
+        warn!("Standard input is a pipe, but this run watches a cluster: use -f - to check manifests from it");
+    }
 }
 
 /// Returns the settings of all recorders that are wanted; `pipeline` tells what stands.
@@ -34,18 +76,20 @@ pub(super) fn settings(
     memory: watch::Receiver<Option<Pressure>>,
     metrics: &Arc<Metrics>,
 ) -> recorders::RecorderSettings {
-    let shard = check.shard();
+    let (shard, is_in_pod) = (check.shard(), clients.is_in_pod());
     let (namespace, audit_name) = (clients.namespace().to_owned(), shard.name(&check.recording.audit_name));
     recorders::RecorderSettings {
         client: clients.plain.clone(),
         namespace: namespace.clone(),
         namespaces: check.scope.namespace.clone(),
-        events: if check.records(RecordTarget::Events) { check.recording.events } else { events::EventFilter::None },
+        events: Some(check.recording.events)
+            .filter(|_| check.records(RecordTarget::Events, is_in_pod))
+            .unwrap_or(events::EventFilter::None),
         events_per_second: f64::from(check.writing.events_per_second),
         event_ttl: check.writing.event_ttl,
         audit_name: audit_name.clone(),
         instance: check.recording.audit_name.clone(),
-        reports: check.records(RecordTarget::Reports).then(|| reports::ReportSettings {
+        reports: check.records(RecordTarget::Reports, is_in_pod).then(|| reports::ReportSettings {
             client: clients.plain.clone(),
             choice: check.recording.report_api,
             layout: check.writing.report_layout,
@@ -53,7 +97,7 @@ pub(super) fn settings(
             owned: reports::Ownership { namespaces: check.scope.namespace.clone(), shard },
             metrics: metrics.clone(),
         }),
-        status: check.records(RecordTarget::Status),
+        status: check.records(RecordTarget::Status, is_in_pod),
         notify: receivers.map(|config| NotifySettings {
             config,
             namespace,

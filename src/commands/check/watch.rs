@@ -12,7 +12,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{
-    exceptions, lines, policies, recording,
+    checked,
+    exceptions::{self, ExceptionFiles},
+    lines,
+    policies::{self, SourceState},
+    recording,
     wiring::{self, CHANGES, Rules, Wiring},
 };
 use crate::{
@@ -42,8 +46,10 @@ use crate::{
 pub(super) struct Run {
     /// What it judges by first.
     pub(super) rules: Rules,
-    /// Where the policies of that come from.
-    pub(super) sources: Sources,
+    /// Where the policies of that come from, and the state from which they were loaded.
+    pub(super) sources: (Sources, SourceState),
+    /// Where the exceptions of that come from.
+    pub(super) exception_files: ExceptionFiles,
     /// Counters.
     pub(super) metrics: Arc<Metrics>,
     /// That of the start.
@@ -53,9 +59,10 @@ pub(super) struct Run {
 /// Judges a cluster until `stop`; returns the exit code.
 pub(super) async fn run(
     check: &CheckArgs,
-    Run { rules, sources, metrics, span }: Run,
+    Run { rules, sources, exception_files, metrics, span }: Run,
     stop: CancellationToken,
 ) -> anyhow::Result<u8> {
+    recording::warn_of_unread_input();
     let streams = Streams::open(&check.output, check.log.color)?;
     let receivers = recording::receivers(check)?;
     let (mut wiring, changes, commands) = Wiring::new(CHANGES, &rules.policies, stop.clone(), metrics);
@@ -82,8 +89,10 @@ pub(super) async fn run(
         };
         helpers.spawn(ui::serve(server, sources, access(check, &clients, &served), stop.clone()));
     }
+    let settings = recording::settings(check, &clients, receivers, &commands, of_memory, wiring.metrics());
+    recording::announce(&settings, recording::report_api(check, &served));
     let terms = Terms {
-        settings: recording::settings(check, &clients, receivers, &commands, of_memory, wiring.metrics()),
+        settings,
         overview: wiring.overview(),
         lines: Some(Arc::new(lines::write(streams, wiring.metrics(), &mut helpers))),
         pipeline: commands.clone(),
@@ -92,15 +101,20 @@ pub(super) async fn run(
     let over = terms.over.clone();
     let candidate = check.recording.leader_elect.then(|| candidate(check, &clients));
     helpers.spawn(exceptions::warn_of(wiring.overview()));
-    helpers.spawn(exceptions::follow(check.exceptions.given.files.clone(), commands.clone()));
+    let namespaces = check.scope.namespace.clone();
+    helpers.spawn(checked::warn_of_nothing(wiring.overview(), clients.plain.clone(), namespaces));
+    helpers.spawn(exception_files.follow(commands.clone()));
     let reloader = policies::Reloader::new(sources, &check.policies.evaluation, check.shard(), &rules.policies);
     helpers.spawn(reloader.run(commands));
     let selection = check.scope.selection(Some(&rules.policies));
+    wiring.select(&selection);
     let options = ReadOptions {
         secrets: check.source.manifests.secrets,
         once: false,
+        confirms: false,
         label_selector: None,
         packing: wiring.packing(),
+        in_flight: wiring.in_flight(),
         policies: Some(wiring.policies()),
     };
     helpers.spawn(Informer::new(clients.clone(), selection, options, changes).run(served));
@@ -145,10 +159,7 @@ async fn serve(
 /// Returns what seeing the page takes; `None` if everybody may see it.
 fn access(check: &CheckArgs, clients: &Clients, served: &Served) -> Option<AccessSettings> {
     let audit = check.shard().name(&check.recording.audit_name);
-    let is_served = |api: &reports::Api| {
-        served.kinds.iter().any(|kind| (&*kind.group, &*kind.plural) == (api.group(), api.kind(true).1))
-    };
-    let written = check.recording.report_api.apis().iter().copied().find(is_served);
+    let written = recording::report_api(check, served);
     (check.page.ui_auth == UiAuth::Token).then(|| AccessSettings {
         client: clients.plain.clone(),
         audit: (clients.namespace().to_owned(), audit),

@@ -9,6 +9,7 @@ use crate::{
     audit::{
         command::Command,
         exceptions::Exceptions,
+        ledger::HANDOVER,
         overview::{Overview, Progress},
         pipeline::{InitialObjects, Inputs, Outputs, Pipeline, PipelineSettings},
         result::AuditResult,
@@ -20,7 +21,11 @@ use crate::{
     judge::set::PolicySet,
     metrics::Metrics,
     model::{body::Packing, shard::Shard},
-    source::change::Change,
+    record::memory::process_limit,
+    source::{
+        change::{Change, InFlight},
+        selection::Selection,
+    },
 };
 
 /// Changes between a cluster and the pipeline; the informer waits when they are not taken.
@@ -29,6 +34,9 @@ pub(in crate::commands) const CHANGES: usize = 1_024;
 pub(in crate::commands) const INTERRUPTED: &str = "interrupted before everything was judged";
 /// Commands that wait until the pipeline has dealt with a batch of changes.
 const COMMANDS: usize = 16;
+
+/// The part of the memory that changes on their way to the pipeline may take: 1 / 16.
+const IN_FLIGHT: u64 = 16;
 
 /// What objects are judged by, and what is excused.
 pub(in crate::commands) struct Rules {
@@ -52,17 +60,23 @@ impl Wiring {
     ) -> (Self, mpsc::Sender<Change>, mpsc::Sender<Command>) {
         let (changes, change_receiver) = mpsc::channel(changes);
         let (commands, command_receiver) = mpsc::channel(COMMANDS);
-        let inputs = Inputs { changes: change_receiver, commands: command_receiver, stop };
+        let inputs = Inputs { changes: change_receiver, commands: command_receiver, stop, selection: None };
         let outputs = Outputs {
             progress: watch::channel(Progress::default()).0,
             overview: watch::channel(None).0,
             told: watch::Sender::default(),
             policies: watch::channel(Arc::clone(policies)).0,
             packing: Packing::default(),
+            in_flight: process_limit().map_or_else(InFlight::default, |bytes| InFlight::new(bytes / IN_FLIGHT)),
             labels: BTreeSet::new(),
             metrics,
         };
         (Self { inputs, outputs }, changes, commands)
+    }
+
+    /// Notes what is read.
+    pub(in crate::commands) fn select(&mut self, selection: &Selection) {
+        self.inputs.selection = Some(selection.clone());
     }
 
     /// Has deltas tell these labels of their objects.
@@ -76,6 +90,10 @@ impl Wiring {
 
     pub(in crate::commands) fn packing(&self) -> Packing {
         self.outputs.packing.clone()
+    }
+
+    pub(super) fn in_flight(&self) -> InFlight {
+        self.outputs.in_flight.clone()
     }
 
     pub(super) fn overview(&self) -> watch::Receiver<Option<Arc<Overview>>> {
@@ -148,7 +166,9 @@ pub(in crate::commands) fn settings_once(
         update_filter: true,
         shard,
         roll_up: group_by == GroupBy::Owner,
+        handover: HANDOVER,
         metrics_namespaces: 0,
         judge_inactive: source.inactive == Inactive::Judge,
+        memory: process_limit(),
     }
 }

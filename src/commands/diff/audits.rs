@@ -1,24 +1,17 @@
-//! Audits in files, as `kaudit check -o json` writes them.
+//! Audits in files, as `kaudit check` writes them with `-o json` or `-o ndjson`.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use anyhow::Context as _;
-use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::{
     audit::result::{AuditResult, KIND},
     cli::diff::DiffSide,
     cluster::identity::API_VERSION,
+    commands::document::Document,
     judge::sources::PolicySource,
 };
-
-/// What a document says of itself.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Head {
-    api_version: String,
-    kind: String,
-}
 
 /// Reads an audit; `None` if the side is something else: policies.
 ///
@@ -26,32 +19,76 @@ struct Head {
 /// When the file is an audit and cannot be read as one.
 pub(super) fn read(side: &DiffSide) -> anyhow::Result<Option<AuditResult>> {
     let DiffSide::Source(PolicySource::Path(path)) = side else { return Ok(None) };
-    if path.extension().is_none_or(|extension| extension != "json") || !path.is_file() {
+    // What is no directory may be a pipe of the shell, which can be read once only.
+    let is_policies =
+        path.extension().is_some_and(|extension| ["rego", "yaml", "yml"].iter().any(|own| extension == *own));
+    if is_policies || path.is_dir() {
         return Ok(None);
     }
-    let shown = || format!("reading the audit {}", path.display());
-    let text = fs::read(path).with_context(shown)?;
-    let Some(head) = head(&text, path)? else { return Ok(None) };
+    let shown = || format!("reading {}", path.display());
+    let document = Document::read(path).with_context(shown)?;
+    let Some(value) = parse(&document, path)? else { return Ok(None) };
+    let version = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     anyhow::ensure!(
-        head.api_version == API_VERSION,
-        "{} is an audit of {}, and this kaudit reads those of {API_VERSION}",
-        path.display(),
-        head.api_version
+        version == API_VERSION,
+        "{} is an audit of {version}, and this kaudit reads those of {API_VERSION}",
+        path.display()
     );
-    let mut audit: AuditResult = serde_json::from_slice(&text).with_context(shown)?;
+    let mut audit: AuditResult =
+        serde_json::from_value(value.into()).with_context(|| format!("reading the audit {}", path.display()))?;
     // Whoever wrote it may have changed it.
     audit.sort();
     Ok(Some(audit))
 }
 
-/// Returns the head of an audit; `None` if the document says that it is something else.
+/// Returns the fields of an audit; `None` if the document is something else.
 ///
 /// # Errors
-/// When it says nothing: neither policies nor an audit are such a file.
-fn head(text: &[u8], path: &Path) -> anyhow::Result<Option<Head>> {
-    match serde_json::from_slice::<Head>(text) {
-        Ok(head) => Ok((head.kind == KIND).then_some(head)),
-        Err(why) if why.is_data() => Ok(None),
-        Err(why) => Err(why).with_context(|| format!("reading {}", path.display())),
+/// When it is none of all that it could be.
+fn parse(document: &Document, path: &Path) -> anyhow::Result<Option<Map<String, Value>>> {
+    let content = &document.content;
+    match serde_json::from_slice::<Value>(content) {
+        Ok(Value::Object(fields)) => {
+            let is_audit = fields.get("kind").is_some_and(|kind| kind == KIND);
+            anyhow::ensure!(
+                !is_audit || fields.contains_key("results") || is_last_line(&fields),
+                "{} is an audit without results",
+                path.display()
+            );
+            return if is_audit { Ok(Some(with_results(fields, Vec::new()))) } else { Ok(None) };
+        }
+        Ok(_) => return Ok(None),
+        Err(_) => {}
     }
+    let lines = serde_json::Deserializer::from_slice(content).into_iter::<Value>().collect::<Result<Vec<_>, _>>();
+    match lines {
+        Ok(mut lines) if lines.len() > 1 => match lines.pop() {
+            Some(Value::Object(last)) if last.get("kind").is_some_and(|kind| kind == KIND) => {
+                Ok(Some(with_results(last, lines)))
+            }
+            _ if is_result(&lines[0]) => anyhow::bail!(
+                "{} has results and no last line with the kind {KIND}: it is cut off, or of a run that does not end",
+                path.display()
+            ),
+            _ => Ok(None),
+        },
+        Err(why) if content.trim_ascii_start().starts_with(b"{") => {
+            Err(why).with_context(|| format!("reading {}", path.display()))
+        }
+        _ => anyhow::bail!("{} is neither an audit (kaudit check -o json) nor policies", path.display()),
+    }
+}
+
+/// Whether it is the last line of `ndjson`, which alone is an audit that found nothing.
+fn is_last_line(fields: &Map<String, Value>) -> bool {
+    fields.contains_key("summary") && fields.contains_key("policies")
+}
+
+fn is_result(line: &Value) -> bool {
+    line.get("policy").is_some() && line.get("resource").is_some()
+}
+
+fn with_results(mut fields: Map<String, Value>, results: Vec<Value>) -> Map<String, Value> {
+    fields.entry("results").or_insert(Value::Array(results));
+    fields
 }

@@ -19,6 +19,8 @@ use crate::{
 
 /// Links to directories in linked directories: deeper is a loop.
 const DEEPEST: usize = 8;
+/// Most entries of directories that links lead to: a few links to one that has links again lead to any number of files.
+const LINKED: usize = 5_000;
 
 /// Where files are in a commit.
 pub(super) enum Place {
@@ -40,7 +42,7 @@ pub(super) fn read(revision: &str, place: &Place) -> anyhow::Result<FileTree> {
     let Some(commit) = commit else { bail!(unknown(revision)) };
     let path = place.in_repository()?;
     let name = format!("git:{revision}:{path}");
-    let mut reader = Reader { objects: Objects::open()?, commit, files: Vec::new() };
+    let mut reader = Reader { objects: Objects::open()?, commit, files: Vec::new(), linked: 0 };
     match reader.objects.ask(&format!("{}:{path}", reader.commit))? {
         Answer::Blob(content) => reader.files.push(TreeFile { path: Vec::new(), content: Ok(content) }),
         Answer::Tree(tree) => reader.tree(&tree, &path, &[], 0)?,
@@ -95,6 +97,8 @@ struct Reader {
     objects: Objects,
     commit: String,
     files: Vec<TreeFile>,
+    /// How many entries of linked directories were read.
+    linked: usize,
 }
 
 impl Reader {
@@ -102,6 +106,7 @@ impl Reader {
     fn tree(&mut self, tree: &str, path: &str, above: &[String], depth: usize) -> anyhow::Result<()> {
         let listed = git(&["ls-tree", "-r", "-z", "--full-tree", tree])?.unwrap_or_default();
         for entry in listed.split('\0').filter(|entry| !entry.is_empty()) {
+            self.linked += usize::from(depth > 0);
             let (head, below) = entry.split_once('\t').context("git ls-tree wrote something else than entries")?;
             let (mode, object) =
                 (head.split(' ').next().unwrap_or_default(), head.rsplit(' ').next().unwrap_or_default());
@@ -134,6 +139,9 @@ impl Reader {
             Answer::Tree(_) if depth >= DEEPEST => {
                 self.unread(names, "links to directories are nested too deep".to_owned());
             }
+            Answer::Tree(_) if self.linked > LINKED => bail!(
+                "{path}: links lead to more than {LINKED} files and directories\n  help: name the directories that they lead to"
+            ),
             Answer::Tree(tree) => self.tree(&tree, path, &names, depth + 1)?,
             Answer::Else(why) if is_read(&names) => self.unread(names, why),
             Answer::Blob(_) | Answer::Else(_) => {}

@@ -18,9 +18,7 @@ use crate::{
     cli::diff::{DiffArgs, DiffSide},
     commands::{
         check::{
-            exceptions,
-            files::ensure_judged,
-            policies,
+            checked, exceptions, policies,
             wiring::{CHANGES, INTERRUPTED, Rules, Wiring, settings_once},
         },
         connect::connect,
@@ -32,6 +30,7 @@ use crate::{
         change::Change,
         informer::{Informer, ReadOptions},
         manifest,
+        selection::Selection,
     },
 };
 
@@ -47,10 +46,10 @@ pub(super) async fn compare(options: &DiffArgs, stop: CancellationToken) -> anyh
     );
     let old = Ruled::load(options, &options.old, &options.new).await?;
     let new = Ruled::load(options, &options.new, &options.old).await?;
-    let exceptions = exceptions::load(&options.exceptions.files).await?;
+    let exceptions = exceptions::load(&options.exceptions).await?;
     // What is to be in force has the exceptions that go with it; those before need not know them.
     let rules = [
-        Rules { exceptions: exceptions::load(&options.exceptions.files).await?, policies: Arc::clone(&old.policies) },
+        Rules { exceptions: exceptions::load(&options.exceptions).await?, policies: Arc::clone(&old.policies) },
         Rules { exceptions: exceptions.checked(&new.policies)?, policies: Arc::clone(&new.policies) },
     ];
     let (before, after) = Box::pin(judge(options, rules, stop)).await?;
@@ -103,23 +102,27 @@ async fn judge(
     stop: CancellationToken,
 ) -> anyhow::Result<(AuditResult, AuditResult)> {
     let files = manifest::files(&options.source.manifests.filename)?;
-    let selection = options.scope.selection(rules.iter().map(|rules| &rules.policies));
+    let of_files = !options.source.manifests.filename.is_empty();
+    let selection = Selection { of_files, ..options.scope.selection(rules.iter().map(|rules| &rules.policies)) };
+    let (mut reading, mut client) = (None, None);
     let mut helpers = JoinSet::new();
     let (changes, received) = mpsc::channel(CHANGES);
     let wired = rules.map(|rules| {
-        let (wiring, changes, _) = Wiring::new(CHANGES, &rules.policies, stop.clone(), Arc::default());
+        let (mut wiring, changes, _) = Wiring::new(CHANGES, &rules.policies, stop.clone(), Arc::default());
+        wiring.select(&selection);
         (wiring, rules, changes)
     });
     if options.source.manifests.filename.is_empty() {
         let connecting = stop.run_until_cancelled(connect(&options.cluster, &options.scope));
         let (clients, served) = connecting.await.context(INTERRUPTED)??;
+        client = Some(clients.plain.clone());
         helpers.spawn(
             Informer::new(clients, selection, ReadOptions::once(options.source.manifests.secrets), changes).run(served),
         );
         helpers.spawn(progress::show(wired[1].0.progress()));
     } else {
         let secrets = options.source.manifests.secrets;
-        helpers.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
+        reading = Some(spawn_blocking(move || manifest::read(&files, &selection, secrets, false, &changes)));
     }
     let [(before, old, to_before), (after, new, to_after)] = wired;
     helpers.spawn(send_to_both(received, [to_before, to_after]));
@@ -131,8 +134,10 @@ async fn judge(
     let before = tokio::spawn(before.judge_once(old_settings, old));
     let after = after.judge_once(new_settings, new).await?;
     let before = before.await.context("judging failed, which is a bug")??;
-    if !options.source.manifests.filename.is_empty() {
-        ensure_judged(&after)?;
+    if let Some(reading) = reading {
+        checked::of_manifests(&after, &options.scope, &reading.await.context("reading the manifests")?)?;
+    } else if let Some(client) = client {
+        checked::of_cluster(&after, &client).await?;
     }
     Ok((before, after))
 }

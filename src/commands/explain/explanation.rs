@@ -1,6 +1,6 @@
 //! What is explained: the one model that text and JSON are made from.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -11,10 +11,13 @@ use super::{
 };
 use crate::{
     audit::result::{About, Entry},
-    commands::test::explain::Explainer,
+    cluster::identity::API_VERSION,
+    commands::test::{explain::Explainer, masking::SecretMask},
     judge::evaluate::{Asked, Job, asked},
     model::object::{Location, ObjectRef},
+    output::safe::write_json_pretty,
     rego::{excerpt, file::File},
+    source::received::Secrets,
 };
 
 /// How long may be asked about one definition. Somebody waits for nothing but that.
@@ -46,6 +49,27 @@ pub(super) struct Explained {
     pub(super) definitions: Vec<TracedDefinition>,
 }
 
+/// Explanations of one rule for several objects of one name.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExplanationList<'e> {
+    api_version: &'static str,
+    kind: &'static str,
+    items: &'e [Explained],
+}
+
+/// Writes one explanation, or a list of several, as an indented document and a newline.
+pub(super) fn write_json(all: &[Explained], out: &mut dyn io::Write) -> io::Result<()> {
+    match all {
+        [one] => write_json_pretty(&mut *out, one)?,
+        items => {
+            let list = ExplanationList { api_version: API_VERSION, kind: "ExplanationList", items };
+            write_json_pretty(&mut *out, &list)?;
+        }
+    }
+    out.write_all(b"\n")
+}
+
 /// One definition of the rule.
 #[derive(Debug, Serialize)]
 pub(super) struct TracedDefinition {
@@ -58,11 +82,12 @@ pub(super) struct TracedDefinition {
 }
 
 impl Explained {
-    /// Adds how each definition comes out; `texts` are the files of the policies.
+    /// Adds how each definition comes out; `texts` are the files of the policies. Unless policies see the values of Secrets,
+    /// strings that may be secrets are hidden.
     ///
     /// # Errors
     /// When the object cannot be read.
-    pub(super) fn trace(&mut self, job: &Job, texts: &[File]) -> Result<(), String> {
+    pub(super) fn trace(&mut self, job: &Job, texts: &[File], secrets: Secrets) -> Result<(), String> {
         let question = match asked(job, &self.policy, &self.rule)? {
             Some(Asked::With(question)) => question,
             Some(Asked::No(why)) => {
@@ -72,11 +97,12 @@ impl Explained {
             None => return Ok(()),
         };
         let engine = question.engine();
+        let mask = (secrets == Secrets::Redact).then(|| SecretMask::of(&question.input));
         let mut fields = Vec::new();
         for definition in question.definitions {
             let path = definition.module.package.refr.span().source.get_path().clone();
             let text = texts.iter().find(|file| *file.shown == *path).map_or("", |file| &file.text);
-            let explainer = Explainer::of(&engine, &definition.module, (&path, text), PATIENCE);
+            let explainer = Explainer::of(&engine, &definition.module, (&path, text), PATIENCE).masked(mask.as_ref());
             let queries = trace::queries(&definition.rule);
             let bodies: Vec<_> = queries.iter().map(|query| trace::body(&explainer, query)).collect();
             let held = queries.iter().zip(&bodies).filter(|(_, body)| body.holds.is_some_and(|ways| ways > 0));
@@ -84,7 +110,7 @@ impl Explained {
             let field =
                 |body: &TracedBody, query| (body.holds == Some(1)).then(|| field::mended(&explainer, query, &question));
             fields.extend(held.map(|(query, body)| field(body, query).flatten()));
-            let (line, lines) = excerpt::lines(&definition.rule, text);
+            let (line, lines) = excerpt::lines(&definition.rule, &text.lines().collect::<Vec<_>>());
             self.definitions.push(TracedDefinition { file: path.as_str().into(), line, lines, bodies });
         }
         // Where several hold, each may be about another field.

@@ -1,7 +1,10 @@
 //! The objects that an explanation needs: all manifests, one object of a cluster and what policies look up beside it, or,
 //! to find a result by its id, all objects of a cluster.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use http::StatusCode;
@@ -19,7 +22,7 @@ use crate::{
     },
     cluster::{client::Clients, error::describe},
     commands::connect::connect,
-    judge::{evaluate::Job, inventory::Inventory, policy::Policy, set::PolicySet},
+    judge::{depth, evaluate::Job, inventory::Inventory, policy::Policy, set::PolicySet},
     model::{
         object::{Kind, Object, ObjectKey},
         spelling::nearest,
@@ -79,7 +82,7 @@ impl Objects {
             helpers.spawn(Informer::new(clients, selection, ReadOptions::once(secrets), changes).run(served));
         } else {
             let files = manifest::files(&options.manifests.filename)?;
-            helpers.spawn_blocking(move || manifest::read(&files, &selection, secrets, &changes));
+            helpers.spawn_blocking(move || drop(manifest::read(&files, &selection, secrets, false, &changes)));
         }
         let (all, unread) = collect(received).await;
         Self::new(all, unread, client, policies)
@@ -113,7 +116,7 @@ impl Objects {
         let mut unread = Vec::new();
         if policy.depends.inventory {
             let looked_up = served.kinds.iter().filter(|kind| policies.inventory_reads().touches(kind)).cloned();
-            let served = Served { kinds: looked_up.collect(), stale: Vec::new() };
+            let served = Served { kinds: looked_up.collect(), ..Served::default() };
             let (changes, received) = mpsc::channel(CHANGES);
             let mut helpers = JoinSet::new();
             helpers.spawn(
@@ -136,44 +139,54 @@ impl Objects {
     ) -> anyhow::Result<Self> {
         let mut inventory = Inventory::default();
         for object in all.iter().filter(|object| policies.inventory_reads().touches(&object.key.as_placed())) {
-            let value = object.body.json().ok().and_then(|json| value::from_json(&json).ok());
-            inventory.put(&object.key, value.as_ref());
+            let value = object.body.json().ok().and_then(|json| depth::shallow(&json, value::from_json).ok());
+            inventory.put(&object.key, value.map(|(value, _)| value).as_ref());
         }
         let policies = policies.with_inventory(&inventory).context("giving the policies what they look up")?;
         Ok(Self { all, unread, client, policies: Arc::new(policies) })
     }
 
-    /// Finds an object; without a namespace one of that name that is alone in having it.
+    /// Finds an object; without a namespace one of that name that is alone in having it. Manifests may have it several times.
     ///
     /// # Errors
-    /// Names the nearest one, or the namespaces that have one.
-    pub(super) fn find(&self, wanted: &Wanted<'_>) -> anyhow::Result<&Object> {
+    /// Names the nearest one, or the namespaces or kinds that have one.
+    pub(super) fn find(&self, wanted: &Wanted<'_>) -> anyhow::Result<Vec<&Object>> {
         let Wanted { kind, namespace, name } = *wanted;
         let of_kind = || self.all.iter().filter(|object| kind.matches(&object.key.kind));
         let placed = |object: &&Object| namespace.is_none() || object.key.namespace.as_deref() == namespace;
-        let mut found: Vec<&Object> = of_kind().filter(|object| *object.key.name == *name).filter(placed).collect();
-        found.dedup_by(|a, b| a.key.namespace == b.key.namespace);
-        match &found[..] {
-            [only] => Ok(only),
-            [] => {
-                let wanted = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
-                let names: Vec<String> = of_kind().map(|object| shown(&object.key)).collect();
-                let last = names.iter().find(|known| known.rsplit('/').next() == Some(name)).map(String::as_str);
-                let near = last.or_else(|| nearest(&wanted, names.iter().map(String::as_str)));
-                let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
-                if names.is_empty() {
-                    let kinds = self.all.iter().map(|object| object.key.kind.kind.as_str());
-                    let near = nearest(&kind.to_string(), kinds);
-                    let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
-                    anyhow::bail!("there is no object of the kind {kind}{near}")
-                }
-                anyhow::bail!("there is no {kind} {wanted}{near}")
-            }
-            several => {
-                let names: Vec<String> = several.iter().map(|object| shown(&object.key)).collect();
-                anyhow::bail!("there are several: name one of {}", names.join(", "))
-            }
+        let found: Vec<&Object> = of_kind().filter(|object| *object.key.name == *name).filter(placed).collect();
+        if found.is_empty() {
+            return Err(self.not_found(wanted));
         }
+        let kinds: BTreeSet<String> = found.iter().map(|object| full_kind(&object.key.kind)).collect();
+        let names: BTreeSet<String> = found.iter().map(|object| shown(&object.key)).collect();
+        if let Some(several) = [kinds, names].into_iter().find(|all| all.len() > 1) {
+            anyhow::bail!("there are several: name one of {}", several.into_iter().collect::<Vec<_>>().join(", "));
+        }
+        Ok(found)
+    }
+
+    /// Returns all objects of the kind, namespace and name of this one, itself included.
+    pub(super) fn copies(&self, object: &Object) -> Vec<&Object> {
+        let name = |key: &ObjectKey| ObjectKey { copy: 0, ..key.clone() };
+        self.all.iter().filter(|other| name(&other.key) == name(&object.key)).collect()
+    }
+
+    fn not_found(&self, wanted: &Wanted<'_>) -> anyhow::Error {
+        let Wanted { kind, namespace, name } = *wanted;
+        let wanted = namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"));
+        let of_kind = self.all.iter().filter(|object| kind.matches(&object.key.kind));
+        let names: Vec<String> = of_kind.map(|object| shown(&object.key)).collect();
+        let last = names.iter().find(|known| known.rsplit('/').next() == Some(name)).map(String::as_str);
+        let near = last.or_else(|| nearest(&wanted, names.iter().map(String::as_str)));
+        let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+        if names.is_empty() {
+            let kinds = self.all.iter().map(|object| object.key.kind.kind.as_str());
+            let near = nearest(&kind.to_string(), kinds);
+            let near = near.map_or(String::new(), |near| format!("; did you mean {near}?"));
+            return anyhow::anyhow!("there is no object of the kind {kind}{near}");
+        }
+        anyhow::anyhow!("there is no {kind} {wanted}{near}")
     }
 
     /// Returns what judges an object.
@@ -185,7 +198,12 @@ impl Objects {
     }
 }
 
-fn shown(key: &ObjectKey) -> String {
+/// Returns a kind with its group, as the command line takes it.
+fn full_kind(kind: &Kind) -> String {
+    format!("{}.{}", kind.kind, if kind.group.is_empty() { "core" } else { &kind.group })
+}
+
+pub(super) fn shown(key: &ObjectKey) -> String {
     let namespace = key.namespace.as_ref().map_or(String::new(), |namespace| format!("{namespace}/"));
     format!("{namespace}{}", key.name)
 }

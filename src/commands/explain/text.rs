@@ -24,11 +24,15 @@ const PLAIN: Style = Style::new();
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
-pub(super) fn render(explained: &Explained, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
-    let mut lines = head(explained);
-    for definition in &explained.definitions {
-        lines.push((PLAIN, String::new()));
-        lines.extend(self::definition(definition));
+pub(super) fn render(all: &[Explained], options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
+    let mut lines = Vec::new();
+    for (index, explained) in all.iter().enumerate() {
+        lines.extend((index > 0).then(|| (PLAIN, String::new())));
+        lines.extend(head(explained));
+        for definition in &explained.definitions {
+            lines.push((PLAIN, String::new()));
+            lines.extend(self::definition(definition));
+        }
     }
     for (style, line) in lines {
         let line = shown_lines(&line);

@@ -17,6 +17,7 @@ use regorus::{
 };
 
 use super::{
+    masking::SecretMask,
     operands::{inner, operand, variables},
     result::{Explanation, Named},
     show::{self, ModuleText},
@@ -90,6 +91,8 @@ pub(in crate::commands) struct Explainer<'a> {
     package: Path,
     /// When it stops to ask.
     until: Instant,
+    /// The strings that are not shown.
+    mask: Option<&'a SecretMask>,
 }
 
 /// Statements that lead to a place, as source.
@@ -118,7 +121,13 @@ impl<'a> Explainer<'a> {
             tokens: tokens::read(source, &Limits::default()),
             package: references::package(module),
             until: Instant::now() + patience,
+            mask: None,
         }
+    }
+
+    /// Hides the strings of a mask, if there is one.
+    pub(in crate::commands) fn masked(self, mask: Option<&'a SecretMask>) -> Self {
+        Self { mask, ..self }
     }
 
     /// Returns the keys of all cases that a table tries, whether they hold or not.
@@ -294,7 +303,7 @@ impl<'a> Explainer<'a> {
         let mut values = Vec::new();
         self.name(passed, &parts, "", &mut values);
         let reason = match self.ask_value(passed, pieces.expr(expr), "") {
-            Some(value) => format!("is {}", show::value(&value)),
+            Some(value) => format!("is {}", show::value(&value, self.mask)),
             None => "is undefined".to_owned(),
         };
         self.explanation(passed, expr.span().line, pieces.expr(expr), reason, values)
@@ -344,7 +353,8 @@ impl<'a> Explainer<'a> {
         let questions: Vec<String> = names.iter().map(|name| question(passed, name, with)).collect();
         for (name, answer) in names.iter().zip(self.ask(&questions)) {
             let Some(Value::Array(answer)) = answer else { continue };
-            let value = answer.first().map_or_else(|| "undefined".to_owned(), show::value);
+            let value = answer.first();
+            let value = value.map_or_else(|| "undefined".to_owned(), |value| show::value(value, self.mask));
             if !values.iter().any(|known| known.name == **name) {
                 values.push(Named { name: (*name).clone(), value });
             }

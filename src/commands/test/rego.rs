@@ -222,7 +222,7 @@ fn wrong_value(shape: TestShape, value: &Value) -> String {
         (TestShape::Set, _) => {
             "it is a set, and a test must be true; cases are written test_x[name] if { … }".to_owned()
         }
-        _ => format!("its value must be true, and is {}", show::value(value)),
+        _ => format!("its value must be true, and is {}", show::value(value, None)),
     }
 }
 

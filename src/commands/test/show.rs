@@ -1,6 +1,6 @@
 //! Values and source as explanations show them: values as Rego, source on one line.
 
-use std::{fmt::Write as _, sync::LazyLock};
+use std::{borrow::Cow, fmt::Write as _, sync::LazyLock};
 
 use regex::{Captures, Regex};
 use regorus::{
@@ -8,6 +8,7 @@ use regorus::{
     unstable::{Expr, Span, Token},
 };
 
+use super::masking::{SecretMask, is_secret};
 use crate::rego::tokens;
 
 /// Characters of a value that are shown.
@@ -18,14 +19,14 @@ const CODE: usize = 100;
 /// Writes a value as Rego, uncut.
 pub(super) fn literal(value: &Value) -> String {
     let mut text = String::new();
-    write(value, &mut text, usize::MAX);
+    write(value, &mut text, usize::MAX, None);
     text
 }
 
-/// Writes a value as Rego, cut after [`VALUE`] characters.
-pub(super) fn value(value: &Value) -> String {
+/// Writes a value as Rego, without secrets if there is a mask, and cut after [`VALUE`] characters.
+pub(super) fn value(value: &Value, mask: Option<&SecretMask>) -> String {
     let mut text = String::new();
-    write(value, &mut text, VALUE);
+    write(value, &mut text, VALUE, mask);
     cut(text, VALUE)
 }
 
@@ -43,11 +44,11 @@ fn cut(mut text: String, longest: usize) -> String {
 }
 
 /// Writes a value; stops somewhere behind `enough` bytes.
-fn write(value: &Value, text: &mut String, enough: usize) {
+fn write(value: &Value, text: &mut String, enough: usize, mask: Option<&SecretMask>) {
     match value {
-        Value::Array(items) => list(items.iter(), ('[', ']'), text, enough),
+        Value::Array(items) => list(items.iter(), ('[', ']'), text, enough, mask),
         Value::Set(items) if items.is_empty() => text.push_str("set()"),
-        Value::Set(items) => list(items.iter(), ('{', '}'), text, enough),
+        Value::Set(items) => list(items.iter(), ('{', '}'), text, enough, mask),
         Value::Object(fields) => {
             text.push('{');
             for (index, (key, value)) in fields.iter_sorted().enumerate() {
@@ -55,13 +56,20 @@ fn write(value: &Value, text: &mut String, enough: usize) {
                     return;
                 }
                 text.push_str(if index == 0 { "" } else { ", " });
-                write(key, text, enough);
+                write(key, text, enough, mask);
                 text.push_str(": ");
-                write(value, text, enough);
+                match value {
+                    Value::String(_) if mask.is_some() && is_secret(fields, key) => text.push_str("\"***\""),
+                    value => write(value, text, enough, mask),
+                }
             }
             text.push('}');
         }
         Value::Undefined => text.push_str("undefined"),
+        Value::String(shown) if mask.is_some() => {
+            let shown = mask.map_or(Cow::from(&**shown), |mask| mask.text(shown));
+            let _ = write!(text, "{}", Value::from(&*shown));
+        }
         scalar => {
             // Scalars are written alike in JSON and in Rego.
             let _ = write!(text, "{scalar}");
@@ -69,14 +77,20 @@ fn write(value: &Value, text: &mut String, enough: usize) {
     }
 }
 
-fn list<'v>(items: impl Iterator<Item = &'v Value>, (open, close): (char, char), text: &mut String, enough: usize) {
+fn list<'v>(
+    items: impl Iterator<Item = &'v Value>,
+    (open, close): (char, char),
+    text: &mut String,
+    enough: usize,
+    mask: Option<&SecretMask>,
+) {
     text.push(open);
     for (index, item) in items.enumerate() {
         if text.len() > enough {
             return;
         }
         text.push_str(if index == 0 { "" } else { ", " });
-        write(item, text, enough);
+        write(item, text, enough, mask);
     }
     text.push(close);
 }
@@ -107,7 +121,52 @@ pub(super) fn as_written(piece: &str, written: &str, statements: &[String]) -> O
         }
     };
     let text = NAMES.as_ref().map_or_else(|| piece.to_owned(), |names| names.replace_all(piece, shorter).into_owned());
-    (!made_up).then(|| code(&text))
+    // The evaluator gets a statement behind a loop that ends a body.
+    let text = if written.contains("true") { text } else { text.replace("; true]", "]").replace("; true}", "}") };
+    (!made_up).then(|| infix(&code(&text)))
+}
+
+/// Returns a term with operators in place of the functions of OPA that the rewritten modules call for them.
+fn infix(text: &str) -> String {
+    const OPERATORS: [(&str, &str); 4] =
+        [("internal.plus(", "+"), ("internal.minus(", "-"), ("internal.mul(", "*"), ("internal.div(", "/")];
+    let found = OPERATORS.iter().filter_map(|(call, operator)| Some((text.find(call)?, call, operator))).min();
+    let Some((start, call, operator)) = found else { return text.to_owned() };
+    let (before, rest) = (&text[..start], &text[start + call.len()..]);
+    let Some((left, right, after)) = two_arguments(rest) else { return text.to_owned() };
+    // Only a comparison or the end of the term may stand beside it without brackets.
+    let operand = |term: &str| {
+        let shown = infix(term.trim());
+        let is_operation = OPERATORS.iter().any(|(call, _)| term.trim_start().starts_with(call));
+        if is_operation { format!("({shown})") } else { shown }
+    };
+    let shown = match (*operator, left.trim()) {
+        ("-", "0") => format!("-{}", operand(right)),
+        _ => format!("{} {operator} {}", operand(left), operand(right)),
+    };
+    format!("{before}{shown}{}", infix(after))
+}
+
+/// Splits a text at the comma between the first argument of a call and the second, and behind the bracket that ends it.
+fn two_arguments(text: &str) -> Option<(&str, &str, &str)> {
+    let (mut depth, mut comma, mut quote) = (0_u32, None, None);
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match (quote, character) {
+            (Some('"'), '\\') => drop(characters.next()),
+            (Some(open), _) if open == character => quote = None,
+            (None, '"' | '`') => quote = Some(character),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')') if depth == 0 => {
+                let comma: usize = comma?;
+                return Some((&text[..comma], &text[comma + 1..at], &text[at + 1..]));
+            }
+            (None, ')' | ']' | '}') => depth = depth.checked_sub(1)?,
+            (None, ',') if depth == 0 => comma = comma.or(Some(at)),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Whether a name stands in a text as a word.
@@ -236,6 +295,12 @@ mod tests {
             ("x", Some("x")),
             ("data.lib.b", Some("data.lib.b")),
             ("value__1", None),
+            ("internal.mul(internal.minus(big.replicas, 1), 2)", Some("(big.replicas - 1) * 2")),
+            ("internal.plus(count([1, \"a,)\"]), i) > internal.minus(0, x)", Some("count([1, \"a,)\"]) + i > -x")),
+            (
+                "count([x | some x in y; true]) == {a | some a in b; true}",
+                Some("count([x | some x in y]) == {a | some a in b}"),
+            ),
             ("f(taken__1)", Some("f(data.lib.a.list)")),
         ] {
             let hoisted = ["taken__1 := data.lib.a.list".to_owned()];
@@ -249,7 +314,7 @@ mod tests {
         assert_eq!(literal(&value), r#"{"a": null, "b": [1, "x\"y"]}"#);
         assert_eq!(literal(&Value::new_set()), "set()");
         let long = Value::from((0..100).map(Value::from).collect::<Vec<_>>());
-        let shown = super::value(&long);
+        let shown = super::value(&long, None);
         assert!(shown.starts_with("[0, 1, 2") && shown.ends_with('…') && shown.chars().count() == VALUE + 1, "{shown}");
     }
 }

@@ -6,7 +6,7 @@ use regorus::Value;
 
 use super::{
     input::{Review, fields},
-    judge::{Judge, definition_alone},
+    judge::{Judge, definition_alone, error},
     results::{attribute, details, items, json},
 };
 use crate::{
@@ -30,8 +30,13 @@ impl Judge<'_> {
         else {
             return;
         };
-        if kind.is_some_and(|kind| group.queries.of(kind).is_none_or(|query| query.rules.is_empty())) {
+        let query = kind.map(|kind| group.queries.of(kind));
+        if query.is_some_and(|query| query.is_none_or(|query| query.rules.is_empty())) {
             return self.results.pass();
+        }
+        if let Some(why) = query.flatten().and_then(|query| query.unread(0, self.namespace)) {
+            let rule = &constraint.rule;
+            return self.results.push_undecided(error(&constraint.policy, &rule.name, rule.source.clone(), &why));
         }
         let input = fields([("review", review.document.clone()), ("parameters", constraint.parameters.clone())]);
         let answer =

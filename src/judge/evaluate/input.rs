@@ -1,12 +1,12 @@
 //! The object's JSON as the evaluator's value, and the input documents of each dialect around it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use regorus::Value;
 
 use super::job::Job;
 use crate::{
-    judge::{gatekeeper::matching::Matchable, reads::Projection},
+    judge::{depth, gatekeeper::matching::Matchable, reads::Projection},
     model::object::{Object, ObjectKey},
     rego::value,
 };
@@ -36,18 +36,26 @@ pub(super) struct JobValues<'a> {
     pub(super) object: Value,
     previous: Option<Value>,
     namespace: Option<Value>,
+    /// Whether values that are nested too deep were replaced by null.
+    pub(super) is_cut: bool,
 }
 
 impl<'a> JobValues<'a> {
     /// Reads the JSON of a job: the states of its object to this extent, its Namespace whole.
     ///
     /// # Errors
-    /// Returns why it cannot be read, e.g. because it is nested deeper than 127 levels.
+    /// Returns why it cannot be read.
     pub(super) fn read(job: &'a Job, extent: Extent) -> Result<Self, String> {
+        let is_cut = Cell::new(false);
+        let uncut = |(value, cut)| {
+            is_cut.set(is_cut.get() || cut);
+            value
+        };
         let state = |object: &Object| match extent {
             Extent::Read => with_json(object, |json| job.policies.projection(&job.object.key.kind).read(json)),
-            Extent::All => read(object),
+            Extent::All => with_json(object, value::from_json),
         };
+        let state = |object: &Object| state(object).map(uncut);
         // Of a deletion only the last state counts.
         let previous = job.previous.as_ref().filter(|_| !job.deleted);
         Ok(Self {
@@ -56,13 +64,14 @@ impl<'a> JobValues<'a> {
             object: state(&job.object)?,
             previous: previous.map(state).transpose()?,
             namespace: job.namespace.as_ref().map(read).transpose()?,
+            is_cut: is_cut.get(),
         })
     }
 
     /// Reads parts of the object as it is now, given its JSON, and its Namespace whole.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// Returns why it cannot be read, e.g. because it is nested too deep.
     pub(super) fn read_parts(job: &'a Job, json: &[u8], parts: &Projection) -> Result<Self, String> {
         Ok(Self {
             key: &job.object.key,
@@ -70,6 +79,7 @@ impl<'a> JobValues<'a> {
             object: parts.read(json).map_err(|why| why.to_string())?,
             previous: None,
             namespace: job.namespace.as_ref().map(read).transpose()?,
+            is_cut: false,
         })
     }
 
@@ -245,12 +255,16 @@ impl Review {
 /// # Errors
 /// Returns why it cannot be read.
 pub(super) fn read(object: &Object) -> Result<Value, String> {
-    with_json(object, value::from_json)
+    with_json(object, value::from_json).map(|(value, _)| value)
 }
 
-fn with_json(object: &Object, read: impl FnOnce(&[u8]) -> Result<Value, serde_json::Error>) -> Result<Value, String> {
+/// Reads an object's JSON; returns whether values nested too deep were replaced by null.
+fn with_json(
+    object: &Object,
+    read: impl Fn(&[u8]) -> Result<Value, serde_json::Error>,
+) -> Result<(Value, bool), String> {
     let json = object.body.json().map_err(|why| why.to_string())?;
-    read(&json).map_err(|why| why.to_string())
+    depth::shallow(&json, read).map_err(|why| why.to_string())
 }
 
 fn text(text: &str) -> Value {

@@ -25,6 +25,8 @@ use crate::{
 /// Judging of one object, and its results so far.
 pub(super) struct Judge<'a> {
     pub(super) limits: &'a Limits,
+    /// The namespace of the object.
+    pub(super) namespace: Option<&'a str>,
     /// The time that was spent on the object so far.
     pub(super) spent: CpuTimer,
     pub(super) results: &'a mut Results,
@@ -49,7 +51,12 @@ impl Judge<'_> {
         }
         let judging = group.entrypoints.iter().zip(answers).enumerate();
         let judging = judging.filter(|(rule, (entrypoint, _))| part.judges(*rule) && entrypoint.kinds.contain(kind));
-        for (_, (entrypoint, answer)) in judging {
+        for (rule, (entrypoint, answer)) in judging {
+            if let Some(why) = self.unread(query, group, rule) {
+                let Entrypoint { policy, rule, .. } = entrypoint;
+                self.results.push_undecided(error(policy, &rule.name, rule.source.clone(), &why));
+                continue;
+            }
             match answer {
                 Ok(answer) => self.entrypoint(unit, (group.dialect, entrypoint), answer, exceptions, input),
                 Err(failure) => {
@@ -72,7 +79,7 @@ impl Judge<'_> {
     ) -> Vec<Result<Answer, Failure>> {
         let is_for = |index: usize| group.entrypoints.get(index).is_none_or(|rule| rule.kinds.contain(kind));
         let wanted = query.rules.iter().copied().filter(|index| part.asks(group, *index) && is_for(*index));
-        let wanted: Vec<usize> = wanted.collect();
+        let wanted: Vec<usize> = wanted.filter(|index| query.unread(*index, self.namespace).is_none()).collect();
         if let Some(all) = unit.rules(group, query, &wanted, input, &mut self.results.notes) {
             return all.into_iter().map(Ok).collect();
         }
@@ -86,6 +93,12 @@ impl Judge<'_> {
             answers[index] = self.alone(unit, group, index, input);
         }
         answers
+    }
+
+    /// Returns why a rule or the exceptions to it cannot be evaluated, as objects that are looked up have not been read.
+    fn unread(&self, query: &KindQuery, group: &Group, rule: usize) -> Option<String> {
+        let exception = group.entrypoints[rule].exception.as_ref().map(|(index, _)| group.entrypoints.len() + index);
+        [Some(rule), exception].into_iter().flatten().find_map(|index| query.unread(index, self.namespace))
     }
 
     /// Evaluates one rule, unless the object has used up its time.
@@ -127,7 +140,8 @@ impl Judge<'_> {
 
     /// Notes that a rule could not be evaluated.
     pub(super) fn fail(&mut self, unit: &Unit, policy: &Arc<str>, rule: &Arc<str>, source: &Source, failure: &Failure) {
-        self.results.unfinished |= matches!(failure, Failure::TimedOut(_) | Failure::OutOfTime);
+        let unfinished = matches!(failure, Failure::TimedOut(_) | Failure::OutOfTime | Failure::OutOfMemory);
+        self.results.unfinished |= unfinished;
         let mut source = source.clone();
         let message = match failure {
             Failure::Error(error) => match &error.place {
@@ -147,17 +161,23 @@ impl Judge<'_> {
             }
             other => other.reason(self.limits),
         };
-        self.results.push(Finding {
-            policy: Arc::clone(policy),
-            rule: Arc::clone(rule),
-            outcome: Outcome::Error,
-            severity: None,
-            category: None,
-            message: message.into(),
-            details: None,
-            excused: None,
-            source,
-        });
+        let error = error(policy, rule, source, &message);
+        if unfinished { self.results.push_undecided(error) } else { self.results.push(error) }
+    }
+}
+
+/// Returns the result of a rule that could not be evaluated.
+pub(super) fn error(policy: &Arc<str>, rule: &Arc<str>, source: Source, message: &str) -> Finding {
+    Finding {
+        policy: Arc::clone(policy),
+        rule: Arc::clone(rule),
+        outcome: Outcome::Error,
+        severity: None,
+        category: None,
+        message: message.into(),
+        details: None,
+        excused: None,
+        source,
     }
 }
 

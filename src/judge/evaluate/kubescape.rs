@@ -9,7 +9,7 @@ use regorus::Value;
 use serde_json::Map;
 
 use super::{
-    judge::Judge,
+    judge::{Judge, error},
     results::{self, items},
 };
 use crate::{
@@ -41,6 +41,13 @@ impl Judge<'_> {
         object: &Value,
     ) {
         let Some(identity) = Identity::of(object).filter(|identity| is_scanned(rule, identity)) else { return };
+        let query = group.queries.of(&key.kind.kind);
+        if let Some(why) = query.and_then(|query| query.unread(0, self.namespace)) {
+            for ControlRule { policy, rule } in &rule.controls {
+                self.results.push_undecided(error(policy, &rule.name, rule.source.clone(), &why));
+            }
+            return;
+        }
         let said = match &rule.scopes {
             None => self.alone_in_array(unit, group, key, object),
             Some(scopes) => self.in_scopes((unit, group, rule), scopes, key, &identity),

@@ -5,6 +5,7 @@ use std::{cmp::Ordering, sync::Arc};
 use regorus::Value;
 use serde_json::Map;
 
+use super::{bounds, texts};
 use crate::{
     judge::{
         metadata::Metadata,
@@ -20,10 +21,14 @@ use crate::{
 pub(super) struct Results {
     findings: Vec<Finding>,
     passed: u32,
+    /// Whether texts were shortened.
+    shortened: bool,
     /// Whether something ran out of time.
     pub(super) unfinished: bool,
     /// Whether rules were left unasked, as they cannot be asked together.
     pub(super) incomplete: bool,
+    /// As [`undecided`](crate::model::verdict::Verdict::undecided) of a verdict.
+    pub(super) undecided: Vec<[Arc<str>; 2]>,
     /// What is to be told of the evaluations.
     pub(super) notes: Notes,
 }
@@ -31,26 +36,38 @@ pub(super) struct Results {
 impl Results {
     /// The result of an object that could not be judged, and may be another time.
     pub(super) fn unfinished(finding: Finding) -> Self {
-        Self { findings: vec![finding], unfinished: true, ..Self::default() }
+        let mut results = Self { unfinished: true, ..Self::default() };
+        results.push_undecided(finding);
+        results
     }
 
-    pub(super) fn push(&mut self, finding: Finding) {
+    pub(super) fn push(&mut self, mut finding: Finding) {
+        self.shortened |= texts::shorten(&mut finding);
         self.findings.push(finding);
     }
 
-    pub(super) fn extend(&mut self, findings: Vec<Finding>) {
-        self.findings.extend(findings);
+    /// Adds an error that the same object need not have again.
+    pub(super) fn push_undecided(&mut self, error: Finding) {
+        self.undecided.push([&error.policy, &error.rule].map(Arc::clone));
+        self.push(error);
     }
 
-    /// Whether the same would be said at any time: nothing failed, and the programs answered all.
+    pub(super) fn extend(&mut self, findings: Vec<Finding>) {
+        for finding in findings {
+            self.push(finding);
+        }
+    }
+
+    /// Whether the same would be said at any time: nothing failed, and the programs answered all. Texts that were shortened
+    /// may end elsewhere with the names of another object.
     pub(super) fn can_be_kept(&self) -> bool {
         let failed = self.findings.iter().any(|finding| finding.outcome == Outcome::Error);
-        !failed && !self.unfinished && !self.incomplete && !self.notes.by_regorus
+        !failed && !self.unfinished && !self.incomplete && !self.shortened && !self.notes.by_regorus
     }
 
     /// Takes what was said of an object that looks the same.
     pub(super) fn share(&mut self, findings: Vec<Finding>, passed: u32) {
-        self.findings.extend(findings);
+        self.extend(findings);
         self.passed += passed;
     }
 
@@ -58,12 +75,21 @@ impl Results {
         self.passed += 1;
     }
 
-    /// Returns the findings, sorted and without duplicates, and the number of rules that passed.
+    /// Returns the findings, sorted, without duplicates and bounded for each rule, and the number of rules that passed.
     pub(super) fn finish(mut self) -> (Vec<Finding>, u32) {
         self.findings.sort_by(order);
         self.findings.dedup();
-        (self.findings, self.passed)
+        let mut findings = bounds::by_rule(self.findings);
+        findings.sort_by(order);
+        (findings, self.passed)
     }
+}
+
+/// Bounds the results of an object; what is left is sorted. `source` is the position of a file's source.
+pub(super) fn bounded(findings: Vec<Finding>, source: impl Fn(&str) -> usize) -> Vec<Finding> {
+    let mut findings = bounds::by_object(findings, source);
+    findings.sort_by(order);
+    findings
 }
 
 fn order(a: &Finding, b: &Finding) -> Ordering {
@@ -227,5 +253,46 @@ pub(super) fn items(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
         Value::Set(items) => Box::new(items.iter()),
         Value::Object(fields) => Box::new(fields.iter_sorted().map(|(_, value)| value)),
         _ => Box::new(std::iter::empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_shortened_however_a_result_comes_and_are_not_shared() {
+        let long = |end: &str| Finding::sample(&format!("{}{end}", "x".repeat(1_300_000)));
+        let ways: [fn(Finding) -> Results; 4] = [
+            Results::unfinished,
+            |finding| {
+                let mut results = Results::default();
+                results.push(finding);
+                results
+            },
+            |finding| {
+                let mut results = Results::default();
+                results.extend(vec![finding]);
+                results
+            },
+            |finding| {
+                let mut results = Results::default();
+                results.share(vec![finding], 0);
+                results
+            },
+        ];
+        let kept = ways.map(|way| {
+            let results = way(long("a"));
+            assert!(!results.can_be_kept());
+            results.finish().0
+        });
+        assert!(kept.iter().all(|findings| findings == &kept[0] && findings[0].message.len() <= texts::MESSAGE_BYTES));
+        let mut results = Results::default();
+        results.extend(vec![Finding::sample("short"), Finding::sample("short")]);
+        assert!(results.can_be_kept());
+        // Results that differ only behind the end of a message are one.
+        results.extend(vec![long("a"), long("b")]);
+        assert!(!results.can_be_kept());
+        assert_eq!(results.finish().0.len(), 2);
     }
 }

@@ -79,7 +79,8 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     fn part(&self, part: Part<'_>, values: &JobValues<'_>, results: &mut Results) {
-        let judge = Judge { limits: &self.job.policies.limits, spent: self.spent, results };
+        let namespace = self.job.object.key.namespace.as_deref();
+        let judge = Judge { limits: &self.job.policies.limits, namespace, spent: self.spent, results };
         judge_all(judge, self.job, part, self.constraints, values, Operation::Audit);
     }
 

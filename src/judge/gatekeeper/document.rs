@@ -68,7 +68,7 @@ impl Document<'_> {
     }
 
     pub(super) fn unjudged(&self, reason: impl Into<String>) -> Unjudged {
-        Unjudged { name: self.label(), reason: reason.into(), source: self.source() }
+        Unjudged { name: self.label(), reason: reason.into(), source: self.source(), controls: Vec::new() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The JSON documents of a library in Kubescape's layout: what a rule says of itself, controls, frameworks, config inputs.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -66,6 +66,9 @@ pub(super) struct Control {
     /// Config inputs that this control sets for its rules, whatever the user's are.
     #[serde(default)]
     pub(super) fixed_input: Option<FixedInput>,
+    /// The file that it is in.
+    #[serde(skip)]
+    pub(super) file: Arc<str>,
 }
 
 /// Config inputs by name.
@@ -159,7 +162,8 @@ pub(super) fn read(file: &File) -> Result<Option<Document>, Problem> {
     let has = |key: &str| document.get(key).is_some();
     let wrong = |why: serde_json::Error| Problem::refused(&file.shown, why.to_string());
     if has("controlID") && has("rulesNames") {
-        return serde_json::from_value(document).map(|control| Some(Document::Control(control))).map_err(wrong);
+        let control = serde_json::from_value::<Control>(document).map_err(wrong)?;
+        return Ok(Some(Document::Control(Box::new(Control { file: file.shown.clone(), ..control }))));
     }
     if has("name") && (has("activeControls") || has("controlsNames")) {
         return serde_json::from_value(document).map(|framework| Some(Document::Framework(framework))).map_err(wrong);

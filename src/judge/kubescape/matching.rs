@@ -28,6 +28,16 @@ impl ResourceMatch {
             && self.resources.iter().any(|resource| names(resource, kind))
     }
 
+    /// Whether it names kinds, and is not about every kind.
+    pub(crate) fn names_kinds(&self) -> bool {
+        !self.resources.iter().any(|resource| resource == "*")
+    }
+
+    /// Whether it names a group.
+    pub(crate) fn names_group(&self, group: &str) -> bool {
+        self.api_groups.iter().any(|own| own == group)
+    }
+
     /// Returns the names of the kinds, as far as `match` names kinds; `None` if it may be any.
     pub(crate) fn kind_names(&self) -> Option<Vec<Arc<str>>> {
         self.resources.iter().map(|name| kinds_of(name)).collect::<Option<Vec<_>>>().map(|names| names.concat())

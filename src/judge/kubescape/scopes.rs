@@ -324,6 +324,22 @@ fn same(before: &[Value], now: &[Value]) -> bool {
         })
 }
 
+/// Whether a binding can refer to a role of the kind and name that it refers to. As in Kubescape, what is not set is equal to
+/// anything.
+fn can_bind(binding: &Value, role: &Value) -> bool {
+    let set = |value: &Value| value::text(value).filter(|text| !text.is_empty()).cloned();
+    let differ =
+        |one: Option<Arc<str>>, other: Option<Arc<str>>| one.zip(other).is_some_and(|(one, other)| one != other);
+    let version = set(&role["apiVersion"]);
+    let group = version.and_then(|version| version.split_once('/').map(|(group, _)| Arc::from(group)));
+    let is_namespaced_binding = value::text(&binding["kind"]).is_some_and(|kind| **kind == *"RoleBinding");
+    let namespace = set(&role["metadata"]["namespace"]);
+    let is_role = value::text(&role["kind"]).is_some_and(|kind| **kind == *"Role");
+    !differ(set(&binding["roleRef"]["apiGroup"]), group)
+        && (is_namespaced_binding || !is_role && namespace.is_none())
+        && !differ(set(&binding["metadata"]["namespace"]), namespace)
+}
+
 /// Returns the subjects of all bindings whose role is among the objects, as Kubescape joins them: a subject, and below
 /// `relatedObjects` its binding and its role.
 fn subjects(objects: &[Value]) -> Vec<Value> {
@@ -335,7 +351,8 @@ fn subjects(objects: &[Value]) -> Vec<Value> {
     let mut vectors = Vec::new();
     for binding in objects.iter().filter(|object| ends(object, "Binding")) {
         let role = &binding["roleRef"];
-        for role in roles.get(&(&role["kind"], &role["name"])).into_iter().flatten() {
+        let named = roles.get(&(&role["kind"], &role["name"])).into_iter().flatten();
+        for role in named.filter(|role| can_bind(binding, role)) {
             let Some(subjects) = value::array(&binding["subjects"]) else { continue };
             for subject in subjects {
                 let mut vector = subject.clone();
@@ -346,4 +363,40 @@ fn subjects(objects: &[Value]) -> Vec<Value> {
         }
     }
     vectors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binding_is_joined_with_the_role_that_it_refers_to() {
+        let role = |kind: &str, namespace: &str, group: &str| {
+            format!(
+                r#"{{"apiVersion":"{group}/v1","kind":"{kind}","metadata":{{"name":"r","namespace":"{namespace}"}}}}"#
+            )
+        };
+        let binding = |kind: &str, namespace: &str, to: &str| {
+            format!(
+                r#"{{"kind":"{kind}","metadata":{{"name":"b","namespace":"{namespace}"}},"subjects":[{{"name":"eve"}}],
+                "roleRef":{{"apiGroup":"rbac.authorization.k8s.io","kind":"{to}","name":"r"}}}}"#
+            )
+        };
+        let rbac = "rbac.authorization.k8s.io";
+        for (binding, role, want) in [
+            (binding("RoleBinding", "a", "Role"), role("Role", "a", rbac), 1),
+            (binding("RoleBinding", "a", "Role"), role("Role", "b", rbac), 0),
+            (binding("RoleBinding", "", "Role"), role("Role", "b", rbac), 1),
+            (binding("RoleBinding", "a", "ClusterRole"), role("ClusterRole", "", rbac), 1),
+            (binding("ClusterRoleBinding", "", "ClusterRole"), role("ClusterRole", "", rbac), 1),
+            (binding("ClusterRoleBinding", "", "Role"), role("Role", "a", rbac), 0),
+            (binding("ClusterRoleBinding", "", "Role"), role("Role", "", rbac), 0),
+            (binding("ClusterRoleBinding", "", "TeamRole"), role("TeamRole", "a", rbac), 0),
+            (binding("ClusterRoleBinding", "", "TeamRole"), role("TeamRole", "", rbac), 1),
+            (binding("RoleBinding", "a", "Role"), role("Role", "a", "example.com"), 0),
+        ] {
+            let objects = [&role, &binding].map(|text| Value::from_json_str(text).unwrap());
+            assert_eq!(subjects(&objects).len(), want, "{binding} {role}");
+        }
+    }
 }

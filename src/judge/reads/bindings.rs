@@ -23,7 +23,12 @@ pub(super) fn sites(rule: &Rule, is_document: impl Fn(&str) -> bool) -> BTreeMap
                     sites.expr(&assign.value);
                 }
             }
-            RuleHead::Set { key, .. } => key.iter().for_each(|key| sites.expr(key)),
+            RuleHead::Set { refr, key, .. } => {
+                sites.expr(refr);
+                if let Some(key) = key {
+                    sites.expr(key);
+                }
+            }
             RuleHead::Func { args, assign, .. } => {
                 sites.declaration(args);
                 if let Some(assign) = assign {

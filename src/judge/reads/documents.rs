@@ -106,6 +106,12 @@ impl Reads {
         InventoryReads::new(self.documents.field("data").unwrap_or_default())
     }
 
+    /// Leaves out what is looked up.
+    pub(super) fn forget_lookups(&mut self) {
+        self.documents.remove_field("data");
+        self.looked_into.remove_field("data");
+    }
+
     /// Whether they iterate over all objects of a kind, in all namespaces.
     pub(crate) fn scans_inventory(&self) -> bool {
         inventory::scans(&self.loops)

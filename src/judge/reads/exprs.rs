@@ -13,6 +13,7 @@ use regorus::{
 use super::{
     bindings::is_key,
     frame::Name,
+    inventory::OWN_NAMESPACE,
     outcome::{Certainty, certain},
     possible::{Place, Possible, Scalar},
     tree::Segment,
@@ -483,6 +484,14 @@ impl<'a> Walker<'a> {
         Possible::place(place)
     }
 
+    /// Whether a value is the object's namespace and nothing else.
+    fn is_own_namespace(&self, value: &Possible) -> bool {
+        let nothing_else = Possible { names: BTreeSet::new(), sure: value.sure, ..value.clone() }.is_nothing();
+        let is_namespace =
+            |place: &Place| place.last() == Some(&Segment::from("namespace")) && self.names_object(place);
+        nothing_else && !value.names.is_empty() && value.names.iter().all(is_namespace)
+    }
+
     /// Whether a place holds the object's name or its namespace.
     pub(super) fn names_object(&self, place: &[Segment]) -> bool {
         let [Segment::Field(input), above @ .., Segment::Field(last)] = place else { return false };
@@ -572,13 +581,16 @@ impl<'a> Walker<'a> {
             return found;
         }
         let known = key.is_scalar();
+        let own_namespace = self.is_own_namespace(&key);
         let key = self.whole(key);
         let names: Vec<&Arc<str>> = key.scalars.iter().filter_map(Scalar::as_text).collect();
         let all_names = known && names.len() == key.scalars.len();
         // Of all fields only the kind is known to exist.
         let mut sure = value.places.len() == 1 && names.len() == 1 && all_names;
         for place in &value.places {
-            let keys: Vec<Segment> = if all_names {
+            let keys: Vec<Segment> = if own_namespace && holds_namespaces(place) {
+                vec![Segment::from(OWN_NAMESPACE)]
+            } else if all_names {
                 names.iter().map(|name| Segment::Field(Arc::clone(name))).collect()
             } else {
                 vec![Segment::Any]
@@ -630,4 +642,11 @@ fn constant_keys<'a>(fields: &'a [(Span, Ref<Expr>, Ref<Expr>)]) -> Option<Vec<(
 /// Whether a place is made of these keys.
 fn is(place: &[Segment], keys: &[&str]) -> bool {
     place.len() == keys.len() && place.iter().zip(keys).all(|(key, name)| *key == Segment::from(*name))
+}
+
+/// Whether a place holds looked-up objects by namespace.
+fn holds_namespaces(place: &[Segment]) -> bool {
+    let [Segment::Field(data), Segment::Field(document), below] = place else { return false };
+    &**data == "data"
+        && (&**document == "kubernetes" || &**document == "inventory" && *below == Segment::from("namespace"))
 }

@@ -1,14 +1,54 @@
 //! What the policies read of other objects, through `data.inventory` (Gatekeeper) and `data.kubernetes` (kube-mgmt).
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use super::{projection::Projection, tree::Tree};
 use crate::{judge::kubescape::matching::ResourceMatch, model::object::Kind};
+
+/// Placeholder for the namespace of the evaluated object. It is not a valid name of a namespace.
+pub(super) const OWN_NAMESPACE: &str = "<own>";
+
+/// Where objects of a kind are looked up.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LookupReach {
+    /// In the namespace of the evaluated object.
+    Own,
+    /// In the namespace of this name.
+    Named(Arc<str>),
+    /// In all namespaces, or the kind has none.
+    All,
+}
+
+/// How a kind is looked up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct KindReach {
+    pub(crate) places: BTreeSet<LookupReach>,
+    /// Whether the kind is named, and not only one of all kinds that are ranged over.
+    pub(crate) named: bool,
+}
+
+impl KindReach {
+    fn add(&mut self, place: LookupReach, named: bool) {
+        self.places.insert(place);
+        self.named |= named;
+    }
+}
+
+/// What a rule reads of the objects that it relates to each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ArrayReads {
+    matching: Vec<ResourceMatch>,
+    read: Tree,
+    /// Whether the objects are those of the whole cluster, and not of one namespace and of none.
+    whole_cluster: bool,
+}
 
 /// What is read below `data` of the documents that hold other objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InventoryReads {
     data: Tree,
     /// What rules in Kubescape's dialect read of objects that they are given together, and of which kinds.
-    arrays: Vec<(Vec<ResourceMatch>, Tree)>,
+    arrays: Vec<ArrayReads>,
 }
 
 impl InventoryReads {
@@ -17,8 +57,8 @@ impl InventoryReads {
     }
 
     /// What a rule reads of the objects that it relates to each other.
-    pub(crate) fn of_array(matching: Vec<ResourceMatch>, read: Tree) -> Self {
-        Self { data: Tree::default(), arrays: vec![(matching, read)] }
+    pub(crate) fn of_array(matching: Vec<ResourceMatch>, read: Tree, whole_cluster: bool) -> Self {
+        Self { data: Tree::default(), arrays: vec![ArrayReads { matching, read, whole_cluster }] }
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
@@ -35,13 +75,74 @@ impl InventoryReads {
     /// Returns what is read of each object of a kind in the inventory; `None` if the kind is not read. A change of anything
     /// else changes no verdict by way of the inventory, but a new or a deleted object may.
     pub fn of(&self, kind: &Kind) -> Option<Projection> {
-        let in_array = |(matching, _): &&(Vec<ResourceMatch>, Tree)| matching.iter().any(|one| one.matches(kind));
-        let arrays = self.arrays.iter().filter(in_array).map(|(_, read)| read.clone());
+        let in_array = |array: &&ArrayReads| array.matching.iter().any(|one| one.matches(kind));
+        let arrays = self.arrays.iter().filter(in_array).map(|array| array.read.clone());
         let read = self.documents(kind).chain(arrays).reduce(|mut all, more| {
             all.merge(&more);
             all
         });
         read.map(Projection::new)
+    }
+
+    /// Returns where objects of a kind are looked up; nowhere if the kind is not read.
+    pub(crate) fn reach(&self, kind: &Kind) -> KindReach {
+        let mut reach = KindReach::default();
+        for array in &self.arrays {
+            for matching in array.matching.iter().filter(|matching| matching.matches(kind)) {
+                let all = array.whole_cluster || !kind.namespaced;
+                reach.add(if all { LookupReach::All } else { LookupReach::Own }, matching.names_kinds());
+            }
+        }
+        let version = kind.api_version();
+        let levels = [Some(version.as_str()), Some(&kind.kind), None];
+        let root = if kind.namespaced { "namespace" } else { "cluster" };
+        if let Some(tree) = self.data.field("inventory").and_then(|tree| tree.field(root).or(seen(&tree))) {
+            let of = |tree: &Tree| {
+                below(tree, &levels)?;
+                let versions = tree.fields.iter().filter(|(name, _)| ***name == *version).map(|(_, tree)| tree);
+                Some(versions.chain(&tree.any).any(|tree| tree.fields.contains_key(&*kind.kind)))
+            };
+            reach_below(&mut reach, (&tree, false), kind.namespaced, of);
+        }
+        if let Some(kinds) = self.data.field("kubernetes") {
+            let named = kinds.fields.contains_key(&*kind.plural);
+            if let Some(tree) = kinds.field(&kind.plural).or(seen(&kinds)) {
+                reach_below(&mut reach, (&tree, named), kind.namespaced, |tree| below(tree, &[None]).map(|_| named));
+            }
+        }
+        reach
+    }
+
+    /// Returns how far objects of a kind are looked for: in the namespace of the evaluated object, or anywhere (`All`); `None`
+    /// if they are not looked up.
+    pub(crate) fn widest_reach(&self, kind: &Kind) -> Option<LookupReach> {
+        let places = self.reach(kind).places;
+        let is_own = !places.is_empty() && places.iter().all(|place| *place == LookupReach::Own);
+        self.touches(kind).then_some(if is_own { LookupReach::Own } else { LookupReach::All })
+    }
+
+    /// Whether a kind is looked up by its name.
+    pub fn names(&self, kind: &Kind) -> bool {
+        self.reach(kind).named
+    }
+
+    /// Whether kinds of a group are looked up by its name.
+    pub(crate) fn names_group(&self, group: &str) -> bool {
+        let names = |tree: &Tree| {
+            tree.fields.keys().any(|version| version.split_once('/').is_some_and(|(own, _)| own == group))
+        };
+        let inventory = self.data.field("inventory").unwrap_or_default();
+        let namespaced = inventory.field("namespace").and_then(|tree| tree.parts()).is_some_and(|tree| names(&tree));
+        let in_array = |matching: &ResourceMatch| matching.names_group(group);
+        namespaced
+            || inventory.field("cluster").is_some_and(|tree| names(&tree))
+            || self.arrays.iter().flat_map(|array| &array.matching).any(in_array)
+    }
+
+    /// Returns the plurals of the kinds that are looked up by name, of whatever group.
+    pub(crate) fn plurals(&self) -> impl Iterator<Item = &str> {
+        let kinds = self.data.fields.get("kubernetes");
+        kinds.into_iter().flat_map(|kinds| kinds.fields.keys().map(|plural| &**plural))
     }
 
     /// Whether objects of a kind can be seen at their paths below `data`, by policies about any other object.
@@ -70,6 +171,39 @@ impl InventoryReads {
     /// Whether nothing of the inventory is read.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// Returns what is read below a root where it only matters whether there is anything; `None` if it does not.
+fn seen(tree: &Tree) -> Option<Tree> {
+    tree.seen.then(|| Tree { seen: true, ..Tree::default() })
+}
+
+/// Adds in which of the namespaces right below a tree something is read; `of` says whether, and whether by the kind's name.
+/// The tree itself is read as a whole by the kind's name if `named`.
+fn reach_below(
+    reach: &mut KindReach,
+    (tree, named): (&Tree, bool),
+    namespaced: bool,
+    of: impl Fn(&Tree) -> Option<bool>,
+) {
+    if !namespaced {
+        if let Some(named) = of(tree) {
+            reach.add(LookupReach::All, named);
+        }
+        return;
+    }
+    if tree.whole || tree.seen {
+        reach.add(LookupReach::All, named);
+    }
+    for (name, tree) in &tree.fields {
+        if let Some(named) = of(tree) {
+            let own = **name == *OWN_NAMESPACE;
+            reach.add(if own { LookupReach::Own } else { LookupReach::Named(Arc::clone(name)) }, named);
+        }
+    }
+    if let Some(named) = tree.any.as_deref().and_then(of) {
+        reach.add(LookupReach::All, named);
     }
 }
 

@@ -45,10 +45,10 @@ impl Definitions {
     pub(super) fn add(&mut self, head: &RuleHead, (outcome, value): (Certainty, Possible)) {
         // A partial set or object exists, even if it is empty.
         let empty = match head {
-            RuleHead::Set { key: Some(_), .. } => Some(Possible::set(Possible::default(), true)),
             RuleHead::Compr { refr, .. } | RuleHead::Set { refr, .. } if is_partial(refr) => {
                 Some(Possible { fields: Some(BTreeMap::new()), ..Possible::default() })
             }
+            RuleHead::Set { key: Some(_), .. } => Some(Possible::set(Possible::default(), true)),
             _ => None,
         };
         self.sure |= empty.is_some() || outcome == Certainty::Yes;

@@ -6,6 +6,7 @@ use super::{
     documents::Reads,
     elements,
     inventory::InventoryReads,
+    lookups::{LookupState, UnreadLookups},
     matches::Matches,
     possible::Possible,
     rules::Rules,
@@ -32,12 +33,20 @@ pub(crate) struct KindQuery {
     pub(crate) number: usize,
     /// What each of them reads; mostly the same for several kinds.
     pub(crate) reads: Vec<Arc<Reads>>,
+    /// Which lookups of each of them cannot be relied on; empty before that is known.
+    unread: Vec<UnreadLookups>,
 }
 
 impl KindQuery {
     /// Returns what a rule reads that is asked.
     fn of_rule(&self, rule: usize) -> Option<Arc<Reads>> {
         self.rules.binary_search(&rule).ok().map(|index| Arc::clone(&self.reads[index]))
+    }
+
+    /// Returns why a rule cannot be evaluated for an object in a namespace (`Some`) or in none; `None` if it can.
+    pub(crate) fn unread(&self, rule: usize, namespace: Option<&str>) -> Option<String> {
+        let index = self.rules.binary_search(&rule).ok()?;
+        self.unread.get(index)?.reason(namespace)
     }
 
     /// Takes what a rule reads from the last of some other kinds' queries that asks it, if that is the same.
@@ -110,6 +119,40 @@ impl Queries {
             let mut reads = Reads::default();
             reads.insert(&["input".into()], true);
             query.reads = vec![Arc::new(reads)];
+        }
+    }
+
+    /// Finds the lookups that cannot be relied on, of rules whose lookups are not `optional`; `more` returns what a rule with
+    /// some reads looks up beside them.
+    pub(crate) fn find_unread(
+        &mut self,
+        lookups: &LookupState,
+        optional: &[bool],
+        more: impl Fn(&Reads) -> Option<InventoryReads>,
+    ) {
+        for query in &mut self.all {
+            let unread = |(rule, reads): (&usize, &Arc<Reads>)| {
+                if optional.get(*rule) == Some(&true) {
+                    return UnreadLookups::default();
+                }
+                let mut looked_up = reads.inventory();
+                if let Some(more) = more(reads) {
+                    looked_up.merge(&more);
+                }
+                lookups.unread(&looked_up)
+            };
+            query.unread = query.rules.iter().zip(&query.reads).map(unread).collect();
+        }
+    }
+
+    /// Notes that a rule looks up nothing, whatever it seems to read.
+    pub(crate) fn forget_lookups(&mut self, rule: usize) {
+        for query in &mut self.all {
+            if let Ok(index) = query.rules.binary_search(&rule)
+                && query.reads[index].dependencies(Dialect::Conftest).inventory
+            {
+                Arc::make_mut(&mut query.reads[index]).forget_lookups();
+            }
         }
     }
 
@@ -213,7 +256,7 @@ fn query(
         distinct.push(rules.clone());
         distinct.len() - 1
     });
-    KindQuery { rules, number, reads }
+    KindQuery { rules, number, reads, unread: Vec::new() }
 }
 
 /// Whether a value can hold a result, as Trivy reads values: whatever is no empty set.

@@ -4,6 +4,7 @@ mod elements;
 mod library;
 mod property;
 
+use super::inventory::LookupReach;
 use crate::judge::set::PolicySet;
 
 /// Loads one module, of the package `p` unless it says another.
@@ -271,6 +272,12 @@ const READS: &[Case] = &[
     Case("deny if x.y == 1\ndefault x := {}\nx := input.a if input.c", "a.y c?", "*"),
     Case("deny if f(input.a).y == 1\nf(x) := x.p if x.q\nf(x) := x.r if x.s", "a.p a.q? a.r a.s?", "*"),
     Case("deny if o.k.y == 1\no[k] := v if some k, v in input.a", "a[*]", "*"),
+    Case("deny if o.k.y == 1\no[input.k] := input.v", "k v", "*"),
+    Case("deny contains k if some k, v in o\no[input.k] contains input.v", "k v", "*"),
+    Case("deny if count(o) == 0\no[input.k] contains 1", "k", "*"),
+    Case("deny if o[80].x\no[80] contains input.v if input.k", "k? v", "*"),
+    Case("deny if { some k; o[k][v]; v.a == 1 }\no[k] contains v if some k, v in input.m", "m[*]", "*"),
+    Case("deny if o.k[_] == 1\no[q.x] contains input.v\nq := input.w", "v w.x", "*"),
     Case("default deny := false\ndeny if input.a == 1", "a", "*"),
     // Builtins take their arguments whole.
     Case("deny if { walk(input.a, [p, v]); v == 1; p }", "a", "*"),
@@ -414,6 +421,52 @@ fn what_the_inventory_is_read_for() {
     }
     let set = load(rows[12].0);
     assert!(set.dependencies(&pod).inventory && !set.dependencies(&node).inventory);
+}
+
+#[test]
+fn where_objects_are_looked_up() {
+    let own_input = "input.metadata.namespace";
+    let rows: Vec<(String, &str, bool)> = vec![
+        ("deny if data.kubernetes.pods[input.metadata.namespace].x.a == 1".into(), "own", true),
+        ("deny if not data.kubernetes.pods[input.metadata.namespace].needed".into(), "own", true),
+        (format!("deny if {{ some pod in data.kubernetes.pods[{own_input}]; pod.a == 1 }}"), "own", true),
+        (format!("deny if {{ ns := {own_input}; pods := data.kubernetes.pods; pods[ns][_].a == 1 }}"), "own all", true),
+        (format!("import data.kubernetes.pods\ndeny if not pods[{own_input}].x"), "own", true),
+        (
+            format!(
+                "import data.kubernetes.pods\ndeny if not found\nfound if {{ some p in pods[{own_input}]; every k, v in p.spec {{ input.metadata.labels[k] == v }} }}"
+            ),
+            "own",
+            true,
+        ),
+        (format!("deny if f({own_input})\nf(ns) if data.kubernetes.pods[ns].x"), "own", true),
+        (format!("deny if data.inventory.namespace[{own_input}][\"v1\"].Pod[_].a == 1"), "own", true),
+        (format!("deny if data.inventory.namespace[{own_input}][_].Pod[_].a == 1"), "own", true),
+        (format!("deny if data.inventory.namespace[{own_input}][_][_][_].a == 1"), "own", false),
+        ("deny if data.kubernetes.pods[\"kube-system\"].x.a == 1".into(), "kube-system", true),
+        ("deny if data.kubernetes.pods[input.metadata.name].x.a == 1".into(), "all", true),
+        ("deny if data.kubernetes.pods[_][_].a == 1".into(), "all", true),
+        ("deny if count(data.kubernetes.pods) > 1".into(), "all", true),
+        ("deny if count(data.inventory.namespace) > 1".into(), "all", false),
+        ("deny if data.kubernetes[_][_][_].a == 1".into(), "all", false),
+        ("deny if json.marshal(data.inventory) == input.a".into(), "all", false),
+        ("deny if data.kubernetes.nodes[_].a == 1".into(), "", false),
+    ];
+    let pods = crate::model::object::Kind::sample("", "pods", "Pod");
+    let mut wrong = Vec::new();
+    for (module, places, named) in rows {
+        let reach = load(&module).inventory_reads().reach(&pods);
+        let place = |place: &LookupReach| match place {
+            LookupReach::Own => "own".to_owned(),
+            LookupReach::Named(name) => name.to_string(),
+            LookupReach::All => "all".to_owned(),
+        };
+        let got = (reach.places.iter().map(place).collect::<Vec<_>>().join(" "), reach.named);
+        if got != (places.to_owned(), named) {
+            wrong.push(format!("{module}\n  got {got:?}, want {places} {named}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
 #[test]

@@ -104,6 +104,11 @@ impl Tree {
         })
     }
 
+    /// Removes what is read of a field by its name.
+    pub(super) fn remove_field(&mut self, name: &str) {
+        self.fields.remove(name);
+    }
+
     /// Whether something at a place or below it is read, or that it is there.
     pub(crate) fn covers(&self, place: &[Segment]) -> bool {
         self.any_at(place, &|_| true)

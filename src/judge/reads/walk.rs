@@ -320,8 +320,12 @@ impl<'a> Walker<'a> {
     /// Returns what one body contributes to its rule: a value, a set of one element, an object of one field.
     fn head(&mut self, head: &'a RuleHead, assign: Option<&'a RuleAssign>) -> Possible {
         match head {
-            RuleHead::Set { key: Some(key), .. } => {
+            RuleHead::Set { refr, key: Some(key), .. } => {
                 let element = self.expr(key);
+                if is_partial(refr) {
+                    self.keys(refr);
+                    return self.partial(element, |element| Possible::set(element, true));
+                }
                 if element.is_nothing() {
                     return Possible::default();
                 }
@@ -333,14 +337,19 @@ impl<'a> Walker<'a> {
             RuleHead::Compr { refr, .. } | RuleHead::Set { refr, key: None, .. } if is_partial(refr) => {
                 self.keys(refr);
                 let value = assign.map_or_else(|| Possible::scalar(true.into()), |assign| self.expr(&assign.value));
-                if value.is_nothing() {
-                    return Possible::default();
-                }
-                let items = Some(Box::new(self.whole(value)));
-                Possible { fields: Some(BTreeMap::new()), items, other: true, ..Possible::default() }
+                self.partial(value, |value| value)
             }
             _ => assign.map_or_else(|| Possible::scalar(true.into()), |assign| self.expr(&assign.value)),
         }
+    }
+
+    /// Returns an object with values at keys that are not known; `item` makes each of what the head gives.
+    fn partial(&mut self, given: Possible, item: impl FnOnce(Possible) -> Possible) -> Possible {
+        if given.is_nothing() {
+            return Possible::default();
+        }
+        let items = Some(Box::new(item(self.whole(given))));
+        Possible { fields: Some(BTreeMap::new()), items, other: true, ..Possible::default() }
     }
 
     /// Whether what is walked is a result in Kubescape's dialect.

@@ -3,8 +3,10 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     judge::{
         evaluate::{Job, evaluate},
+        reads::LookupReach,
         set::PolicySet,
         sharing::said::Said,
+        sources::PolicySource,
     },
     model::{
         object::{Kind, Object, ObjectKey},
@@ -92,4 +94,33 @@ fn what_is_kept_is_bounded() {
     let huge = Finding::sample(&"x".repeat(100 << 10));
     set.sharing.keep(99_999, Arc::new(Said::new((vec![huge], 0))));
     assert!(set.sharing.get(99_999).is_none());
+}
+
+/// Each such rule is evaluated for every Pod, and for all Pods of a namespace when what it looks up changes there.
+#[test]
+fn few_rules_of_the_library_look_something_up_for_pods_and_only_in_their_namespace() {
+    let set = PolicySet::load(&[PolicySource::from("builtin")]).unwrap();
+    let groups = set.units.iter().flat_map(|unit| &unit.groups);
+    let mut rules: Vec<String> = groups
+        .flat_map(|group| {
+            let query = group.queries.of("Pod").unwrap();
+            let looking = query.rules.iter().zip(&query.reads).filter(|(_, reads)| !reads.inventory().is_empty());
+            looking
+                .map(|(rule, _)| format!("{}/{}", group.entrypoints[*rule].policy, group.entrypoints[*rule].rule.name))
+        })
+        .collect();
+    rules.sort();
+    assert_eq!(rules, ["probes/warn_missing_readiness", "service_accounts/warn_default_token"]);
+    assert!(set.sharing.plan("Pod").is_some());
+    let pod = Kind::sample("", "pods", "Pod");
+    for (plural, kind, reach) in [
+        ("services", "Service", Some(LookupReach::Own)),
+        ("serviceaccounts", "ServiceAccount", Some(LookupReach::Own)),
+        ("limitranges", "LimitRange", None),
+        ("pods", "Pod", None),
+    ] {
+        assert_eq!(set.widest_reach(&pod, &Kind::sample("", plural, kind)), reach, "{kind}");
+    }
+    let limits = Kind::sample("", "limitranges", "LimitRange");
+    assert_eq!(set.widest_reach(&Kind::sample("apps", "deployments", "Deployment"), &limits), Some(LookupReach::Own));
 }

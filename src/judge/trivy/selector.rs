@@ -104,6 +104,7 @@ pub(super) enum Reason {
     Node,
     Deprecated,
     Framework,
+    Example,
 }
 
 impl fmt::Display for Reason {
@@ -112,6 +113,7 @@ impl fmt::Display for Reason {
             Self::Types(types) => write!(f, "not for Kubernetes, but for {}", types.join(" and ")),
             Self::Node => f.write_str("about files and processes of nodes (nodeinfo), which no API server has"),
             Self::Deprecated => f.write_str("deprecated"),
+            Self::Example => f.write_str("an example of the library, which Trivy does not ship"),
             Self::Framework => f.write_str("in no framework that Trivy runs by default"),
         }
     }

@@ -108,19 +108,26 @@ pub(crate) fn sort_out(files: Vec<&File>, tests: bool) -> Sorted<'_> {
     let (mut unjudged, mut left_out) = (Vec::new(), Vec::new());
     let mut examples = Examples::default();
     let mut modules = Vec::new();
+    let clones = clones(&files);
     for file in files {
         let Some(package) = package_of(&file.text) else {
             modules.push(Module { file, package: Path::new(), role: Role::Judging, uses: BTreeSet::new() });
             continue;
         };
         let about = about(file);
-        let role = role(file, about.as_ref(), tests);
+        let role = match role(file, about.as_ref(), tests) {
+            Role::Judging if !tests && is_example(file, &clones) && about.as_ref().and_then(Scope::of).is_some() => {
+                Role::LeftOut(Reason::Example)
+            }
+            role => role,
+        };
         if let Some(about) = &about {
             examples.add(file, about, &role);
         }
         if let Role::LeftOut(reason) = &role {
             let source = Source { file: Arc::clone(&file.shown), line: line_of_package(&file.text) };
-            let check = Unjudged { name: package.join("."), reason: reason.to_string(), source };
+            let (name, reason_text) = (package.join("."), reason.to_string());
+            let check = Unjudged { name, reason: reason_text, source, controls: Vec::new() };
             if *reason == Reason::Node { unjudged.push(check) } else { left_out.push(check) }
         }
         modules.push(Module { file, package, role, uses: uses(&file.text) });
@@ -130,6 +137,25 @@ pub(crate) fn sort_out(files: Vec<&File>, tests: bool) -> Sorted<'_> {
     let kept = kept(&modules);
     let kept = modules.iter().zip(kept).filter(|(_, kept)| *kept).map(|(module, _)| module.file).collect();
     Sorted { kept, unjudged, left_out, examples }
+}
+
+/// Returns the paths at which clones of Trivy's library begin: directories with `checks` and `lib`.
+fn clones<'f>(files: &[&'f File]) -> BTreeSet<&'f str> {
+    let holding = |name: &str| {
+        // A clone may be below a directory that is called like one of its own.
+        let above = |file: &&'f File| {
+            let starts: Vec<usize> = file.shown.match_indices(name).map(|(at, _)| at).collect();
+            let path: &'f str = &file.shown;
+            starts.into_iter().map(move |at| &path[..at]).filter(|above| above.is_empty() || above.ends_with('/'))
+        };
+        files.iter().flat_map(above).collect::<BTreeSet<&str>>()
+    };
+    holding("checks/").intersection(&holding("lib/")).copied().collect()
+}
+
+/// Whether a file is among the examples of a clone.
+fn is_example(file: &File, clones: &BTreeSet<&str>) -> bool {
+    clones.iter().any(|clone| file.shown.strip_prefix(clone).is_some_and(|path| path.starts_with("examples/")))
 }
 
 /// Returns what a file says of itself, if it may be a check of Trivy's.
@@ -194,7 +220,7 @@ fn kept(modules: &[Module<'_>]) -> Vec<bool> {
 }
 
 /// Returns what a text refers to below `data`, comments included, but no text that only begins like a reference.
-fn uses(text: &str) -> BTreeSet<Path> {
+pub(crate) fn uses(text: &str) -> BTreeSet<Path> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let path = |(at, _): (usize, &str)| {
         let before = text[..at].chars().next_back().is_some_and(|c| is_word(c) || ['.', '"', '`'].contains(&c));
@@ -204,6 +230,16 @@ fn uses(text: &str) -> BTreeSet<Path> {
         (!before).then(|| keys.collect::<Path>()).filter(|path| !path.is_empty())
     };
     text.match_indices("data.").filter_map(path).collect()
+}
+
+/// Whether a text seems to refer to `data` as a whole, or to a key of it that is computed.
+pub(crate) fn uses_all(text: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices("data").any(|(at, word)| {
+        let before = text[..at].chars().next_back().is_some_and(|c| is_word(c) || ['.', '"', '`'].contains(&c));
+        let after = text[at + word.len()..].chars().next().is_some_and(|c| is_word(c) || c == '.');
+        !before && !after
+    })
 }
 
 fn line_of_package(text: &str) -> u32 {
@@ -225,6 +261,33 @@ mod tests {
 
     fn check(package: &str, selector: &str, rest: &str) -> String {
         format!("# METADATA\n# custom:\n#   id: X-1\n#   input: {{selector: [{selector}]}}\npackage {package}\n{rest}")
+    }
+
+    #[test]
+    fn examples_of_a_clone_are_left_out() {
+        let check = |package: &str| check(package, "{type: kubernetes}", "");
+        let (pods, example) = (check("builtin.pods"), check("user.example"));
+        let clone = |directory: &str| {
+            let texts = [
+                ("checks/pods.rego", pods.as_str()),
+                ("examples/a.rego", &example),
+                ("examples/a_test.rego", "package user.example_test\n"),
+                ("examples/plain.rego", "package plain\n"),
+                ("lib/b.rego", "package lib.b\n"),
+            ];
+            texts.map(|(name, text)| (format!("{directory}{name}"), text.to_owned()))
+        };
+        for directory in ["", "trivy-checks/", "a/lib.d/", "lib/trivy-checks/", "checks/", "a/checks/lib/b/"] {
+            let files = clone(directory);
+            let texts: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+            let (kept, left_out) = sorted(&texts, false);
+            let want =
+                ["checks/pods.rego", "examples/plain.rego", "lib/b.rego"].map(|name| format!("{directory}{name}"));
+            assert_eq!(kept, want);
+            assert_eq!(left_out, ["user.example: an example of the library, which Trivy does not ship"]);
+            // Elsewhere, a directory of this name holds checks like any other.
+            assert_eq!(sorted(&texts[1..], false).1, [""; 0]);
+        }
     }
 
     #[test]

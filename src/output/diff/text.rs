@@ -17,7 +17,7 @@ use crate::{
     output::{
         format::RenderOptions,
         names::{Names, message, rule_name},
-        safe::{no_command, shown_line},
+        safe::shown_line,
         style::{BOLD, DIM, GREEN, Paint, columns_of, count, style_of},
     },
 };
@@ -54,7 +54,7 @@ pub(super) fn render(diff: &AuditDiff, options: &RenderOptions, out: &mut dyn io
         lines.push(page.paint.with(yellow, "incomplete: not everything could be compared"));
     }
     for line in lines {
-        writeln!(out, "{}", no_command(line))?;
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }

@@ -1,12 +1,16 @@
 //! Where a form that needs a file and a line points to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    audit::{fingerprint::Fingerprint, result::Entry},
-    output::safe::shown_line,
+    audit::{
+        fingerprint::Fingerprint,
+        result::{AuditResult, Entry},
+    },
+    model::object::{ObjectName, ObjectRef},
+    output::{safe::shown_line, tree::WorkTree},
 };
 
 /// Stands for a file where there is none; forms refuse an empty name.
@@ -25,12 +29,18 @@ pub(super) struct Anchor {
 impl Anchor {
     /// Returns the line of the manifest. An object of a cluster, or of standard input, is in no file: for it that is the line
     /// of the rule, which is in the repository of the policies.
-    pub(super) fn of(entry: &Entry) -> Self {
+    pub(super) fn of(entry: &Entry, tree: Option<&WorkTree>) -> Self {
         let manifest = entry.location.as_ref().filter(|location| &*location.file != "-");
         match manifest {
-            Some(location) => Self::new(&location.file, location.line),
-            None => Self::new(&entry.source.file, entry.source.line as usize),
+            Some(location) => Self::new(&in_tree(&location.file, tree), location.line),
+            None => Self { line: entry.source.line.max(1) as usize, ..Self::of_policies(&entry.source.file, tree) },
         }
+    }
+
+    /// Returns the first line of a file of policies. The library inside kaudit, commits and bundles are in no work tree.
+    pub(super) fn of_policies(file: &str, tree: Option<&WorkTree>) -> Self {
+        let elsewhere = file.starts_with("builtin") || file.contains(':') || file.is_empty();
+        Self::new(&if elsewhere { file.to_owned() } else { in_tree(file, tree) }, 1)
     }
 
     /// Makes one of a path as the user wrote it.
@@ -52,6 +62,10 @@ impl Anchor {
     }
 }
 
+fn in_tree(path: &str, tree: Option<&WorkTree>) -> String {
+    tree.and_then(|tree| tree.relative(path)).unwrap_or_else(|| path.to_owned())
+}
+
 /// Returns a path without `.`, `..` and doubled separators, as far as it can be without a look at the files.
 fn plain(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
@@ -65,16 +79,35 @@ fn plain(path: &str) -> String {
     format!("{root}{}", parts.join("/"))
 }
 
-/// Tells results of one fingerprint apart: those that differ in numbers alone, or an object that is in two files.
-#[derive(Default)]
-pub(super) struct Occurrences(HashMap<Fingerprint, usize>);
+/// Tells results of one id apart: those that differ in numbers alone by their number, and those of an object that is in
+/// several files by the file. So one that is fixed does not change the fingerprint of the same result in another file.
+pub(super) struct Occurrences<'r> {
+    result: &'r AuditResult,
+    /// Objects that are in several files.
+    repeated: HashSet<ObjectName>,
+    numbers: HashMap<Fingerprint, usize>,
+}
 
-impl Occurrences {
-    /// Returns how many results had the fingerprint so far, this one included.
-    pub(super) fn number(&mut self, entry: &Entry) -> usize {
-        let number = self.0.entry(entry.id).or_default();
+impl<'r> Occurrences<'r> {
+    /// Looks at all results.
+    pub(super) fn of(result: &'r AuditResult) -> Self {
+        let mut files: BTreeMap<&ObjectRef, &str> = BTreeMap::new();
+        let located =
+            result.results.iter().filter_map(|entry| Some((&*entry.resource, &*entry.location.as_ref()?.file)));
+        let repeated = located.filter(|(object, file)| *files.entry(*object).or_insert(*file) != *file);
+        let repeated = repeated.map(|(object, _)| object.as_name()).collect();
+        Self { result, repeated, numbers: HashMap::new() }
+    }
+
+    /// Returns the fingerprint of a result, and how many results had it so far, this one included.
+    pub(super) fn next(&mut self, entry: &Entry) -> (Fingerprint, usize) {
+        let object = entry.resource.as_name();
+        let is_repeated = self.result.repeated.contains(&object) || self.repeated.contains(&object);
+        let file = entry.location.as_ref().filter(|_| is_repeated).map(|location| plain(&location.file));
+        let fingerprint = file.map_or(entry.id, |file| entry.id.in_file(&file));
+        let number = self.numbers.entry(fingerprint).or_default();
         *number += 1;
-        *number
+        (fingerprint, *number)
     }
 }
 

@@ -2,15 +2,16 @@
 //!
 //! A step may have ten errors and ten warnings; what is more is dropped without a word, so the last one counts the others.
 
-use std::io;
+use std::io::{self, Write as _};
 
 use super::anchor::Anchor;
 use crate::{
     audit::result::{AuditResult, Entry},
     model::{text::shortened, verdict::Outcome},
     output::{
+        format::RenderOptions,
         names::{Names, message, rule_name, worst_first},
-        safe::no_command,
+        safe::Guarded,
         style::{Paint, count},
         summary::{closing_lines, unjudged},
     },
@@ -22,12 +23,12 @@ const ANNOTATIONS: usize = 10;
 const MESSAGE_BYTES: usize = 4_096;
 
 /// Writes the annotations and the summary.
-pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let names = Names::of(&result.results);
     let worst = worst_first(&result.results);
     let of = |level: &str, outcomes: [Outcome; 2]| -> Vec<String> {
         let entries = worst.iter().filter(|entry| outcomes.contains(&entry.result));
-        entries.map(|entry| annotation(level, entry, &names)).collect()
+        entries.map(|entry| annotation(level, entry, &Anchor::of(entry, options.tree.as_ref()), &names)).collect()
     };
     let errors = of("error", [Outcome::Fail, Outcome::Error]);
     let gaps = unjudged(result, Paint(false));
@@ -39,8 +40,10 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
             writeln!(out, "{line}")?;
         }
     }
+    // Only the annotations are commands.
+    let mut out = Guarded::new(out);
     for line in closing_lines(result, Paint(false)) {
-        writeln!(out, "{}", no_command(line))?;
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }
@@ -55,8 +58,7 @@ fn limited(level: &str, mut annotations: Vec<String>) -> Vec<String> {
     annotations
 }
 
-fn annotation(level: &str, entry: &Entry, names: &Names<'_>) -> String {
-    let anchor = Anchor::of(entry);
+fn annotation(level: &str, entry: &Entry, anchor: &Anchor, names: &Names<'_>) -> String {
     let severity = entry.severity.map_or(String::new(), |severity| format!(" ({})", severity.word()));
     let error = if entry.result == Outcome::Error { "could not be evaluated: " } else { "" };
     let (file, title) = (property(&anchor.file()), property(&(rule_name(entry) + &severity)));

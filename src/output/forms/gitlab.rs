@@ -13,6 +13,7 @@ use crate::{
         verdict::{Outcome, Severity},
     },
     output::{
+        format::RenderOptions,
         names::{Names, message, rule_name, worst_first},
         safe::write_json_pretty,
         style::Paint,
@@ -24,34 +25,38 @@ use crate::{
 const DESCRIPTION_BYTES: usize = 4_096;
 
 /// Writes all results that stand, the worst first, and what was not judged.
-pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
+pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
     let names = Names::of(&result.results);
-    let mut occurrences = Occurrences::default();
+    let mut occurrences = Occurrences::of(result);
+    let tree = options.tree.as_ref();
     let listed = worst_first(&result.results).into_iter().filter(|entry| entry.result != Outcome::Skip);
     // There is no file to blame; whoever opens this one sees what was to be judged by.
     let file = result.policies.first().map_or("", |policy| &policy.source);
     let gaps = unjudged(result, Paint(false)).into_iter().map(|gap| {
         let fingerprint = format!("{:032x}", Digest::of(&gap).half());
-        issue(&gap, "kaudit/coverage", &fingerprint, "major", &Anchor::new(file, 1))
+        issue(&gap, "kaudit/coverage", &fingerprint, "major", &Anchor::of_policies(file, tree))
     });
-    let issues: Vec<Value> =
-        gaps.chain(listed.map(|entry| result_issue(entry, occurrences.number(entry), &names))).collect();
+    let issues: Vec<Value> = gaps
+        .chain(listed.map(|entry| result_issue(entry, &mut occurrences, &Anchor::of(entry, tree), &names)))
+        .collect();
     write_json_pretty(&mut *out, &issues)?;
     out.write_all(b"\n")
 }
 
-fn result_issue(entry: &Entry, occurrence: usize, names: &Names<'_>) -> Value {
+fn result_issue(entry: &Entry, occurrences: &mut Occurrences<'_>, anchor: &Anchor, names: &Names<'_>) -> Value {
     let error = if entry.result == Outcome::Error { "could not be evaluated: " } else { "" };
     let description = format!("{}: {error}{}", names.object(&entry.resource), message(entry));
-    let fingerprint = match occurrence {
-        1 => entry.id.to_string(),
-        number => format!("{}-{number}", entry.id),
+    let fingerprint = match occurrences.next(entry) {
+        (fingerprint, 1) => fingerprint.to_string(),
+        (fingerprint, number) => format!("{fingerprint}-{number}"),
     };
-    issue(&description, &rule_name(entry), &fingerprint, severity(entry), &Anchor::of(entry))
+    issue(&description, &rule_name(entry), &fingerprint, severity(entry), anchor)
 }
 
 fn issue(description: &str, check: &str, fingerprint: &str, severity: &str, anchor: &Anchor) -> Value {
     json!({
+        "type": "issue",
+        "categories": ["Security"],
         "description": shortened(&description.replace('\n', " "), DESCRIPTION_BYTES),
         "check_name": check,
         "fingerprint": fingerprint,

@@ -13,7 +13,7 @@ use crate::{
     model::{text::shortened, verdict::Outcome},
     output::{
         names::{Names, message, urgency},
-        safe::{Escaping, no_command, shown_line},
+        safe::{Escaping, Guarded, shown_line},
         style::Paint,
         summary::{sentence, unjudged},
     },
@@ -44,7 +44,7 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
         }
         report.add_test_suite(suite);
     }
-    report.serialize(Escaping::markup(&mut *out)).map_err(io::Error::other)
+    write_junit(&report, out)
 }
 
 /// Passes are known in all only, not by policy.
@@ -74,9 +74,7 @@ fn status(entries: &[&Entry]) -> TestCaseStatus {
         Outcome::Error => TestCaseStatus::non_success(NonSuccessKind::Error),
         Outcome::Skip => TestCaseStatus::skipped(),
     };
-    let harmless =
-        |text: String| text.split('\n').map(|line| no_command(line.to_owned())).collect::<Vec<_>>().join("\n");
-    let messages: Vec<String> = entries.iter().map(|entry| harmless(message(entry))).collect();
+    let messages: Vec<String> = entries.iter().map(|entry| message(entry)).collect();
     let first = messages.first().and_then(|message| message.lines().next()).unwrap_or_default();
     status.set_type(worst.word()).set_message(legal(first));
     let described = entries.iter().zip(&messages).map(|(entry, message)| described(entry, message));
@@ -85,9 +83,30 @@ fn status(entries: &[&Entry]) -> TestCaseStatus {
 }
 
 fn described(entry: &Entry, message: &str) -> String {
-    let anchor = Anchor::of(entry);
+    let anchor = Anchor::of(entry, None);
     let severity = entry.severity.map_or(String::new(), |severity| format!(" {}", severity.word()));
     format!("{}:{}: {}{severity}: {message}", anchor.file(), anchor.line, entry.result.word())
+}
+
+/// Writes a report, once it is made: a reader that closes a pipe is no error of the report.
+pub(crate) fn write_junit(report: &Report, out: &mut dyn io::Write) -> io::Result<()> {
+    let mut xml = Vec::new();
+    report.serialize(Escaping::markup(Guarded::new(&mut xml))).map_err(io::Error::other)?;
+    out.write_all(&without_skipped(xml))
+}
+
+/// Removes the attribute `skipped` of the root, which the schemas of `JUnit` do not have.
+fn without_skipped(xml: Vec<u8>) -> Vec<u8> {
+    const NAME: &[u8] = b" skipped=\"";
+    let attribute = || {
+        let root = memchr::memmem::find(&xml, b"<testsuites ")?;
+        let end = root + memchr::memchr(b'>', &xml[root..])?;
+        let start = root + memchr::memmem::find(&xml[root..end], NAME)?;
+        let value = start + NAME.len();
+        Some(start..value + memchr::memchr(b'"', &xml[value..end])? + 1)
+    };
+    let Some(attribute) = attribute() else { return xml };
+    [&xml[..attribute.start], &xml[attribute.end..]].concat()
 }
 
 /// Leaves out what XML 1.0 cannot express (its production `Char`); control characters are shown before.

@@ -7,6 +7,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     io,
 };
 
@@ -14,13 +15,17 @@ use serde_json::{Value, json};
 
 use super::anchor::{Anchor, Occurrences};
 use crate::{
-    audit::result::{AuditResult, Entry, PolicySummary},
+    audit::{
+        fingerprint::Fingerprint,
+        result::{AuditResult, Entry, PolicySummary},
+    },
     model::{
         object::ObjectRef,
         text::shortened,
         verdict::{Outcome, Severity},
     },
     output::{
+        format::RenderOptions,
         names::{Names, message, rule_name, worst_first},
         rules::{Rules, page},
         safe::{shown, shown_line, write_json_pretty},
@@ -42,41 +47,43 @@ const MESSAGE_BYTES: usize = 4_096;
 const NOTIFIED: usize = 100;
 
 /// Writes one log with one run.
-pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Result<()> {
-    write_json_pretty(&mut *out, &Run::new(result).log())?;
+pub(crate) fn render(result: &AuditResult, options: &RenderOptions, out: &mut dyn io::Write) -> io::Result<()> {
+    write_json_pretty(&mut *out, &Run::new(result, options).log())?;
     out.write_all(b"\n")
 }
 
 /// What the parts of a run refer to.
 struct Run<'r> {
     result: &'r AuditResult,
+    options: &'r RenderOptions,
     names: Names<'r>,
     /// Position of each rule among all.
     rules: BTreeMap<(&'r str, &'r str), usize>,
 }
 
 impl<'r> Run<'r> {
-    fn new(result: &'r AuditResult) -> Self {
+    fn new(result: &'r AuditResult, options: &'r RenderOptions) -> Self {
         let found: BTreeSet<_> = result.results.iter().map(|entry| (&*entry.policy, &*entry.rule)).collect();
         let in_force =
             |policy: &'r PolicySummary| policy.rules.iter().map(|rule| (policy.name.as_str(), rule.as_str()));
         let more = result.policies.iter().flat_map(in_force).filter(|rule| !found.contains(rule));
         let rules: BTreeSet<_> = found.iter().copied().chain(more).take(RULES).collect();
-        Self { result, names: Names::of(&result.results), rules: rules.into_iter().zip(0..).collect() }
+        Self { result, options, names: Names::of(&result.results), rules: rules.into_iter().zip(0..).collect() }
     }
 
     fn log(&self) -> Value {
         let violations: Vec<&Entry> =
             worst_first(&self.result.results).into_iter().filter(|entry| entry.result.is_violation()).collect();
-        let mut occurrences = Occurrences::default();
+        let mut occurrences = Occurrences::of(self.result);
         let results: Vec<Value> =
-            violations.iter().take(RESULTS).map(|entry| self.result(entry, occurrences.number(entry))).collect();
-        json!({
+            violations.iter().take(RESULTS).map(|entry| self.result(entry, occurrences.next(entry))).collect();
+        let mut log = json!({
             "$schema": SCHEMA,
             "version": "2.1.0",
             "runs": [{
                 "tool": {"driver": {
                     "name": "kaudit",
+                    "fullName": concat!("kaudit ", env!("CARGO_PKG_VERSION")),
                     "semanticVersion": env!("CARGO_PKG_VERSION"),
                     "rules": self.descriptors(),
                 }},
@@ -84,7 +91,15 @@ impl<'r> Run<'r> {
                 "columnKind": "unicodeCodePoints",
                 "results": results,
             }],
-        })
+        });
+        let run = &mut log["runs"][0];
+        if let Some(id) = &self.options.sarif_id {
+            run["automationDetails"] = json!({"id": id});
+        }
+        if !env!("CARGO_PKG_REPOSITORY").is_empty() {
+            run["tool"]["driver"]["informationUri"] = env!("CARGO_PKG_REPOSITORY").into();
+        }
+        log
     }
 
     fn descriptors(&self) -> Vec<Value> {
@@ -92,13 +107,13 @@ impl<'r> Run<'r> {
         self.rules.keys().map(|(policy, rule)| descriptor(&about, policy, rule)).collect()
     }
 
-    fn result(&self, entry: &Entry, occurrence: usize) -> Value {
+    fn result(&self, entry: &Entry, (fingerprint, occurrence): (Fingerprint, usize)) -> Value {
         let mut result = json!({
             "ruleId": rule_name(entry),
             "level": level(entry),
             "message": text(&format!("{}: {}", self.names.object(&entry.resource), message(entry)), MESSAGE_BYTES),
-            "locations": [location(entry)],
-            "partialFingerprints": {"primaryLocationLineHash": format!("{}:{occurrence}", entry.id)},
+            "locations": [location(entry, &Anchor::of(entry, self.options.tree.as_ref()))],
+            "partialFingerprints": {"primaryLocationLineHash": format!("{fingerprint}:{occurrence}")},
         });
         if let Some(index) = self.rules.get(&(&*entry.policy, &*entry.rule)) {
             result["ruleIndex"] = (*index).into();
@@ -151,6 +166,10 @@ fn descriptor(rules: &Rules<'_>, policy: &str, rule: &str) -> Value {
         "fullDescription": text(&description, DESCRIPTION_BYTES),
         "help": text(&help, MESSAGE_BYTES),
     });
+    let name = pascal_case(rule);
+    if !name.is_empty() {
+        descriptor["name"] = name.into();
+    }
     if let Some(page) = page {
         descriptor["helpUri"] = page.into();
     }
@@ -167,6 +186,12 @@ fn descriptor(rules: &Rules<'_>, policy: &str, rule: &str) -> Value {
         descriptor["properties"]["security-severity"] = score.into();
     }
     descriptor
+}
+
+/// Returns `DenyLatestTag` for `deny_latest_tag`, as rules are named for people.
+fn pascal_case(name: &str) -> String {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.fold(String::new(), |name, word| name + &word[..1].to_ascii_uppercase() + &word[1..])
 }
 
 /// Returns a score in the middle of what code scanning calls by the same word; it has none below low.
@@ -188,8 +213,8 @@ fn level(entry: &Entry) -> &'static str {
     }
 }
 
-fn location(entry: &Entry) -> Value {
-    let (anchor, object) = (Anchor::of(entry), &*entry.resource);
+fn location(entry: &Entry, anchor: &Anchor) -> Value {
+    let object = &*entry.resource;
     json!({
         "physicalLocation": {
             "artifactLocation": {"uri": anchor.uri()},
@@ -222,8 +247,28 @@ fn notification(level: &str, message: &str) -> Value {
     json!({"level": level, "message": text(message, MESSAGE_BYTES)})
 }
 
-/// Returns a message object. Viewers make a link of `[…](…)`, which no policy is to write.
+/// Returns a message object. Viewers make a link of `[…](…)`, which no policy is to write, and put arguments in the place of
+/// `{0}`.
 fn text(text: &str, bytes: usize) -> Value {
     let text = shown(text).replace("](", "] (");
-    json!({"text": shortened(&text, bytes)})
+    json!({"text": without_placeholders(&shortened(&text, bytes))})
+}
+
+/// Doubles the braces around numbers.
+fn without_placeholders(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, from)) = rest.split_once('{') {
+        let digits = from.len() - from.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let is_placeholder = digits > 0 && from[digits..].starts_with('}');
+        out.push_str(before);
+        if is_placeholder {
+            let _ = write!(out, "{{{{{}}}}}", &from[..digits]);
+            rest = &from[digits + 1..];
+        } else {
+            out.push('{');
+            rest = from;
+        }
+    }
+    out + rest
 }

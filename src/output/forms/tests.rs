@@ -125,6 +125,26 @@ fn a_form_depends_on_the_result_alone() {
     }
 }
 
+#[test]
+fn a_page_has_the_worst_results_and_says_how_many_are_left_out() {
+    let page = shown(Format::Html, &large(10_070));
+    assert_eq!(page.matches("<article ").count(), 10_000);
+    assert!(page.contains("70 of 10070 results are left out, the least severe: -o json has all."));
+    assert!(page.len() < 8_000_000, "{}", page.len());
+    assert!(!shown(Format::Html, &large(10_000)).contains("left out"));
+}
+
+#[test]
+fn reports_count_what_the_other_forms_count() {
+    let report: serde_json::Value = serde_json::from_str(&shown(Format::Openreport, &described())).unwrap();
+    let reports = report["items"].as_array().unwrap().iter();
+    let fails: u64 = reports.clone().map(|report| report["summary"]["fail"].as_u64().unwrap()).sum();
+    assert_eq!(fails, described().summary.fail as u64);
+    let ids = reports.flat_map(|report| report["results"].as_array().unwrap());
+    let ids: Vec<&str> = ids.map(|result| result["properties"]["resultID"].as_str().unwrap()).collect();
+    assert_eq!(doubles(ids), [""; 0]);
+}
+
 /// Returns what is in an iterator twice.
 fn doubles<T: Ord + Clone>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut seen = BTreeSet::new();

@@ -33,7 +33,10 @@ const search = () => {
   }
   found.textContent = shown + " of " + all + " results";
 };
-form.addEventListener("submit", (event) => event.preventDefault());
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  search();
+});
 form.addEventListener("input", search);
 form.hidden = owners.length === 0;
 search();

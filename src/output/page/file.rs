@@ -29,6 +29,8 @@ use crate::{
 };
 
 const SCRIPT: &str = include_str!("file.js");
+/// Results that are written: a browser shows and searches these in a moment. 10,000 are about 4 MB.
+const RESULTS: usize = 10_000;
 
 /// The rules that found something, each with its place among them.
 type Found<'r> = BTreeMap<(&'r str, &'r str), usize>;
@@ -41,7 +43,9 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
         hash(SCRIPT)
     );
     let headline = headline(result);
-    let entries = worst_first(&result.results);
+    let mut entries = worst_first(&result.results);
+    let all = entries.len();
+    entries.truncate(RESULTS);
     let rules: BTreeSet<_> = entries.iter().map(|entry| (&*entry.policy, &*entry.rule)).collect();
     let found: Found<'_> = rules.into_iter().enumerate().map(|(number, rule)| (rule, number)).collect();
     let owners = grouped(entries.iter().copied());
@@ -65,6 +69,9 @@ pub(crate) fn render(result: &AuditResult, out: &mut dyn io::Write) -> io::Resul
                     section #owners aria-labelledby="owners-title" {
                         h2 #owners-title { (count(owners.len(), "object")) " with results" }
                         @if owners.is_empty() { p { "No rule finds anything." } }
+                        @if all > RESULTS {
+                            p.error { (all - RESULTS) " of " (all) " results are left out, the least severe: -o json has all." }
+                        }
                         @for owner in &owners { (results(owner, &found)) }
                     }
                     (about(result, &found))
@@ -89,6 +96,7 @@ fn filter(entries: &[&Entry]) -> Markup {
             (choice("Namespace", "namespace", &namespaces.iter().map(String::as_str).collect::<Vec<_>>(), None))
             (choice("Policy", "policy", &policies.iter().map(String::as_str).collect::<Vec<_>>(), None))
             (choice("Severity", "severity", &severities, None))
+            button { "Show" }
             output #found {}
         }
     }

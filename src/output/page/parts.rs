@@ -10,14 +10,13 @@ use super::{
 };
 use crate::{
     audit::result::{About, AuditResult, Entry},
-    cluster::identity::OWN_GROUP,
     model::verdict::{Outcome, Severity, Source},
     output::{
         names::{message, object_name, rule_name},
         rules::page,
         safe::{shown, shown_line},
         style::{Paint, count},
-        summary::{remarks, sentence, unjudged},
+        summary::{kinds_with_objects, remarks, sentence, unjudged},
     },
 };
 
@@ -34,7 +33,7 @@ pub(super) fn trust<'p>(
 ) -> Markup {
     let mut gaps = unjudged(result, Paint(false));
     gaps.extend(problems.map(shown_line));
-    let kinds = result.coverage.iter().filter(|kind| !kind.is_gap() && kind.objects > 0 && kind.group != OWN_GROUP);
+    let kinds = kinds_with_objects(&result.coverage);
     let policies = result.policies.len();
     html! {
         section #trust aria-labelledby="trust-title" {

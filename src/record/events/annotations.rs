@@ -6,6 +6,15 @@ pub const VIOLATION: &str = "kaudit.dev/violation";
 pub const SINCE: &str = "kaudit.dev/since";
 /// Annotation with namespace and name of the `Audit` of the kaudit that wrote an Event.
 pub const AUDIT: &str = "kaudit.dev/audit";
+/// Annotations with the violation's policy, rule and result (`fail` or `warn`).
+pub(super) const POLICY: &str = "kaudit.dev/policy";
+pub(super) const RULE: &str = "kaudit.dev/rule";
+pub(super) const RESULT: &str = "kaudit.dev/result";
+/// Annotations with its severity and category, if it has them.
+pub(super) const SEVERITY: &str = "kaudit.dev/severity";
+pub(super) const CATEGORY: &str = "kaudit.dev/category";
+/// Annotation with the names of the receivers that are sent its appearance, separated by commas, where there are receivers.
+pub(super) const RECEIVERS: &str = "kaudit.dev/receivers";
 /// Reason of Events about violations that appeared.
 pub(super) const APPEARED: &str = "PolicyViolation";
 /// Reason of Events about violations that are over.

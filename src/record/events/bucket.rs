@@ -12,7 +12,7 @@ const OBJECT_REFILL: Duration = Duration::from_secs(30);
 
 /// A token bucket.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     tokens: f64,
     size: f64,
     per_second: f64,
@@ -20,7 +20,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    pub(super) fn new(size: f64, per_second: f64) -> Self {
+    pub(crate) fn new(size: f64, per_second: f64) -> Self {
         let size = size.max(1.0);
         Self { tokens: size, size, per_second, filled: None }
     }
@@ -37,7 +37,7 @@ impl Bucket {
     }
 
     /// Takes a token, or returns when there will be one.
-    pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
+    pub(crate) fn take(&mut self, now: Instant) -> Result<(), Instant> {
         let ready = self.ready(now);
         if ready > now {
             return Err(ready);

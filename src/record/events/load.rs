@@ -5,32 +5,46 @@
 //! there shows how far back all are: the server deletes them in the order in which they were made.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
-use kube::{Api, Client, api::ListParams};
-use tokio::time::sleep;
+use kube::Api;
 use tracing::warn;
 
-use super::annotations::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION};
+use super::{
+    annotations::{APPEARED, AUDIT, CATEGORY, POLICY, RECEIVERS, RESOLVED, RESULT, RULE, SEVERITY, SINCE, VIOLATION},
+    queue::CLUSTER_SCOPED,
+    settings::EventFilter,
+    stored::{self, StoredEvent},
+};
 use crate::{
     audit::{
         ledger::{Id, Subject, Violation},
         recorded::{Recorded, RecordedObject},
     },
-    cluster::{backoff::Backoff, error::describe, identity::CONTROLLER},
+    cluster::error::describe,
     model::{
         object::ObjectRef,
-        verdict::{Finding, Outcome, Source},
+        verdict::{Finding, Outcome, Severity, Source},
     },
-    record::failure::WriteFailure,
+    record::{
+        earlier::{EarlierRecords, Refusals},
+        failure::WriteFailure,
+        lifecycle::Lifecycle,
+    },
 };
 
-/// Events in one answer.
-const PAGE: u32 = 500;
+/// The longest texts that an Event of kaudit has, together. Larger ones were written by others.
+const EVENT_BYTES: usize = 16 * 1024;
+/// The memory that Events may take, those of one namespace and all, as estimated. Everyone who may create Events in a
+/// namespace can fill its share.
+const NAMESPACE_BYTES: usize = 16 << 20;
+const TOTAL_BYTES: usize = 64 << 20;
+/// The memory that an Event takes beside its texts, as estimated.
+const OVERHEAD: usize = 1024;
 /// How much earlier than the oldest Event a violation may be for its own Event to be there still: the server counts its time
 /// in seconds, by a clock of its own, and the first Event is written a moment after what it is about.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
@@ -40,10 +54,30 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 pub struct WrittenEvents {
     /// What stands according to them.
     recorded: Recorded,
-    /// Since when each violation stands that they tell of, or until its end stood.
-    told: HashMap<Id, (Told, Timestamp)>,
+    /// The last that they say of each violation.
+    told: HashMap<EventSubject, (Told, Timestamp)>,
+    /// Whether the ends of violations were written.
+    has_ends: bool,
     /// When the oldest of them was made, of those of other kaudits, too; `None` if there is none.
     oldest: Option<Timestamp>,
+}
+
+/// The violation that an Event is about, and the object: an Event says nothing of the objects of other namespaces, whose
+/// violations have ids that anybody can compute.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct EventSubject {
+    id: Id,
+    group: String,
+    kind: String,
+    namespace: Option<Arc<str>>,
+    uid: Arc<str>,
+}
+
+impl EventSubject {
+    fn new(id: Id, object: &ObjectRef) -> Self {
+        let ObjectRef { kind, namespace, uid, .. } = object.clone();
+        Self { id, group: object.group().to_owned(), kind, namespace, uid }
+    }
 }
 
 /// The last that Events say of a violation.
@@ -53,33 +87,53 @@ enum Told {
     Resolved,
 }
 
-/// Returns what the Events of the kaudit with this `Audit` say, in `namespaces` or, if that is empty, everywhere. Retries
-/// until the server answers; where it refuses, nothing counts as recorded.
-pub async fn load(client: &Client, namespaces: &[String], audit: &str) -> WrittenEvents {
+/// Returns what the Events of the kaudit with this `Audit` say, in `namespaces` or, if that is empty, everywhere. Where the
+/// server refuses to show them for some time, nothing counts as recorded. Without Events about resolutions (`filter`), an Event proves that
+/// an appearance was reported, and not that the violation is still open.
+///
+/// # Errors
+/// The reason, if they could not be read for some time.
+pub async fn load(
+    records: &EarlierRecords<'_>,
+    namespaces: &[String],
+    audit: &str,
+    filter: EventFilter,
+) -> Result<WrittenEvents, String> {
+    let client = records.client;
     let apis: Vec<Api<Event>> = match namespaces {
         [] => vec![Api::all(client.clone())],
         _ => namespaces.iter().map(|namespace| Api::namespaced(client.clone(), namespace)).collect(),
     };
     let mut appearances = Appearances::default();
     for api in apis {
-        let mut failures = 0;
-        while let Err(error) = read(&api, audit, &mut appearances).await {
-            let what = describe(&error);
-            match WriteFailure::of(&error) {
-                WriteFailure::Later => warn!("The Events written so far cannot be read, trying on: {what}"),
-                WriteFailure::Normal(_) => break,
-                WriteFailure::Refused(_) => {
-                    warn!(
-                        "The Events written so far cannot be read, so Events about what stands are written again: {what}"
-                    );
-                    break;
+        let mut refusals = Refusals::default();
+        let attempt = async || {
+            let mut found = Appearances { bytes: appearances.bytes, ..Appearances::default() };
+            match stored::read(client, &api, |event| found.add(event, audit)).await {
+                Ok(()) => Ok(Ok(found)),
+                // A namespace that is gone or going away.
+                Err(error) if matches!(WriteFailure::of(&error), WriteFailure::Normal(_)) => Ok(Ok(found)),
+                Err(error) if refusals.note(&error) && refusals.are_believed(records.attempts) => {
+                    Ok(Err(describe(&error)))
                 }
+                Err(error) => Err(error),
             }
-            failures += 1;
-            sleep(Backoff::SHORT.after(failures)).await;
+        };
+        match records.read(attempt).await? {
+            Ok(found) => appearances.join(found),
+            Err(why) => warn!(
+                "The Events written so far cannot be read, so Events about open violations are written again: {why}"
+            ),
         }
     }
-    appearances.written()
+    if !appearances.left_out.is_empty() {
+        warn!(
+            namespaces = ?appearances.left_out,
+            "There are more Events of kaudit than are read at the start: some of these namespaces do not count, and Events \
+             about their open violations may be written again"
+        );
+    }
+    Ok(appearances.written(filter))
 }
 
 /// Joins what is in reports with what is in Events. Marks as untold what the earlier run did not come to write an Event
@@ -90,12 +144,14 @@ pub async fn load(client: &Client, namespaces: &[String], audit: &str) -> Writte
 ///
 /// What is in Events and not in reports is kept: the report was to be written a moment later.
 pub fn reconcile(reported: Recorded, events: WrittenEvents, kept_since: Timestamp) -> Recorded {
-    let WrittenEvents { recorded: events, told, oldest } = events;
+    let WrittenEvents { recorded: events, told, has_ends, oldest } = events;
     let mut recorded = reported;
-    recorded.revise(|result| {
+    recorded.revise(|object, result| {
         let young =
             result.since >= kept_since || oldest.is_some_and(|oldest| oldest.duration_since(result.since) <= TOLERANCE);
-        result.untold = match told.get(&result.id) {
+        let event = told.get(&EventSubject::new(result.id, object));
+        // Without ends, what the report has appeared again after the Event was written.
+        result.untold = match event.filter(|(_, since)| has_ends || result.since <= *since) {
             Some((Told::Appeared, since)) => {
                 result.since = *since;
                 false
@@ -114,11 +170,16 @@ pub fn reconcile(reported: Recorded, events: WrittenEvents, kept_since: Timestam
     recorded
 }
 
-/// The Events of each violation.
+/// The Events of each violation, within the limits for memory.
 #[derive(Default)]
 struct Appearances {
-    by_violation: BTreeMap<Id, Vec<Turn>>,
+    by_violation: BTreeMap<EventSubject, Vec<Turn>>,
     oldest: Option<Timestamp>,
+    /// The memory that they take, by namespace and together.
+    bytes_of: BTreeMap<String, usize>,
+    bytes: usize,
+    /// Namespaces of which not all are here.
+    left_out: BTreeSet<String>,
 }
 
 /// What an Event says of a violation.
@@ -127,49 +188,88 @@ struct Turn {
     version: u64,
     /// Since when the violation stands or stood.
     since: Timestamp,
-    /// The object and the note of an appearance; `None` says that it is over.
-    appeared: Option<(Box<ObjectReference>, String)>,
-}
-
-/// Reads all Events, page by page: the server cannot select the newest.
-async fn read(api: &Api<Event>, audit: &str, appearances: &mut Appearances) -> kube::Result<()> {
-    let mut page = ListParams::default().fields(&format!("reportingController={CONTROLLER}")).limit(PAGE);
-    loop {
-        let list = api.list(&page).await?;
-        list.items.into_iter().for_each(|event| appearances.add(event, audit));
-        match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(()),
-        }
-    }
+    /// The object and the violation of an appearance; `None` says that it is over.
+    appeared: Option<Box<(ObjectRef, Violation)>>,
 }
 
 impl Appearances {
     /// Adds an Event if this kaudit wrote it about a violation that can stand.
-    fn add(&mut self, event: Event, audit: &str) {
-        let made = event.metadata.creation_timestamp.map(|time| time.0);
-        self.oldest = self.oldest.into_iter().chain(made).min();
+    fn add(&mut self, event: StoredEvent, audit: &str) {
+        self.oldest = self.oldest.into_iter().chain(event.metadata.creation_timestamp).min();
         let annotations = event.metadata.annotations.unwrap_or_default();
         let annotation = |name: &str| annotations.get(name).map(String::as_str);
         let id = annotation(VIOLATION).and_then(Id::parse);
-        let since = annotation(SINCE).and_then(|since| since.parse().ok());
-        let (Some(id), Some(since)) = (id, since) else { return };
-        if annotation(AUDIT) != Some(audit) {
-            return;
-        }
-        let appeared = match (event.reason.as_deref(), event.regarding, event.note) {
-            (Some(RESOLVED), ..) => None,
-            (Some(APPEARED), Some(regarding), Some(note)) => Some((Box::new(regarding), note)),
+        let since = annotation(SINCE).and_then(|since| since.parse::<Timestamp>().ok());
+        let (Some(id), Some(since), Some(regarding)) = (id, since, event.regarding) else { return };
+        let lifecycle = match event.reason.as_deref() {
+            Some(RESOLVED) => Lifecycle::Resolved,
+            Some(APPEARED) => Lifecycle::Appeared,
             _ => return,
         };
+        // An Event that anybody else wrote has another name, or is about an object elsewhere.
+        let namespace = regarding.namespace.as_deref().unwrap_or(CLUSTER_SCOPED);
+        let is_own = annotation(AUDIT) == Some(audit)
+            && event.metadata.name == Some(lifecycle.message_name_of(id, since))
+            && event.metadata.namespace.as_deref() == Some(namespace);
+        if !is_own || !self.has_room(namespace, &annotations, &regarding, event.note.as_deref().unwrap_or_default()) {
+            return;
+        }
+        let object = object(regarding);
+        let subject = EventSubject::new(id, &object);
+        let appeared = (lifecycle == Lifecycle::Appeared).then(|| {
+            let note = event.note.unwrap_or_default();
+            let finding = annotated(&annotations, &note).unwrap_or_else(|| finding(id, (&object).into(), &note));
+            let notified = annotation(RECEIVERS).map(Arc::from);
+            let known = Violation::new((&object).into(), finding, since);
+            Box::new((object, Violation { id, fingerprint: id, notified, ..known }))
+        });
         let version = event.metadata.resource_version.and_then(|version| version.parse().ok()).unwrap_or_default();
-        self.by_violation.entry(id).or_default().push(Turn { version, since, appeared });
+        self.by_violation.entry(subject).or_default().push(Turn { version, since, appeared });
     }
 
-    fn written(self) -> WrittenEvents {
+    /// Adds what another namespace has.
+    fn join(&mut self, other: Self) {
+        let Self { by_violation, oldest, bytes_of, bytes, left_out } = other;
+        for (subject, turns) in by_violation {
+            self.by_violation.entry(subject).or_default().extend(turns);
+        }
+        self.oldest = self.oldest.into_iter().chain(oldest).min();
+        self.bytes_of.extend(bytes_of);
+        self.bytes = bytes;
+        self.left_out.extend(left_out);
+    }
+
+    /// Whether an Event with these texts fits in; reserves the memory that it takes.
+    fn has_room(
+        &mut self,
+        namespace: &str,
+        annotations: &BTreeMap<String, String>,
+        regarding: &ObjectReference,
+        note: &str,
+    ) -> bool {
+        let ObjectReference { api_version, kind, namespace: object_namespace, name, uid, .. } = regarding;
+        let names = [api_version, kind, object_namespace, name, uid].into_iter().flatten();
+        let kept = [POLICY, RULE, CATEGORY, RECEIVERS].into_iter().filter_map(|name| annotations.get(name));
+        let bytes = names.chain(kept).map(String::len).sum::<usize>() + note.len();
+        if bytes > EVENT_BYTES {
+            return false;
+        }
+        let bytes = bytes + OVERHEAD;
+        let of_namespace = self.bytes_of.entry(namespace.to_owned()).or_default();
+        if *of_namespace + bytes > NAMESPACE_BYTES || self.bytes + bytes > TOTAL_BYTES {
+            self.left_out.insert(namespace.to_owned());
+            return false;
+        }
+        *of_namespace += bytes;
+        self.bytes += bytes;
+        true
+    }
+
+    fn written(self, filter: EventFilter) -> WrittenEvents {
+        let has_ends = filter != EventFilter::Appeared;
         let mut told = HashMap::new();
-        let mut standing = BTreeMap::new();
-        for (id, mut turns) in self.by_violation {
+        let mut recorded = Recorded::default();
+        for (subject, mut turns) in self.by_violation {
             turns.sort_unstable_by_key(|turn| (turn.version, turn.since, turn.appeared.is_none()));
             let mut open = None;
             for Turn { since, appeared, .. } in turns {
@@ -178,39 +278,63 @@ impl Appearances {
                 if is_end && open.as_ref().is_some_and(|(began, _)| *began != since) {
                     continue;
                 }
-                told.insert(id, (if is_end { Told::Resolved } else { Told::Appeared }, since));
+                told.insert(subject.clone(), (if is_end { Told::Resolved } else { Told::Appeared }, since));
                 open = appeared.map(|appeared| (since, appeared));
             }
-            if let Some(open) = open {
-                standing.insert(id, open);
+            if let Some((_, appeared)) = open {
+                let (object, known) = *appeared;
+                let results = vec![Violation { may_have_ended: !has_ends, ..known }];
+                recorded.add(RecordedObject { object, results });
             }
         }
-        let mut recorded = Recorded::default();
-        for (id, (since, (regarding, note))) in standing {
-            let ObjectReference { api_version, kind, namespace, name, uid, .. } = *regarding;
-            let object = ObjectRef {
-                api_version: api_version.unwrap_or_default(),
-                kind: kind.unwrap_or_default(),
-                namespace: namespace.map(Arc::from),
-                name: name.unwrap_or_default().into(),
-                uid: uid.unwrap_or_default().into(),
-            };
-            let finding = finding(id, (&object).into(), &note);
-            let results = vec![Violation { id, fingerprint: id, ..Violation::new((&object).into(), finding, since) }];
-            recorded.add(RecordedObject { object, results });
-        }
-        WrittenEvents { recorded, told, oldest: self.oldest }
+        WrittenEvents { recorded, told, has_ends, oldest: self.oldest }
     }
 }
 
-/// Parses the finding from a note. That may be cut, and has neither severity nor source: it never replaces the finding of a
-/// policy, but it reads the same in another Event.
-fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
-    let (place, message) = note.split_once(": ").unwrap_or(("", note));
-    // An Event about an owner counts its dependents.
+fn object(regarding: ObjectReference) -> ObjectRef {
+    let ObjectReference { api_version, kind, namespace, name, uid, .. } = regarding;
+    ObjectRef {
+        api_version: api_version.unwrap_or_default(),
+        kind: kind.unwrap_or_default(),
+        namespace: namespace.map(Arc::from),
+        name: name.unwrap_or_default().into(),
+        uid: uid.unwrap_or_default().into(),
+    }
+}
+
+/// Reads a finding from annotations; `None` if an earlier version wrote the Event. Only the message is in the note, which may
+/// be cut: the finding never replaces that of a policy, but it reads the same in another Event and for receivers.
+fn annotated(annotations: &BTreeMap<String, String>, note: &str) -> Option<Finding> {
+    let annotation = |name: &str| annotations.get(name).map(String::as_str);
+    let (policy, rule) = (annotation(POLICY)?, annotation(RULE)?);
+    let outcomes = [Outcome::Fail, Outcome::Warn];
+    let outcome = outcomes.into_iter().find(|outcome| Some(outcome.word()) == annotation(RESULT))?;
+    let message = note.strip_prefix(&format!("{policy}/{rule}: ")).unwrap_or(note);
+    Some(Finding {
+        policy: policy.into(),
+        rule: rule.into(),
+        outcome,
+        severity: annotation(SEVERITY).and_then(Severity::from_word),
+        category: annotation(CATEGORY).map(Arc::from),
+        message: uncounted(message).into(),
+        details: None,
+        excused: None,
+        source: Source { file: "".into(), line: 0 },
+    })
+}
+
+/// Removes the number of dependents from the message in a note.
+fn uncounted(message: &str) -> &str {
     let counted =
         message.rsplit_once(" (and ").filter(|(_, rest)| rest.ends_with(" dependents)") || *rest == "1 dependent)");
-    let message = counted.map_or(message, |(message, _)| message);
+    counted.map_or(message, |(message, _)| message)
+}
+
+/// Parses the finding from the note of an Event without annotations, as earlier versions wrote it. That may be cut, and has
+/// neither severity nor source.
+fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
+    let (place, message) = note.split_once(": ").unwrap_or(("", note));
+    let message = uncounted(message);
     let (policy, rule) = place.rsplit_once('/').unwrap_or((place, ""));
     let finding = |outcome| Finding {
         policy: policy.into(),
@@ -229,9 +353,17 @@ fn finding(id: Id, subject: Subject<'_>, note: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+    use kube::Client;
 
-    use super::*;
+    use super::{
+        super::{
+            queue::{EventContent, ViolationChange},
+            writer::EventWriter,
+        },
+        *,
+    };
+    use crate::model::object::{Kind, ObjectKey};
 
     const FIRST: &str = "2026-11-21T10:00:00.123456789Z";
     const SECOND: &str = "2026-11-21T10:00:01Z";
@@ -244,7 +376,15 @@ mod tests {
     }
 
     fn event(finding: &Finding, reason: &str, since: &str) -> Event {
+        let id = Id::new(Subject::SAMPLE, finding);
+        let lifecycle = if reason == RESOLVED { Lifecycle::Resolved } else { Lifecycle::Appeared };
+        let metadata = ObjectMeta {
+            name: Some(lifecycle.message_name_of(id, since.parse().unwrap())),
+            namespace: Some("shop".to_owned()),
+            ..ObjectMeta::default()
+        };
         let mut event = Event {
+            metadata,
             reason: Some(reason.to_owned()),
             note: Some(format!("{}/{}: {}", finding.policy, finding.rule, finding.message)),
             regarding: Some(ObjectReference {
@@ -257,7 +397,7 @@ mod tests {
             }),
             ..Event::default()
         };
-        let annotations = [(VIOLATION, Id::new(Subject::SAMPLE, finding).to_string()), (SINCE, since.to_owned())];
+        let annotations = [(VIOLATION, id.to_string()), (SINCE, since.to_owned())];
         let annotations = annotations.into_iter().chain([(AUDIT, "kaudit/kaudit".to_owned())]);
         event.metadata.annotations = Some(annotations.map(|(name, value)| (name.to_owned(), value)).collect());
         event
@@ -267,10 +407,198 @@ mod tests {
         written(events).recorded.objects().cloned().collect()
     }
 
-    fn written(events: impl IntoIterator<Item = Event>) -> WrittenEvents {
+    /// Adds Events as the server delivers them.
+    fn appearances(events: impl IntoIterator<Item = Event>) -> Appearances {
         let mut appearances = Appearances::default();
-        events.into_iter().for_each(|event| appearances.add(event, "kaudit/kaudit"));
-        appearances.written()
+        for event in events {
+            let json = serde_json::to_string(&event).unwrap();
+            appearances.add(serde_json::from_str(&json).unwrap(), "kaudit/kaudit");
+        }
+        appearances
+    }
+
+    fn written(events: impl IntoIterator<Item = Event>) -> WrittenEvents {
+        appearances(events).written(EventFilter::All)
+    }
+
+    /// What they say where ends are not written.
+    fn only_appearances(events: impl IntoIterator<Item = Event>) -> WrittenEvents {
+        appearances(events).written(EventFilter::Appeared)
+    }
+
+    /// A server that refuses to list Events with this status for so many seconds, and then has none.
+    fn refusing(code: u16, seconds: u64) -> Client {
+        let began = tokio::time::Instant::now();
+        let answer = move |request: http::Request<kube::client::Body>| async move {
+            let is_list = request.uri().path().ends_with("/events");
+            let refuses = is_list && began.elapsed().as_secs() < seconds;
+            let body = match (is_list, refuses) {
+                (true, true) => {
+                    serde_json::json!({"kind": "Status", "status": "Failure", "code": code, "reason": "Forbidden", "message": "no"})
+                }
+                (true, false) => {
+                    serde_json::json!({"kind": "EventList", "metadata": {"resourceVersion": "1"}, "items": []})
+                }
+                (false, _) => {
+                    serde_json::json!({"major": "1", "minor": "36", "gitVersion": "", "gitCommit": "", "gitTreeState": "",
+                    "buildDate": "", "goVersion": "", "compiler": "", "platform": ""})
+                }
+            };
+            let answer = http::Response::builder().status(if refuses { code } else { 200 });
+            Ok::<_, std::convert::Infallible>(answer.body(axum::body::Body::from(body.to_string())).unwrap())
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_passing_refusal_is_waited_for_and_one_that_lasts_is_believed() {
+        use crate::{metrics::Metrics, record::earlier::Attempts};
+        let metrics = Metrics::default();
+        for (attempts, refused_for, waits) in [
+            (Attempts::Patient, 5, 5..15),
+            (Attempts::Limited, 5, 5..15),
+            (Attempts::Patient, u64::MAX, 20..30),
+            (Attempts::Limited, u64::MAX, 20..30),
+            (Attempts::One, u64::MAX, 0..1),
+        ] {
+            let (client, began) = (refusing(403, refused_for), tokio::time::Instant::now());
+            let records = EarlierRecords { client: &client, metrics: &metrics, recorder: "events", attempts };
+            assert!(load(&records, &[], "kaudit/kaudit", EventFilter::All).await.is_ok());
+            let seconds = began.elapsed().as_secs();
+            assert!(waits.contains(&seconds), "{attempts:?} {refused_for}: {seconds}");
+        }
+    }
+
+    #[test]
+    fn without_events_about_ends_nothing_is_taken_to_be_open_but_what_is_in_reports() {
+        let (a, b) = (finding_of("a", Outcome::Fail), finding_of("b", Outcome::Fail));
+        let doubtful = |recorded: &Recorded| -> Vec<(String, bool)> {
+            let results = recorded.objects().flat_map(|object| &object.results);
+            results.map(|result| (result.finding.message.to_string(), result.may_have_ended)).collect()
+        };
+        let events = || only_appearances([event(&a, APPEARED, FIRST), event(&b, APPEARED, FIRST)]);
+        let alone = reconcile(Recorded::default(), events(), Timestamp::MIN);
+        let mut both = doubtful(&alone);
+        both.sort();
+        assert_eq!(both, [("a".to_owned(), true), ("b".to_owned(), true)]);
+        let reported = written([event(&a, APPEARED, FIRST)]).recorded;
+        let with_report = reconcile(reported, events(), Timestamp::MIN);
+        assert_eq!(doubtful(&with_report), [("a".to_owned(), false), ("b".to_owned(), true)]);
+        assert!(with_report.objects().flat_map(|object| &object.results).all(|result| !result.untold));
+        // It ended, which no Event says, and appeared again.
+        let again = written([event(&a, APPEARED, SECOND)]).recorded;
+        let recorded = reconcile(again, events(), Timestamp::MIN);
+        let result = &recorded.objects().next().unwrap().results[0];
+        assert_eq!((result.untold, result.since), (true, SECOND.parse().unwrap()));
+    }
+
+    #[test]
+    fn events_that_others_may_have_written_do_not_count() {
+        let a = finding_of("a", Outcome::Fail);
+        let changed = |change: fn(&mut Event)| {
+            let mut event = event(&a, APPEARED, FIRST);
+            change(&mut event);
+            event
+        };
+        let wrong = [
+            changed(|event| event.metadata.name = Some("kaudit-601d5476e2ccfe2c87a2bba7a3226597".to_owned())),
+            changed(|event| event.metadata.name = None),
+            changed(|event| event.metadata.namespace = Some("attacker".to_owned())),
+            changed(|event| event.reason = Some(RESOLVED.to_owned())),
+            // Another time by the name of this one.
+            changed(|event| {
+                let since = "2020-01-01T00:00:00Z".to_owned();
+                event.metadata.annotations.get_or_insert_default().insert(SINCE.to_owned(), since);
+            }),
+        ];
+        assert!(objects(wrong).is_empty());
+        // Of the right name in a namespace of its own, it is about an object there, and about no other.
+        let elsewhere = changed(|event| {
+            event.metadata.namespace = Some("attacker".to_owned());
+            event.regarding.as_mut().unwrap().namespace = Some("attacker".to_owned());
+        });
+        let reported = written([event(&a, APPEARED, SECOND)]).recorded;
+        let recorded = reconcile(reported, written([elsewhere]), Timestamp::MIN);
+        let own = recorded.objects().find(|object| object.object.namespace.as_deref() == Some("shop")).unwrap();
+        assert_eq!((own.results[0].untold, own.results[0].since), (true, SECOND.parse().unwrap()));
+    }
+
+    #[test]
+    fn the_events_of_one_namespace_take_a_bounded_share_of_the_memory() {
+        let small = |number: usize, namespace: &str| {
+            // The end of a violation has no message, whose digest takes long to compute.
+            let mut event = event(&finding_of(&format!("{number}"), Outcome::Fail), RESOLVED, FIRST);
+            event.metadata.namespace = Some(namespace.to_owned());
+            event.regarding.as_mut().unwrap().namespace = Some(namespace.to_owned());
+            event
+        };
+        let stored =
+            |event: &Event| -> StoredEvent { serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap() };
+        let large = |number: usize, namespace: &str| StoredEvent {
+            note: Some("x".repeat(EVENT_BYTES - 256)),
+            ..stored(&small(number, namespace))
+        };
+        let add = |appearances: &mut Appearances, event| appearances.add(event, "kaudit/kaudit");
+        // None that is larger than any of kaudit: in the note, in an annotation, in a name.
+        let mut annotated = small(0, "shop");
+        annotated.metadata.annotations.as_mut().unwrap().insert(RECEIVERS.to_owned(), "r".repeat(1_300_000));
+        let mut long_name = small(1, "shop");
+        long_name.regarding.as_mut().unwrap().name = Some("n".repeat(1_300_000));
+        let long_note = Event { note: Some("x".repeat(1_300_000)), ..small(2, "shop") };
+        let too_large = appearances([annotated, long_name, long_note]);
+        assert_eq!((too_large.by_violation.len(), too_large.bytes), (0, 0));
+        // One namespace cannot take the share of another.
+        let mut found = Appearances::default();
+        (0..1_200).for_each(|number| add(&mut found, large(number, "attacker")));
+        add(&mut found, stored(&small(2_000, "shop")));
+        let is_in = |subject: &&EventSubject, name| subject.namespace.as_deref() == Some(name);
+        let kept = |name| found.by_violation.keys().filter(|subject| is_in(subject, name)).count();
+        assert!((900..1_100).contains(&kept("attacker")), "{}", kept("attacker"));
+        assert_eq!(kept("shop"), 1);
+        assert!(found.left_out.iter().eq(["attacker"]) && found.bytes <= NAMESPACE_BYTES + 2 * OVERHEAD);
+        let mut found = Appearances::default();
+        (0..4_500).for_each(|number| add(&mut found, large(number, &format!("n{}", number % 5))));
+        assert!(found.bytes <= TOTAL_BYTES && found.left_out.len() == 5, "{} {:?}", found.bytes, found.left_out);
+        // What was read before counts where namespaces are read one after the other.
+        let mut next = Appearances { bytes: found.bytes, ..Appearances::default() };
+        add(&mut next, large(0, "last"));
+        found.join(next);
+        assert!(found.left_out.contains("last") && found.bytes <= TOTAL_BYTES);
+    }
+
+    #[tokio::test]
+    async fn an_event_holds_what_receivers_are_told_of_the_end() {
+        let nobody = |_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody answers"))
+        };
+        let writer = EventWriter {
+            client: Client::new(tower::service_fn(nobody), "default"),
+            instance: "kaudit-local".to_owned(),
+            own: ObjectReference::default(),
+            audit: "kaudit/kaudit".to_owned(),
+        };
+        let kind = Kind::sample("apps", "deployments", "Deployment");
+        let object = ObjectKey { kind, namespace: Some("shop".into()), name: "api".into(), copy: 0 };
+        for dependents in [0, 1, 7] {
+            let finding = Finding {
+                policy: "pod/security: a".into(),
+                severity: Some(Severity::High),
+                category: Some("Pods".into()),
+                ..finding_of("a: b (and more)", Outcome::Warn)
+            };
+            let violation = Violation::new(Subject::SAMPLE, finding, FIRST.parse().unwrap());
+            let violation = Violation { dependents, notified: Some("a,b".into()), ..violation };
+            let change = ViolationChange {
+                object: object.clone(),
+                uid: "u".into(),
+                violation: violation.clone(),
+                lifecycle: Lifecycle::Appeared,
+                at: SECOND.parse().unwrap(),
+            };
+            let event = writer.event(&EventContent::Violation(Box::new(change)));
+            let [object] = &objects([event])[..] else { panic!() };
+            assert_eq!(object.results, [Violation { dependents: 0, ..violation }]);
+        }
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! Nothing that stands is dropped. The queue is bounded by what stands and by what was recorded to stand: a violation that
 //! is over before its Event was written gets none, and none for its end.
 //!
+//! Namespaces take turns within a priority: one in which very many violations appear delays the Events of the others by no more
+//! than one Event for each of theirs.
+//!
 //! Events about one violation are written one after the other: a run that is killed in between leaves the first of them.
 
 use std::{
@@ -60,7 +63,8 @@ impl EventContent {
     }
 }
 
-/// The order of writing, first to last; Events of one priority are written in the order of time.
+/// The order of writing, first to last; Events of one priority are written in turns by namespace, those of one namespace in the
+/// order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Priority {
     /// Somebody changed an object just now.
@@ -87,20 +91,50 @@ pub(super) struct PendingEvent {
 /// The number of an Event in the order of time; it keeps that when it has to wait again.
 pub(super) type Sequence = u64;
 
+/// When it is an Event's turn among those of its priority: the number of Events of its namespace before it, counted from
+/// the turn at which it came.
+type NamespaceTurn = u64;
+
+/// The turns of one priority.
+#[derive(Debug, Default)]
+struct NamespaceTurns {
+    now: NamespaceTurn,
+    /// The last turn of each namespace with Events that wait.
+    last: HashMap<String, NamespaceTurn>,
+}
+
+impl NamespaceTurns {
+    /// Returns the turn of one more Event of a namespace.
+    fn next(&mut self, namespace: &str) -> NamespaceTurn {
+        let turn = self.last.get(namespace).map_or(self.now, |last| (last + 1).max(self.now));
+        self.last.insert(namespace.to_owned(), turn);
+        turn
+    }
+
+    /// Notes that this turn has come.
+    fn reach(&mut self, turn: NamespaceTurn) {
+        if turn > self.now {
+            self.now = turn;
+            self.last.retain(|_, last| *last >= turn);
+        }
+    }
+}
+
 #[derive(Debug)]
 struct QueuedEvent {
     event: PendingEvent,
+    turn: NamespaceTurn,
     /// Not to be written before.
     due: Option<Instant>,
     /// An earlier Event about the same violation is not finished.
     behind: bool,
 }
 
-/// Events to write, by priority and time.
+/// Events to write, by priority, turn and time.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     waiting: BTreeMap<Sequence, QueuedEvent>,
-    ready: BTreeSet<(Priority, Sequence)>,
+    ready: BTreeSet<(Priority, NamespaceTurn, Sequence)>,
     delayed: BTreeSet<(Instant, Sequence)>,
     /// The Events about each violation that are not finished; the first waits or is being written, the others are behind it.
     violations: HashMap<Id, VecDeque<Sequence>>,
@@ -108,6 +142,9 @@ pub(super) struct EventQueue {
     own: HashMap<String, Sequence>,
     transient: usize,
     last: Sequence,
+    turns: BTreeMap<Priority, NamespaceTurns>,
+    /// The turns of the Events that were taken. A turn counts once its Event is finished: one that is put back has used none.
+    taken: HashMap<Sequence, (Priority, NamespaceTurn)>,
 }
 
 impl EventQueue {
@@ -131,7 +168,8 @@ impl EventQueue {
             }
         };
         let due = Some(event.queued).filter(|due| *due > Instant::now());
-        self.put(self.last, QueuedEvent { event, due, behind });
+        let turn = self.turns.entry(event.priority).or_default().next(event.content.namespace());
+        self.put(self.last, QueuedEvent { event, turn, due, behind });
         true
     }
 
@@ -157,24 +195,30 @@ impl EventQueue {
     pub(super) fn next(&mut self, now: Instant) -> Option<(Instant, Priority)> {
         self.wake(|due| due <= now);
         let delayed = || self.delayed.first().and_then(|(due, sequence)| Some((*due, self.waiting.get(sequence)?)));
-        let ready = self.ready.first().map(|(priority, _)| (now, *priority));
+        let ready = self.ready.first().map(|(priority, ..)| (now, *priority));
         ready.or_else(|| delayed().map(|(due, waiting)| (due, waiting.event.priority)))
     }
 
     /// Takes the Event that is to be written next, which is then put back or finished.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(Sequence, PendingEvent)> {
         self.wake(|due| due <= now);
-        let (_, sequence) = self.ready.first().copied()?;
-        Some((sequence, self.remove(sequence)?))
+        let (priority, turn, sequence) = self.ready.first().copied()?;
+        let event = self.remove(sequence)?;
+        self.taken.insert(sequence, (priority, turn));
+        Some((sequence, event))
     }
 
     /// Puts an Event back, to wait until `due`.
     pub(super) fn put_back(&mut self, sequence: Sequence, event: PendingEvent, due: Instant) {
-        self.put(sequence, QueuedEvent { event, due: Some(due), behind: false });
+        let turn = self.taken.remove(&sequence).map_or(0, |(_, turn)| turn);
+        self.put(sequence, QueuedEvent { event, turn, due: Some(due), behind: false });
     }
 
     /// Notes that an Event that was taken is written, or never will be.
     pub(super) fn finish(&mut self, sequence: Sequence, content: &EventContent) {
+        if let Some((priority, turn)) = self.taken.remove(&sequence) {
+            self.turns.entry(priority).or_default().reach(turn);
+        }
         let EventContent::Violation(change) = content else { return };
         let id = change.violation.id;
         let Some(unfinished) = self.violations.get_mut(&id) else { return };
@@ -184,11 +228,11 @@ impl EventQueue {
             self.violations.remove(&id);
         }
         if let Some(next) = next
-            && let Some(QueuedEvent { event, due, behind }) = self.waiting.get_mut(&next)
+            && let Some(QueuedEvent { event, turn, due, behind }) = self.waiting.get_mut(&next)
             && std::mem::replace(behind, false)
         {
-            let (due, priority) = (*due, event.priority);
-            self.line_up(next, due, priority);
+            let (due, priority, turn) = (*due, event.priority, *turn);
+            self.line_up(next, due, (priority, turn));
         }
     }
 
@@ -203,7 +247,12 @@ impl EventQueue {
             let Some((_, sequence)) = self.delayed.pop_first() else { return };
             if let Some(waiting) = self.waiting.get_mut(&sequence) {
                 waiting.due = None;
-                self.ready.insert((waiting.event.priority, sequence));
+                let turns = self.turns.entry(waiting.event.priority).or_default();
+                if waiting.turn < turns.now {
+                    // Its turn has passed while it waited. It takes another one, so that many such Events delay no others.
+                    waiting.turn = turns.next(waiting.event.content.namespace());
+                }
+                self.ready.insert((waiting.event.priority, waiting.turn, sequence));
             }
         }
     }
@@ -232,27 +281,27 @@ impl EventQueue {
             self.own.insert(subject.clone(), sequence);
         }
         if !queued.behind {
-            self.line_up(sequence, queued.due, queued.event.priority);
+            self.line_up(sequence, queued.due, (queued.event.priority, queued.turn));
         }
         self.waiting.insert(sequence, queued);
     }
 
-    fn line_up(&mut self, sequence: Sequence, due: Option<Instant>, priority: Priority) {
+    fn line_up(&mut self, sequence: Sequence, due: Option<Instant>, (priority, turn): (Priority, NamespaceTurn)) {
         match due {
             Some(due) => self.delayed.insert((due, sequence)),
-            None => self.ready.insert((priority, sequence)),
+            None => self.ready.insert((priority, turn, sequence)),
         };
     }
 
     fn remove(&mut self, sequence: Sequence) -> Option<PendingEvent> {
-        let QueuedEvent { event, due, .. } = self.waiting.remove(&sequence)?;
+        let QueuedEvent { event, turn, due, .. } = self.waiting.remove(&sequence)?;
         self.transient -= usize::from(event.content.is_transient());
         if let EventContent::Own(subject, _) = &event.content {
             self.own.remove(subject);
         }
         match due {
             Some(due) => self.delayed.remove(&(due, sequence)),
-            None => self.ready.remove(&(event.priority, sequence)),
+            None => self.ready.remove(&(event.priority, turn, sequence)),
         };
         Some(event)
     }
@@ -314,6 +363,7 @@ mod tests {
             && queue.delayed.is_empty()
             && queue.own.is_empty()
             && queue.violations.is_empty()
+            && queue.taken.is_empty()
     }
 
     #[test]
@@ -328,6 +378,44 @@ mod tests {
         assert_eq!((queue.len(), queue.next(now)), (4, Some((now, Priority::Change))));
         assert_eq!(drain(&mut queue, now), ["c", "newer", "a", "b"]);
         assert!(is_empty(&queue) && queue.next(now).is_none());
+    }
+
+    #[test]
+    fn namespaces_take_turns_and_the_events_of_one_keep_their_order() {
+        let (mut queue, now) = (EventQueue::default(), Instant::now());
+        let in_namespace = |name: &str, number: u32| {
+            let mut event = event(&format!("{name}{number}"), 0, Lifecycle::Appeared, Priority::Backlog);
+            let EventContent::Violation(change) = &mut event.content else { panic!() };
+            change.object.namespace = Some(name.into());
+            event
+        };
+        (0..1_000).for_each(|number| assert!(queue.push(in_namespace("loud", number))));
+        (0..3).for_each(|number| assert!(queue.push(in_namespace("quiet", number))));
+        let pop = |queue: &mut EventQueue| {
+            let (sequence, event) = queue.pop(now).unwrap();
+            queue.finish(sequence, &event.content);
+            text(&event)
+        };
+        let first: Vec<_> = (0..7).map(|_| pop(&mut queue)).collect();
+        assert_eq!(first, ["loud0", "quiet0", "loud1", "quiet1", "loud2", "quiet2", "loud3"]);
+        // Who comes later does not catch up on the turns before, and waits for none of those that are to come.
+        (0..2).for_each(|number| assert!(queue.push(in_namespace("late", number))));
+        let next: Vec<_> = (0..4).map(|_| pop(&mut queue)).collect();
+        assert_eq!(next, ["late0", "loud4", "late1", "loud5"]);
+        // Nor do those that had to wait for something else use the turns that have passed.
+        let later = now + Duration::from_secs(1);
+        let taken: Vec<_> = (0..900).map(|_| queue.pop(now).unwrap()).collect();
+        for (sequence, event) in taken {
+            queue.put_back(sequence, event, later);
+        }
+        (3..50).for_each(|number| assert!(queue.push(in_namespace("quiet", number))));
+        let before_wait = drain(&mut queue, now);
+        assert_eq!(before_wait.len(), 994 - 900 + 47);
+        (50..53).for_each(|number| assert!(queue.push(in_namespace("quiet", number))));
+        let after_wait = drain(&mut queue, later);
+        let quiet = after_wait.iter().rposition(|text| text.starts_with("quiet")).unwrap();
+        assert!(after_wait.len() == 903 && quiet < 8, "{quiet}");
+        assert!(is_empty(&queue) && queue.turns.values().all(|turns| turns.last.len() <= 1));
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub(super) struct EventRecorder {
     summed_up: BTreeSet<Option<Arc<str>>>,
     /// The sink is gone.
     ending: bool,
+    /// How many Events could not be written, and why the last of them.
+    lost: Option<(usize, String)>,
     filter: EventFilter,
     metrics: Arc<Metrics>,
     health: watch::Sender<Health>,
@@ -81,6 +83,7 @@ impl EventRecorder {
             dropped: BTreeMap::new(),
             summed_up: BTreeSet::new(),
             ending: false,
+            lost: None,
             filter,
             metrics,
             health,
@@ -113,6 +116,7 @@ impl EventRecorder {
                 break;
             }
         }
+        self.report_health();
     }
 
     /// Returns when the next Event may be written; `None` if something else has to happen first.
@@ -240,6 +244,7 @@ impl EventRecorder {
             Err(PostError::Never(reason, why)) => {
                 warn!(namespace, "An Event cannot be written: {why}");
                 self.metrics.recorder_dropped("events", reason, 1);
+                self.lose(why);
                 self.finished(sequence, &pending.content);
             }
         }
@@ -256,19 +261,26 @@ impl EventRecorder {
     fn wait_on(&mut self, sequence: Sequence, pending: PendingEvent, until: Instant) {
         if self.ending && self.pauses.is_hopeless(pending.content.namespace()) {
             self.metrics.recorder_dropped("events", "unavailable", 1);
+            self.lose(self.pauses.trouble());
             self.queue.finish(sequence, &pending.content);
         } else {
             self.queue.put_back(sequence, pending, until);
         }
     }
 
+    fn lose(&mut self, why: String) {
+        let (number, _) = self.lost.take().unwrap_or_default();
+        self.lost = Some((number + 1, why));
+    }
+
     fn report_health(&self) {
-        let health = Health { trouble: self.pauses.trouble(), note: String::new() };
-        let changed = self.health.send_if_modified(|known| {
-            *known != health && {
-                known.clone_from(&health);
-                true
-            }
+        let lost = self.lost.as_ref();
+        let lost = lost.map(|(number, why)| format!("{number} Events were not written: {why}")).unwrap_or_default();
+        let health = Health { trouble: self.pauses.trouble(), lost, ..Health::default() };
+        let mut changed = false;
+        self.health.send_if_modified(|known| {
+            changed = known.trouble != health.trouble;
+            std::mem::replace(known, health.clone()) != health
         });
         if changed && !health.trouble.is_empty() {
             warn!("{}", health.trouble);

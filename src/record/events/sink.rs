@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::queue::{EventContent, PendingEvent, Priority, ViolationChange};
 use crate::{
     audit::{ledger::Delta, queue::Lane},
-    record::lifecycle::{HANDOVER, Lifecycle},
+    record::lifecycle::Lifecycle,
 };
 
 /// Takes deltas and never blocks.
@@ -36,15 +36,13 @@ impl EventSink {
         let (at, now) = (Timestamp::now(), Instant::now());
         let priority = if delta.lane == Lane::Change { Priority::Change } else { Priority::Backlog };
         for (lifecycle, violation) in Lifecycle::of(delta) {
-            // What an owner stood for until now often ends with it: old revisions, and all that is deleted in cascade.
-            let queued = if violation.covered_by.is_some() { now + HANDOVER } else { now };
             let (object, uid, violation) = (delta.object.clone(), delta.uid.clone(), violation.clone());
             let change = ViolationChange { object, uid, violation, lifecycle, at };
             let content = EventContent::Violation(Box::new(change));
             self.send(Incoming::Event(PendingEvent {
                 content,
                 priority,
-                queued,
+                queued: now,
                 tried: false,
                 span: delta.span.clone(),
             }));

@@ -11,7 +11,7 @@ use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 
 use super::{
-    annotations::{APPEARED, AUDIT, RESOLVED, SINCE, VIOLATION},
+    annotations::{APPEARED, AUDIT, CATEGORY, POLICY, RECEIVERS, RESOLVED, RESULT, RULE, SEVERITY, SINCE, VIOLATION},
     pauses::REFUSED,
     queue::{CLUSTER_SCOPED, EventContent, ViolationChange},
 };
@@ -30,6 +30,8 @@ use crate::{
 
 /// Longest note that the API takes, in bytes.
 const NOTE_BYTES: usize = 1024;
+/// Longest name in an annotation, in bytes.
+const NAME_BYTES: usize = 512;
 /// How long one answer may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Least time to wait when the server is overloaded (429), which may itself ask for longer.
@@ -86,10 +88,17 @@ impl EventWriter {
         }
         let mut event = self.make(reference(object, uid), kind, &note, (name, *at));
         let annotations = event.metadata.annotations.get_or_insert_default();
-        annotations.insert(VIOLATION.to_owned(), violation.id.to_string());
+        let mut annotate = |name: &str, value: &str| annotations.insert(name.to_owned(), value.to_owned());
+        annotate(VIOLATION, &violation.id.to_string());
+        annotate(POLICY, truncate(&finding.policy, NAME_BYTES));
+        annotate(RULE, truncate(&finding.rule, NAME_BYTES));
+        annotate(RESULT, finding.outcome.word());
+        finding.severity.iter().for_each(|severity| drop(annotate(SEVERITY, severity.word())));
+        finding.category.iter().for_each(|category| drop(annotate(CATEGORY, truncate(category, NAME_BYTES))));
+        violation.notified.iter().for_each(|receivers| drop(annotate(RECEIVERS, receivers)));
         // What a transition violates never stands, so there is no time that it stands since.
         if *lifecycle != Lifecycle::Transient {
-            annotations.insert(SINCE.to_owned(), since);
+            annotate(SINCE, &since);
         }
         event
     }

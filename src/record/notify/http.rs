@@ -1,8 +1,9 @@
 //! Requests to receivers: where they go, with which credentials, and what an answer means.
 //!
-//! Nothing that is secret is ever shown: neither URLs, as those of chats are secrets, nor what a receiver repeats of them.
+//! Nothing that is secret is ever shown: neither URLs, as those of chats are secrets, nor what a receiver repeats of them, in
+//! whatever encoding.
 
-use std::{path::PathBuf, time::Duration};
+use std::{cmp::Reverse, collections::BTreeSet, path::PathBuf, time::Duration};
 
 use data_encoding::BASE64;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -21,10 +22,14 @@ use crate::cluster::{error::reasons, http_client};
 
 /// How much of a refusal is shown, in bytes.
 const REASON_BYTES: usize = 300;
+/// How much of it is read: so much more that no secret is cut within what is shown.
+const READ_BYTES: usize = 16 * 1024;
 /// No receiver makes kaudit wait longer than this.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(10);
 /// What a secret of <https://www.standardwebhooks.com> begins with; base64 follows.
 const SECRET_PREFIX: &str = "whsec_";
+/// Replaces a secret.
+const HIDDEN: &str = "[***]";
 
 /// One request: what it says, whoever it goes to.
 #[derive(Debug, Clone, PartialEq)]
@@ -128,7 +133,7 @@ impl Endpoint {
             Ok(answer) => judge(answer, &secrets).await,
             Err(error) if error.is_timeout() => Err(SendError::Later(Duration::ZERO, "did not answer in time".into())),
             Err(error) => {
-                let why = secrets.hidden(&reasons(&error.without_url()));
+                let why = secrets.hidden.redact(&reasons(&error.without_url()));
                 Err(SendError::Later(Duration::ZERO, format!("cannot be reached: {why}")))
             }
         }
@@ -144,13 +149,13 @@ async fn judge(mut answer: reqwest::Response, secrets: &Secrets) -> Result<(), S
     let mut text = Vec::new();
     while let Ok(Some(chunk)) = answer.chunk().await {
         text.extend_from_slice(&chunk);
-        if text.len() > REASON_BYTES {
+        if text.len() > READ_BYTES {
             break;
         }
     }
     let text = String::from_utf8_lossy(&text);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line = crate::model::text::shortened(&secrets.hidden(&line), REASON_BYTES).into_owned();
+    let line = crate::model::text::shortened(&secrets.hidden.redact(&line), REASON_BYTES).into_owned();
     let why = if line.is_empty() { format!("answers {status}") } else { format!("answers {status}: {line}") };
     let again = status.is_server_error()
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
@@ -183,38 +188,49 @@ struct Secrets {
     headers: Vec<(HeaderName, String, bool)>,
     authorization: Option<String>,
     signing: String,
-    hidden: Vec<String>,
+    /// What may not be shown.
+    hidden: Redaction,
 }
 
 impl Secrets {
     fn read(endpoint: &Endpoint) -> Result<Self, String> {
         let Endpoint { url: address, path, credentials, signing, .. } = endpoint;
         let mut url = address.read()?;
-        let mut hidden = Vec::new();
-        hidden.extend(address.is_secret().then(|| url.clone()));
+        let mut hidden = Redaction::default();
+        if address.is_secret() {
+            hidden.add_whole(&url);
+        }
+        // The path authorises with some receivers, so it is hidden where the host is shown.
+        if let Ok(url) = Url::parse(&url) {
+            hidden.add(url.path());
+            hidden.add(url.query().unwrap_or_default());
+        }
         if !path.is_empty() {
             url = format!("{}{path}", url.trim_end_matches('/'));
         }
         let mut headers = Vec::new();
         for (name, text) in &credentials.headers {
             let value = text.read()?;
-            hidden.extend(text.is_secret().then(|| value.clone()));
+            if text.is_secret() {
+                hidden.add(&value);
+            }
             headers.push((name.clone(), value, text.is_secret()));
         }
         let mut authorization = None;
         if let Some(token) = &credentials.bearer {
             let token = token.read()?;
             authorization = Some(format!("Bearer {token}"));
-            hidden.push(token);
+            hidden.add(&token);
         }
         if let Some((user, password)) = &credentials.basic {
             let password = password.read()?;
             let both = BASE64.encode(format!("{user}:{password}").as_bytes());
             authorization = Some(format!("Basic {both}"));
-            hidden.extend([both, password]);
+            hidden.add(&both);
+            hidden.add(&password);
         }
         let signing = signing.as_ref().map(Credential::read).transpose()?.unwrap_or_default();
-        hidden.extend(signing.split_whitespace().map(str::to_owned));
+        hidden.add(&signing);
         Ok(Self { url, headers, authorization, signing, hidden })
     }
 
@@ -236,12 +252,33 @@ impl Secrets {
         }
         Ok(headers)
     }
+}
 
-    /// Takes everything out of a text that may not be shown.
-    fn hidden(&self, text: &str) -> String {
+/// Texts that may not be shown.
+#[derive(Default)]
+struct Redaction {
+    /// The longest first, so that none is hidden by a part of it.
+    texts: BTreeSet<(Reverse<usize>, String)>,
+}
+
+impl Redaction {
+    /// Adds a secret and its parts between other characters than letters and digits: these look the same where the rest is
+    /// escaped for a URL or JSON.
+    fn add(&mut self, secret: &str) {
+        self.add_whole(secret);
+        secret.split(|c: char| !c.is_ascii_alphanumeric()).for_each(|part| self.add_whole(part));
+    }
+
+    fn add_whole(&mut self, text: &str) {
         // What is shorter is no secret, and would be found anywhere.
-        let secrets = self.hidden.iter().filter(|secret| secret.len() > 3);
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "[hidden]"))
+        if text.len() > 3 {
+            self.texts.insert((Reverse(text.len()), text.to_owned()));
+        }
+    }
+
+    /// Removes the secrets from a text.
+    fn redact(&self, text: &str) -> String {
+        self.texts.iter().fold(text.to_owned(), |text, (_, secret)| text.replace(secret.as_str(), HIDDEN))
     }
 }
 
@@ -275,6 +312,61 @@ mod tests {
         let both = signature(&format!("{secret}\nanother"), "a", 1, b"").unwrap();
         assert_eq!(both.split(' ').count(), 2);
         assert!(signature("whsec_%", "a", 1, b"").unwrap_err().contains("no base64"));
+    }
+
+    #[test]
+    fn no_part_of_a_secret_is_shown_in_whatever_encoding() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = "https://hooks.example.com/services/T0001/B0+Chan/XyZSecret9f%2Ftail?token=Qu3ryToken&a=b";
+        let (token, password) = ("bearer/with-slash+AndMore==", "p4ss word\"quoted\"");
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            Credential::File(path)
+        };
+        let endpoint = |url: Text| Endpoint {
+            url,
+            path: "",
+            credentials: HttpCredentials {
+                headers: vec![(HeaderName::from_static("x-key"), Text::Secret(file("key", "h34der;value")))],
+                bearer: Some(file("token", token)),
+                basic: Some(("kaudit".to_owned(), file("password", password))),
+            },
+            signing: Some(file("signing", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")),
+            client: Client::new(),
+        };
+        let both = BASE64.encode(format!("kaudit:{password}").as_bytes());
+        let secrets = [url, token, password, &both, "h34der;value", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"];
+        for endpoint in [endpoint(Text::Secret(file("url", url))), endpoint(Text::Plain(url.to_owned()))] {
+            let hidden = Secrets::read(&endpoint).unwrap().hidden;
+            for secret in secrets.into_iter().chain(url.strip_prefix("https://hooks.example.com")) {
+                let json = serde_json::to_string(secret).unwrap();
+                let percent = secret.replace('/', "%2F").replace('=', "%3D").replace('+', "%2b").replace(' ', "%20");
+                for answer in
+                    [secret.to_owned(), json.replace('/', "\\/"), json, percent, secret.replace('+', "\\u002b")]
+                {
+                    let shown = hidden.redact(&format!("no route {answer} here"));
+                    for part in [
+                        "T0001",
+                        "Chan",
+                        "XyZSecret9f",
+                        "tail",
+                        "Qu3ry",
+                        "slash",
+                        "AndMore",
+                        "p4ss",
+                        "quoted",
+                        "h34der",
+                        "MfKQ",
+                        &both[..8],
+                    ] {
+                        assert!(!shown.contains(part), "{part} of {answer}: {shown}");
+                    }
+                    assert!(shown.starts_with("no route "), "{shown}");
+                }
+            }
+            assert_eq!(hidden.redact("invalid payload"), "invalid payload");
+        }
     }
 
     #[test]

@@ -52,9 +52,6 @@ pub(super) struct Notification {
     pub(super) labels: Option<Labels>,
     #[serde(skip)]
     pub(super) lane: Lane,
-    /// An owner stood for it until now.
-    #[serde(skip)]
-    pub(super) is_handed_over: bool,
 }
 
 /// An object.
@@ -95,10 +92,11 @@ impl Resource {
 }
 
 impl Notification {
-    /// Makes those of a delta.
-    pub(super) fn of(delta: &Delta, time: Timestamp) -> Vec<Self> {
+    /// Makes those of a delta, each with its violation.
+    pub(super) fn of(delta: &Delta, time: Timestamp) -> impl Iterator<Item = (Self, &Violation)> {
         let resource = Resource::from(&ObjectRef::new(&delta.object, &delta.uid));
-        Lifecycle::of(delta).map(|(event, violation)| Self::new(event, violation, delta, &resource, time)).collect()
+        Lifecycle::of(delta)
+            .map(move |(event, violation)| (Self::new(event, violation, delta, &resource, time), violation))
     }
 
     /// Makes those that tell again that what stands has appeared.
@@ -128,7 +126,6 @@ impl Notification {
             excused: excused.as_ref().map(|Excused { excuse, .. }| excuse.to_string()),
             labels: delta.labels.clone(),
             lane: delta.lane,
-            is_handed_over: violation.covered_by.is_some(),
         }
     }
 
@@ -187,7 +184,6 @@ impl Notification {
             excused: None,
             labels: None,
             lane: Lane::Change,
-            is_handed_over: false,
         };
         let bare = Self {
             event: Lifecycle::Resolved,

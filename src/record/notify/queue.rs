@@ -11,10 +11,7 @@ use std::{
 };
 
 use super::notification::{Batch, Notification};
-use crate::{
-    audit::queue::Lane,
-    record::lifecycle::{HANDOVER, Lifecycle},
-};
+use crate::{audit::queue::Lane, record::lifecycle::Lifecycle};
 
 /// How notifications are put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +31,6 @@ type Place = (bool, u64);
 pub(super) struct NotificationQueue {
     batching: Batching,
     waiting: BTreeMap<Place, Arc<Notification>>,
-    /// What an owner stood for until now, by when it is told.
-    handed_over: BTreeMap<(Instant, u64), Arc<Notification>>,
     /// The places in `waiting` of what is about one violation, in order.
     violations: HashMap<String, VecDeque<Place>>,
     /// When the first of the next batch came.
@@ -46,25 +41,12 @@ pub(super) struct NotificationQueue {
 
 impl NotificationQueue {
     pub(super) fn new(batching: Batching) -> Self {
-        Self {
-            batching,
-            waiting: BTreeMap::new(),
-            handed_over: BTreeMap::new(),
-            violations: HashMap::new(),
-            opened: None,
-            left_out: 0,
-            last: 0,
-        }
+        Self { batching, waiting: BTreeMap::new(), violations: HashMap::new(), opened: None, left_out: 0, last: 0 }
     }
 
     /// Adds one; returns how many were left out for that.
     pub(super) fn push(&mut self, notification: Arc<Notification>, now: Instant) -> u64 {
-        self.last += 1;
-        if notification.event == Lifecycle::Appeared && notification.is_handed_over {
-            self.handed_over.insert((now + HANDOVER, self.last), notification);
-        } else {
-            self.line_up(notification, now);
-        }
+        self.line_up(notification, now);
         self.leave_out()
     }
 
@@ -74,49 +56,32 @@ impl NotificationQueue {
             let known = (&waiting.violation, waiting.since, waiting.event);
             known == (&resolved.violation, resolved.since, Lifecycle::Appeared)
         };
-        if let Some(key) = self.handed_over.iter().find_map(|(key, waiting)| is_it(waiting).then_some(*key)) {
-            return self.handed_over.remove(&key).is_some();
-        }
         let last = self.violations.get(&resolved.violation).and_then(|places| places.back().copied());
         let superseded = last.filter(|place| self.waiting.get(place).is_some_and(|waiting| is_it(waiting)));
         superseded.is_some_and(|place| self.remove(place).is_some())
     }
 
     /// Returns when the next batch may be taken; `None` if there is nothing to tell.
-    pub(super) fn due(&mut self, now: Instant) -> Option<Instant> {
-        self.wake(now);
-        let handed_over = self.handed_over.first_key_value().map(|((due, _), _)| *due);
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         let whole = self.waiting.len() >= self.batching.items;
-        let waiting = self.opened.map(|opened| if whole { now } else { opened + self.batching.wait });
-        waiting.into_iter().chain(handed_over).min()
+        self.opened.map(|opened| if whole { now } else { opened + self.batching.wait })
     }
 
     /// Takes the next batch, with what was left out until now.
-    pub(super) fn take(&mut self, now: Instant) -> Batch {
-        self.wake(now);
+    pub(super) fn take(&mut self) -> Batch {
         let places: Vec<Place> = self.waiting.keys().take(self.batching.items).copied().collect();
         let notifications = places.into_iter().filter_map(|place| self.remove(place)).collect();
         Batch { notifications, left_out: std::mem::take(&mut self.left_out) }
     }
 
     /// Lets everything be taken at once.
-    pub(super) fn expedite(&mut self, now: Instant) {
+    pub(super) fn expedite(&mut self) {
         self.batching.wait = Duration::ZERO;
-        for (_, notification) in std::mem::take(&mut self.handed_over) {
-            self.line_up(notification, now);
-        }
     }
 
     /// Returns how many wait.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len() + self.handed_over.len()
-    }
-
-    fn wake(&mut self, now: Instant) {
-        while let Some(entry) = self.handed_over.first_entry().filter(|entry| entry.key().0 <= now) {
-            let notification = entry.remove();
-            self.line_up(notification, now);
-        }
+        self.waiting.len()
     }
 
     fn line_up(&mut self, notification: Arc<Notification>, now: Instant) {
@@ -148,7 +113,7 @@ impl NotificationQueue {
         while self.len() > self.batching.queued {
             let last = self.waiting.last_key_value().map(|(place, _)| *place);
             let removed = last.and_then(|place| self.remove(place));
-            if removed.or_else(|| self.handed_over.pop_last().map(|(_, notification)| notification)).is_none() {
+            if removed.is_none() {
                 break;
             }
             number += 1;
@@ -170,9 +135,9 @@ mod tests {
         NotificationQueue::new(Batching { items, wait: Duration::from_secs(5), queued })
     }
 
-    fn drain(queue: &mut NotificationQueue, now: Instant) -> Vec<String> {
+    fn drain(queue: &mut NotificationQueue) -> Vec<String> {
         let text = |told: Arc<Notification>| format!("{} {}", told.message, told.event.word());
-        queue.take(now).notifications.into_iter().map(text).collect()
+        queue.take().notifications.into_iter().map(text).collect()
     }
 
     use Lane::{Change, Snapshot};
@@ -188,9 +153,9 @@ mod tests {
         queue.push(notification("b", Appeared, Change), later);
         queue.push(notification("c", Appeared, Change), later);
         assert_eq!(queue.due(later), Some(later));
-        assert_eq!(drain(&mut queue, later), ["a appeared", "b appeared"]);
+        assert_eq!(drain(&mut queue), ["a appeared", "b appeared"]);
         assert_eq!(queue.due(later), Some(now + Duration::from_secs(5)), "it has waited as long as the others");
-        assert_eq!((drain(&mut queue, later), queue.due(later)), (vec!["c appeared".to_owned()], None));
+        assert_eq!((drain(&mut queue), queue.due(later)), (vec!["c appeared".to_owned()], None));
         assert!(queue.violations.is_empty());
     }
 
@@ -201,7 +166,7 @@ mod tests {
         queue.push(notification("b", Appeared, Snapshot), now);
         queue.push(notification("c", Transient, Change), now);
         queue.push(notification("a", Appeared, Change), now);
-        assert_eq!(drain(&mut queue, now), ["c happened", "a resolved", "b appeared", "a appeared"]);
+        assert_eq!(drain(&mut queue), ["c happened", "a resolved", "b appeared", "a appeared"]);
     }
 
     #[test]
@@ -213,16 +178,6 @@ mod tests {
         let another = Notification { since: now_plus(1), ..Notification::clone(&resolved) };
         assert!(!queue.supersede(&another), "another appearance");
         assert!(queue.supersede(&resolved) && queue.len() == 0 && queue.due(now).is_none());
-        // What an owner stood for is not told for a while.
-        let handed_over = Notification { is_handed_over: true, ..Notification::sample(Appeared, "a") };
-        queue.push(Arc::new(handed_over.clone()), now);
-        assert_eq!(queue.due(now), Some(now + HANDOVER));
-        assert!(queue.supersede(&resolved) && queue.len() == 0);
-        queue.push(Arc::new(handed_over.clone()), now);
-        assert_eq!(drain(&mut queue, now + HANDOVER), ["a appeared"]);
-        queue.push(Arc::new(handed_over), now);
-        queue.expedite(now);
-        assert_eq!((queue.due(now), drain(&mut queue, now).len()), (Some(now), 1));
     }
 
     fn now_plus(seconds: i64) -> jiff::Timestamp {
@@ -236,10 +191,10 @@ mod tests {
             ["a", "b", "c", "d"].iter().map(|message| queue.push(notification(message, Appeared, Snapshot), now)).sum();
         assert_eq!(left_out, 1);
         assert_eq!(queue.push(notification("e", Appeared, Change), now), 1);
-        let batch = queue.take(now);
+        let batch = queue.take();
         let messages: Vec<_> = batch.notifications.iter().map(|told| told.message.as_str()).collect();
         assert_eq!((messages, batch.left_out), (vec!["e", "a", "b"], 2));
         queue.push(notification("f", Appeared, Change), now);
-        assert_eq!(queue.take(now).left_out, 0, "it is said once");
+        assert_eq!(queue.take().left_out, 0, "it is said once");
     }
 }

@@ -1,5 +1,6 @@
 //! A receiver: who is told what, and how.
 
+use crate::blocking::spawn_blocking;
 use std::{sync::Arc, time::Duration};
 
 use hyper::body::Bytes;
@@ -52,7 +53,7 @@ impl Receiver {
         };
         let body = message.body.clone();
         let later = |why: String| SendError::Later(Duration::ZERO, format!("cannot be written: {why}"));
-        let written = tokio::task::spawn_blocking(move || file.append(&body)).await;
+        let written = spawn_blocking(move || file.append(&body)).await;
         written.map_err(|error| later(error.to_string()))?.map_err(|error| later(error.to_string()))
     }
 

@@ -43,19 +43,25 @@ struct LabelSelection {
 impl Match {
     /// Whether a receiver is to know of a notification, whatever happened.
     pub(super) fn concerns(&self, notification: &Notification) -> bool {
-        let Notification { policy, result, severity, resource, labels, .. } = notification;
-        let any = |patterns: &[Wildcard], texts: &[&str]| {
-            patterns.is_empty() || patterns.iter().any(|pattern| texts.iter().any(|text| pattern.matches(text)))
-        };
+        let Notification { result, severity, labels, .. } = notification;
         // The labels of what was deleted while nobody looked are not known: then nobody is told who may not be meant.
         let selected =
             |selection: &LabelSelection| labels.as_ref().is_some_and(|labels| selection.selector.matches(labels));
-        any(&self.namespaces, &[resource.namespace.as_deref().unwrap_or_default()])
-            && any(&self.policies, &[policy, &notification.rule_path()])
+        self.may_concern(notification)
             && (self.results.is_empty() || self.results.contains(result))
             // The worst comes first.
             && self.min_severity.is_none_or(|least| severity.is_some_and(|severity| severity <= least))
             && self.label_selector.as_ref().is_none_or(selected)
+    }
+
+    /// Whether a receiver is concerned with the namespace, policy and rule of a notification, which never change, whatever the
+    /// rest of the violation is or was.
+    pub(super) fn may_concern(&self, notification: &Notification) -> bool {
+        let any = |patterns: &[Wildcard], texts: &[&str]| {
+            patterns.is_empty() || patterns.iter().any(|pattern| texts.iter().any(|text| pattern.matches(text)))
+        };
+        any(&self.namespaces, &[notification.resource.namespace.as_deref().unwrap_or_default()])
+            && any(&self.policies, &[&notification.policy, &notification.rule_path()])
     }
 
     /// Whether a receiver is told when this happened.

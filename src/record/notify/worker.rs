@@ -110,7 +110,7 @@ impl Worker {
                 count = incoming.recv_many(&mut received, 256), if !self.ending => {
                     received.drain(..).for_each(|notification| self.receive(notification, Instant::now()));
                     if count == 0 {
-                        self.end(Instant::now());
+                        self.end();
                     }
                 }
                 Some(attempt) = self.attempt.join_next() => match attempt {
@@ -149,9 +149,9 @@ impl Worker {
     }
 
     /// Notes that nothing comes any more, and that there is no time to wait.
-    fn end(&mut self, now: Instant) {
+    fn end(&mut self) {
         self.ending = true;
-        self.queue.expedite(now);
+        self.queue.expedite();
         (self.pause, self.resend) = (None, None);
     }
 
@@ -175,7 +175,7 @@ impl Worker {
         if self.unsent.is_empty() {
             self.is_resent = false;
             let batch =
-                if self.queue.due(now).is_some_and(|due| due <= now) { self.queue.take(now) } else { Batch::default() };
+                if self.queue.due(now).is_some_and(|due| due <= now) { self.queue.take() } else { Batch::default() };
             if !batch.notifications.is_empty() {
                 self.put_into_words(&batch);
             } else if self.resend.is_some_and(|due| due <= now) {

@@ -1,6 +1,9 @@
 //! Reports of one audit alone, for whoever applies or keeps them.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -17,19 +20,45 @@ use crate::{
     model::verdict::{Excused, Finding, Outcome},
 };
 
-/// Returns the reports of openreports.io on these results, sorted by namespace and name. They have no times, since one audit
-/// does not know when a result was first seen: of the same results they are the same.
-pub fn of_results(results: &[Entry]) -> Vec<Value> {
-    let format = ReportFormat { layout: Layout::Namespace, instance: Instance::of_check(), dated: false };
+/// Returns the reports of openreports.io on these results, and an empty one for each other namespace that was checked (`None`
+/// is for cluster-scoped objects), sorted by namespace and name. They have no times, since one audit does not know when a
+/// result was first seen: of the same results they are the same.
+pub fn of_results<'n>(
+    results: &[Entry],
+    checked: impl IntoIterator<Item = &'n Option<Arc<str>>>,
+    name: Option<&str>,
+) -> Vec<Value> {
+    let format = ReportFormat { layout: Layout::Namespace, instance: Instance::of_check(name), dated: false };
     let mut set = ReportSet::new(format);
+    let mut taken = HashSet::new();
     for entry in results {
-        let violation = violation(entry);
+        let mut violation = violation(entry);
+        // The same object in another file, or the same message with other details.
+        while !taken.insert(violation.id) {
+            violation.id = violation.id.next();
+        }
+        violation.fingerprint = violation.id;
         if is_listed(&violation) {
             set.add(&entry.resource, violation);
         }
     }
     set.reports.values_mut().for_each(|report| report.partitions.split_large());
-    set.documents(Api::OpenReports).collect()
+    let found: BTreeSet<_> = set.reports.keys().map(|key| key.namespace.clone()).collect();
+    let empty = checked.into_iter().filter(|namespace| !found.contains(*namespace));
+    let empty: Vec<Value> = empty.map(|namespace| empty_report(&set.format, namespace.as_deref())).collect();
+    let mut reports: Vec<Value> = set.documents(Api::OpenReports).chain(empty).collect();
+    // Those of one namespace are in their order already.
+    reports.sort_by_key(|report| report["metadata"]["namespace"].as_str().map(str::to_owned));
+    reports
+}
+
+fn empty_report(format: &ReportFormat, namespace: Option<&str>) -> Value {
+    let mut report = format.report(Api::OpenReports, format.instance.name(), std::iter::empty());
+    report["kind"] = Api::OpenReports.kind(namespace.is_some()).0.into();
+    if let Some(namespace) = namespace {
+        report["metadata"]["namespace"] = namespace.into();
+    }
+    report
 }
 
 fn violation(entry: &Entry) -> Violation {
@@ -46,7 +75,7 @@ fn violation(entry: &Entry) -> Violation {
         source: entry.source.clone(),
     };
     // Manifests have no uid, and viewers tell results apart by an id that is made of it.
-    let identity = entry.resource.identity();
-    let subject = Subject { uid: &identity, ..Subject::from(&*entry.resource) };
+    let uid = entry.resource.uid_or_name();
+    let subject = Subject { uid: &uid, ..Subject::from(&*entry.resource) };
     Violation { dependents: entry.dependents, ..Violation::new(subject, finding, Timestamp::UNIX_EPOCH) }
 }

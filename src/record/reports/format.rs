@@ -24,6 +24,8 @@ use crate::{
 
 /// The property of a result that says how many results of dependents it stands for.
 const DEPENDENTS: &str = "dependents";
+/// The property of a result with the names of the receivers that were sent its appearance, separated by commas.
+const RECEIVERS: &str = "receivers";
 /// The recommended label for the name of an instance: that of the `Audit` object.
 const INSTANCE: &str = "app.kubernetes.io/instance";
 /// Label with the namespace of that; both together tell the reports of one kaudit from those of another.
@@ -149,8 +151,8 @@ impl Instance {
     }
 
     /// Returns the one whose reports are of a single check: no kaudit that runs takes them for its own.
-    pub(super) fn of_check() -> Self {
-        let name = format!("{CONTROLLER}-check");
+    pub(super) fn of_check(name: Option<&str>) -> Self {
+        let name = name.map_or_else(|| format!("{CONTROLLER}-check"), str::to_owned);
         Self { namespace: String::new(), label: name.clone(), name }
     }
 
@@ -212,7 +214,8 @@ impl ReportFormat {
         if let Some(namespace) = namespace {
             report["metadata"]["namespace"] = namespace.into();
         }
-        if let Some(object) = first.filter(|_| self.layout == Layout::Resource) {
+        let scope = first.filter(|_| self.layout == Layout::Resource);
+        if let Some(object) = scope {
             report["scope"] = json!(object);
             if !object.uid.is_empty() {
                 report["metadata"]["ownerReferences"] = json!([{"apiVersion": object.api_version,
@@ -230,13 +233,13 @@ impl ReportFormat {
             .map(|outcome| (outcome.word().to_owned(), count(*outcome).into()))
             .collect::<Map<_, _>>()
             .into();
-        report["results"] = results.map(|(object, violation)| self.result(object, violation)).collect();
+        report["results"] = results.map(|(object, violation)| self.result(object, violation, scope)).collect();
         report
     }
 
-    /// Returns one result as JSON.
-    pub(super) fn result(&self, object: &ObjectRef, violation: &Violation) -> Value {
-        let Violation { id, fingerprint, finding, since, dependents, .. } = violation;
+    /// Returns one result as JSON, with its object unless that is the `scope` of the report.
+    pub(super) fn result(&self, object: &ObjectRef, violation: &Violation, scope: Option<&ObjectRef>) -> Value {
+        let Violation { id, fingerprint, finding, since, dependents, notified, .. } = violation;
         let mut result = json!({
             "source": CONTROLLER,
             "policy": shortened(&finding.policy, NAME_BYTES),
@@ -250,6 +253,9 @@ impl ReportFormat {
         }
         if *dependents > 0 {
             result["properties"][DEPENDENTS] = dependents.to_string().into();
+        }
+        if let Some(receivers) = notified {
+            result["properties"][RECEIVERS] = receivers.as_ref().into();
         }
         if fingerprint != id {
             result["properties"]["fingerprint"] = fingerprint.to_string().into();
@@ -272,7 +278,7 @@ impl ReportFormat {
         if let Some(category) = &finding.category {
             result["category"] = shortened(category, NAME_BYTES).into();
         }
-        if self.layout == Layout::Namespace {
+        if scope != Some(object) {
             result["resources"] = json!([object]);
         }
         result
@@ -281,7 +287,7 @@ impl ReportFormat {
 
 /// Returns what the name of a report about one object alone begins with: its uid, if that is a valid name.
 pub(super) fn report_name(object: &ObjectRef) -> String {
-    let identity = object.identity();
+    let identity = object.uid_or_name();
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = identity.as_bytes();
     let is_name = bytes.len() <= 63
@@ -317,15 +323,24 @@ pub(super) fn read(report: &Value) -> Vec<(ObjectRef, Violation)> {
             let (seconds, nanos) = (&result["timestamp"]["seconds"], &result["timestamp"]["nanos"]);
             let nanos = nanos.as_i64().and_then(|nanos| i32::try_from(nanos).ok())?;
             let since = Timestamp::new(seconds.as_i64()?, nanos).ok()?;
-            let property = |name: &str| result["properties"][name].as_str().and_then(Id::parse);
-            let id = property("resultID").unwrap_or_else(|| Id::new((&object).into(), &finding));
-            let fingerprint = property("fingerprint").unwrap_or(id);
+            let id = result_id(result).unwrap_or_else(|| Id::new((&object).into(), &finding));
+            let fingerprint = id_property(result, "fingerprint").unwrap_or(id);
             let dependents =
                 result["properties"][DEPENDENTS].as_str().and_then(|number| number.parse().ok()).unwrap_or(0);
+            let notified = result["properties"][RECEIVERS].as_str().map(Arc::from);
             let known = Violation::new((&object).into(), finding, since);
-            Some((object, Violation { id, fingerprint, dependents, ..known }))
+            Some((object, Violation { id, fingerprint, notified, dependents, ..known }))
         })
         .collect()
+}
+
+/// Returns the id of a result in a report.
+pub(super) fn result_id(result: &Value) -> Option<Id> {
+    id_property(result, "resultID")
+}
+
+fn id_property(result: &Value, name: &str) -> Option<Id> {
+    result["properties"][name].as_str().and_then(Id::parse)
 }
 
 /// Digests what we write into a report, whatever the server and others add to it.

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use futures::{FutureExt, future::BoxFuture};
@@ -25,16 +26,20 @@ use crate::{
         recorded::{Recorded, RecordedObject},
     },
     cluster::{
-        backoff::Backoff,
         error::describe,
         identity::{CONTROLLER, MANAGED_BY},
     },
     model::object::ObjectRef,
-    record::failure::WriteFailure,
+    record::{
+        earlier::{Attempts, EarlierRecords, Refusals},
+        failure::WriteFailure,
+    },
 };
 
 /// Report objects in one answer; each may have 64 KiB.
 const PAGE: u32 = 100;
+/// How long after an answer that the preferred report API is not served the next one is believed.
+const CONFIRMED_AFTER: Duration = Duration::from_millis(500);
 
 /// What was found.
 pub struct LoadedReports {
@@ -54,28 +59,33 @@ pub(super) type Obsolete = BTreeMap<Option<Arc<str>>, BTreeSet<(Api, String)>>;
 /// The `resourceVersion` of each report object, by namespace and name.
 pub(super) type Versions = BTreeMap<(Option<Arc<str>>, String), String>;
 
-/// Reads all our reports. Retries until the server answers; what it refuses is left out and reported as unhealthy.
-pub async fn load(settings: &ReportSettings) -> LoadedReports {
-    let mut failures = 0;
-    loop {
-        match try_load(settings).await {
-            Ok(loaded) => return loaded,
-            Err(error) if failures > 0 => debug!("Reports cannot be read yet: {}", describe(&error)),
-            Err(error) => {
-                warn!("Reports cannot be read yet, and nothing is recorded until they are: {}", describe(&error));
-            }
+/// Reads all our reports; what the server refuses for some time is left out and reported as unhealthy.
+///
+/// # Errors
+/// The reason, if they could not be read for some time.
+pub async fn load(settings: &ReportSettings, attempts: Attempts) -> Result<LoadedReports, String> {
+    let ReportSettings { client, metrics, .. } = settings;
+    let records = EarlierRecords { client, metrics, recorder: "reports", attempts };
+    let mut refusals = Refusals::default();
+    let read = async || {
+        let loaded = try_load(settings, refusals.are_believed(attempts)).await;
+        if let Err(error) = &loaded {
+            refusals.note(error);
         }
-        failures += 1;
-        sleep(Backoff::SHORT.after(failures)).await;
-    }
+        loaded
+    };
+    records.read(read).await
 }
 
-async fn try_load(settings: &ReportSettings) -> kube::Result<LoadedReports> {
-    let mut served = Vec::new();
-    for api in Api::ALL {
-        if is_served(&settings.client, api).await? {
-            served.push(api);
-        }
+/// Reads all our reports once; with `believed`, goes on without those whose list is refused.
+async fn try_load(settings: &ReportSettings, believed: bool) -> kube::Result<LoadedReports> {
+    let mut served = served(&settings.client).await?;
+    if choose(settings.choice, &served) != settings.choice.apis().first().copied() {
+        // An API server that has just started knows its CustomResourceDefinitions a moment later.
+        sleep(CONFIRMED_AFTER).await;
+        served.extend(self::served(&settings.client).await?);
+        served.sort();
+        served.dedup();
     }
     let api = choose(settings.choice, &served);
     let format = ReportFormat { layout: settings.layout, instance: settings.instance.clone(), dated: true };
@@ -91,6 +101,7 @@ async fn try_load(settings: &ReportSettings) -> kube::Result<LoadedReports> {
         match each_report(settings, *from, take).await {
             Ok(()) => {}
             Err(error) if WriteFailure::of(&error) == WriteFailure::Later => return Err(error),
+            Err(error) if Some(*from) == api && !believed => return Err(error),
             Err(error) => {
                 warn!("The reports of {} that are there cannot be read: {}", from.api_version(), describe(&error));
                 if Some(*from) == api {
@@ -107,6 +118,16 @@ async fn try_load(settings: &ReportSettings) -> kube::Result<LoadedReports> {
         info!(api = api.api_version(), reports = stored, other, "Reports read");
     }
     Ok(LoadedReports { recorded, api, reports, obsolete, read_error })
+}
+
+async fn served(client: &Client) -> kube::Result<Vec<Api>> {
+    let mut served = Vec::new();
+    for api in Api::ALL {
+        if is_served(client, api).await? {
+            served.push(api);
+        }
+    }
+    Ok(served)
 }
 
 /// Returns the API to write: the first that is served.
@@ -211,9 +232,10 @@ pub async fn reported(client: &Client, object: &ObjectRef) -> Vec<Violation> {
         let place = &place;
         let list = |parameters| async move { place.list(&parameters).await }.boxed();
         let of_any = format!("{MANAGED_BY}={CONTROLLER}");
+        let identity = object.identity();
         let read = each_page(&of_any, list, |page| {
             let results = page.items.iter().flat_map(|report| read(&report.data));
-            found.extend(results.filter(|(about, _)| about.uid == object.uid).map(|(_, violation)| violation));
+            found.extend(results.filter(|(about, _)| about.identity() == identity).map(|(_, violation)| violation));
         });
         if let Err(error) = read.await {
             debug!("Reports cannot be read: {}", describe(&error));
@@ -268,3 +290,6 @@ async fn each_page<'a, T: Clone>(
         parameters = first.clone().continue_token(&token);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,12 +31,15 @@ struct Position(u128);
 impl Position {
     /// Returns the first position of an object's results.
     fn of_object(object: &ObjectRef) -> Self {
-        let hash = Digest::of(object.identity()).half();
+        // An object that is served as two kinds has one position; ids tell the results of both apart.
+        let hash = Digest::of(object.uid_or_name()).half();
         Self(hash >> (128 - OBJECT_BITS) << (128 - OBJECT_BITS))
     }
 
+    /// Returns the position of a result of this object. The last bits of an id count: results of one message differ in nothing
+    /// else.
     fn of_result(self, id: Id) -> Self {
-        Self(self.0 | id.number() >> OBJECT_BITS)
+        Self(self.0 | id.number() & (u128::MAX >> OBJECT_BITS))
     }
 
     /// Returns the last position of the same object's results.
@@ -89,18 +92,10 @@ pub(super) struct ReportedResult {
     pub(super) violation: Violation,
     /// Its length as JSON in a report.
     pub(super) bytes: usize,
-}
-
-impl ReportedResult {
-    fn is_written_alike(&self, other: &Self) -> bool {
-        let (mine, others) = (&self.violation.finding, &other.violation.finding);
-        let key = |entry: &Self| {
-            let Violation { id, fingerprint, since, dependents, .. } = &entry.violation;
-            (Arc::clone(&entry.object), *id, *fingerprint, *since, *dependents, entry.bytes)
-        };
-        key(self) == key(other)
-            && (&mine.message, &mine.severity, &mine.category) == (&others.message, &others.severity, &others.category)
-    }
+    /// Digest of that JSON.
+    pub(super) content: Digest,
+    /// The server refuses reports that have it, so it is left out.
+    pub(super) refused: bool,
 }
 
 /// The results of one report object.
@@ -119,9 +114,30 @@ impl Partition {
         self.entries.is_empty()
     }
 
-    /// Returns its results in the order in which they are written.
+    /// Returns its results.
     pub(super) fn results(&self) -> impl Iterator<Item = (&ObjectRef, &Violation)> + Clone {
         self.entries.values().map(|entry| (&*entry.object, &entry.violation))
+    }
+
+    /// Returns the results that are written, in their order.
+    pub(super) fn written(&self) -> impl Iterator<Item = (&ObjectRef, &Violation)> + Clone {
+        self.entries.values().filter(|entry| !entry.refused).map(|entry| (&*entry.object, &entry.violation))
+    }
+
+    /// Whether there is anything to write.
+    pub(super) fn is_blank(&self) -> bool {
+        self.written().next().is_none()
+    }
+
+    /// Leaves results that the server refuses out of the report, until they change.
+    pub(super) fn leave_out(&mut self, refused: &[Id]) {
+        let refused = |entry: &&mut ReportedResult| refused.contains(&entry.violation.id);
+        self.entries.values_mut().filter(refused).for_each(|entry| entry.refused = true);
+    }
+
+    /// Returns how many results the server refuses.
+    pub(super) fn left_out(&self) -> usize {
+        self.entries.values().filter(|entry| entry.refused).count()
     }
 
     fn put(&mut self, position: Position, entry: ReportedResult) {
@@ -185,7 +201,7 @@ impl Partitions {
             let mut gone = Vec::new();
             for (position, entry) in known {
                 match now.get(position) {
-                    Some(same) if same.is_written_alike(entry) => {
+                    Some(same) if same.content == entry.content => {
                         now.remove(position);
                     }
                     Some(_) => {}

@@ -18,7 +18,7 @@ use super::{
     format::{Api, Choice},
     load::{LoadedReports, Obsolete, Versions, choose, is_served, versions},
     pending::{ChangedResults, PendingChanges},
-    report_set::{EVERY, Report, ReportKey, ReportSet, Stored},
+    report_set::{EVERY, MOST_WRITTEN, Report, ReportKey, ReportSet, Stored},
     settings::ReportSettings,
     write::{ApplyError, PlanResult, ReportWriter},
 };
@@ -67,6 +67,8 @@ pub(super) struct ReportRecorder {
     api: Option<Api>,
     /// The API that was written last, also while the server does not serve it.
     former_api: Option<Api>,
+    /// The API that the last answer named while none is written.
+    next_api: Option<Api>,
     reports: ReportSet,
     obsolete: Obsolete,
     /// When each report that changed is to be written.
@@ -77,6 +79,8 @@ pub(super) struct ReportRecorder {
     /// Written since the last resync began: its list may be older.
     written_since: BTreeSet<ReportKey>,
     failing: BTreeMap<ReportKey, Failing>,
+    /// Reports without some results: how many are not listed, and why.
+    incomplete: BTreeMap<ReportKey, (usize, String)>,
     jobs: JoinSet<Done>,
     next_resync: Instant,
     resyncing: bool,
@@ -87,6 +91,8 @@ pub(super) struct ReportRecorder {
     read_error: String,
     prune_error: String,
     health: watch::Sender<Health>,
+    /// Which reports were given up on at the end, and why.
+    lost: String,
     /// What was logged last of the health.
     logged: String,
 }
@@ -99,6 +105,7 @@ impl ReportRecorder {
             settings,
             api,
             former_api: api,
+            next_api: None,
             reports,
             obsolete,
             waiting: BTreeMap::new(),
@@ -106,6 +113,7 @@ impl ReportRecorder {
             in_flight: BTreeSet::new(),
             written_since: BTreeSet::new(),
             failing: BTreeMap::new(),
+            incomplete: BTreeMap::new(),
             jobs: JoinSet::new(),
             next_resync: now + if api.is_some() { RESYNC_EVERY } else { DISCOVER_EVERY },
             resyncing: false,
@@ -115,6 +123,7 @@ impl ReportRecorder {
             read_error,
             prune_error: String::new(),
             health,
+            lost: String::new(),
             logged: String::new(),
         };
         recorder.enqueue_all(now);
@@ -239,6 +248,7 @@ impl ReportRecorder {
                 continue;
             };
             let plan = report.plan(&key, format, api, now);
+            note_incomplete(&mut self.incomplete, &key, report, None);
             if plan.is_empty() {
                 match report.is_dirty().then(|| report.due(now)) {
                     Some(rested) => self.enqueue_at(&key, rested),
@@ -349,13 +359,19 @@ impl ReportRecorder {
     }
 
     fn written(&mut self, result: PlanResult, now: Instant) {
-        let PlanResult { key, written, deleted, left, error } = result;
+        let PlanResult { key, written, deleted, left, refused, why_refused, error } = result;
         self.in_flight.remove(&key);
         let Some(report) = self.reports.reports.get_mut(&key) else { return };
         report.stored.extend(written);
         report.stored.retain(|name, _| !deleted.contains(name));
         for prefix in left {
             report.failed(prefix);
+        }
+        if !refused.is_empty() {
+            for (prefix, ids) in &refused {
+                report.leave_out(*prefix, ids);
+            }
+            note_incomplete(&mut self.incomplete, &key, report, Some(why_refused));
         }
         let due = report.due(now);
         let (backoff, why) = match error {
@@ -371,11 +387,12 @@ impl ReportRecorder {
                 return self.api_lost(now);
             }
             Some(ApplyError::Later(why)) => (RETRY, why),
-            Some(ApplyError::Refused(why)) => (RETRY_REFUSED, why),
+            Some(ApplyError::Refused(why) | ApplyError::Invalid(why)) => (RETRY_REFUSED, why),
         };
         let attempts = self.failing.get(&key).map_or(0, |failing| failing.attempts) + 1;
         if self.closing && (attempts >= LAST_ATTEMPTS || backoff == RETRY_REFUSED) {
-            warn!("Reports{} were not written: {why}", of(key.namespace.as_ref()));
+            self.lost = format!("reports{} were not written: {why}", of(key.namespace.as_ref()));
+            warn!("Recording is given up: {}", self.lost);
             return self.forget(&key);
         }
         self.failing.insert(key.clone(), Failing { attempts, why });
@@ -393,7 +410,7 @@ impl ReportRecorder {
         self.prune_error = match error {
             None => String::new(),
             Some(ApplyError::Normal | ApplyError::NoApi) => return,
-            Some(ApplyError::Later(why) | ApplyError::Refused(why)) => {
+            Some(ApplyError::Later(why) | ApplyError::Refused(why) | ApplyError::Invalid(why)) => {
                 self.next_prune = now + RETRY_REFUSED.longest;
                 let of = of(namespace.as_ref());
                 if !self.closing {
@@ -448,12 +465,26 @@ impl ReportRecorder {
         }
     }
 
+    /// Writes the API that is served from now on. Another one than before takes two answers in a row: a server that has just
+    /// started may know only one of them yet.
     fn discovered(&mut self, api: Option<Api>, now: Instant) {
+        let earlier = std::mem::replace(&mut self.next_api, api);
         let Some(api) = api.filter(|_| self.in_flight.is_empty()) else { return };
+        let former = self.former_api.filter(|former| *former != api);
+        if former.is_some() && earlier != Some(api) {
+            return;
+        }
         info!(api = api.api_version(), "Reports are written from now on");
-        let before = self.former_api.replace(api);
-        (self.api, self.next_resync) = (Some(api), now);
-        if before != Some(api) {
+        let is_new = self.former_api.replace(api) != Some(api);
+        (self.api, self.next_api, self.next_resync) = (Some(api), None, now);
+        if let Some(former) = former {
+            for (key, report) in &self.reports.reports {
+                let names = report.stored.keys().map(|name| (former, name.clone()));
+                self.obsolete.entry(key.namespace.clone()).or_default().extend(names);
+            }
+            self.obsolete.retain(|_, objects| !objects.is_empty());
+        }
+        if is_new {
             self.reports.forget_stored();
             self.enqueue_all(now);
         }
@@ -465,6 +496,8 @@ impl ReportRecorder {
         let wanted: Vec<&str> = self.settings.choice.apis().iter().map(|api| api.api_version()).collect();
         let absent = || format!("no reports are written: the cluster does not serve {}", wanted.join(" or "));
         let mut why = "";
+        self.incomplete.retain(|_, (number, _)| *number > 0);
+        let left_out: usize = self.incomplete.values().map(|(number, _)| *number).sum();
         match self.failing.first_key_value() {
             _ if self.api.is_none() && self.settings.choice == Choice::Auto => health.note = absent(),
             _ if self.api.is_none() => health.trouble = absent(),
@@ -479,14 +512,40 @@ impl ReportRecorder {
             }
             None => health.trouble.clone_from(&self.prune_error),
         }
+        if let Some((key, (_, why))) = self.incomplete.first_key_value() {
+            let of = of(key.namespace.as_ref());
+            let noun = if left_out == 1 { "result" } else { "results" };
+            let incomplete = format!("{left_out} {noun} not listed in reports{of}: {why}");
+            let separator = if health.trouble.is_empty() { "" } else { "; " };
+            health.trouble = format!("{}{separator}{incomplete}", health.trouble);
+        }
         // The number of reports that fail changes all the time, which is not worth a line in the log.
         let line = if why.is_empty() { format!("{}{}", health.trouble, health.note) } else { why.to_owned() };
         if line != self.logged && !line.is_empty() {
             if health.trouble.is_empty() { info!("{}", health.note) } else { warn!("{}", health.trouble) }
         }
         self.logged = line;
+        let is_absent = self.api.is_none() && self.settings.choice != Choice::Auto;
+        health.lost.clone_from(if is_absent { &health.trouble } else { &self.lost });
         self.health.send_if_modified(|known| std::mem::replace(known, health.clone()) != health);
     }
+}
+
+/// Notes how many results of a report are not listed, and why; `refused` is why the server refuses some, if that is news.
+fn note_incomplete(
+    incomplete: &mut BTreeMap<ReportKey, (usize, String)>,
+    key: &ReportKey,
+    report: &Report,
+    refused: Option<String>,
+) {
+    let without_room = report.without_room();
+    let number = report.left_out() + without_room;
+    let why = match (refused, without_room) {
+        (Some(refused), _) => format!("the server refuses them: {refused}"),
+        (None, 0) => return incomplete.get_mut(key).map_or((), |(known, _)| *known = number),
+        (None, _) => format!("there is room for {MOST_WRITTEN} report objects of a namespace"),
+    };
+    incomplete.insert(key.clone(), (number, why));
 }
 
 /// Also when the time to write what is pending is over.
@@ -503,3 +562,6 @@ impl Drop for ReportRecorder {
 fn of(namespace: Option<&Arc<str>>) -> String {
     namespace.map_or(" on cluster-scoped objects".to_owned(), |namespace| format!(" in namespace {namespace}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,15 +13,18 @@ use serde_json::Value;
 
 use super::{
     format::{Api, Layout, ReportFormat, content_digest, is_listed, report_name},
-    partitions::{Partitions, Prefix, ReportedResult},
+    partitions::{Partition, Partitions, Prefix, ReportedResult},
 };
 use crate::{
-    audit::ledger::Violation,
+    audit::ledger::{Id, Violation},
     model::{digest::Digest, object::ObjectRef},
 };
 
 /// Report objects written in one go; further ones follow.
 const WRITES_AT_ONCE: usize = 8;
+/// The most report objects of one report, 32 MiB in all. Who may create objects in a namespace decides how many results it
+/// has, and etcd, which has a quota of 2 GB by default, belongs to the whole cluster.
+pub(super) const MOST_WRITTEN: usize = 512;
 /// A report object is written at most this often.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
 
@@ -97,7 +100,6 @@ pub(super) struct Write {
     pub(super) prefix: Prefix,
     pub(super) name: String,
     pub(super) report: Value,
-    pub(super) content: Digest,
 }
 
 impl Report {
@@ -105,7 +107,16 @@ impl Report {
     pub(super) fn plan(&mut self, key: &ReportKey, format: &ReportFormat, api: Api, now: Instant) -> Plan {
         let mut plan = Plan { key: key.clone(), writes: Vec::new(), deletes: Vec::new() };
         let mut left = false;
-        for (prefix, partition) in self.partitions.iter_mut().filter(|(_, partition)| partition.dirty) {
+        let mut room = Room::default();
+        for (prefix, partition) in self.partitions.iter_mut() {
+            if !room.is_enough_for(partition) {
+                // It is written when there is room.
+                partition.dirty = true;
+                continue;
+            }
+            if !partition.dirty {
+                continue;
+            }
             if plan.writes.len() == WRITES_AT_ONCE {
                 return plan;
             }
@@ -114,21 +125,21 @@ impl Report {
                 continue;
             }
             partition.dirty = false;
-            if partition.is_empty() {
+            if partition.is_blank() {
                 continue;
             }
             let name = key.name(prefix);
-            let report = format.report(api, &name, partition.results());
+            let report = format.report(api, &name, partition.written());
             let content = content_digest(&report);
             if self.stored.get(&name).and_then(|stored| stored.content) != Some(content) {
-                plan.writes.push(Write { prefix, name, report, content });
+                plan.writes.push(Write { prefix, name, report });
                 partition.rests_until = Some(now + EVERY);
             }
         }
         if left {
             return plan;
         }
-        let full = self.partitions.iter().filter(|(_, partition)| !partition.is_empty());
+        let full = self.with_room().filter(|(_, partition)| !partition.is_blank());
         let needed: Vec<String> = full.map(|(prefix, _)| key.name(prefix)).collect();
         plan.deletes = self.stored.keys().filter(|name| !needed.contains(name)).cloned().collect();
         plan
@@ -136,13 +147,26 @@ impl Report {
 
     /// Returns when there may be something to write, not before `earliest`.
     pub(super) fn due(&self, earliest: Instant) -> Instant {
-        let dirty = self.partitions.iter().filter(|(_, partition)| partition.dirty);
+        let dirty = self.with_room().filter(|(_, partition)| partition.dirty);
         let rests = dirty.map(|(_, partition)| partition.rests_until.map_or(earliest, |until| until.max(earliest)));
         rests.min().unwrap_or(earliest)
     }
 
     pub(super) fn is_dirty(&self) -> bool {
-        self.partitions.iter().any(|(_, partition)| partition.dirty)
+        self.with_room().any(|(_, partition)| partition.dirty)
+    }
+
+    /// Returns the partitions that may be written.
+    fn with_room(&self) -> impl Iterator<Item = (Prefix, &Partition)> {
+        let mut room = Room::default();
+        self.partitions.iter().filter(move |(_, partition)| room.is_enough_for(partition))
+    }
+
+    /// Returns how many results are not written, as the report has too many.
+    pub(super) fn without_room(&self) -> usize {
+        let mut room = Room::default();
+        let without = self.partitions.iter().filter(|(_, partition)| !room.is_enough_for(partition));
+        without.map(|(_, partition)| partition.written().count()).sum()
     }
 
     /// Notes that a partition was not written after all.
@@ -150,6 +174,18 @@ impl Report {
         if let Some(partition) = self.partitions.get_mut(prefix) {
             (partition.dirty, partition.rests_until) = (true, None);
         }
+    }
+
+    /// Leaves results out that the server refuses.
+    pub(super) fn leave_out(&mut self, prefix: Prefix, refused: &[Id]) {
+        if let Some(partition) = self.partitions.get_mut(prefix) {
+            partition.leave_out(refused);
+        }
+    }
+
+    /// Returns how many results are left out, as the server refuses them.
+    pub(super) fn left_out(&self) -> usize {
+        self.partitions.iter().map(|(_, partition)| partition.left_out()).sum()
     }
 
     /// Lets everything be written that changed, however short ago the last time was.
@@ -166,6 +202,27 @@ impl Report {
 
     fn is_blank(&self) -> bool {
         self.stored.is_empty() && self.partitions.is_empty()
+    }
+}
+
+/// How many more report objects one report may have.
+struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(MOST_WRITTEN)
+    }
+}
+
+impl Room {
+    /// Whether a partition may be written; it takes the place of one report object, unless there is nothing to write.
+    fn is_enough_for(&mut self, partition: &Partition) -> bool {
+        if partition.is_blank() {
+            return true;
+        }
+        let is_enough = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        is_enough
     }
 }
 
@@ -203,15 +260,17 @@ impl ReportSet {
     }
 
     fn entry(&self, object: &Arc<ObjectRef>, violation: Violation) -> ReportedResult {
-        let bytes = self.format.result(object, &violation).to_string().len() + 1;
-        ReportedResult { object: Arc::clone(object), violation, bytes }
+        // The digest is to tell objects of one report apart, whatever its scope.
+        let json = self.format.result(object, &violation, None).to_string();
+        let (bytes, content) = (json.len() + 1, Digest::of(json));
+        ReportedResult { object: Arc::clone(object), violation, bytes, content, refused: false }
     }
 
     /// Returns all reports as they would be written, sorted by namespace and name.
     pub(super) fn documents(&self, api: Api) -> impl Iterator<Item = Value> {
         self.reports.iter().flat_map(move |(key, report)| {
-            let full = report.partitions.iter().filter(|(_, partition)| !partition.is_empty());
-            full.map(move |(prefix, partition)| self.format.report(api, &key.name(prefix), partition.results()))
+            let full = report.partitions.iter().filter(|(_, partition)| !partition.is_blank());
+            full.map(move |(prefix, partition)| self.format.report(api, &key.name(prefix), partition.written()))
         })
     }
 

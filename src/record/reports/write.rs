@@ -3,28 +3,32 @@
 //! Reports are applied (server-side apply, by force): one request creates or changes, nothing has to be read before, and
 //! labels of others stay. `results` is an atomic list, so what is no longer applied is gone.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use kube::{
     Client,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, PatchParams},
 };
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
-    format::Api,
+    format::{Api, content_digest, result_id},
     partitions::Prefix,
     report_set::{Plan, ReportKey, Stored, Write},
 };
 use crate::{
+    audit::ledger::Id,
     cluster::{error::describe, identity::CONTROLLER},
     metrics::Metrics,
-    record::failure::WriteFailure,
+    record::{failure::WriteFailure, patch::apply_patch},
     telemetry::{Span, count},
 };
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+/// Requests that find out which results of a report the server refuses; what is not found out by then is left out, too.
+const MOST_TRIALS: usize = 64;
 /// The recorder's name in metrics.
 const RECORDER: &str = "reports";
 
@@ -37,6 +41,8 @@ pub(super) enum ApplyError {
     Normal,
     /// It will not until somebody changes something.
     Refused(String),
+    /// It will not, because of what is written.
+    Invalid(String),
     /// The server does not know this kind of report.
     NoApi,
 }
@@ -50,6 +56,9 @@ pub(super) struct PlanResult {
     pub(super) deleted: Vec<String>,
     /// Partitions that were not written.
     pub(super) left: Vec<Prefix>,
+    /// Results that the server refuses, by partition, and why: the report was written without them.
+    pub(super) refused: Vec<(Prefix, Vec<Id>)>,
+    pub(super) why_refused: String,
     pub(super) error: Option<ApplyError>,
 }
 
@@ -84,15 +93,31 @@ impl ReportWriter {
 
     async fn proceed(self, plan: Plan) -> PlanResult {
         let Plan { key, writes, deletes } = plan;
-        let (written, deleted, left) = (Vec::new(), Vec::new(), Vec::new());
-        let mut done = PlanResult { key, written, deleted, left, error: None };
-        for Write { prefix, name, report, content } in writes {
+        let (written, deleted, left, refused) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut done = PlanResult { key, written, deleted, left, refused, why_refused: String::new(), error: None };
+        for Write { prefix, name, mut report } in writes {
             if matches!(done.error, Some(ApplyError::Later(_) | ApplyError::NoApi)) {
                 done.left.push(prefix);
                 continue;
             }
-            match self.apply(done.key.namespace.as_deref(), &name, &report).await {
-                Ok(resource_version) => done.written.push((name, Stored { content: Some(content), resource_version })),
+            let namespace = done.key.namespace.clone();
+            let mut applied = self.apply(namespace.as_deref(), &name, &report).await;
+            if let Err(ApplyError::Invalid(why)) = &applied
+                && let Ok(refused) = self.refused(namespace.as_deref(), &name, &report).await
+                && !refused.is_empty()
+            {
+                done.why_refused.clone_from(why);
+                done.refused.push((prefix, leave_out(&mut report, &refused)));
+                self.metrics.recorder_dropped(RECORDER, "refused_result", refused.len() as u64);
+                if results(&report).is_empty() {
+                    continue;
+                }
+                applied = self.apply(namespace.as_deref(), &name, &report).await;
+            }
+            match applied {
+                Ok(resource_version) => {
+                    done.written.push((name, Stored { content: Some(content_digest(&report)), resource_version }));
+                }
                 Err(ApplyError::Normal) => done.error = done.error.or(Some(ApplyError::Normal)),
                 Err(error) => {
                     done.left.push(prefix);
@@ -120,16 +145,51 @@ impl ReportWriter {
         }
     }
 
-    async fn apply(
+    async fn apply(&self, namespace: Option<&str>, name: &str, report: &Value) -> Result<String, ApplyError> {
+        self.answer(self.request(namespace, name, report, false)).await
+    }
+
+    async fn request(
         &self,
         namespace: Option<&str>,
         name: &str,
-        report: &serde_json::Value,
-    ) -> Result<String, ApplyError> {
-        let parameters = PatchParams::apply(CONTROLLER).force().validation_strict();
-        let (api, patch) = (self.api(namespace), Patch::Apply(report));
-        let applied = self.answer(api.patch_metadata(name, &parameters, &patch)).await?;
+        report: &Value,
+        dry_run: bool,
+    ) -> kube::Result<String> {
+        let parameters = PatchParams { dry_run, ..PatchParams::apply(CONTROLLER).force().validation_strict() };
+        let applied = self.api(namespace).patch_metadata(name, &parameters, &apply_patch(report)?).await?;
         Ok(applied.metadata.resource_version.unwrap_or_default())
+    }
+
+    /// Finds the results because of which the server refuses a report; returns their places, in order.
+    async fn refused(&self, namespace: Option<&str>, name: &str, report: &Value) -> Result<Vec<usize>, ApplyError> {
+        let try_results = async |places: Range<usize>| {
+            let mut part = report.clone();
+            part["results"] = results(report).get(places).unwrap_or_default().into();
+            attempt(self.request(namespace, name, &part, true)).await.map_err(|(_, error)| error)
+        };
+        // Without results it is refused for another reason.
+        try_results(0..0).await?;
+        let (mut refused, mut ranges, mut trials) = (Vec::new(), Vec::new(), 0);
+        ranges.push(0..results(report).len());
+        while let Some(range) = ranges.pop() {
+            trials += 1;
+            if trials > MOST_TRIALS {
+                refused.extend(range);
+                continue;
+            }
+            match try_results(range.clone()).await {
+                Ok(_) => {}
+                Err(ApplyError::Invalid(_)) if range.len() <= 1 => refused.extend(range),
+                Err(ApplyError::Invalid(_)) => {
+                    let middle = range.start + range.len() / 2;
+                    ranges.extend([middle..range.end, range.start..middle]);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        refused.sort_unstable();
+        Ok(refused)
     }
 
     /// Deletes a report object; one that is not there is fine.
@@ -142,22 +202,51 @@ impl ReportWriter {
     }
 
     async fn answer<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, ApplyError> {
-        let (reason, failed) = match timeout(REQUEST_TIMEOUT, request).await {
-            Ok(Ok(answer)) => {
+        match attempt(request).await {
+            Ok(answer) => {
                 self.metrics.recorder_wrote(RECORDER);
-                return Ok(answer);
+                Ok(answer)
             }
-            Err(_) => ("timeout", ApplyError::Later(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
-            Ok(Err(error)) => match WriteFailure::of(&error) {
-                WriteFailure::Normal("not_found") if !names_an_object(&error) => ("no_api", ApplyError::NoApi),
-                WriteFailure::Normal(reason) => (reason, ApplyError::Normal),
-                WriteFailure::Refused(reason) => (reason, ApplyError::Refused(describe(&error))),
-                WriteFailure::Later => ("unavailable", ApplyError::Later(describe(&error))),
-            },
-        };
-        self.metrics.recorder_dropped(RECORDER, reason, 1);
-        Err(failed)
+            Err((reason, error)) => {
+                self.metrics.recorder_dropped(RECORDER, reason, 1);
+                Err(error)
+            }
+        }
     }
+}
+
+/// Returns the answer to a request, or why there is none, with a word for it in metrics.
+async fn attempt<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, (&'static str, ApplyError)> {
+    match timeout(REQUEST_TIMEOUT, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Err(_) => Err(("timeout", ApplyError::Later(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())))),
+        Ok(Err(error)) => Err(match WriteFailure::of(&error) {
+            WriteFailure::Normal("not_found") if !names_an_object(&error) => ("no_api", ApplyError::NoApi),
+            WriteFailure::Normal(reason) => (reason, ApplyError::Normal),
+            WriteFailure::Refused(reason @ "invalid") => (reason, ApplyError::Invalid(describe(&error))),
+            WriteFailure::Refused(reason) => (reason, ApplyError::Refused(describe(&error))),
+            WriteFailure::Later => ("unavailable", ApplyError::Later(describe(&error))),
+        }),
+    }
+}
+
+fn results(report: &Value) -> &[Value] {
+    report["results"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Takes the results at some places out of a report, and out of its summary; returns their ids.
+fn leave_out(report: &mut Value, places: &[usize]) -> Vec<Id> {
+    let is_refused = |place: &usize| places.contains(place);
+    let (refused, accepted): (Vec<_>, Vec<_>) =
+        results(report).iter().cloned().enumerate().partition(|(place, _)| is_refused(place));
+    for (_, result) in &refused {
+        let outcome = result["result"].as_str().unwrap_or_default();
+        if let Some(count) = report["summary"][outcome].as_u64() {
+            report["summary"][outcome] = count.saturating_sub(1).into();
+        }
+    }
+    report["results"] = accepted.into_iter().map(|(_, result)| result).collect();
+    refused.iter().filter_map(|(_, result)| result_id(result)).collect()
 }
 
 /// Whether what was not found is an object (a namespace, a report) and not the kind itself.

@@ -41,13 +41,15 @@ pub(super) fn conditions(overview: &Overview, health: &Health, memory: Option<Pr
 }
 
 fn synced(overview: &Overview) -> Condition {
-    let (reason, message) = if overview.synced {
-        ("GateOpen", String::new())
-    } else {
+    let (status, reason, message) = if !overview.synced {
         let waiting = covered(overview).filter(|kind| kind.state == State::Syncing).count();
-        ("Syncing", format!("{waiting} of {} kinds are being read", covered(overview).count()))
+        (false, "Syncing", format!("{waiting} of {} kinds are being read", covered(overview).count()))
+    } else if !overview.nothing_found.is_empty() {
+        (false, "NothingFound", overview.nothing_found.clone())
+    } else {
+        (true, "GateOpen", String::new())
     };
-    Condition { kind: "Synced", status: overview.synced, reason, message }
+    Condition { kind: "Synced", status, reason, message }
 }
 
 fn policies_loaded(overview: &Overview) -> Condition {
@@ -83,6 +85,8 @@ fn complete(overview: &Overview) -> Condition {
             files => format!("{files} policy files are not judged by"),
         };
         ("PoliciesRefused", message)
+    } else if !overview.nothing_found.is_empty() {
+        ("NothingFound", overview.nothing_found.clone())
     } else {
         ("AllRead", String::new())
     };

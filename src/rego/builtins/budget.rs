@@ -9,7 +9,10 @@ use std::cell::Cell;
 
 use regorus::Value;
 
-use super::call::{Fault, refused};
+use super::{
+    call::{Fault, refused},
+    decimals,
+};
 use crate::rego::value;
 
 /// The longest text that one call may make, in bytes: twice what the value of a whole evaluation may have.
@@ -35,6 +38,7 @@ thread_local! {
 /// A new evaluation begins on this thread.
 pub(crate) fn renew() {
     LEFT.set(MOST_IN_ALL);
+    decimals::renew();
 }
 
 /// Takes what a call has made. What its elements hold is theirs, made by someone else.

@@ -4,6 +4,8 @@ use std::fmt;
 
 use regorus::Value;
 
+use crate::rego::order;
+
 /// A builtin of ours: its name, how many arguments it takes, and what it does.
 pub(super) type Builtin = (&'static str, u8, fn(&[Value]) -> Answer);
 
@@ -89,7 +91,7 @@ pub(super) fn array(arguments: &[Value], index: usize) -> Result<impl Iterator<I
 pub(super) fn items(value: &Value) -> Option<Vec<&Value>> {
     match value {
         Value::Array(items) => Some(items.iter().collect()),
-        Value::Set(items) => Some(items.iter().collect()),
+        Value::Set(items) => Some(order::items(items)),
         _ => None,
     }
 }

@@ -1,6 +1,8 @@
 //! Texts that hold values: JSON, YAML, tokens.
 
-use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use std::collections::BTreeMap;
+
+use data_encoding::{BASE64, BASE64URL, BASE64URL_NOPAD, Encoding, HEXLOWER};
 use regorus::Value;
 use serde::de::IgnoredAny;
 use serde_saphyr::Error as YamlError;
@@ -14,15 +16,17 @@ use super::{
 use crate::rego::{value, yaml};
 
 pub(super) const TABLE: &[Builtin] = &[
+    ("base64.decode", 1, |arguments| base64_decode(string(arguments, 0)?, &BASE64)),
     ("base64.is_valid", 1, base64_is_valid),
+    ("base64url.decode", 1, base64url_decode),
     ("io.jwt.decode", 1, decode_token),
     ("json.is_valid", 1, json_is_valid),
     ("json.marshal", 1, json_marshal),
     ("json.unmarshal", 1, json),
     ("semver.compare", 2, |arguments| version("semver.compare", arguments)),
     ("semver.is_valid", 1, |arguments| version("semver.is_valid", arguments)),
-    ("urlquery.decode", 1, |arguments| query_decoded("urlquery.decode", arguments)),
-    ("urlquery.decode_object", 1, |arguments| query_decoded("urlquery.decode_object", arguments)),
+    ("urlquery.decode", 1, |arguments| Ok(Value::from(query_text(string(arguments, 0)?)?))),
+    ("urlquery.decode_object", 1, query_object),
     ("urlquery.encode", 1, |arguments| query_encoded("urlquery.encode", arguments)),
     ("urlquery.encode_object", 1, |arguments| query_encoded("urlquery.encode_object", arguments)),
     ("uuid.parse", 1, uuid),
@@ -86,7 +90,44 @@ fn yaml_document(name: &str, text: &str) -> Answer {
 }
 
 fn base64_is_valid(arguments: &[Value]) -> Answer {
-    if let Value::String(_) = &arguments[0] { native("base64.is_valid", arguments) } else { Ok(Value::from(false)) }
+    Ok(Value::from(string(arguments, 0).is_ok_and(|text| base64_bytes(text, &BASE64).is_some())))
+}
+
+/// Reads base64 as Go does: without line breaks, and whatever the bits are that are left over at the end.
+fn base64_bytes(text: &str, strict: &Encoding) -> Option<Vec<u8>> {
+    let text = text.replace(['\r', '\n'], "");
+    let mut lenient = strict.specification();
+    lenient.check_trailing_bits = false;
+    // Nothing may follow the padding.
+    let whole = !text.trim_end_matches('=').contains('=');
+    lenient.encoding().ok().filter(|_| whole)?.decode(text.as_bytes()).ok()
+}
+
+fn base64_decode(text: &str, strict: &Encoding) -> Answer {
+    base64_bytes(text, strict).map_or_else(|| failed("illegal base64 data"), |bytes| Ok(Value::from(go_text(&bytes))))
+}
+
+/// The padding may be missing, if there is none at all.
+fn base64url_decode(arguments: &[Value]) -> Answer {
+    let text = string(arguments, 0)?;
+    let padding = match text.len() % 4 {
+        _ if text.ends_with('=') => "",
+        0 => "",
+        2 => "==",
+        3 => "=",
+        _ => return failed("illegal base64url string"),
+    };
+    base64_decode(&format!("{text}{padding}"), &BASE64URL)
+}
+
+/// Returns bytes as a text, with a replacement character for each byte that is none.
+fn go_text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    text
 }
 
 /// Go escapes what HTML would read.
@@ -116,9 +157,22 @@ fn version(name: &str, arguments: &[Value]) -> Answer {
     native(name, &arguments.iter().map(plain).collect::<Vec<_>>())
 }
 
-fn query_decoded(name: &str, arguments: &[Value]) -> Answer {
-    uri::escapes(string(arguments, 0)?)?;
-    native(name, arguments)
+/// Decodes a part of a query: `%2F` is a slash, and `+` a space.
+fn query_text(text: &str) -> Result<String, Fault> {
+    let spaced = text.replace('+', " ");
+    uri::unescape(&spaced, uri::Part::Path).map(|bytes| go_text(&bytes))
+}
+
+fn query_object(arguments: &[Value]) -> Answer {
+    let mut fields: BTreeMap<Value, Vec<Value>> = BTreeMap::new();
+    for pair in string(arguments, 0)?.split('&').filter(|pair| !pair.is_empty()) {
+        if pair.contains(';') {
+            return failed("invalid semicolon separator in query");
+        }
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        fields.entry(Value::from(query_text(key)?)).or_default().push(Value::from(query_text(value)?));
+    }
+    Ok(Value::from(fields.into_iter().map(|(key, values)| (key, Value::from(values))).collect::<BTreeMap<_, _>>()))
 }
 
 /// regorus encodes by the rules of HTML forms, where the tilde is encoded and the star is not.
@@ -175,10 +229,6 @@ fn object(json: &[u8]) -> Answer {
 }
 
 fn base64url(part: &str, text: &str) -> Result<Vec<u8>, Fault> {
-    let mut lenient = BASE64URL_NOPAD.specification();
-    // Go does not look at the bits that are left over.
-    lenient.check_trailing_bits = false;
-    let decoded =
-        lenient.encoding().ok().and_then(|encoding| encoding.decode(text.trim_end_matches('=').as_bytes()).ok());
+    let decoded = base64_bytes(text.trim_end_matches('='), &BASE64URL_NOPAD);
     decoded.map_or_else(|| failed(format!("JWT {part} had invalid encoding")), Ok)
 }

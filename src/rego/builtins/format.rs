@@ -14,7 +14,7 @@ use super::{
     gofloat::{Number, float},
     natives::native,
 };
-use crate::rego::value;
+use crate::rego::{order, value};
 
 pub(super) const TABLE: &[Builtin] = &[("sprintf", 2, sprintf), ("internal.template_string", 1, template_string)];
 
@@ -27,10 +27,10 @@ pub(super) fn write(out: &mut String, value: &Value) {
         Value::String(text) => out.push_str(&quoted(text)),
         Value::Array(items) => list(out, '[', items.iter(), ']'),
         Value::Set(items) if items.is_empty() => out.push_str("set()"),
-        Value::Set(items) => list(out, '{', items.iter_sorted(), '}'),
+        Value::Set(items) => list(out, '{', order::items(items).into_iter(), '}'),
         Value::Object(entries) => {
             out.push('{');
-            for (index, (key, value)) in entries.iter_sorted().enumerate() {
+            for (index, (key, value)) in order::entries(entries).into_iter().enumerate() {
                 if index > 0 {
                     out.push_str(", ");
                 }
@@ -113,13 +113,22 @@ fn template_string(arguments: &[Value]) -> Answer {
 }
 
 fn sprintf(arguments: &[Value]) -> Answer {
+    printed(arguments, false)
+}
+
+/// `sprintf` as regorus calls it.
+pub(super) fn sprintf_by_regorus(arguments: &[Value]) -> Answer {
+    printed(arguments, true)
+}
+
+fn printed(arguments: &[Value], by_regorus: bool) -> Answer {
     let format = string(arguments, 0)?;
     budget::check_whole("sprintf", &arguments[1])?;
     let given: Vec<Argument> = array(arguments, 1)?.map(Argument::of).collect();
     if !value::fits(&arguments[1], usize::MAX) {
         return refused("sprintf: a number is too large to be written");
     }
-    let mut printer = Printer { given: &given, ..Printer::default() };
+    let mut printer = Printer { given: &given, by_regorus, ..Printer::default() };
     printer.format(format);
     if let Some(why) = printer.refused {
         return refused(format!("sprintf: {why}"));
@@ -203,6 +212,8 @@ struct Printer<'a> {
     reordered: bool,
     /// Whether the verb at hand has a number that is none of an argument.
     wrong_index: bool,
+    /// Whether regorus made the arguments, from literals of the policy perhaps.
+    by_regorus: bool,
     /// Why something cannot be written as OPA does.
     refused: Option<&'static str>,
 }
@@ -334,8 +345,9 @@ impl Printer<'_> {
 
     fn print(&mut self, argument: &Argument, verb: char, flags: &Flags) {
         if let (Argument::Number(Number::Int(_) | Number::Big(_)), 'e' | 'E' | 'f' | 'F' | 'g' | 'G') = (argument, verb)
+            && self.by_regorus
         {
-            // 2.0 is a float to OPA and 2 is none; here they are the same.
+            // 2.0 is a float to OPA and 2 is none; regorus reads both as the same number.
             self.refused =
                 Some("whether a whole number is a float depends on how it is written, which is not known here");
         }

@@ -11,14 +11,17 @@ use super::{
 
 pub(super) const TABLE: &[Builtin] = &[("glob.match", 3, matches), ("glob.quote_meta", 1, quote)];
 
-/// Whether a pattern without separators matches a text.
+/// Most bytes of a compiled pattern of [`glob`].
+const GLOB_BYTES: usize = 128 << 10;
+
+/// Compiles a pattern without separators.
 ///
 /// # Errors
-/// When it is no pattern.
-pub(crate) fn glob(pattern: &str, text: &str) -> Result<bool, String> {
+/// When it is no pattern, or too large.
+pub(crate) fn glob(pattern: &str) -> Result<regex::Regex, String> {
     let translated = translate(pattern, "").map_err(|fault| fault.to_string())?;
-    let regex = regex::Regex::new(&translated).map_err(|error| error.to_string())?;
-    Ok(regex.is_match(text))
+    let regex = regex::RegexBuilder::new(&translated).size_limit(GLOB_BYTES).build();
+    regex.map_err(|error| error.to_string())
 }
 
 fn matches(arguments: &[Value]) -> Answer {

@@ -2,6 +2,8 @@
 
 use regorus::Value;
 
+use super::decimals::Decimal;
+
 /// A number as Go holds it in OPA's `sprintf`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Number {
@@ -11,16 +13,19 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// Reads a value that is a number. What has no fraction counts as an integer: OPA goes by how a number is spelled,
-    /// and regorus does not keep that.
+    /// Reads a value that is a number. As for OPA, a whole number that was written with a point or an exponent is a float.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let Value::Number(number) = value else { return None };
         if let Some(small) = number.as_i64() {
-            return Some(Self::Int(small));
+            // regorus writes a digit behind the point for floats alone.
+            return Some(match number.format_decimal_with_width(1).parse::<f64>() {
+                Ok(float) if number.format_decimal_with_width(1).contains('.') => Self::Float(float),
+                _ => Self::Int(small),
+            });
         }
         match number.as_big() {
             Some(big) => Some(Self::Big((*big).clone())),
-            None => number.format_decimal().parse().ok().map(Self::Float),
+            None => Decimal::of(value).map(|decimal| Self::Float(decimal.nearest())),
         }
     }
 }

@@ -4,7 +4,7 @@ use regorus::unstable::BUILTINS;
 
 use super::{
     call::Builtin, cidr, collections, digests, encoding, format, globs, numbers, operators, regexes, replacer, results,
-    text, times, units, uri,
+    text, times, units, uri, yaml_writer,
 };
 
 /// All builtins of ours.
@@ -24,6 +24,7 @@ const TABLES: &[&[Builtin]] = &[
     times::TABLE,
     units::TABLE,
     uri::TABLE,
+    yaml_writer::TABLE,
 ];
 
 /// Builtins that regorus only pretends to have, and those that need what a policy must not have.

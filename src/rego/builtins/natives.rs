@@ -21,9 +21,7 @@ const TABLE: &[Measured] = &[
     ("array.concat", 2, nothing),
     ("array.reverse", 1, nothing),
     ("array.slice", 3, nothing),
-    ("base64.decode", 1, nothing),
     ("base64.encode", 1, nothing),
-    ("base64url.decode", 1, nothing),
     ("base64url.encode", 1, nothing),
     ("base64url.encode_no_pad", 1, nothing),
     ("concat", 2, joined),
@@ -32,15 +30,12 @@ const TABLE: &[Measured] = &[
     ("hex.decode", 1, nothing),
     ("hex.encode", 1, nothing),
     ("intersection", 1, nothing),
-    ("json.filter", 2, nothing),
     ("json.marshal_with_options", 2, |arguments| whole("json.marshal_with_options", arguments)),
     ("json.patch", 2, |arguments| whole("json.patch", arguments)),
     ("object.filter", 2, nothing),
     ("object.keys", 1, nothing),
     ("object.remove", 2, nothing),
     ("object.union", 2, |arguments| whole("object.union", arguments)),
-    ("object.union_n", 1, |arguments| whole("object.union_n", arguments)),
-    ("sort", 1, nothing),
     ("split", 2, parts),
     ("strings.reverse", 1, nothing),
     ("trim", 2, nothing),
@@ -49,7 +44,6 @@ const TABLE: &[Measured] = &[
     ("trim_right", 2, nothing),
     ("trim_suffix", 2, nothing),
     ("union", 1, nothing),
-    ("yaml.marshal", 1, |arguments| whole("yaml.marshal", arguments)),
 ];
 
 /// regorus' own function for a builtin.

@@ -6,6 +6,7 @@ use regorus::Value;
 use super::{
     budget::{self, MOST_ELEMENTS},
     call::{Answer, Builtin, Fault, failed, items, refused, wrong_type},
+    decimals::Decimal,
     natives::native,
     operators,
 };
@@ -16,6 +17,7 @@ pub(super) const TABLE: &[Builtin] = &[
     ("numbers.range", 2, |arguments| range("numbers.range", arguments)),
     ("numbers.range_step", 3, |arguments| range("numbers.range_step", arguments)),
     ("product", 1, product),
+    ("sum", 1, sum),
     ("to_number", 1, to_number),
 ];
 
@@ -86,15 +88,32 @@ fn range(name: &str, arguments: &[Value]) -> Answer {
     (0..=count).map(|index| number_value(&(&from + &step * index))).collect::<Result<Vec<_>, _>>().map(Value::from)
 }
 
-/// Each step is measured: the digits grow with every number, and so does the time for each.
+fn sum(arguments: &[Value]) -> Answer {
+    folded(arguments, '+', Value::from(0_u64), |numbers| numbers.into_iter().fold(Decimal::ZERO, Decimal::sum).value())
+}
+
 fn product(arguments: &[Value]) -> Answer {
-    let Some(numbers) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
-    let mut product = Value::from(1_u64);
-    for number in numbers {
-        product = operators::arithmetic(&[product, number.clone()], '*')?;
-        budget::charge("product", &product)?;
+    folded(arguments, '*', Value::from(1_u64), |numbers| {
+        numbers.into_iter().fold(Decimal::ONE, Decimal::short_product).short_value()
+    })
+}
+
+/// Computes with all items: exactly as long as they are whole, then with `decimal`.
+fn folded(arguments: &[Value], operator: char, whole: Value, decimal: fn(Vec<Decimal>) -> Answer) -> Answer {
+    let Some(items) = items(&arguments[0]) else { return wrong_type(1, "one of {array, set}", &arguments[0]) };
+    if let Some(other) = items.iter().find(|item| !matches!(item, Value::Number(_))) {
+        return wrong_type(1, "a collection of numbers", other);
     }
-    Ok(product)
+    if items.iter().all(|item| matches!(item, Value::Number(number) if number.is_integer())) {
+        return items.into_iter().try_fold(whole, |result, item| {
+            let result = operators::arithmetic(&[result, item.clone()], operator)?;
+            // The digits of a product grow with every number, and so does the time for each.
+            budget::charge("sum or product", &result)?;
+            Ok(result)
+        });
+    }
+    let numbers = items.into_iter().map(Decimal::of).collect::<Option<Vec<_>>>();
+    numbers.map_or_else(|| failed("number out of range"), decimal)
 }
 
 fn to_number(arguments: &[Value]) -> Answer {

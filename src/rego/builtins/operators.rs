@@ -7,7 +7,9 @@ use regorus::Value;
 use super::{
     budget,
     call::{Answer, Builtin, failed, wrong_type},
+    decimals::Decimal,
 };
+use crate::rego::order;
 
 pub(super) const TABLE: &[Builtin] = &[
     ("and", 2, |arguments| sets(arguments, true)),
@@ -20,8 +22,11 @@ pub(super) const TABLE: &[Builtin] = &[
     // What OPA makes of `x in xs` and `key, x in xs`.
     ("internal.member_2", 2, |arguments| Ok(Value::from(is_member(&arguments[0], &arguments[1])))),
     ("internal.member_3", 3, |arguments| Ok(Value::from(is_pair(&arguments[0], &arguments[1], &arguments[2])))),
-    // What the rewriter writes for `x * y`, where a policy may have a `mul` of its own.
+    // What the rewriter writes for operators, where a policy may have functions of these names.
+    ("internal.div", 2, |arguments| arithmetic(arguments, '/')),
+    ("internal.minus", 2, minus),
     ("internal.mul", 2, times),
+    ("internal.plus", 2, |arguments| arithmetic(arguments, '+')),
     ("lte", 2, |arguments| compare(arguments, Ordering::is_le)),
     ("minus", 2, minus),
     ("mul", 2, |arguments| arithmetic(arguments, '*')),
@@ -57,7 +62,7 @@ pub(crate) fn is_pair(key: &Value, value: &Value, collection: &Value) -> bool {
 }
 
 fn compare(arguments: &[Value], holds: fn(Ordering) -> bool) -> Answer {
-    Ok(Value::from(holds(arguments[0].cmp(&arguments[1]))))
+    Ok(Value::from(holds(order::compare(&arguments[0], &arguments[1]))))
 }
 
 fn sets(arguments: &[Value], common: bool) -> Answer {
@@ -74,16 +79,42 @@ fn minus(arguments: &[Value]) -> Answer {
     }
 }
 
+/// Computes with two numbers: exactly if both are whole, otherwise as [`Decimal`] does.
 pub(super) fn arithmetic(arguments: &[Value], operator: char) -> Answer {
     let Value::Number(left) = &arguments[0] else { return wrong_type(1, "number", &arguments[0]) };
     let Value::Number(right) = &arguments[1] else { return wrong_type(2, "number", &arguments[1]) };
+    if let (Some(left), Some(right)) = (left.as_i64(), right.as_i64())
+        && let Some(result) = small(left, right, operator)
+    {
+        return Ok(Value::from(result));
+    }
+    let whole = left.is_integer() && right.is_integer();
     let result = match operator {
-        '+' => left.add(right),
-        '-' => left.sub(right),
-        '*' => left.mul(right),
-        '/' => left.clone().divide(right),
-        _ if !(left.is_integer() && right.is_integer()) => return failed("modulo on floating-point number"),
-        _ => left.clone().modulo(right),
+        '%' if whole => left.clone().modulo(right),
+        '%' => return failed("modulo on floating-point number"),
+        '+' if whole => left.add(right),
+        '-' if whole => left.sub(right),
+        '*' if whole => left.mul(right),
+        '/' if whole && left.clone().modulo(right).is_ok_and(|rest| rest.as_i64() == Some(0)) => {
+            left.clone().divide(right)
+        }
+        _ => {
+            return match (Decimal::of(&arguments[0]), Decimal::of(&arguments[1])) {
+                (Some(left), Some(right)) => left.computed(operator, right),
+                _ => failed("number out of range"),
+            };
+        }
     };
     result.map(Value::from).or_else(|error| failed(error.to_string()))
+}
+
+/// Computes with whole numbers of 64 bits; `None` if the result is none.
+fn small(left: i64, right: i64, operator: char) -> Option<i64> {
+    match operator {
+        '+' => left.checked_add(right),
+        '-' => left.checked_sub(right),
+        '*' => left.checked_mul(right),
+        '%' => left.checked_rem(right),
+        _ => left.checked_rem(right).filter(|rest| *rest == 0).and_then(|_| left.checked_div(right)),
+    }
 }

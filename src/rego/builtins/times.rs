@@ -1,5 +1,7 @@
 //! `time.*`, where regorus differs: OPA's days, weeks and years in durations, dates that run over, layouts.
 
+use std::collections::{BTreeMap, btree_map::Entry};
+
 use regorus::Value;
 
 use super::{
@@ -8,8 +10,12 @@ use super::{
 };
 use crate::rego::value;
 
-pub(super) const TABLE: &[Builtin] =
-    &[("time.add_date", 4, add_date), ("time.format", 1, format), ("time.parse_duration_ns", 1, parse)];
+pub(super) const TABLE: &[Builtin] = &[
+    ("time.add_date", 4, add_date),
+    ("time.format", 1, format),
+    ("time.parse_duration_ns", 1, parse),
+    ("time.parse_ns", 2, parse_ns),
+];
 
 const DAY: i128 = 86_400_000_000_000;
 
@@ -84,6 +90,44 @@ fn format(arguments: &[Value]) -> Answer {
         return refused("time.format: fractions without zeros at the end (.999); use zeros (.000)");
     }
     native("time.format", arguments)
+}
+
+/// regorus cuts layouts and times at bytes, which may be in the middle of a character, and wants a month and a day.
+fn parse_ns(arguments: &[Value]) -> Answer {
+    let (layout, time) = (string(arguments, 0)?, string(arguments, 1)?);
+    let occurs = |c: char| layout.contains(c) || time.contains(c);
+    let mut free = ('\u{1}'..' ').filter(|c| !c.is_whitespace() && !occurs(*c));
+    let Some(separator) = free.next() else { return native("time.parse_ns", arguments) };
+    let Some((layout, time)) = in_ascii(layout, time, free) else {
+        return refused("time.parse_ns: more than 20 different characters that are not ASCII in a layout or time");
+    };
+    // As in Go, a month or day that the layout does not have is the first. One that it has cannot be there twice.
+    let with = |fields: &str, first: &str| {
+        let [fields, first] = [fields, first].map(|text| text.replace(' ', &separator.to_string()));
+        native("time.parse_ns", &[format!("{layout}{fields}").into(), format!("{time}{first}").into()])
+    };
+    let missing = || [(" 02", " 01"), (" 01", " 01"), (" 01 02", " 01 01")].into_iter();
+    let parsed = with("", "");
+    if parsed.is_ok() {
+        parsed
+    } else {
+        missing().find_map(|(fields, first)| with(fields, first).ok()).map_or(parsed, Ok)
+    }
+}
+
+/// Returns two texts with characters out of `free` for those that are not ASCII. These are no fields of a layout, and only
+/// have to be equal. `None` if there are too few.
+fn in_ascii(layout: &str, time: &str, mut free: impl Iterator<Item = char>) -> Option<(String, String)> {
+    let mut places = BTreeMap::new();
+    let mut replaced = |text: &str| -> Option<String> {
+        let replace = |c: char| match places.entry(c) {
+            _ if c.is_ascii() => Some(c),
+            Entry::Occupied(place) => Some(*place.get()),
+            Entry::Vacant(place) => free.next().map(|c| *place.insert(c)),
+        };
+        text.chars().map(replace).collect()
+    };
+    Some((replaced(layout)?, replaced(time)?))
 }
 
 /// What OPA's own units are in hours.

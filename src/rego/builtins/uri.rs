@@ -43,7 +43,7 @@ struct Address {
 
 /// Which part of an address a text is, as far as its characters are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Host,
     Zone,
     Path,
@@ -52,7 +52,7 @@ enum Part {
 impl Address {
     fn read(text: &str) -> Result<Self, Fault> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
-        let mut address = Self { fragment: unescape(fragment, Part::Path)?, ..Self::default() };
+        let mut address = Self { fragment: unescaped(fragment, Part::Path)?, ..Self::default() };
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return failed("net/url: invalid control character in URL");
         }
@@ -76,7 +76,7 @@ impl Address {
             (address.hostname, address.port) = host_and_port(&authority[..end])?;
             rest = &authority[end..];
         }
-        address.path = unescape(rest, Part::Path)?;
+        address.path = unescaped(rest, Part::Path)?;
         address.raw_path = if escaped_path(&address.path) == rest { address.path.clone() } else { rest.to_owned() };
         Ok(address)
     }
@@ -118,9 +118,9 @@ fn host_and_port(authority: &str) -> Result<(String, String), Fault> {
             }
             match host[..end].find("%25") {
                 Some(zone) => {
-                    unescape(&host[..zone], Part::Host)? + &unescape(&host[zone..end], Part::Zone)? + &host[end..]
+                    unescaped(&host[..zone], Part::Host)? + &unescaped(&host[zone..end], Part::Zone)? + &host[end..]
                 }
-                None => unescape(host, Part::Host)?,
+                None => unescaped(host, Part::Host)?,
             }
         }
         (None, _) => {
@@ -130,7 +130,7 @@ fn host_and_port(authority: &str) -> Result<(String, String), Fault> {
             if host.contains('[') {
                 return failed("invalid character in host name");
             }
-            unescape(host, Part::Host)?
+            unescaped(host, Part::Host)?
         }
     };
     let colon = host.rfind(':').filter(|colon| valid_port(&host[*colon..]).is_ok());
@@ -150,7 +150,7 @@ fn valid_port(port: &str) -> Result<(), Fault> {
 }
 
 /// Checks that two hexadecimal digits follow each percent sign.
-pub(super) fn escapes(text: &str) -> Result<(), Fault> {
+fn escapes(text: &str) -> Result<(), Fault> {
     let mut pieces = text.split('%');
     pieces.next();
     let wrong = |piece: &str| !piece.bytes().take(2).filter(u8::is_ascii_hexdigit).count().eq(&2);
@@ -160,7 +160,12 @@ pub(super) fn escapes(text: &str) -> Result<(), Fault> {
     }
 }
 
-fn unescape(text: &str, part: Part) -> Result<String, Fault> {
+fn unescaped(text: &str, part: Part) -> Result<String, Fault> {
+    Ok(String::from_utf8_lossy(&unescape(text, part)?).into_owned())
+}
+
+/// Decodes `%2F` and the like.
+pub(super) fn unescape(text: &str, part: Part) -> Result<Vec<u8>, Fault> {
     escapes(text)?;
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -187,7 +192,7 @@ fn unescape(text: &str, part: Part) -> Result<String, Fault> {
             rest = behind;
         }
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(bytes)
 }
 
 /// Whether a character cannot stand in a host.

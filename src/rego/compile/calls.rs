@@ -2,13 +2,18 @@
 //!
 //! OPA's stages `CheckVoidCalls`, `RewritePrintCalls` and `CheckUndefinedFuncs`.
 
+use std::collections::BTreeMap;
+
 use super::{
     fault::{Code, Fault},
     outputs::{self, Arity},
-    term::{Call, DATA, Function, INPUT, Outcome, Rule, Statement, Term, Value, VariableSet, Variables, What},
+    term::{
+        Call, DATA, Function, INPUT, Outcome, Part, Rule, Statement, Term, Value, Variable, VariableSet, Variables,
+        What,
+    },
     visit::{self, SAFETY},
 };
-use crate::rego::builtins::declarations;
+use crate::rego::{builtins::declarations, constant::Constant, syntax::Position};
 
 /// Checks the calls of functions without a value in a definition, before it is flattened.
 pub(super) fn without_value(rule: &Rule, arity: Arity<'_>, variables: &Variables, faults: &mut Vec<Fault>) {
@@ -111,6 +116,15 @@ pub(super) fn functions(rule: &Rule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
             let What::Call(call) = &statement.what else { return };
             let Some(arity) = arity(&call.function) else {
                 known = false;
+                if let Function::Rule(path) = &call.function
+                    && hides_builtin(path, &rule.path)
+                {
+                    let message = format!("undefined function {}", call.function);
+                    let fault = Fault::new(Code::Type, rule.module, statement.at, message);
+                    faults.push(
+                        fault.help("a rule of this package hides the built-in function; give the rule another name"),
+                    );
+                }
                 return;
             };
             let given = call.arguments.len();
@@ -133,4 +147,61 @@ pub(super) fn functions(rule: &Rule, arity: Arity<'_>) -> (bool, Vec<Fault>) {
         });
     }
     (known, faults)
+}
+
+/// Whether a path in the package of a definition is the name of a builtin, behind the package.
+fn hides_builtin(path: &[Constant], definition: &[Term]) -> bool {
+    (1..path.len()).any(|package| {
+        let own = path[..package].iter().zip(definition).all(|(key, own)| own.constant().as_ref() == Some(key));
+        let names: Vec<&str> = path[package..]
+            .iter()
+            .map_while(|key| if let Constant::String(name) = key { Some(&**name) } else { None })
+            .collect();
+        own && package < definition.len() && declarations::declaration(&names.join(".")).is_some()
+    })
+}
+
+/// Checks that no template string gives a variable its value: OPA does not iterate there.
+pub(super) fn templates(rule: &Rule, variables: &Variables, faults: &mut Vec<Fault>) {
+    for rule in rule.chain() {
+        let mut inside: Vec<(Variable, Position)> = Vec::new();
+        let mut counts: BTreeMap<Variable, usize> = BTreeMap::new();
+        let mut given = VariableSet::from([DATA, INPUT]);
+        visit::statements(&rule.body, &mut |statement| {
+            if let What::Every(every) = &statement.what {
+                given.extend(every.key);
+                given.insert(every.value);
+            }
+        });
+        let mut look = |term: &Term| {
+            match &term.value {
+                Value::Variable(variable) => *counts.entry(*variable).or_default() += 1,
+                Value::Template(parts) => {
+                    for part in parts {
+                        if let Part::Statement(statement) = part {
+                            let mut needed = VariableSet::new();
+                            visit::statement_variables(statement, SAFETY, &mut needed);
+                            inside.extend(needed.into_iter().map(|variable| (variable, statement.at)));
+                        }
+                    }
+                }
+                _ => {}
+            }
+            true
+        };
+        let (Outcome::Value(result) | Outcome::Element(result)) = &rule.result;
+        rule.path.iter().chain(rule.parameters.iter().flatten()).for_each(|term| visit::terms(term, &mut look));
+        visit::terms(result, &mut look);
+        rule.body.iter().for_each(|statement| visit::terms_of_statement(statement, &mut look));
+        for (variable, at) in inside {
+            if counts.get(&variable) == Some(&1)
+                && !given.contains(&variable)
+                && !variables.is_declared(variable)
+                && let Some(name) = variables.name(variable)
+            {
+                let fault = Fault::new(Code::Compile, rule.module, at, format!("var {name} is undeclared"));
+                faults.push(fault.help("give it a value in a statement before"));
+            }
+        }
+    }
 }

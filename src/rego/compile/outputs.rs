@@ -59,7 +59,12 @@ fn of_unification(statement: &Statement, left: &Term, right: &Term, safe: &Varia
     for with in &statement.with {
         of_term(&with.value, safe, &mut known);
     }
-    known.extend(safe);
+    // Only what the terms mention counts: a body may have thousands of safe variables.
+    let mut mentioned = VariableSet::new();
+    for term in [left, right] {
+        visit::all(term, &mut mentioned);
+    }
+    known.extend(mentioned.intersection(safe));
     if statement.assigned {
         // What is assigned makes nothing on the right safe.
         for variable in visit::of(left) {

@@ -133,11 +133,20 @@ fn value_of(term: &term::Term) -> Option<Value> {
     })
 }
 
+/// Reads a number; one with a point or an exponent is a float, which `sprintf` writes in another way.
+fn number_of(text: &str) -> Option<Value> {
+    let number = Value::from_numeric_string(text).ok()?;
+    match text.parse::<f64>() {
+        Ok(float) if text.contains(['.', 'e', 'E']) && Value::from(float) == number => Some(Value::from(float)),
+        _ => Some(number),
+    }
+}
+
 fn value_of_constant(constant: &Constant) -> Option<Value> {
     Some(match constant {
         Constant::Null => Value::Null,
         Constant::Boolean(value) => Value::from(*value),
-        Constant::Number(number) => Value::from_numeric_string(&number.0).ok()?,
+        Constant::Number(number) => number_of(&number.0)?,
         Constant::String(text) => Value::String(text.clone()),
         Constant::Array(_) | Constant::Object(_) => return None,
     })

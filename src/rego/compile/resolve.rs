@@ -21,14 +21,27 @@ use crate::rego::{
     syntax::{self, Branch, Expr, Key, Kind, Module, Name, Position},
 };
 
-/// What rules and imports of a module mean: a document, and keys below it.
-pub(super) type Globals = BTreeMap<Name, (Variable, Vec<Constant>)>;
+/// What names mean: a document, and keys below it.
+pub(super) type Meanings = BTreeMap<Name, (Variable, Vec<Constant>)>;
+
+/// What rules and imports of a module mean.
+pub(super) struct Globals<'a> {
+    /// The rules of its package, which its modules share.
+    pub(super) package: &'a Meanings,
+    pub(super) imports: Meanings,
+}
+
+impl Globals<'_> {
+    fn get(&self, name: &str) -> Option<&(Variable, Vec<Constant>)> {
+        self.imports.get(name).or_else(|| self.package.get(name))
+    }
+}
 
 /// Resolves the rules of one module.
 pub(super) fn module(
     (index, module): (usize, &Module),
     package: &[Constant],
-    globals: &Globals,
+    globals: &Globals<'_>,
     variables: &mut Variables,
     faults: &mut Vec<Fault>,
 ) -> Vec<Rule> {
@@ -43,7 +56,7 @@ pub(super) fn module(
 
 struct Resolver<'a> {
     module: usize,
-    globals: &'a Globals,
+    globals: &'a Globals<'a>,
     variables: &'a mut Variables,
     scopes: Scopes,
     faults: &'a mut Vec<Fault>,

@@ -2,7 +2,7 @@
 //!
 //! OPA's stages `CheckSafetyRuleHeads` and `CheckSafetyRuleBodies`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     fault::{Code, Fault},
@@ -109,38 +109,10 @@ fn reorder(body: &mut Body, globals: &VariableSet, arity: Arity<'_>) -> Unsafe {
     let mut missing: Vec<VariableSet> =
         needed.iter().map(|needed| needed.difference(&safe).copied().collect()).collect();
     let enclosed: Vec<VariableSet> = body.iter().map(|statement| enclosed(statement, &all, globals)).collect();
-    let mut order: Vec<usize> = Vec::with_capacity(body.len());
+    let order = order(body, arity, &mut safe, &mut missing, &enclosed);
     let mut placed = vec![false; body.len()];
-    loop {
-        let before = order.len();
-        for index in 0..body.len() {
-            if placed[index] {
-                continue;
-            }
-            let outputs = outputs::of_statement(&body[index], arity, &safe);
-            if !enclosed[index].is_empty() {
-                let so_far = order.iter().map(|index| &body[*index]);
-                let bound = outputs::of_statements(so_far, arity, &safe);
-                // What was there before is safe, and no output any more.
-                let unbound: VariableSet =
-                    enclosed[index].iter().filter(|variable| !bound.contains(variable)).copied().collect();
-                if !unbound.is_empty() {
-                    if unbound == outputs {
-                        continue;
-                    }
-                    missing[index] = unbound;
-                }
-            }
-            missing[index].retain(|variable| !outputs.contains(variable) && !safe.contains(variable));
-            if missing[index].is_empty() {
-                placed[index] = true;
-                order.push(index);
-                safe.extend(outputs);
-            }
-        }
-        if order.len() == before {
-            break;
-        }
+    for index in &order {
+        placed[*index] = true;
     }
     let mut unsafe_ones = Unsafe::new();
     for (index, statement) in body.iter().enumerate().filter(|(index, _)| !placed[*index]) {
@@ -165,6 +137,63 @@ fn reorder(body: &mut Body, globals: &VariableSet, arity: Arity<'_>) -> Unsafe {
         *body = order.into_iter().filter_map(|index| taken[index].take()).collect();
     }
     unsafe_ones
+}
+
+/// Returns the indices of the statements that can be evaluated, in an order in which each has what it needs. Removes from
+/// what is `missing` for the others what the former give.
+///
+/// OPA goes over all statements again and again until no further one can be evaluated. Here a statement is only examined again
+/// when one of its variables got a value, which gives the same order.
+fn order(
+    body: &Body,
+    arity: Arity<'_>,
+    safe: &mut VariableSet,
+    missing: &mut [VariableSet],
+    enclosed: &[VariableSet],
+) -> Vec<usize> {
+    let mut users: BTreeMap<Variable, Vec<usize>> = BTreeMap::new();
+    for (index, statement) in body.iter().enumerate() {
+        let mut variables = VariableSet::new();
+        visit::all_of_statement(statement, &mut variables);
+        for variable in variables {
+            users.entry(variable).or_default().push(index);
+        }
+    }
+    let mut order: Vec<usize> = Vec::with_capacity(body.len());
+    let mut placed = vec![false; body.len()];
+    let mut now: BTreeSet<usize> = (0..body.len()).collect();
+    let mut next = BTreeSet::new();
+    while !now.is_empty() {
+        while let Some(index) = now.pop_first() {
+            let outputs = outputs::of_statement(&body[index], arity, safe);
+            if !enclosed[index].is_empty() {
+                if enclosed[index] == outputs {
+                    continue;
+                }
+                missing[index].clone_from(&enclosed[index]);
+            }
+            missing[index].retain(|variable| !outputs.contains(variable) && !safe.contains(variable));
+            if !missing[index].is_empty() {
+                continue;
+            }
+            placed[index] = true;
+            order.push(index);
+            for variable in outputs {
+                if safe.insert(variable) {
+                    let waiting = users.get(&variable).into_iter().flatten().filter(|user| !placed[**user]);
+                    for user in waiting {
+                        if *user > index {
+                            now.insert(*user)
+                        } else {
+                            next.insert(*user)
+                        };
+                    }
+                }
+            }
+        }
+        now = std::mem::take(&mut next);
+    }
+    order
 }
 
 /// Returns the variables of a statement that are not those of a body inside of it.

@@ -6,17 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::rego::cpu_time::CpuTimer;
+use crate::rego::{
+    cpu_time::CpuTimer,
+    memory::{self, MemoryMeter},
+};
 
 /// A look at the clock every so many steps costs nothing that can be measured.
 const INTERVAL: u32 = 64;
 
 /// How many times the time limit may pass while an evaluation waits for the CPU.
 pub(crate) const STARVED: u32 = 16;
-
-/// The most that an evaluation may make, in bytes as estimated: what it drops again counts, too, unless the element of a loop
-/// left nothing behind for which it was made.
-pub(crate) const MOST_BYTES: usize = 256 << 20;
 
 /// An element of a collection, with what lies around it.
 const ELEMENT: usize = 48;
@@ -27,7 +26,7 @@ pub(crate) enum Halt {
     /// An error of the policy, or too much stack.
     Failed(String),
     TimedOut,
-    /// It made more than [`MOST_BYTES`].
+    /// It used more memory than [`memory::share`].
     TooMuch,
 }
 
@@ -50,6 +49,11 @@ pub(super) struct Gauge {
     began: Option<(Instant, CpuTimer)>,
     /// Where the stack was.
     stack: usize,
+    memory: MemoryMeter,
+    /// The most that may be allocated, in bytes.
+    most: usize,
+    /// What may still be made, in bytes as estimated: what is dropped again counts, too, unless the element of a loop for which
+    /// it was made left nothing behind.
     left: usize,
     /// What is remembered of calls, in bytes: it is not taken back with what was made for them.
     held: usize,
@@ -57,7 +61,8 @@ pub(super) struct Gauge {
 
 impl Gauge {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, ticks: 0, began: None, stack: stack_pointer(), left: MOST_BYTES, held: 0 }
+        let (memory, most) = (MemoryMeter::start(), memory::share());
+        Self { bounds, ticks: 0, began: None, stack: stack_pointer(), memory, most, left: most, held: 0 }
     }
 
     /// To be called for whatever may happen again and again.
@@ -78,7 +83,7 @@ impl Gauge {
         if passed >= limit && (passed >= limit * STARVED || cpu.elapsed() >= limit) {
             return Err(Halt::TimedOut);
         }
-        Ok(())
+        if self.memory.used() > self.most { Err(Halt::TooMuch) } else { Ok(()) }
     }
 
     /// To be called for whatever may be nested.

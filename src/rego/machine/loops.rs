@@ -3,7 +3,10 @@
 use regorus::Value;
 
 use super::{Machine, limit::Halt, sink::Sink, slot::Slot};
-use crate::rego::program::{Block, Filter, Operand, Register};
+use crate::rego::{
+    order,
+    program::{Block, Filter, Operand, Register},
+};
 
 /// The registers of a key and a value.
 pub(super) type Registers = (Register, Register);
@@ -93,7 +96,7 @@ impl<'v> Machine<'v> {
                 }
             }
             Value::Set(items) => {
-                for item in items.iter_sorted() {
+                for item in order::items(items) {
                     self.gauge.tick()?;
                     self.set(base, key, slot(item));
                     self.set(base, value, slot(item));
@@ -103,7 +106,7 @@ impl<'v> Machine<'v> {
                 }
             }
             Value::Object(fields) => {
-                for (name, field) in fields.iter_sorted() {
+                for (name, field) in order::entries(fields) {
                     self.gauge.tick()?;
                     self.set(base, key, slot(name));
                     self.set(base, value, slot(field));
@@ -141,8 +144,12 @@ impl<'v> Machine<'v> {
                 Value::Array(items) => {
                     items.iter().enumerate().for_each(|(index, item)| below(Value::from(index), item));
                 }
-                Value::Set(items) => items.iter_sorted().for_each(|item| below(item.clone(), item)),
-                Value::Object(fields) => fields.iter_sorted().for_each(|(key, value)| below(key.clone(), value)),
+                Value::Set(items) => order::items(items).into_iter().for_each(|item| below(item.clone(), item)),
+                Value::Object(fields) => {
+                    for (key, value) in order::entries(fields) {
+                        below(key.clone(), value);
+                    }
+                }
                 _ => {}
             }
             self.gauge.made(open.len() - before)?;

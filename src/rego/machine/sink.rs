@@ -17,7 +17,11 @@ pub(super) enum Sink<'s> {
     },
     Array(&'s mut Vec<Value>),
     Set(&'s mut BTreeSet<Value>),
-    Object(&'s mut BTreeMap<Value, Value>),
+    /// Keys with different values are an error, or added to `conflicts`.
+    Object {
+        fields: &'s mut BTreeMap<Value, Value>,
+        conflicts: Option<&'s mut BTreeSet<Value>>,
+    },
 }
 
 impl Sink<'_> {
@@ -28,15 +32,19 @@ impl Sink<'_> {
             Self::One { value, .. } => usize::from(value.is_some()),
             Self::Array(items) => items.len(),
             Self::Set(items) => items.len(),
-            Self::Object(fields) => fields.len(),
+            Self::Object { fields, .. } => fields.len(),
         }
     }
+}
+
+pub(super) fn conflict() -> Halt {
+    Halt::Failed("object keys must be unique".to_owned())
 }
 
 /// Two values at one key are a conflict.
 pub(super) fn insert(fields: &mut BTreeMap<Value, Value>, key: Value, value: Value) -> Result<(), Halt> {
     match fields.entry(key) {
-        Entry::Occupied(before) if *before.get() != value => Err(Halt::Failed("object keys must be unique".to_owned())),
+        Entry::Occupied(before) if *before.get() != value => Err(conflict()),
         Entry::Occupied(_) => Ok(()),
         Entry::Vacant(free) => {
             free.insert(value);

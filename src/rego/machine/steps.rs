@@ -117,6 +117,10 @@ impl<'v> Machine<'v> {
 
     fn pair(&mut self, left: &'v Operand, right: &'v Operand, base: usize) -> Result<Option<(&Value, &Value)>, Halt> {
         self.prepare(left)?;
+        // What is compared with an undefined value is not evaluated.
+        if self.peek(left, base).is_none() {
+            return Ok(None);
+        }
         self.prepare(right)?;
         Ok(self.peek(left, base).zip(self.peek(right, base)))
     }
@@ -148,8 +152,19 @@ impl<'v> Machine<'v> {
     }
 
     fn get(&mut self, into: Register, from: &'v Operand, keys: &'v [Operand], base: usize) -> Result<bool, Halt> {
-        self.prepare(from)?;
         keys.iter().try_for_each(|key| self.prepare(key))?;
+        match (from, keys.first()) {
+            // Values of other keys that are in conflict do not matter.
+            (Operand::Rule(rule), Some(key)) => {
+                self.evaluated(*rule)?;
+                if let Some(conflicts) = self.conflicts.get(rule)
+                    && self.peek(key, base).is_none_or(|key| conflicts.contains(key))
+                {
+                    return Err(sink::conflict());
+                }
+            }
+            _ => self.prepare(from)?,
+        }
         let borrowed = match from {
             Operand::Register(register) => match &self.registers[base + register] {
                 Slot::Ref(value) => Some(*value),
@@ -248,7 +263,7 @@ impl<'v> Machine<'v> {
             }
             Collection::Object => {
                 let mut fields = BTreeMap::new();
-                self.block(block, base, &mut Sink::Object(&mut fields))?;
+                self.block(block, base, &mut Sink::Object { fields: &mut fields, conflicts: None })?;
                 Value::from(fields)
             }
         })
@@ -276,10 +291,15 @@ impl<'v> Machine<'v> {
             Sink::Set(items) => {
                 items.insert(made);
             }
-            Sink::Object(fields) => {
+            Sink::Object { fields, conflicts } => {
                 let Some(key) = key else { return Ok(false) };
                 let Some(key) = self.value(key, base)?.cloned() else { return Ok(false) };
-                sink::insert(fields, key, made)?;
+                match conflicts {
+                    Some(conflicts) if fields.get(&key).is_some_and(|before| *before != made) => {
+                        conflicts.insert(key);
+                    }
+                    _ => sink::insert(fields, key, made)?,
+                }
             }
         }
         self.gauge.made(1)?;

@@ -1,17 +1,26 @@
-//! Bounds for what regorus does without a call that could be measured, and what could take all memory or time.
+//! What regorus computes by operators that differ from OPA's, or without a bound on time and memory.
 
 use super::extensions::BOUNDED;
 use crate::rego::syntax::{Expr, Kind, Module};
 
-/// `x * y`: a few dozen lines make a number that is too long to be written. A constant factor adds its digits only.
-pub(super) fn products(module: &mut Module) {
+/// `x + y`, `x - y`, `x * y` and `x / y`: OPA computes with decimals, and regorus with 64-bit floats; a few dozen products make a
+/// number that is too long to be written.
+pub(super) fn arithmetic(module: &mut Module) {
     for rule in &mut module.rules {
         rule.each_expr(&mut |expr| {
-            if let Kind::Binary("*", _, left, right) = &mut expr.kind
-                && ![&left, &right].into_iter().any(|factor| matches!(factor.kind, Kind::Scalar(_)))
-            {
-                *expr = Expr::call(expr.at, "internal.mul", vec![left.take(), right.take()]);
-            }
+            let Kind::Binary(operator, _, left, right) = &mut expr.kind else { return };
+            let is_whole = |operand: &Expr| {
+                matches!(&operand.kind, Kind::Scalar(text) if text.bytes().all(|byte| byte.is_ascii_digit()))
+            };
+            let name = match *operator {
+                _ if is_whole(left) && is_whole(right) => return,
+                "+" => "internal.plus",
+                "-" => "internal.minus",
+                "*" => "internal.mul",
+                "/" => "internal.div",
+                _ => return,
+            };
+            *expr = Expr::call(expr.at, name, vec![left.take(), right.take()]);
         });
     }
 }

@@ -38,6 +38,19 @@ fn refers_to_itself(name: &Expr, reference: &mut Expr) -> bool {
     keys.iter().any(|key| matches!(key, Key::Index(index) if index.as_name() == Some(&name)))
 }
 
+/// `some x in xs` at the end of a body gets a statement behind it: regorus looks at the limit of memory only where it evaluates
+/// statements, and not while it collects what the last loop gives.
+pub(super) fn last_loops(module: &mut Module) {
+    for rule in &mut module.rules {
+        rule.each_body(&mut |body| {
+            if let Some(Statement { what: What::SomeIn { value, .. }, .. }) = body.last() {
+                let truth = Expr::scalar(value.at, "true");
+                body.push(Statement::plain(truth));
+            }
+        });
+    }
+}
+
 /// `-x` is `0 - x`.
 pub(super) fn minus(module: &mut Module) {
     for rule in &mut module.rules {
@@ -92,6 +105,13 @@ pub(super) fn walks(module: &mut Module, fresh: &mut Fresh) {
                             arguments.push(pattern);
                         }
                         statement.what = What::Expr(call);
+                    }
+                    What::Expr(expr) if is_walk(expr, 1) => {
+                        expr.parts(&mut |part| take_walks(part, fresh, &mut found));
+                        let anything = Expr::name(expr.at, &"_".into());
+                        if let Kind::Call(_, arguments) = &mut expr.kind {
+                            arguments.push(anything);
+                        }
                     }
                     What::Expr(expr) | What::Not(expr) if is_walk(expr, 2) || is_walk(expr, 1) => {
                         expr.parts(&mut |part| take_walks(part, fresh, &mut found));

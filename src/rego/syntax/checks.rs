@@ -75,6 +75,12 @@ fn head(rule: &Rule) -> Checked {
     if rule.default {
         return default(rule);
     }
+    let is_bare = rule.parameters.is_some() && rule.first.value.is_none() && rule.first.body.is_none();
+    let name = rule.name.path().unwrap_or_default().join(".");
+    if is_bare && declarations::declaration(&name).is_some() {
+        let help = "a condition belongs into the body of a rule";
+        return refused(rule.at, "rego_parse_error: rule name conflicts with built-in function", help);
+    }
     if rule.contains.is_some() && rule.parameters.is_some() {
         let help = "a function has one value: write `:=` and the set";
         return refused(rule.at, "rego_parse_error: a function cannot use contains", help);
@@ -195,6 +201,10 @@ fn version_1(module: &mut Module) -> Checked {
     }
     let help = "use another name";
     for rule in &module.rules {
+        if rule.first_name().is_some_and(|name| &**name == "contains") {
+            let why = "rego_parse_error: contains keyword cannot be used for rule name";
+            return refused(rule.at, why, help);
+        }
         if let Some(name) = rule.first_name().filter(|name| DOCUMENTS.contains(&&***name)) {
             return refused(rule.at, format!("rego_compile_error: rules must not shadow {name}"), help);
         }

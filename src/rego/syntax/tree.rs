@@ -32,6 +32,16 @@ impl Module {
         self.version == Version::V1 || self.imports("rego.v1")
     }
 
+    /// Returns the names of its package.
+    pub(crate) fn package_path(&self) -> Vec<String> {
+        self.package.path().unwrap_or_default().iter().map(ToString::to_string).collect()
+    }
+
+    /// Returns the names that its rules begin with.
+    pub(crate) fn rule_names(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().filter_map(|rule| rule.first_name().map(|name| &**name))
+    }
+
     /// Whether it imports this path.
     pub(in crate::rego) fn imports(&self, path: &str) -> bool {
         self.imports.iter().any(|import| import.path.path().is_some_and(|words| words.join(".") == path))

@@ -1,6 +1,6 @@
 //! What a failed list or watch means, and how long to wait after it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::core::Status;
 
@@ -9,10 +9,20 @@ use crate::{
     source::json::Malformed,
 };
 
-/// A growing delay between attempts.
+/// A growing delay between attempts. Each class of failures has a count of its own: a server that has just started refuses for
+/// a moment what it allows later, and that refusal must not count as the tenth because the server was away before.
 #[derive(Debug, Default)]
 pub(super) struct Delay {
-    failures: u32,
+    failures: BTreeMap<FailureClass, u32>,
+}
+
+/// What failures with a common delay have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum FailureClass {
+    Expired,
+    Unauthorized,
+    Refused,
+    Unavailable,
 }
 
 impl Delay {
@@ -20,14 +30,16 @@ impl Delay {
     /// file is read again within a minute, so what was refused for an old token is soon worth another attempt. That a version
     /// has expired is no failure as long as it does not happen again and again.
     pub(super) fn next(&mut self, code: u16) -> Duration {
-        let backoff = match code {
-            410 if self.failures == 0 => Backoff::between(Duration::ZERO, Duration::ZERO),
-            401 => Backoff::SHORT,
-            403..=405 => Backoff::between(Duration::from_secs(5), Duration::from_mins(5)),
-            _ => Backoff::between(Duration::from_millis(500), Duration::from_secs(30)),
+        let soon = Backoff::between(Duration::from_millis(500), Duration::from_secs(30));
+        let (class, backoff) = match code {
+            410 => (FailureClass::Expired, soon),
+            401 => (FailureClass::Unauthorized, Backoff::SHORT),
+            403..=405 => (FailureClass::Refused, Backoff::between(Duration::from_secs(5), Duration::from_mins(5))),
+            _ => (FailureClass::Unavailable, soon),
         };
-        self.failures = self.failures.saturating_add(1);
-        backoff.after(self.failures)
+        let failures = self.failures.entry(class).or_default();
+        *failures = failures.saturating_add(1);
+        if class == FailureClass::Expired && *failures == 1 { Duration::ZERO } else { backoff.after(*failures) }
     }
 }
 
@@ -63,6 +75,9 @@ pub(super) enum Failure {
     /// The server ended a watch at once, and without a word.
     #[error("watch: the server ended it as soon as it had begun")]
     WatchShort,
+    /// The server's versions have gone back behind the one that is watched from.
+    #[error("the server has gone back to an earlier state, as after the restore of a backup of etcd")]
+    WentBack,
     /// Without a version nothing can be watched.
     #[error("the server sends objects without resourceVersion")]
     NoResourceVersion,
@@ -75,13 +90,24 @@ impl Failure {
             Self::List(kube::Error::Api(status))
             | Self::WatchStart(kube::Error::Api(status))
             | Self::WatchRefused(status) => status.code,
+            // What is known is of no more use than after it has expired.
+            Self::WentBack => 410,
             _ => 0,
         }
     }
 
     /// Whether only a new list helps: watching from the same version would fail in the same way.
     pub(super) fn needs_list(&self) -> bool {
-        self.code() == 410 || matches!(self, Self::NoEvent(_) | Self::NoResourceVersion)
+        self.code() == 410 || matches!(self, Self::NoEvent(_) | Self::NoResourceVersion) || self.is_from_the_future()
+    }
+
+    /// Whether the server does not know the version yet: it catches up within seconds, or never if it has lost it.
+    fn is_from_the_future(&self) -> bool {
+        const REASON: &str = "ResourceVersionTooLarge";
+        let (Self::WatchStart(kube::Error::Api(status)) | Self::WatchRefused(status)) = self else { return false };
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        // As client-go: servers before 1.19 have no cause.
+        causes.into_iter().any(|cause| cause.reason == REASON) || status.message.contains("Too large resource version")
     }
 
     /// Returns the reason as a metric's label.
@@ -111,5 +137,26 @@ mod tests {
         assert_eq!(seconds(401), [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]);
         assert_eq!(seconds(410), [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0], "the first relist waits for nothing");
         assert_eq!(seconds(403), [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]);
+    }
+
+    #[test]
+    fn each_class_of_failures_has_its_own_delay() {
+        let classes: [(&[u16], f64, f64); 4] = [
+            (&[0, 429, 500, 503], 0.5, 30.0),
+            (&[401], 0.5, 10.0),
+            (&[403, 404, 405], 5.0, 300.0),
+            (&[410], 0.0, 30.0),
+        ];
+        for (others, _, longest) in classes {
+            let mut delay = Delay::default();
+            let last = (0..20).map(|attempt| delay.next(others[attempt % others.len()])).last();
+            assert_eq!(last.map(|last| last.as_secs_f64()), Some(longest), "{others:?} grow together");
+            for (codes, first, _) in classes.iter().filter(|(codes, ..)| *codes != others) {
+                assert_eq!(delay.next(codes[0]), Duration::from_secs_f64(*first), "{} after {others:?}", codes[0]);
+            }
+        }
+        let mut delay = Delay::default();
+        let alternating: Vec<_> = [403, 0, 404, 0, 403].map(|code| delay.next(code).as_secs_f64()).into();
+        assert_eq!(alternating, [5.0, 0.5, 10.0, 1.0, 20.0], "a class grows although others come between");
     }
 }

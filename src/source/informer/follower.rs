@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
 use super::{
@@ -20,8 +20,11 @@ use crate::{
 const WATCH_SECONDS: RangeInclusive<u32> = 300..=600;
 /// A watch that has been silent for this long works: a failure would have shown within the connect timeout.
 const PROVEN: Duration = Duration::from_secs(15);
-/// A watch that ends sooner without an event has failed, as for client-go.
+/// A watch that ends sooner without an event has failed, as for client-go. After one that ends sooner with events, the next does
+/// not begin before.
 const SHORT: Duration = Duration::from_secs(1);
+/// Objects in a page of a list, as client-go requests them.
+const PAGE: u32 = 500;
 /// Failures in a row, other than clear refusals, after which a watch scope counts as failed.
 const FAILURES: u32 = 3;
 
@@ -51,30 +54,50 @@ struct Follower {
     synced: bool,
     /// Nothing has shown yet that the watch works.
     unproven: bool,
+    /// The last list expired, so that the next one is requested as a single page.
+    expired: bool,
 }
 
 impl Follower {
     fn new(shared: Arc<Shared>, scope: WatchScope) -> Self {
         let reader = Arc::new(Reader::new(Arc::clone(&shared), scope.clone()));
-        Self { shared, scope, reader, delay: Delay::default(), failures: 0, synced: false, unproven: true }
+        Self {
+            shared,
+            scope,
+            reader,
+            delay: Delay::default(),
+            failures: 0,
+            synced: false,
+            unproven: true,
+            expired: false,
+        }
     }
 
     /// Lists, and watches until that has to begin again. Returns after how long; `None` if everything wanted was read.
     async fn list_and_watch(&mut self) -> Option<Duration> {
         // What the list does not name is gone, which only its end shows.
         self.synced = false;
-        let mut version = match self.reader.list().await {
+        let mut version = match self.reader.list(if self.expired { None } else { Some(PAGE) }).await {
             Ok(version) => version,
-            Err(failure) => return self.failed(&failure).await,
+            Err(failure) => {
+                self.expired = failure.code() == 410;
+                return self.failed(&failure).await;
+            }
         };
+        self.expired = false;
         self.unproven = true;
         self.readable().await;
         self.shared.note(&self.scope, Note::Listed);
         if self.shared.options.once {
             return None;
         }
+        let mut just_listed = true;
         loop {
-            let Err(failure) = self.watch(&mut version).await else { continue };
+            let began = Instant::now();
+            let Err(failure) = self.watch(&mut version, std::mem::take(&mut just_listed)).await else {
+                sleep_until(began + SHORT).await;
+                continue;
+            };
             let after = self.failed(&failure).await?;
             if failure.needs_list() {
                 return Some(after);
@@ -84,9 +107,14 @@ impl Follower {
         }
     }
 
-    /// Watches from a version on until the server ends it, and leaves the version of what came last.
-    async fn watch(&mut self, version: &mut String) -> Result<(), Failure> {
+    /// Watches from a version on, which may be that of a list that has just ended, until the server ends it, and leaves the version
+    /// of what came last.
+    async fn watch(&mut self, version: &mut String, just_listed: bool) -> Result<(), Failure> {
         let mut watch = self.reader.watch(version, fastrand::u32(WATCH_SECONDS)).await?;
+        // A watch ends when its server is replaced, and an etcd is not restored below a server that runs.
+        if !just_listed && self.reader.is_behind(version).await {
+            return Err(Failure::WentBack);
+        }
         self.shared.send(Change::Quiet(self.scope.clone())).await;
         let began = Instant::now();
         let mut came = false;
@@ -125,9 +153,7 @@ impl Follower {
         debug!(feed = %self.scope, code, message, "Reading failed");
         self.failures += 1;
         let refused = matches!(code, 401 | 403 | 404 | 405);
-        // The list is too old: not a failure as long as it does not happen again and again.
-        let expired = code == 410;
-        if !expired && (refused || self.failures >= FAILURES) {
+        if refused || self.failures >= FAILURES {
             let state = if matches!(code, 401 | 403) { State::Forbidden } else { State::Failed };
             self.synced = false;
             self.shared.send(Change::Unreadable(self.scope.clone(), Unreadable { state, message })).await;

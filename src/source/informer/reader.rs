@@ -1,6 +1,6 @@
 //! The requests of one watch scope: a list, page by page, and a watch, each object on its way as soon as it has arrived.
 
-use std::{borrow::Cow, io, panic::resume_unwind, pin::Pin, sync::Arc};
+use std::{borrow::Cow, io, panic::resume_unwind, pin::Pin, sync::Arc, time::Duration};
 
 use futures::{AsyncBufRead, AsyncBufReadExt, TryFutureExt as _};
 use http::{HeaderValue, header};
@@ -11,12 +11,9 @@ use kube::{
 };
 use serde::{Deserialize, de::Error as _};
 use serde_json::value::RawValue;
-use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
-use super::{failure::Failure, shared::Shared};
+use super::{failure::Failure, list_slot::ListSlot, shared::Shared};
 use crate::{
     cluster::identity::CONTROLLER,
     model::object::{Object, Projected},
@@ -27,10 +24,11 @@ use crate::{
     },
 };
 
-/// Objects in a page of a list, as client-go asks for.
-const PAGE: u32 = 500;
 /// Pages of one list that are read side by side. The server writes JSON on one core for each request.
 const PAGES_AT_A_TIME: usize = 4;
+
+/// How long the answer to a request for the present version may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads one watch scope and passes on what it says of objects.
 pub(super) struct Reader {
@@ -45,20 +43,24 @@ impl Reader {
         Self { shared, scope, request }
     }
 
-    /// Lists the scope. Returns the version from which to watch it.
+    /// Lists the scope, in pages of at most `limit` objects or at once. Returns the version from which to watch it.
     ///
     /// Each page is asked for as soon as the one before has said where it begins, which most servers do before the first
     /// item: several are on their way while the first is still read.
-    pub(super) async fn list(self: &Arc<Self>) -> Result<String, Failure> {
+    pub(super) async fn list(self: &Arc<Self>, limit: Option<u32>) -> Result<String, Failure> {
         let mut pages = JoinSet::new();
-        let version = self.pages(&mut pages).await;
+        let version = self.pages(limit, &mut pages).await;
         // Nothing of a list that failed may come behind the next one.
         pages.shutdown().await;
         version
     }
 
     /// Reads all pages, each on a task of its own.
-    async fn pages(self: &Arc<Self>, pages: &mut JoinSet<Result<(), Failure>>) -> Result<String, Failure> {
+    async fn pages(
+        self: &Arc<Self>,
+        limit: Option<u32>,
+        pages: &mut JoinSet<Result<(), Failure>>,
+    ) -> Result<String, Failure> {
         let (heads, mut head) = mpsc::unbounded_channel::<ListMeta>();
         let mut version = String::new();
         let mut next = Some(None);
@@ -66,12 +68,17 @@ impl Reader {
             if pages.len() < PAGES_AT_A_TIME
                 && let Some(from) = next.take()
             {
-                // Never closed.
-                let permit = Arc::clone(&self.shared.lists).acquire_owned().await.ok();
+                let slot = ListSlot::acquire(&self.shared.lists).await;
                 if from.is_none() {
                     self.shared.send(Change::Listing(self.scope.clone())).await;
                 }
-                pages.spawn(Arc::clone(self).page(from, heads.clone(), permit));
+                let parameters = ListParams {
+                    label_selector: self.shared.options.label_selector.clone(),
+                    limit,
+                    continue_token: from,
+                    ..ListParams::default()
+                };
+                pages.spawn(Arc::clone(self).page(parameters, heads.clone(), slot));
             }
             tokio::select! {
                 Some(metadata) = head.recv() => {
@@ -97,21 +104,19 @@ impl Reader {
     /// Reads one page; sends its metadata when it has come.
     async fn page(
         self: Arc<Self>,
-        from: Option<String>,
+        parameters: ListParams,
         heads: mpsc::UnboundedSender<ListMeta>,
-        _permit: Option<OwnedSemaphorePermit>,
+        mut slot: ListSlot,
     ) -> Result<(), Failure> {
-        let label_selector = self.shared.options.label_selector.clone();
-        let parameters =
-            ListParams { label_selector, limit: Some(PAGE), continue_token: from, ..ListParams::default() };
         let request =
             self.request.list(&parameters).map_err(|error| Failure::List(kube::Error::BuildRequest(error)))?;
         let client = &self.shared.clients.reading;
-        let mut body = Box::pin(client.request_stream(request).await.map_err(Failure::List)?);
+        let mut body = Box::pin(slot.hold_for(client.request_stream(request)).await.map_err(Failure::List)?);
         let mut list = ListReader::default();
         let mut heads = Some(heads);
         loop {
-            let bytes = body.fill_buf().await.map_err(|error| Failure::List(kube::Error::ReadEvents(error)))?;
+            let bytes =
+                slot.hold_for(body.fill_buf()).await.map_err(|error| Failure::List(kube::Error::ReadEvents(error)))?;
             let count = bytes.len();
             list.push(bytes);
             body.consume_unpin(count);
@@ -130,6 +135,25 @@ impl Reader {
         }
     }
 
+    /// Whether the server's present version is before one that it gave earlier, so that a watch from there would be silent until
+    /// as much has happened again. If it does not say, it has not.
+    pub(super) async fn is_behind(&self, version: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Head {
+            metadata: ListMeta,
+        }
+        let label_selector = self.shared.options.label_selector.clone();
+        let parameters = ListParams { label_selector, limit: Some(1), ..ListParams::default() };
+        let Ok(request) = self.request.list(&parameters) else { return false };
+        let mut slot = ListSlot::acquire(&self.shared.lists).await;
+        let head = slot.hold_for(self.shared.clients.reading.request::<Head>(request));
+        let asked = timeout(HEAD_TIMEOUT, head).await;
+        let Ok(Ok(Head { metadata })) = asked else { return false };
+        let now = metadata.resource_version.as_deref().unwrap_or_default();
+        // Not every aggregated API has versions that are numbers.
+        matches!((now.parse::<u64>(), version.parse::<u64>()), (Ok(now), Ok(known)) if 0 < now && now < known)
+    }
+
     /// Begins to watch from a version on, for so many seconds.
     pub(super) async fn watch(&self, version: &str, seconds: u32) -> Result<Watch, Failure> {
         let label_selector = self.shared.options.label_selector.clone();
@@ -145,6 +169,18 @@ impl Reader {
     /// Whether an object belongs to this shard; the others are dropped before they are parsed.
     fn reads(&self, received: &Received) -> bool {
         self.shared.shard.reads(&self.scope.kind, received.namespace())
+    }
+
+    /// Returns why an object is none of this kind. When a CRD is replaced by one with the other scope, the collection that is
+    /// read has the objects of the new kind.
+    fn is_misplaced(&self, received: &Received) -> Option<&'static str> {
+        match (received.namespace(), self.scope.kind.namespaced) {
+            (Some(_), false) => Some("it has a namespace, and objects of its kind have none"),
+            (None, true) if received.problem().is_none() => {
+                Some("it has no namespace, and objects of its kind have one")
+            }
+            _ => None,
+        }
     }
 
     /// Passes on an object of a list.
@@ -168,6 +204,9 @@ impl Reader {
             return None;
         }
         let name = received.name();
+        if let Some(why) = self.is_misplaced(&received) {
+            return Some(Change::Skipped(self.scope.clone(), name, why.to_owned()));
+        }
         match received.into_object(&self.scope.kind, self.shared.options.secrets, 0) {
             Ok(object) if is_own_event(&object) => None,
             Ok(mut object) => {

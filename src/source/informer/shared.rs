@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
+use super::list_slot;
 use crate::{
     cluster::client::Clients,
     judge::set::PolicySet,
     model::{body::Packing, shard::Shard},
     source::{
-        change::{Change, WatchScope},
+        change::{Change, InFlight, WatchScope},
         received::Secrets,
     },
 };
-
-/// Pages of lists that are read at a time: more would only slow each other down in the API server.
-const LISTS_AT_A_TIME: usize = 8;
 
 /// How an informer reads.
 #[derive(Clone)]
@@ -24,10 +22,14 @@ pub struct ReadOptions {
     pub secrets: Secrets,
     /// Whether to end after each kind's first list.
     pub once: bool,
+    /// With `once`, whether discovery is repeated some seconds later, to confirm which kinds are gone.
+    pub confirms: bool,
     /// Reads only objects whose labels fit; `None` is all.
     pub label_selector: Option<String>,
     /// Compresses what was read.
     pub packing: Packing,
+    /// Bounds the bytes of what was read and is not taken yet.
+    pub in_flight: InFlight,
     /// The policies in force, to find out beside the pipeline whether they can see what changed.
     pub policies: Option<watch::Receiver<Arc<PolicySet>>>,
 }
@@ -35,7 +37,15 @@ pub struct ReadOptions {
 impl ReadOptions {
     /// Reads each kind once, and leaves the objects as they are.
     pub fn once(secrets: Secrets) -> Self {
-        Self { secrets, once: true, label_selector: None, packing: Packing::default(), policies: None }
+        Self {
+            secrets,
+            once: true,
+            confirms: false,
+            label_selector: None,
+            packing: Packing::default(),
+            in_flight: InFlight::default(),
+            policies: None,
+        }
     }
 }
 
@@ -69,12 +79,13 @@ impl Shared {
         changes: mpsc::Sender<Change>,
         notes: mpsc::UnboundedSender<(WatchScope, Note)>,
     ) -> Self {
-        let (lists, rediscover) = (Arc::new(Semaphore::new(LISTS_AT_A_TIME)), Notify::new());
+        let (lists, rediscover) = (list_slot::all(), Notify::new());
         Self { clients, options, shard, changes, lists, rediscover, notes }
     }
 
     pub(super) async fn send(&self, change: Change) {
         // Nobody listens any more when the pipeline has ended; the stream notices by itself.
+        self.options.in_flight.enter(&change).await;
         let _ended = self.changes.send(change).await;
     }
 

@@ -23,7 +23,7 @@ fn clients() -> Clients {
     };
     let client = Client::new(tower::service_fn(answer), "default");
     let config = kube::Config::new("http://127.0.0.1".parse().unwrap());
-    Clients { reading: client.clone(), plain: client, url: String::new(), config }
+    Clients { reading: client.clone(), plain: client, url: String::new(), config, transport: None }
 }
 
 #[tokio::test(start_paused = true)]
@@ -32,7 +32,7 @@ async fn a_kind_whose_reading_panics_is_named_and_read_again() {
     let options = ReadOptions { once: false, ..ReadOptions::once(Secrets::Redact) };
     let informer = Informer::new(clients(), Selection::default(), options, sender);
     let kinds = vec![Kind::sample("", "pods", "Pod")];
-    let running = tokio::spawn(informer.run(Served { kinds, stale: Vec::new() }));
+    let running = tokio::spawn(informer.run(Served { kinds, ..Served::default() }));
     let mut said = Vec::new();
     while said.last().is_none_or(|last| last != "synced") {
         said.push(match changes.recv().await.unwrap() {
@@ -49,4 +49,69 @@ async fn a_kind_whose_reading_panics_is_named_and_read_again() {
     assert!(rest[0].starts_with("failed kaudit failed while reading it, which is a bug: "), "{said:?}");
     assert_eq!(rest[1..], ["listing", "synced"]);
     running.abort();
+}
+
+/// A cluster that never answers.
+fn silent() -> Clients {
+    let answer = |_: Request<Body>| std::future::pending::<Result<Response<Answer>, std::io::Error>>();
+    let client = Client::new(tower::service_fn(answer), "default");
+    let config = kube::Config::new("http://127.0.0.1".parse().unwrap());
+    Clients { reading: client.clone(), plain: client, url: String::new(), config, transport: None }
+}
+
+/// A pass of discovery for `shop.example.com`: kinds as `VERSION/PLURAL`, the preferred version first, and stale versions.
+fn pass(kinds: &[&str], stale: &[&str]) -> Served {
+    let mut served = Served::default();
+    for (version, plural) in kinds.iter().filter_map(|kind| kind.split_once('/')) {
+        let mut kind = Kind::sample("shop.example.com", plural, plural);
+        Arc::make_mut(&mut kind).version = version.to_owned();
+        if !served.kinds.iter().any(|known| known.plural == plural) {
+            served.kinds.push(Arc::clone(&kind));
+        }
+        served.by_version.entry((kind.group.clone(), version.to_owned())).or_default().push(kind);
+    }
+    let group = "shop.example.com".to_owned();
+    let stale = stale.iter().map(|version| (group.clone(), (*version).to_owned()));
+    served.stale = stale.map(|(group, version)| Unserved { group, version, message: "down".to_owned() }).collect();
+    served
+}
+
+/// Returns the versions that are unserved after the last of these passes.
+async fn unserved(exclude: &str, passes: Vec<Served>) -> Vec<String> {
+    let (sender, mut changes) = mpsc::channel(100);
+    let exclude = exclude.split_whitespace().map(|pattern| pattern.parse().unwrap()).collect();
+    let selection = Selection { exclude, ..Selection::default() };
+    let mut informer = Informer::new(silent(), selection, ReadOptions::once(Secrets::Redact), sender);
+    for served in passes {
+        informer.follow_discovery(served).await;
+    }
+    drop(informer);
+    let mut found = Vec::new();
+    while let Some(change) = changes.recv().await {
+        if let Change::Discovered(discovered) = change {
+            found = discovered.unserved.into_iter().map(|unserved| unserved.version).collect();
+        }
+    }
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_version_is_unserved_unless_its_kinds_are_followed() {
+    let both = ["v1/carts", "v1alpha1/carts", "v1alpha1/quotes"];
+    let down = || pass(&["v1/carts"], &["v1alpha1"]);
+    assert_eq!(unserved("", vec![down()]).await, ["v1alpha1"], "its kinds are not known");
+    assert_eq!(unserved("", vec![down(), down()]).await, ["v1alpha1"], "also not in the second pass");
+    assert_eq!(unserved("", vec![pass(&[], &["v1", "v1alpha1"])]).await, ["v1", "v1alpha1"]);
+    assert!(
+        unserved("", vec![pass(&both, &["v1alpha1"])]).await.is_empty(),
+        "all are followed, and reading some fails"
+    );
+    assert!(unserved("", vec![pass(&both, &[]), down()]).await.is_empty(), "all were followed before");
+    assert!(unserved("", vec![pass(&both, &[]), down(), down()]).await.is_empty(), "and are still");
+    assert!(unserved("quotes", vec![pass(&both, &[]), down()]).await.is_empty(), "quotes is not audited");
+    assert!(unserved("*.shop.example.com", vec![down()]).await.is_empty(), "nothing of the group is audited");
+    let same = ["v1/carts", "v1alpha1/carts"];
+    assert!(unserved("", vec![pass(&same, &[]), down()]).await.is_empty(), "v1 has all kinds of v1alpha1");
+    let gone = pass(&["v1/carts"], &[]);
+    assert_eq!(unserved("", vec![pass(&same, &[]), gone, down()]).await, ["v1alpha1"], "it may have other kinds now");
 }

@@ -25,6 +25,9 @@ pub(crate) struct ListReader {
     end: ValueEnd,
     next: Next,
     metadata: Option<ListMeta>,
+    /// It has items, were there none of them.
+    has_items: bool,
+    kind: Option<String>,
 }
 
 /// What comes next.
@@ -59,17 +62,26 @@ impl ListReader {
         while let Some(byte) = self.peek() {
             match (&mut self.next, byte) {
                 (Next::List, b'{') | (Next::Item, b']') => self.pass(Next::Key),
-                (Next::Key, b'}') => self.pass(Next::Nothing),
-                (Next::Value(key), b'[') if key == "items" => self.pass(Next::Item),
+                (Next::Key, b'}') => {
+                    self.check()?;
+                    self.pass(Next::Nothing);
+                }
+                (Next::Value(key), b'[') if key == "items" => {
+                    self.has_items = true;
+                    self.pass(Next::Item);
+                }
                 (Next::Key, b'"') => {
                     let Some(key) = self.value() else { break };
                     self.next = Next::Value(self.json(key)?);
                 }
                 (Next::Value(key), _) => {
-                    let is_metadata = key == "metadata";
+                    let key = key.clone();
                     let Some(value) = self.value() else { break };
-                    if is_metadata {
-                        self.metadata = Some(self.json(value)?);
+                    match key.as_str() {
+                        "metadata" => self.metadata = Some(self.json(value)?),
+                        "kind" => self.kind = Some(self.json(value)?),
+                        "items" => self.has_items = true,
+                        _ => {}
                     }
                     self.next = Next::Key;
                 }
@@ -83,6 +95,18 @@ impl ListReader {
             }
         }
         Ok(None)
+    }
+
+    /// Checks that the whole is a list: a `Status` may come with code 200, too. A CRD chooses the name of its list itself.
+    fn check(&self) -> Result<(), Malformed> {
+        match self.kind.as_deref() {
+            Some("Status") => Err(Malformed("its kind is Status".to_owned())),
+            Some(kind) if !self.has_items && !kind.ends_with("List") => {
+                Err(Malformed(format!("its kind is {kind}, and it has no items")))
+            }
+            None if !self.has_items => Err(Malformed("it has neither kind nor items".to_owned())),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the list's metadata once it has arrived: before the items, or behind those of custom resources.
@@ -174,10 +198,29 @@ mod tests {
 
     #[test]
     fn an_empty_list_may_be_null_and_what_is_none_is_refused() {
-        for list in [r#"{"items":null}"#, r#"{"items":[]}"#, "{}", r#"{"metadata":{},"items":[]}"#] {
+        let lists = [
+            r#"{"items":null}"#,
+            r#"{"items":[]}"#,
+            r#"{"metadata":{},"items":[]}"#,
+            r#"{"kind":"PodList"}"#,
+            r#"{"kind":"Herd","items":null}"#,
+            r#"{"items":[],"kind":"Herd"}"#,
+        ];
+        for list in lists {
             assert_eq!(read(list, 3).unwrap().0, Vec::<String>::new(), "{list}");
         }
-        for list in ["[]", "<html>", "{}{}", r#"{"metadata":7}"#, "{7:1}", r#"{"items":[{}"#, ""] {
+        for list in ["[]", "<html>", "{}{}", r#"{"items":[],"metadata":7}"#, "{7:1}", r#"{"items":[{}"#, ""] {
+            assert!(read(list, 3).is_err(), "{list}");
+        }
+        let others = [
+            "{}",
+            r#"{"metadata":{"resourceVersion":"7"}}"#,
+            r#"{"kind":"Status","metadata":{"resourceVersion":"7"}}"#,
+            r#"{"items":[],"kind":"Status"}"#,
+            r#"{"kind":"Pod","metadata":{}}"#,
+            r#"{"kind":7,"items":[]}"#,
+        ];
+        for list in others {
             assert!(read(list, 3).is_err(), "{list}");
         }
     }

@@ -20,7 +20,7 @@ const KEY_BYTES: usize = 128;
 #[derive(Debug, Default)]
 pub(super) struct Converted {
     pub(super) json: String,
-    /// Where the items of the outermost lists begin: offset in the JSON, and line in the document, from 0.
+    /// Where the items of lists begin: offset in the JSON, and line in the document, from 0.
     pub(super) items: Vec<(usize, usize)>,
 }
 
@@ -196,9 +196,7 @@ impl<'t> Reader<'t> {
         loop {
             self.out.push(before);
             before = b',';
-            if depth <= 1 {
-                self.items.push((self.out.len(), self.line));
-            }
+            self.begin_item();
             self.at += 1;
             let spaces = self.text[self.at..].iter().take_while(|byte| **byte == b' ').count();
             self.at += spaces;
@@ -225,6 +223,13 @@ impl<'t> Reader<'t> {
         }
         self.out.push(b']');
         Some(())
+    }
+
+    /// Notes where an item begins, if it may be an object of a list: in the field `items`, or in no field at all.
+    fn begin_item(&mut self) {
+        if self.keys.last().is_none_or(|key| *key == "items") {
+            self.items.push((self.out.len(), self.line));
+        }
     }
 
     /// Reads what stands behind a key or a dash, and goes to the next line.
@@ -482,6 +487,9 @@ impl<'t> Reader<'t> {
                 self.text_out(key);
                 self.out.push(b':');
                 self.spaces();
+            }
+            if open == b'[' {
+                self.begin_item();
             }
             self.flow_value(depth)?;
             self.spaces();

@@ -11,6 +11,7 @@ use std::{
 use serde_json::value::RawValue;
 
 use super::{
+    encoding::decoded,
     files::{ManifestFile, is_stdin},
     open_list::{OpenList, Step},
 };
@@ -24,12 +25,14 @@ pub(super) struct Sizes {
     /// Bytes of a list that are held before it is cut. A smaller one is read as a whole, so that it can still be found to
     /// be something else.
     pub(super) list: usize,
+    /// Bytes of a document that has no end yet, after which the file is given up: a device has no end.
+    pub(super) document: usize,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
         // API servers take no object as large as that, so that at least one whole item is seen.
-        Self { read: 128 * 1024, list: 2 * 1024 * 1024 }
+        Self { read: 128 * 1024, list: 2 * 1024 * 1024, document: 256 * 1024 * 1024 }
     }
 }
 
@@ -66,7 +69,7 @@ pub(super) enum Content {
 
 /// Returns the chunks of a file in their order.
 pub(super) fn of(file: &ManifestFile, sizes: Sizes) -> impl Iterator<Item = Chunk> + use<> {
-    let ManifestFile { path, is_settings } = file.clone();
+    let ManifestFile { path, is_settings, problem } = file.clone();
     Chunks {
         file: path.to_string_lossy().into(),
         is_settings,
@@ -75,12 +78,14 @@ pub(super) fn of(file: &ManifestFile, sizes: Sizes) -> impl Iterator<Item = Chun
         rest: Vec::new(),
         unmarked: 0,
         within: Within::Documents(Values::default()),
-        input: Input::Closed(path),
+        input: problem.map_or(Input::Closed(path), Input::Refused),
     }
 }
 
 enum Input {
     Closed(PathBuf),
+    /// It is not to be read, and why.
+    Refused(String),
     Open(Box<dyn Read + Send>),
     End,
 }
@@ -136,10 +141,20 @@ impl Iterator for Chunks {
 impl Chunks {
     /// Reads on.
     fn read(&mut self) -> io::Result<()> {
-        if let Input::Closed(path) = &self.input {
-            let input: Box<dyn Read + Send> =
-                if is_stdin(path) { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
-            self.input = Input::Open(input);
+        match &self.input {
+            Input::Refused(why) => return Err(io::Error::other(why.clone())),
+            Input::Closed(path) => {
+                let input = if is_stdin(path) { decoded(io::stdin()) } else { decoded(File::open(path)?) };
+                self.input = Input::Open(input?);
+            }
+            Input::Open(_) | Input::End => {}
+        }
+        if self.rest.len() > self.sizes.document {
+            let most = self.sizes.document / 1024 / 1024;
+            let line = self.at.line;
+            return Err(io::Error::other(format!(
+                "the document at line {line} is larger than {most} MiB: separate its objects by lines with ---"
+            )));
         }
         if let Input::Open(input) = &mut self.input {
             let more = input.by_ref().take(self.sizes.read as u64).read_to_end(&mut self.rest)?;
@@ -178,7 +193,7 @@ impl Chunks {
         };
         self.unmarked = self.rest.len();
         let Some(end) = end else { return Ok(None) };
-        let documents = Content::Documents(text(self.take(end))?, before);
+        let documents = Content::Documents(text(self.take(end), at.line)?, before);
         if let Some((list, head, values)) = list {
             self.take(head);
             self.within = Within::List(list, values);
@@ -195,7 +210,7 @@ impl Chunks {
         let (end, why) = match list.step(&self.rest[..end]) {
             Step::More if is_end => (end, "the list ends in the middle".to_owned()),
             Step::More => return Ok(None),
-            Step::Items(end) => return Ok(Some((at, Content::Items(text(self.take(end))?, head)))),
+            Step::Items(end) => return Ok(Some((at, Content::Items(text(self.take(end), at.line)?, head)))),
             Step::End(end) => {
                 self.take(end);
                 self.within = Within::Documents(Values::behind(values + 1));
@@ -235,9 +250,13 @@ impl Chunks {
     }
 }
 
-fn text(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
+/// Reads text that begins at a line.
+fn text(bytes: Vec<u8>, first_line: usize) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = first_line + memchr::memchr_iter(b'\n', before).count();
+        io::Error::new(io::ErrorKind::InvalidData, format!("line {line} is not UTF-8 text; save the file as UTF-8"))
+    })
 }
 
 /// JSON values that are read before it is certain that a document is not YAML: kubectl reads what begins with one value as

@@ -1,8 +1,14 @@
 //! Which files are read, and which of them belong to a tool that makes manifests of other files.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::Metadata,
+    io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context;
+
+use crate::judge::links::LinkBoundary;
 
 /// Name that stands for standard input.
 const STDIN: &str = "-";
@@ -27,26 +33,39 @@ const LOCAL_GROUPS: [&str; 2] = ["kustomize.config.k8s.io", "skaffold"];
 pub struct ManifestFile {
     /// As the user named it, or below a directory that the user named.
     pub path: PathBuf,
-    /// Whether it was found in a directory and is named as the settings of a tool are: what is no object there is no gap.
+    /// Whether it was found in a directory and is the settings of a tool by its name, or hidden: what is no object there is no
+    /// gap.
     pub is_settings: bool,
+    /// Why it is not read, for a file that was found in a directory.
+    pub problem: Option<String>,
+}
+
+impl ManifestFile {
+    /// A file that the user named, which is read whatever it is.
+    pub fn named(path: PathBuf) -> Self {
+        Self { path, is_settings: false, problem: None }
+    }
 }
 
 /// Lists the files that `paths` mean: files as they are, directories recursively, sorted.
 ///
+/// In a directory only regular files are read, through links as far as a [`LinkBoundary`] allows.
+///
 /// # Errors
 /// When a path cannot be read, or a directory holds no manifest.
 pub fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<ManifestFile>> {
-    let mut files = Vec::new();
+    let links = LinkBoundary::of(paths.iter().map(PathBuf::as_path).filter(|path| !is_stdin(path)));
+    let mut walk = ManifestWalk { links, above: Vec::new(), files: Vec::new() };
     for path in paths {
         if is_stdin(path) || !path.metadata().with_context(|| cannot_read(path))?.is_dir() {
-            files.push(ManifestFile { path: path.clone(), is_settings: false });
+            walk.files.push(ManifestFile::named(path.clone()));
             continue;
         }
-        let before = files.len();
-        collect(path, &mut files).with_context(|| cannot_read(path))?;
-        anyhow::ensure!(files.len() > before, "{} holds no .yaml, .yml or .json file", path.display());
+        let before = walk.files.len();
+        walk.directory(path, false).with_context(|| cannot_read(path))?;
+        anyhow::ensure!(walk.files.len() > before, "{} holds no .yaml, .yml or .json file", path.display());
     }
-    Ok(files)
+    Ok(walk.files)
 }
 
 /// Whether a path stands for standard input.
@@ -58,25 +77,56 @@ fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }
 
-/// Adds the manifests of a directory.
-fn collect(directory: &Path, files: &mut Vec<ManifestFile>) -> std::io::Result<()> {
-    let mut entries = directory.read_dir()?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
-    entries.sort();
-    for path in entries {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        if name.starts_with('.') {
-            continue;
+/// Finds the manifests below directories.
+struct ManifestWalk {
+    links: LinkBoundary,
+    /// The directories that lead to the present one, resolved.
+    above: Vec<PathBuf>,
+    files: Vec<ManifestFile>,
+}
+
+impl ManifestWalk {
+    /// Adds the manifests of a directory; `is_hidden` if its name or that of one above it begins with a dot.
+    fn directory(&mut self, directory: &Path, is_hidden: bool) -> io::Result<()> {
+        let mut entries = directory.read_dir()?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+        entries.sort();
+        self.above.push(directory.canonicalize()?);
+        for path in entries {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+            // `..data` in a mounted ConfigMap is what the links beside it lead to.
+            if name == ".git" || name.starts_with("..") {
+                continue;
+            }
+            let is_hidden = is_hidden || name.starts_with('.');
+            let problem = match self.metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => match self.directory(&path, is_hidden) {
+                    Ok(()) => continue,
+                    Err(why) => Some(why.to_string()),
+                },
+                Ok(_) if !is_manifest(&path) => continue,
+                Ok(metadata) => (!metadata.is_file()).then(|| "not a regular file".to_owned()),
+                // A link to a file of another name is not read anyway. Editors mark the files that they have open with hidden
+                // links to nothing.
+                Err(_) if is_hidden || !is_manifest(&path) && path.is_file() => continue,
+                Err(why) => Some(why.to_string()),
+            };
+            self.files.push(ManifestFile { is_settings: is_hidden || is_settings(&name), path, problem });
         }
-        if path.metadata()?.is_dir() {
-            collect(&path, files)?;
-        } else if path
-            .extension()
-            .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known))
-        {
-            files.push(ManifestFile { is_settings: is_settings(&name), path });
-        }
+        self.above.pop();
+        Ok(())
     }
-    Ok(())
+
+    /// Returns the metadata of what is at a path.
+    fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        if self.links.target(path)?.is_some_and(|target| self.above.contains(&target)) {
+            return Err(io::Error::other("a link to a directory above it"));
+        }
+        path.metadata()
+    }
+}
+
+fn is_manifest(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known))
 }
 
 fn is_settings(name: &str) -> bool {

@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 
 use crate::source::{
     json::ValueEnd,
-    received::{Received, fields, without_value},
+    received::{Received, fields},
+    redaction::without_value,
 };
 
 /// A list whose items are on their way.
@@ -220,7 +221,7 @@ mod tests {
     fn chunks(text: &str, sizes: Sizes) -> Vec<(usize, bool)> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let file = ManifestFile { path: file.path().to_owned(), is_settings: false };
+        let file = ManifestFile::named(file.path().to_owned());
         let length = |chunk: chunks::Chunk| match chunk.content.unwrap() {
             Content::Documents(text, _) => (text.len(), false),
             Content::Items(text, _) => (text.len(), true),
@@ -233,13 +234,13 @@ mod tests {
     fn no_more_of_a_list_is_held_than_is_needed_to_know_it() {
         let items = vec![POD; 500];
         for text in [kubectl(&items), server(&items), array(&items), format!("{POD}\n{}", server(&items))] {
-            let chunks = chunks(&text, Sizes { read: 64, list: 400 });
+            let chunks = chunks(&text, Sizes { read: 64, list: 400, ..Sizes::default() });
             let longest = chunks.iter().map(|(length, _)| *length).max();
             assert!(longest < Some(600), "{longest:?} bytes: {text:.60}");
             assert!(chunks.iter().filter(|(_, is_items)| *is_items).count() > 100, "{chunks:?}: {text:.60}");
         }
         // What is certain is not held back, and a small list is read at once.
-        assert_eq!(chunks(&server(&items[..2]), Sizes { read: 64, list: 400 }).len(), 1);
+        assert_eq!(chunks(&server(&items[..2]), Sizes { read: 64, list: 400, ..Sizes::default() }).len(), 1);
     }
 
     #[test]
@@ -271,7 +272,11 @@ mod tests {
             let whole = read_text_in(Sizes::default(), &text);
             for read in [1, 2, 3, 5, 7, 16, 41, 100, 333, 1_000] {
                 for list in [1, 90, 160, 400] {
-                    assert_eq!(read_text_in(Sizes { read, list }, &text), whole, "{read} {list}: {text}");
+                    assert_eq!(
+                        read_text_in(Sizes { read, list, ..Sizes::default() }, &text),
+                        whole,
+                        "{read} {list}: {text}"
+                    );
                 }
             }
         }
@@ -292,19 +297,16 @@ mod tests {
             (
                 list.replace("\"List\"", "7"),
                 3,
-                format!("f:10:2 not a list: invalid type: integer, expected a string at line 1 column 1; {READ}"),
+                format!("f:10:2 not a list: kind is the number 7, not a string: put it in quotes; {READ}"),
             ),
             (list.replace(": \"List\"", " \"List\""), 3, format!("f:8:12 expected `:`; {READ}")),
             (list.replace("],\n", "] 7,\n"), 3, format!("f:7:7 expected `,` or `}}`; {READ}")),
-            (
-                list.replace("\"metadata\": {}", "\"items\": []"),
-                3,
-                format!("f:10:1 key \"items\" stands twice; {READ}"),
-            ),
+            (list.replace("\"metadata\": {}", "\"items\": []"), 3, format!("f:10:1 duplicate key \"items\"; {READ}")),
             (format!("{one}{{\"kind\":}},{rest}"), 3, "f:5:17 expected value".to_owned()),
         ] {
             for read in [1, 3, 7] {
-                let (seen, skipped) = read_text_in(Sizes { read, list: 132 }, &format!("{text}\n---\n{POD}"));
+                let (seen, skipped) =
+                    read_text_in(Sizes { read, list: 132, ..Sizes::default() }, &format!("{text}\n---\n{POD}"));
                 let copies: Vec<_> =
                     seen.iter().filter_map(|object| object.split_once(' ')).map(|(_, name)| name).collect();
                 let expected: Vec<_> = (0..=objects).map(|copy| format!("Pod a #{copy}")).collect();
@@ -340,7 +342,7 @@ mod tests {
             let items: Vec<_> = items.iter().map(|item| &**item).collect();
             for text in [kubectl(&items), server(&items), array(&items)] {
                 let (seen, skipped) = read_text_in(Sizes::default(), &text);
-                let sizes = Sizes { read, list };
+                let sizes = Sizes { read, list, ..Sizes::default() };
                 prop_assert_eq!(&read_text_in(sizes, &text), &(seen.clone(), skipped));
                 // Cut off, it gives the first objects and a refusal.
                 let text = &text[..cut.min(text.trim_end().len() - 1)];

@@ -1,21 +1,31 @@
 //! From a chunk of a file to its objects: nothing here knows of other chunks.
 
-use std::{borrow::Cow, cell::Cell, mem, sync::Arc};
+use std::{
+    borrow::Cow,
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
 
 use serde_json::value::RawValue;
 
 use super::{
     block::{self, Converted},
     chunks::{Chunk, Content, FIRST_VALUES, Place},
+    duplicates::duplicates,
+    field_types,
     files::is_local,
-    yaml::{self, Refusal},
+    kinds::unknown,
+    yaml::{self, Refusal, YamlDocument},
 };
 use crate::{
     cluster::identity::is_exception,
     model::object::{Kind, Location, Object},
     source::{
         json::ValueEnd,
-        received::{Received, Secrets, fields, without_value},
+        received::{Received, Secrets, fields},
+        redaction::without_value,
         selection::Selection,
     },
 };
@@ -26,8 +36,14 @@ pub(super) enum ManifestItem {
     Object(Box<Object>),
     /// A document that cannot be read: where it stands, and why.
     Unreadable(String, String),
+    /// A key that occurs again in its object: where, and the key.
+    Duplicate(String, String),
     /// A document without an object in a file where a tool has its settings.
     Settings(Arc<str>),
+    /// Objects of this kind are left out by `--exclude`.
+    Excluded(Arc<Kind>),
+    /// So many objects are left out because they are in this namespace, or in none.
+    Elsewhere(Option<String>, usize),
 }
 
 /// Which objects are taken, and what of them.
@@ -40,8 +56,16 @@ impl ManifestParser<'_> {
     /// Returns what a chunk holds, in its order.
     pub(super) fn chunk(&self, chunk: Chunk) -> Vec<ManifestItem> {
         let Chunk { file, is_settings, at, content } = chunk;
-        let mut documents =
-            Documents { parser: self, file, is_settings, kinds: Vec::new(), found: Vec::new(), lists: 0 };
+        let mut documents = Documents {
+            parser: self,
+            file,
+            is_settings,
+            kinds: Vec::new(),
+            found: Vec::new(),
+            excluded: BTreeSet::new(),
+            elsewhere: BTreeMap::new(),
+            lists: 0,
+        };
         match content {
             Ok(Content::Documents(text, values)) => documents.read(&text, at, values),
             Ok(Content::Items(text, list)) => {
@@ -49,8 +73,11 @@ impl ManifestParser<'_> {
                 documents.json(&text, at, FIRST_VALUES, Some(&list));
             }
             Ok(Content::Broken(why)) => documents.unreadable(documents.at_column(at.line, at.column + 1), &why),
-            Err(error) => documents.unreadable(documents.file.to_string(), &error.to_string()),
+            Err(error) => documents.not_read(documents.file.to_string(), &error.to_string()),
         }
+        documents.found.extend(documents.excluded.into_iter().map(ManifestItem::Excluded));
+        let elsewhere = documents.elsewhere.into_iter();
+        documents.found.extend(elsewhere.map(|(namespace, objects)| ManifestItem::Elsewhere(namespace, objects)));
         documents.found
     }
 }
@@ -66,6 +93,10 @@ struct Documents<'p> {
     /// Kinds met so far, by what the manifests say.
     kinds: Vec<(String, String, Arc<Kind>)>,
     found: Vec<ManifestItem>,
+    /// Kinds with objects that are left out.
+    excluded: BTreeSet<Arc<Kind>>,
+    /// Objects that are left out, by namespace.
+    elsewhere: BTreeMap<Option<String>, usize>,
     /// How many arrays and lists are open around what is read. Bounded, because each level is read through once more.
     lists: usize,
 }
@@ -122,10 +153,12 @@ impl Documents<'_> {
     /// Reads any document.
     fn document(&mut self, document: &str, line: usize) {
         match yaml::read(document) {
-            Ok(serde_json::Value::Null) => {}
-            Ok(value) => {
-                // What was just read from text has nothing in it that JSON cannot say.
-                self.value(&value.to_string(), &|_| line + leading_lines(document), None);
+            Ok(None) => {}
+            Ok(Some(YamlDocument { converted, duplicates })) => {
+                for (row, key) in duplicates {
+                    self.duplicate(line + row, &key);
+                }
+                self.converted(document, line, &converted);
             }
             Err(Refusal { line: row, column, mut why }) => {
                 if document.contains("{{") {
@@ -166,7 +199,12 @@ impl Documents<'_> {
             };
             match value {
                 Ok(value) if value.get() == "null" && list.is_none() => {}
-                Ok(value) => self.value(value.get(), &line_of, list),
+                Ok(value) => {
+                    self.value(value.get(), &line_of, list);
+                    for key in duplicates(value.get()) {
+                        self.duplicate(line_of(key), key);
+                    }
+                }
                 Err(_) if values < FIRST_VALUES => return (line_of(rest), rest),
                 Err(error) => {
                     let before = &text[..offset_in(next, text)];
@@ -196,7 +234,7 @@ impl Documents<'_> {
             received.kind = kind.filter(|kind| !kind.is_empty()).map(str::to_owned);
         }
         match inside(json, received.kind.as_deref().unwrap_or_default()) {
-            Ok(None) => self.object(received, line(json)),
+            Ok(None) => self.object(received, json, line(json)),
             Ok(Some(_)) if self.lists == LISTS => {
                 self.unreadable(self.at(line(json)), &format!("lists are nested deeper than {LISTS} levels"));
             }
@@ -211,39 +249,43 @@ impl Documents<'_> {
         }
     }
 
-    fn object(&mut self, received: Received, line: usize) {
+    fn object(&mut self, received: Received, json: &str, line: usize) {
         let (Some(api_version), Some(kind)) = (
             received.api_version.as_deref().filter(|text| !text.is_empty()),
             received.kind.as_deref().filter(|text| !text.is_empty()),
         ) else {
             let why = received.problem().unwrap_or("apiVersion or kind is missing");
-            return self.no_object(line, &format!("not a Kubernetes object: {why}"));
+            return self.unreadable(self.at(line), &format!("not a Kubernetes object: {why}"));
         };
         if self.is_settings && is_local(api_version) {
-            return self.no_object(line, "");
+            return self.unreadable(self.at(line), "");
         }
         let kind = self.kind(api_version, kind);
         let Selection { namespaces: wanted, .. } = self.parser.selection;
-        if self.parser.selection.chooses(&kind) == Some(false) && !is_exception(&kind)
-            || (!wanted.is_empty() && !received.namespace().is_some_and(|namespace| wanted.contains(namespace)))
-        {
+        let chosen = self.parser.selection.chooses(&kind);
+        if chosen == Some(false) && !is_exception(&kind) {
+            self.excluded.insert(kind);
             return;
         }
-        match received.into_object(&kind, self.parser.secrets, 0) {
+        let namespace = received.namespace();
+        if !wanted.is_empty() && !namespace.is_some_and(|namespace| wanted.contains(namespace)) {
+            *self.elsewhere.entry(namespace.map(str::to_owned)).or_default() += 1;
+            return;
+        }
+        if chosen.is_none()
+            && let Some(why) = unknown(&kind)
+        {
+            return self.unreadable(self.at(line), &why);
+        }
+        let object = received.into_object(&kind, self.parser.secrets, 0);
+        match object.and_then(|object| field_types::problem(&kind, json).map_or(Ok(object), Err)) {
             Ok(mut object) => {
                 object.location = Some(Location { file: self.file.clone(), line });
+                // The API server drops the status of a new object, so a manifest cannot say that an object is finished.
+                object.inactive = false;
                 self.found.push(ManifestItem::Object(Box::new(object)));
             }
-            Err(why) => self.no_object(line, &why),
-        }
-    }
-
-    /// Takes note of what is no object, which is expected in some files.
-    fn no_object(&mut self, line: usize, why: &str) {
-        if self.is_settings {
-            self.found.push(ManifestItem::Settings(self.file.clone()));
-        } else {
-            self.unreadable(self.at(line), why);
+            Err(why) => self.unreadable(self.at(line), &why),
         }
     }
 
@@ -266,7 +308,23 @@ impl Documents<'_> {
         format!("{}:{line}:{column}", self.file)
     }
 
+    /// Adds a key that occurs again in its object, on this line. Tools may read their settings in ways of their own.
+    fn duplicate(&mut self, line: usize, key: &str) {
+        if !self.is_settings {
+            self.found.push(ManifestItem::Duplicate(self.at(line), key.to_owned()));
+        }
+    }
+
+    /// Adds a document without an object, which is expected in some files.
     fn unreadable(&mut self, at: String, why: &str) {
+        if self.is_settings {
+            self.found.push(ManifestItem::Settings(self.file.clone()));
+        } else {
+            self.not_read(at, why);
+        }
+    }
+
+    fn not_read(&mut self, at: String, why: &str) {
         self.found.push(ManifestItem::Unreadable(at, why.to_owned()));
     }
 }

@@ -1,12 +1,15 @@
 //! All of YAML, as kubectl reads it: the events of libyaml, of which Go's parser is a port too, put together as
 //! go.yaml.in/yaml/v2 and sigs.k8s.io/yaml do. Of two equal keys the last one counts, and merge keys count where they stand.
 
-use std::{collections::HashMap, panic::catch_unwind};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    panic::catch_unwind,
+};
 
 use libyaml_safer::{Event, EventData, Mark, Parser};
 use serde_json::{Map, Value};
 
-use super::scalar::Scalar;
+use super::{block::Converted, duplicates::NAMED, scalar::Scalar};
 
 /// As deep as JSON is read.
 const DEEPEST: usize = 127;
@@ -30,24 +33,85 @@ impl Refusal {
     }
 }
 
-/// Reads the first document of a text that ends with a line; a text without any is null.
+/// A document that was read.
+#[derive(Debug)]
+pub(super) struct YamlDocument {
+    pub(super) converted: Converted,
+    /// Keys that occur again in their mapping, with their line in the document, from 0.
+    pub(super) duplicates: Vec<(usize, String)>,
+}
+
+/// Reads the first document of a text that ends with a line; `None` if there is none, or it is null.
 ///
 /// # Errors
 /// When it is no YAML, or not within the limits of Go's parser for what aliases stand for, or deeper than JSON is read.
-pub(super) fn read(text: &str) -> Result<Value, Refusal> {
+pub(super) fn read(text: &str) -> Result<Option<YamlDocument>, Refusal> {
     // The parser panics where it has no answer: at a comma behind a tag.
     catch_unwind(|| read_first(text))
         .unwrap_or_else(|_| Err(Refusal { line: 1, column: 1, why: "the parser failed".into() }))
 }
 
-fn read_first(text: &str) -> Result<Value, Refusal> {
+fn read_first(text: &str) -> Result<Option<YamlDocument>, Refusal> {
     let mut rest = text.as_bytes();
     let mut parser = Parser::new();
     parser.set_input_string(&mut rest);
     let mut composer = Composer { parser, text, nodes: Vec::new(), anchors: HashMap::new() };
-    let Some(root) = composer.document()? else { return Ok(Value::Null) };
-    let mut decoder = Decoder { nodes: &composer.nodes, open: Vec::new(), decoded: 1, aliased: 0, bytes: 0 };
-    decoder.value(root, 0)
+    let Some(root) = composer.document()? else { return Ok(None) };
+    let nodes = &composer.nodes;
+    let mut decoder =
+        Decoder { nodes, open: Vec::new(), decoded: 1, aliased: 0, bytes: 0, duplicates: BTreeMap::new() };
+    let value = decoder.value(root, 0)?;
+    let mut converted = Converted::default();
+    write(nodes, root, &value, &mut converted);
+    let duplicates = decoder.duplicates.into_iter().map(|(id, key)| (line_of(&nodes[id]), key)).collect();
+    Ok((!value.is_null()).then_some(YamlDocument { converted, duplicates }))
+}
+
+/// Writes a value as JSON, with the place and the line of each item of a list.
+fn write(nodes: &[Node], id: Id, value: &Value, to: &mut Converted) {
+    let content = match &nodes[id].content {
+        Content::Alias(meant) => &nodes[*meant].content,
+        content => content,
+    };
+    match (content, value) {
+        (Content::Sequence(items), Value::Array(values)) => {
+            to.json.push('[');
+            for (index, (item, value)) in items.iter().zip(values).enumerate() {
+                if index > 0 {
+                    to.json.push(',');
+                }
+                to.items.push((to.json.len(), line_of(&nodes[*item])));
+                write(nodes, *item, value, to);
+            }
+            to.json.push(']');
+        }
+        (Content::Mapping(pairs), Value::Object(fields)) => {
+            let is_items = |key: Id| matches!(&nodes[key].content, Content::Scalar { text, .. } if text == ITEMS);
+            let items = pairs.iter().rfind(|(key, _)| is_items(*key)).map(|(_, items)| *items);
+            to.json.push('{');
+            for (index, (key, value)) in fields.iter().enumerate() {
+                if index > 0 {
+                    to.json.push(',');
+                }
+                // What was read from text has nothing in it that JSON cannot say.
+                to.json += &Value::from(key.as_str()).to_string();
+                to.json.push(':');
+                match items.filter(|_| key == ITEMS) {
+                    Some(items) => write(nodes, items, value, to),
+                    None => to.json += &value.to_string(),
+                }
+            }
+            to.json.push('}');
+        }
+        _ => to.json += &value.to_string(),
+    }
+}
+
+/// The field in which a list has its items.
+const ITEMS: &str = "items";
+
+fn line_of(node: &Node) -> usize {
+    usize::try_from(node.mark.line).unwrap_or(usize::MAX)
 }
 
 /// Index of a node.
@@ -175,6 +239,8 @@ struct Decoder<'n> {
     aliased: usize,
     /// Texts that aliases stand for.
     bytes: usize,
+    /// The first keys that occur again in their mapping. What an anchor names is read several times.
+    duplicates: BTreeMap<Id, String>,
 }
 
 impl Decoder<'_> {
@@ -229,13 +295,18 @@ impl Decoder<'_> {
     }
 
     fn pairs(&mut self, pairs: &[(Id, Id)], into: &mut Map<String, Value>, depth: usize) -> Result<(), Refusal> {
-        for (key, value) in pairs {
-            if is_merge(&self.nodes[*key]) {
+        // Not those that are merged: a mapping may replace them.
+        let mut own = HashSet::new();
+        for (id, value) in pairs {
+            if is_merge(&self.nodes[*id]) {
                 self.merge(*value, into, depth, true)?;
                 continue;
             }
-            let key = self.key(*key)?;
+            let key = self.key(*id)?;
             let value = self.value(*value, depth + 1)?;
+            if !own.insert(key.clone()) && self.duplicates.len() < NAMED {
+                self.duplicates.insert(*id, key.clone());
+            }
             into.insert(key, value);
         }
         Ok(())
@@ -305,6 +376,31 @@ mod tests {
 
     use super::*;
 
+    fn value(text: &str) -> Value {
+        let read = read(text).unwrap();
+        read.map_or(Value::Null, |document| serde_json::from_str(&document.converted.json).unwrap())
+    }
+
+    #[test]
+    fn keys_that_occur_twice_are_named_with_their_line_and_those_that_replace_merged_ones_are_not() {
+        for (text, duplicates) in [
+            ("a: 1\nb: 2\na: 3\n", vec![(2, "a")]),
+            ("a:\n  b: 1\n  \"b\": 2\nc: {d: 1, d: 2}\n", vec![(2, "b"), (3, "d")]),
+            ("- a: 1\n  a: 1\n  a: 1\n- a: 1\n", vec![(1, "a"), (2, "a")]),
+            ("1: a\n\"1\": b\n", vec![(1, "1")]),
+            ("x: &x {a: 1, a: 2}\ny: *x\nz: *x\n", vec![(0, "a")]),
+            ("x: &x {a: 1}\ny:\n  <<: *x\n  a: 2\nz:\n  a: 2\n  <<: *x\n", vec![]),
+            ("x: &x {a: 1}\ny:\n  <<: *x\n  a: 2\n  a: 3\n", vec![(4, "a")]),
+            ("a: {b: 1}\nb: {a: 1}\n", vec![]),
+        ] {
+            let document = read(text).unwrap().unwrap();
+            let found: Vec<_> = document.duplicates.iter().map(|(line, key)| (*line, key.as_str())).collect();
+            assert_eq!(found, duplicates, "{text}");
+        }
+        let many = read(&"a: 1\n".repeat(100_000)).unwrap().unwrap();
+        assert_eq!(many.duplicates.len(), NAMED);
+    }
+
     #[test]
     fn what_other_readers_have_differently_is_as_in_go() {
         for (text, value) in [
@@ -320,7 +416,7 @@ mod tests {
             ("k:\n  a: \"one\n  two\"\n", json!({"k": {"a": "one two"}})),
             ("", Value::Null),
         ] {
-            assert_eq!(read(text).unwrap(), value, "{text}");
+            assert_eq!(self::value(text), value, "{text}");
         }
         for (text, at, why) in [
             ("a: \"one\n", (2, 1), "while scanning a quoted scalar: found unexpected end of stream"),

@@ -60,7 +60,7 @@ impl Sky {
 }
 
 /// What the API server says of a version that it does not know any more.
-fn expired(message: &str) -> Response {
+pub(super) fn expired(message: &str) -> Response {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
         "reason": "Expired", "code": 410,
@@ -92,7 +92,7 @@ async fn the_server_is_slow_busy_and_forgetful() {
     let begin = std::time::Instant::now();
     let kaudit = scene.start(proxy.kubeconfig()).await;
     let opened = begin.elapsed();
-    assert!(opened > Duration::from_secs(3), "three pages, and two of them again: {opened:?}");
+    assert!(opened > Duration::from_secs(2), "a page, and then all of them at once: {opened:?}");
     assert_eq!(sky.lock().unwrap().expired_pages, 1);
     writing.stop().await;
     let took = scene.truth.converged(&kaudit, std::time::Instant::now()).await;

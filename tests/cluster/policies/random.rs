@@ -181,8 +181,10 @@ async fn said_by_gator(plane: &ControlPlane) -> Found {
 fn gator(folder: &Path) -> Vec<Value> {
     let mut command = Command::new(tool(Tool::Gator).unwrap());
     let output = command.args(["test", "--output=json", "--filename"]).arg(folder).env_clear().output().unwrap();
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&output.stderr)))
+    // It prints `null` if there are no results.
+    let results: Result<Option<Vec<Value>>, _> = serde_json::from_slice(&output.stdout);
+    let results = results.unwrap_or_else(|why| panic!("{why}: {}", String::from_utf8_lossy(&output.stderr)));
+    results.unwrap_or_default()
 }
 
 /// What an audit says by Gatekeeper's policies.

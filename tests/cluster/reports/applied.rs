@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 use super::{NAMES, list, mark, once, plane, policy};
 use crate::support::policies;
 
-/// Returns the reports of one writer by kind and namespace, without names, labels and times.
+/// Returns the reports of one writer that have results, by kind and namespace, without names, labels and times. A check also
+/// writes empty ones for namespaces in which it found nothing.
 async fn written_by(plane: &ControlPlane, instance: &str) -> BTreeMap<String, Value> {
     let all = [list(plane, NAMES[0][0]).await, list(plane, NAMES[0][1]).await].concat();
     let own = all.into_iter().filter(|report| report["metadata"]["labels"]["app.kubernetes.io/instance"] == instance);
+    let own = own.filter(|report| report["results"].as_array().is_some_and(|results| !results.is_empty()));
     own.map(|mut report| {
         for result in report["results"].as_array_mut().unwrap() {
             result.as_object_mut().unwrap().remove("timestamp");
@@ -50,7 +52,7 @@ async fn reports_of_a_check_can_be_applied_and_say_the_same() {
     once(&plane, &directory, &["--report-api=openreports"]).await;
     assert_eq!(written_by(&plane, "kaudit-check").await, applied);
     let again = plane.kubectl(&apply).await.unwrap();
-    assert_eq!(again.lines().filter(|line| line.ends_with(" unchanged")).count(), 2, "{again}");
+    assert!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
     for kind in NAMES[0] {
         let own = "app.kubernetes.io/instance=kaudit-check";
         let scope: &[&str] = if kind.starts_with("cluster") { &[] } else { &["-A"] };

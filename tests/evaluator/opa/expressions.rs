@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command, thread};
 
-use kaudit::rego::query::{Query, evaluate};
+use kaudit::rego::query::{Query, evaluate, evaluate_program};
 use kaudit_controlplane::{Tool, require_tool, tool};
 use regorus::Value;
 
@@ -25,7 +25,7 @@ fn module(name: &str, expression: &str) -> String {
 }
 
 /// What `opa` answers, by index.
-fn by_opa(expressions: &[&str]) -> BTreeMap<usize, serde_json::Value> {
+pub(super) fn by_opa(expressions: &[&str]) -> BTreeMap<usize, serde_json::Value> {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("input.json");
     fs::write(&input, INPUT).unwrap();
@@ -52,13 +52,27 @@ fn by_opa(expressions: &[&str]) -> BTreeMap<usize, serde_json::Value> {
         .collect()
 }
 
-fn by_kaudit(expression: &str) -> Result<Option<Value>, String> {
+pub(super) fn by_kaudit(expression: &str) -> Result<Option<Value>, String> {
+    answer(expression, |query| evaluate(query).map_err(|error| format!("{error:?}")))
+}
+
+/// What the program answers that the expression is compiled to.
+pub(super) fn by_program(expression: &str) -> Result<Option<Value>, String> {
+    answer(expression, |query| match evaluate_program(query, &["x"]) {
+        Ok(Ok(answers)) => Ok(answers),
+        other => Err(format!("{other:?}")),
+    })
+}
+
+fn answer(
+    expression: &str,
+    evaluate: impl Fn(&Query<'_>) -> Result<Vec<Value>, String>,
+) -> Result<Option<Value>, String> {
     let input = Value::from_json_str(INPUT).unwrap();
     let modules = [module("answers", expression)];
     let data = serde_json::json!({});
     let query = Query { modules: &modules, data, input, text: "x = data.answers.answer", strict: false };
-    let answers = evaluate(&query).map_err(|error| format!("{error:?}"))?;
-    Ok(answers.first().map(|bindings| bindings["x"].clone()))
+    Ok(evaluate(&query)?.first().map(|bindings| bindings["x"].clone()))
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Exceptions that come, go and end while the pipeline runs.
 
 use super::*;
+use crate::{audit::result::Summary, model::exception::ExceptionState};
 
 const EXCUSABLE: &str = "# METADATA\n# custom: {excusable: true}\npackage bad\n\nimport rego.v1\n\n\
                          deny contains \"bad\" if input.metadata.labels.bad\n";
@@ -162,8 +163,130 @@ async fn exceptions_that_name_no_policy_leave_those_before_in_force() {
         tokio::task::spawn_blocking(move || Exceptions::load(&[path]).unwrap()).await.unwrap()
     };
     let live = start(vec![bad("n", "a")], vec![]).await;
-    live.command(Command::Except(of_policy("bad").await)).await;
+    live.command(Command::Except(Ok(of_policy("bad").await))).await;
     until_outcomes(&live, &["a skip"]).await;
-    live.command(Command::Except(of_policy("bda").await)).await;
-    assert_eq!(outcomes(&live.result().await), ["a skip"]);
+    let states = async || {
+        let exceptions = live.result().await.exceptions;
+        exceptions.into_iter().map(|known| (known.name, known.state)).collect::<Vec<_>>()
+    };
+    let active = ("n/e".to_owned(), ExceptionState::Active);
+    live.command(Command::Except(Err(anyhow::anyhow!("e.yaml:1: broken")))).await;
+    assert_eq!(states().await, [("--exceptions".to_owned(), ExceptionState::Invalid), active.clone()]);
+    assert_eq!(outcomes(&live.result().await), ["a skip"], "those loaded before stay in force");
+    live.command(Command::Except(Ok(of_policy("later").await))).await;
+    until_outcomes(&live, &["a fail"]).await;
+    assert_eq!(states().await, [("n/e".to_owned(), ExceptionState::Invalid)]);
+    // The rule comes after its exception.
+    let later = EXCUSABLE.replace("package bad", "package later");
+    live.command(Command::Reload(Ok(load(&[("later.rego", &later)])))).await;
+    until_outcomes(&live, &["a skip"]).await;
+    assert_eq!(states().await, [active]);
+}
+
+#[tokio::test]
+async fn an_exception_that_is_read_in_another_version_ends_with_its_object() {
+    let in_version = |version: &str| {
+        let mut scope = exceptions();
+        Arc::make_mut(&mut scope.kind).version = version.to_owned();
+        scope
+    };
+    let of = |scope: &WatchScope| {
+        let mut exception = exception("n", 1, "2999-01-01");
+        exception.key.kind = Arc::clone(&scope.kind);
+        exception
+    };
+    let (old, new) = (exceptions(), in_version("v1beta1"));
+    let live = start(vec![bad("n", "a")], vec![of(&old)]).await;
+    until_outcomes(&live, &["a skip"]).await;
+    live.send(Change::Appeared(new.clone())).await;
+    live.send(Change::Succeeds(new.clone(), old.clone())).await;
+    live.send(Change::Listing(new.clone())).await;
+    live.send(Change::Seen(new.clone(), of(&new))).await;
+    live.send(Change::Synced(new.clone())).await;
+    live.send(Change::Vanished(old)).await;
+    live.send(Change::Gone(new.clone(), of(&new))).await;
+    until_outcomes(&live, &["a fail"]).await;
+    assert_eq!(live.result().await.exceptions.len(), 0);
+}
+
+/// A Pod that an Ingress controls, both of which violate the rule.
+fn controlled(owner: &str, name: &str) -> Object {
+    let reference = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": owner,
+        "uid": format!("Ingress n/{owner}"), "controller": true});
+    object("Pod", "n", name, 1, &json!({"metadata": {"labels": {"bad": "yes"}, "ownerReferences": [reference]}}))
+}
+
+#[tokio::test]
+async fn what_an_owner_covers_is_not_reported_when_an_exception_for_both_ends_or_is_deleted() {
+    let owners = ["a", "b", "c", "d", "e", "f"];
+    let objects: Vec<Object> = owners
+        .iter()
+        .flat_map(|owner| {
+            let pods = (0..3).map(|pod| controlled(owner, &format!("{owner}-{pod}")));
+            let owner = object("Ingress", "n", owner, 1, &json!({"metadata": {"labels": {"bad": "yes"}}}));
+            pods.chain([owner]).collect::<Vec<_>>()
+        })
+        .collect();
+    let soon = Timestamp::now() + Duration::from_secs(4);
+    let live = start(objects, vec![exception("n", 1, &soon.to_string())]).await;
+    live.until_evaluated(24).await;
+    let skipped = live.result().await.summary.skip;
+    assert_eq!((skipped, told(&live)), (6, vec![]), "dependents are covered");
+    let appeared: Vec<String> = owners.iter().map(|owner| format!("+ {owner}: bad")).collect();
+    let until_fail = async |fail: usize| {
+        let begin = Instant::now();
+        let counts = |summary: Summary| (summary.fail, summary.skip);
+        while counts(live.result().await.summary) != (fail, 6 - fail) {
+            assert!(begin.elapsed() < PATIENCE, "{:?}", live.result().await.summary);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    until_fail(6).await;
+    assert_eq!(told(&live), appeared, "it ended");
+    live.send(Change::Seen(exceptions(), exception("n", 2, "2999-01-01"))).await;
+    until_fail(0).await;
+    assert_eq!(told(&live).len(), 6);
+    live.send(Change::Gone(exceptions(), exception("n", 2, "2999-01-01"))).await;
+    until_fail(6).await;
+    assert_eq!(told(&live), appeared, "it was deleted");
+}
+
+#[tokio::test]
+async fn counts_are_published_again_when_an_exception_has_ended_though_nothing_else_happens() {
+    let soon = Timestamp::now() + Duration::from_secs(4);
+    let pods = (0..30).map(|pod| bad("n", &pod.to_string())).collect();
+    let live = start(pods, vec![exception("n", 1, &soon.to_string())]).await;
+    let count = |outcome: &str| {
+        let text = live.metrics.encode();
+        let mut lines = text.lines().filter(|line| line.starts_with("kaudit_violations{"));
+        let of_outcome = lines.find(|line| line.contains(r#"namespace="n""#) && line.contains(outcome));
+        of_outcome.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+    };
+    let begin = Instant::now();
+    while count(r#"result="fail""#) != Some(30.0) {
+        assert!(begin.elapsed() < PATIENCE, "{}", live.metrics.encode());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(Timestamp::now() >= soon);
+}
+
+#[tokio::test]
+async fn violations_that_may_be_excused_are_not_reported_before_exceptions_have_been_read() {
+    let fixed = "package fixed\n\ndeny contains \"not excusable\" if input.metadata.labels.bad\n";
+    for state in [State::Forbidden, State::Failed, State::TimedOut] {
+        let live = Live::start(load(&[("bad.rego", EXCUSABLE), ("fixed.rego", fixed)]), SETTINGS);
+        live.send(Change::Appeared(exceptions())).await;
+        live.send(Change::Unreadable(exceptions(), Unreadable { state, message: "why".into() })).await;
+        live.sync(vec![bad("n", "a"), bad("n", "b")]).await;
+        until_outcomes(&live, &["a error", "a fail", "b error", "b fail"]).await;
+        assert_eq!(told(&live), ["+ a: not excusable", "+ b: not excusable"]);
+        assert!(!live.result().await.complete);
+        live.send(Change::Listing(exceptions())).await;
+        let matching = json!({"names": ["a"]});
+        live.send(Change::Seen(exceptions(), exception_for(1, &matching))).await;
+        live.send(Change::Synced(exceptions())).await;
+        until_outcomes(&live, &["a fail", "a skip", "b fail", "b fail"]).await;
+        assert_eq!(told(&live), ["+ b: bad"]);
+        assert!(live.result().await.complete);
+    }
 }

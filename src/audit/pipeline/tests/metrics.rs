@@ -74,8 +74,8 @@ async fn the_series_of_what_is_no_longer_served_go() {
         version: "v1".into(),
         message: "no".into(),
     };
-    live.sync(vec![]).await;
-    live.send(Change::Discovered(Discovered { unserved: vec![down], excluded: vec![] })).await;
+    live.sync(vec![ingress("a", "1", 1, "good")]).await;
+    live.send(Change::Discovered(Discovered { unserved: vec![down], ..Discovered::default() })).await;
     until(&live, r#"kaudit_kind_state{group="down.example.com",resource="*",state="failed"}"#, 1).await;
     live.send(Change::Discovered(Discovered::default())).await;
     until(&live, "kaudit_complete", 1).await;

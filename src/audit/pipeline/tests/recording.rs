@@ -1,6 +1,7 @@
 //! What is told when a term of recording begins late, and when policies change.
 
 use super::*;
+use crate::model::verdict::Source;
 
 fn begin(told: &Arc<Mutex<Vec<Delta>>>) -> Term {
     Term::Begin(Recorded::default(), Box::new(Told(Arc::clone(told))))
@@ -32,6 +33,99 @@ async fn what_changes_violate_before_a_term_begins_is_told_then_unless_another_l
         transitions.sort();
         let all = ["spec.host is fixed", "spec.host is fixed", "this must stay"];
         assert_eq!(transitions, if leads { &all[..] } else { &all[..1] });
+    }
+}
+
+#[tokio::test]
+async fn kinds_that_one_pass_of_discovery_lacks_are_not_gone_yet() {
+    let provisional = || Change::Discovered(Discovered { provisional: true, ..Discovered::default() });
+    let recorded = || {
+        let mut recorded = Recorded::default();
+        for kind in ["Gone", "Late"] {
+            let violation = crate::audit::ledger::Violation::sample(kind);
+            let mut object = recorded_object(&Delta { results: vec![violation], ..Delta::sample() });
+            (object.object.kind, object.object.api_version) = (kind.into(), "example.com/v1".into());
+            (object.object.name, object.object.namespace) = (kind.into(), Some("n".into()));
+            recorded.add(object);
+        }
+        recorded
+    };
+    let late = WatchScope { kind: Kind::sample("example.com", "lates", "Late"), namespace: None };
+    for begins_late in [false, true] {
+        let live = Live::recording(load(&[("hosts.rego", UNIQUE_HOST)]), SETTINGS, None);
+        let begin = Term::Begin(recorded(), Box::new(Told(Arc::clone(&live.told))));
+        let mut begin = Some(begin);
+        if !begins_late {
+            live.term(begin.take().unwrap()).await;
+        }
+        live.send(provisional()).await;
+        live.sync_as(vec![ingress("n", "a", 1, "x")], true).await;
+        live.until_evaluated(1).await;
+        if let Some(begin) = begin {
+            live.term(begin).await;
+        }
+        live.send(provisional()).await;
+        live.result().await;
+        assert_eq!(told(&live), [""; 0], "begins late: {begins_late}");
+        live.send(Change::Appeared(late.clone())).await;
+        live.send(Change::Discovered(Discovered::default())).await;
+        let started = Instant::now();
+        let mut resolved = Vec::new();
+        while resolved.is_empty() {
+            assert!(started.elapsed() < PATIENCE);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            resolved = told(&live);
+        }
+        assert_eq!(resolved, ["- Gone: Gone"], "begins late: {begins_late}");
+    }
+}
+
+#[tokio::test]
+async fn no_violation_is_older_than_its_object_whatever_was_recorded() {
+    const CREATED: &str = "2026-11-21T10:00:00Z";
+    let policies = || load(&[("items.rego", &items("is wrong"))]);
+    let pod = |metadata: &Value| object("Pod", "n", "p", 1, &json!({"metadata": metadata, "spec": {"items": ["a"]}}));
+    let created = json!({"creationTimestamp": CREATED});
+    for (metadata, recorded_since, since) in [
+        (&created, "1970-01-01T00:00:00Z", CREATED),
+        (&created, "2026-11-21T09:58:59Z", CREATED),
+        // The clocks of the API server and of kaudit differ.
+        (&created, "2026-11-21T09:59:30Z", "2026-11-21T09:59:30Z"),
+        (&created, "2026-11-22T00:00:00Z", "2026-11-22T00:00:00Z"),
+        (&json!({}), "1970-01-01T00:00:00Z", "1970-01-01T00:00:00Z"),
+    ] {
+        for begins_late in [false, true] {
+            let first = Live::start(policies(), SETTINGS);
+            first.sync(vec![pod(metadata)]).await;
+            first.until(&["p: item a is wrong"]).await;
+            let deltas = std::mem::take(&mut *first.told.lock().unwrap());
+            first.kill().await;
+            let mut object = recorded_object(&deltas[0]);
+            object.results[0].since = recorded_since.parse().unwrap();
+            // As in reports and Events.
+            object.results[0].finding.source = Source { file: "".into(), line: 0 };
+            let mut recorded = Recorded::default();
+            recorded.add(object);
+
+            let live = Live::recording(policies(), SETTINGS, None);
+            let mut begin = Some(Term::Begin(recorded, Box::new(Told(Arc::clone(&live.told)))));
+            if !begins_late {
+                live.term(begin.take().unwrap()).await;
+            }
+            live.sync(vec![pod(metadata)]).await;
+            live.until_evaluated(1).await;
+            if let Some(begin) = begin {
+                live.term(begin).await;
+            }
+            live.until(&["p: item a is wrong"]).await;
+            let result = live.result().await;
+            assert_eq!(result.results[0].since, Some(since.parse().unwrap()), "{recorded_since}, late: {begins_late}");
+            let deltas = std::mem::take(&mut *live.told.lock().unwrap());
+            assert!(deltas.iter().all(|delta| delta.appeared.is_empty() && delta.resolved.is_empty()), "{deltas:#?}");
+            // The record is corrected, too.
+            let again = deltas.last().map(|delta| delta.results[0].since.to_string());
+            assert_eq!(again.as_deref(), Some(since), "late: {begins_late}");
+        }
     }
 }
 

@@ -131,6 +131,7 @@ fn still(policies: Arc<PolicySet>) -> Pipeline {
         overview: watch::channel(None).0,
         told: watch::Sender::default(),
         packing: crate::model::body::Packing::default(),
+        in_flight: InFlight::default(),
         labels: std::collections::BTreeSet::new(),
         metrics: Arc::default(),
     };
@@ -272,7 +273,7 @@ async fn what_many_objects_cost() {
     steps.end("policies that some violate", evaluated).await;
     let found = steps.live.result().await.results.len();
     steps.end(&format!("the whole result: {found}"), evaluated).await;
-    steps.live.command(Command::Except(Exceptions::default())).await;
+    steps.live.command(Command::Except(Ok(Exceptions::default()))).await;
     steps.end("other exceptions", evaluated).await;
     steps.live.reload(Ok(policies(REQUIRED))).await;
     evaluated += evaluations;

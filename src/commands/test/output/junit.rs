@@ -7,7 +7,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use super::text;
 use crate::{
     commands::test::result::{Case, Explanation, TestOutcome, TestResult, TestRun},
-    output::safe::Escaping,
+    output::write_junit,
 };
 
 /// Writes the run; `times` adds how long each test took.
@@ -20,8 +20,7 @@ pub(super) fn render(run: &TestRun, times: bool, out: &mut dyn io::Write) -> any
         }
         report.add_test_suite(suite);
     }
-    report.serialize(Escaping::markup(&mut *out))?;
-    Ok(())
+    Ok(write_junit(&report, out)?)
 }
 
 fn add(suite: &mut TestSuite, result: &TestResult, times: bool) {

@@ -106,10 +106,7 @@ fn reports_list_what_stands_in_parts_of_bounded_size() {
         let items = list["items"].as_array().unwrap();
         assert!(items.len() >= parts, "{}", items.len());
         let results: Vec<&Value> = items.iter().flat_map(|item| item["results"].as_array().unwrap()).collect();
-        let standing = result.results.iter();
-        // One object that is in two files is one.
-        let keys = standing.map(|entry| (&entry.resource, &entry.policy, &entry.rule, entry.result, &entry.message));
-        assert_eq!(results.len(), keys.collect::<std::collections::BTreeSet<_>>().len());
+        assert_eq!(results.len(), result.results.len());
         let ids = results.iter().map(|result| result["properties"]["resultID"].as_str().unwrap());
         assert_eq!(doubles(ids), Vec::<&str>::new());
         let names = items.iter().map(|item| item["metadata"].to_string());

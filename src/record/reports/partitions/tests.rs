@@ -18,7 +18,8 @@ fn reference(uid: &str) -> Arc<ObjectRef> {
 
 fn entry(object: &Arc<ObjectRef>, number: usize, bytes: usize) -> ReportedResult {
     let violation = Violation::new((&**object).into(), Finding::sample(&number.to_string()), Timestamp::UNIX_EPOCH);
-    ReportedResult { object: Arc::clone(object), violation, bytes }
+    let content = Digest::of(format!("{violation:?}"));
+    ReportedResult { object: Arc::clone(object), violation, bytes, content, refused: false }
 }
 
 fn ids(partitions: &Partitions) -> Vec<String> {
@@ -69,6 +70,30 @@ fn one_object_alone_can_fill_many_shards() {
     assert_eq!(partitions.0.len(), 1);
     assert!(!partitions.set(&one, vec![entry(&one, 7, 500)]), "nothing changed");
     assert!(partitions.set(&one, Vec::new()) && partitions.is_empty());
+}
+
+#[test]
+fn results_whose_ids_follow_each_other_are_all_kept() {
+    let one = reference("one");
+    let mut entries = vec![entry(&one, 1, 500)];
+    for details in 2..40 {
+        let mut next = entry(&one, 1, 500);
+        // As results have that differ in their details alone.
+        next.violation.id = entries.last().unwrap().violation.id.next();
+        next.content = Digest::of(format!("{details}"));
+        entries.push(next);
+    }
+    let mut wanted: Vec<String> = entries.iter().map(|entry| entry.violation.id.to_string()).collect();
+    wanted.sort();
+    let (mut set, mut added) = (Partitions::default(), Partitions::default());
+    set.set(&one, entries.clone());
+    for entry in entries {
+        added.add(entry);
+    }
+    for partitions in [&set, &added] {
+        check(partitions);
+        assert_eq!(ids(partitions), wanted);
+    }
 }
 
 #[test]

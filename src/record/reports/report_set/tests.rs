@@ -6,7 +6,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    model::verdict::{Finding, Outcome, Severity, Source},
+    model::{
+        exception::Excuse,
+        verdict::{Finding, Outcome, Severity, Source},
+    },
     record::reports::{
         format::{Instance, read},
         load::FoundReports,
@@ -68,7 +71,7 @@ impl Server {
                         return requests;
                     }
                     left -= 1;
-                    let stored = Stored { content: Some(write.content), resource_version: String::new() };
+                    let stored = stored(&write);
                     report.stored.insert(write.name.clone(), stored);
                     self.0.insert(write.name, write.report);
                 }
@@ -113,6 +116,11 @@ fn in_set(set: &ReportSet) -> Vec<Violation> {
     partitions
         .flat_map(|(_, partition)| partition.results().map(|(_, violation)| violation.clone()).collect::<Vec<_>>())
         .collect()
+}
+
+/// What the server has of a report object that was written.
+fn stored(write: &Write) -> Stored {
+    Stored { content: Some(content_digest(&write.report)), resource_version: String::new() }
 }
 
 #[test]
@@ -270,9 +278,8 @@ fn a_report_is_written_at_once_and_then_rests_while_others_do_not() {
         let ReportSet { format, reports } = set;
         let (key, report) = reports.iter_mut().next().unwrap();
         let plan = report.plan(key, format, Api::OpenReports, now);
-        for Write { name, content, .. } in &plan.writes {
-            let stored = Stored { content: Some(*content), resource_version: String::new() };
-            report.stored.insert(name.clone(), stored);
+        for write in &plan.writes {
+            report.stored.insert(write.name.clone(), stored(write));
         }
         (plan.writes.len(), report.due(now))
     };
@@ -314,4 +321,100 @@ fn of_thousands_one_is_left() {
     server.update(&mut set, usize::MAX);
     assert_eq!(server.ids(), [last[0].id.to_string()]);
     assert_eq!(server.0.keys().collect::<Vec<_>>(), ["kaudit.audit"]);
+}
+
+#[test]
+fn a_new_end_or_reason_of_an_exception_is_written() {
+    let mut set = ReportSet::new(format(Layout::Namespace));
+    let excused = |end: &str, reason: &str| {
+        let excuse = Excuse { by: "shop/legacy".into(), reason: reason.into(), expires: Some(end.parse().unwrap()) };
+        let mut all = results(&subject(1), 1, 10);
+        all[0].finding.excuse(&Arc::new(excuse));
+        all
+    };
+    let mut set = |all: Vec<Violation>| set.set(subject(1), &all).is_some();
+    assert!(set(excused("2027-01-01T00:00:00Z", "ticket A-1")));
+    assert!(!set(excused("2027-01-01T00:00:00Z", "ticket A-1")));
+    assert!(set(excused("2028-01-01T00:00:00Z", "ticket A-1")), "as long as before");
+    assert!(set(excused("2028-01-01T00:00:00Z", "ticket B-2")));
+}
+
+#[test]
+fn an_object_that_is_served_as_two_kinds_has_the_results_of_both() {
+    let of_kind = |api_version: &str, kind: &str| {
+        let object = ObjectRef { api_version: api_version.into(), kind: kind.into(), ..subject(1) };
+        (object.clone(), results(&object, 2, 10))
+    };
+    let both = [of_kind("v1", "Event"), of_kind("events.k8s.io/v1", "Event")];
+    for layout in [Layout::Namespace, Layout::Resource] {
+        let (mut set, mut server) = (ReportSet::new(format(layout)), Server::default());
+        for (object, all) in &both {
+            set.set(object.clone(), all);
+        }
+        server.update(&mut set, 99);
+        let all: BTreeSet<String> = server.ids().into_iter().collect();
+        assert_eq!(all, ids(both.iter().map(|(_, all)| all)));
+        // Each keeps its own, also after a restart.
+        let mut loaded = server.read(layout).reports;
+        let objects: BTreeSet<String> = loaded
+            .reports
+            .values()
+            .flat_map(|report| report.partitions.iter())
+            .flat_map(|(_, partition)| partition.results().map(|(object, _)| object.identity()).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(objects, both.iter().map(|(object, _)| object.identity()).collect());
+        loaded.set(both[0].0.clone(), &[]);
+        assert_eq!(in_set(&loaded).len(), 2);
+    }
+}
+
+#[test]
+fn a_refused_result_is_left_out_until_it_changes() {
+    for number in [1, 3] {
+        let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
+        let all = results(&subject(1), number, 10);
+        set.set(subject(1), &all);
+        server.update(&mut set, 99);
+        let report = set.reports.values_mut().next().unwrap();
+        report.leave_out(Prefix::default(), &[all[0].id]);
+        assert_eq!(report.left_out(), 1);
+        report.failed(Prefix::default());
+        server.update(&mut set, 99);
+        assert_eq!(server.ids().len(), usize::from(number) - 1);
+        // The same again changes nothing, others do not bring it back.
+        assert!(set.set(subject(1), &all).is_none());
+        set.set(subject(2), &results(&subject(2), 1, 10));
+        server.update(&mut set, 99);
+        assert_eq!(server.ids().len(), usize::from(number));
+        let mut changed = all.clone();
+        changed[0].finding.severity = None;
+        assert!(set.set(subject(1), &changed).is_some());
+        server.update(&mut set, 99);
+        assert_eq!(server.ids().len(), usize::from(number) + 1);
+    }
+}
+
+#[test]
+fn a_report_has_a_bounded_number_of_objects_and_what_has_no_room_is_written_when_it_gets_some() {
+    const RESULTS: u8 = 8;
+    let (mut set, mut server) = (ReportSet::new(format(Layout::Namespace)), Server::default());
+    let each = |number: usize| ObjectRef { uid: format!("{number:036}").into(), ..subject(1) };
+    let all: Vec<ObjectRef> = (0..MOST_WRITTEN * 3 / 2).map(each).collect();
+    // Two objects have more than one report object holds.
+    for object in &all {
+        set.set(object.clone(), &results(object, RESULTS, 4_000));
+    }
+    server.update(&mut set, 99_999);
+    let report = |set: &ReportSet| set.reports.values().next().map(|report| (report.without_room(), report.is_dirty()));
+    let (without_room, is_dirty) = report(&set).unwrap();
+    assert!(!is_dirty && without_room > 0, "{without_room}");
+    assert!(server.0.len() <= MOST_WRITTEN, "{}", server.0.len());
+    assert_eq!(server.ids().len() + without_room, all.len() * usize::from(RESULTS));
+    // A third is gone.
+    for object in &all[..MOST_WRITTEN / 2 + 100] {
+        set.set(object.clone(), &[]);
+    }
+    server.update(&mut set, 99_999);
+    assert_eq!(report(&set), Some((0, false)));
+    assert_eq!(server.ids().len(), (MOST_WRITTEN - 100) * usize::from(RESULTS));
 }

@@ -59,11 +59,12 @@ fn well() -> Overview {
         by_policy: BTreeMap::new(),
         policy_error: None,
         inventory_error: String::new(),
+        nothing_found: String::new(),
     }
 }
 
 fn health(trouble: &str, note: &str) -> Health {
-    Health { trouble: trouble.to_owned(), note: note.to_owned() }
+    Health { trouble: trouble.to_owned(), note: note.to_owned(), ..Health::default() }
 }
 
 #[test]

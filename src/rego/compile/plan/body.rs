@@ -186,11 +186,12 @@ impl<'p, 'a> Body<'p, 'a> {
 
     /// `walk(x, [path, value])`
     fn walk(&mut self, call: &Call) -> Planned<()> {
-        let [of, found] = call.arguments.as_slice() else { return Err(self.not_taken("walk as a condition")) };
+        let Some((of, found)) = call.arguments.split_first() else { return Err(self.not_taken("walk of nothing")) };
         let of = self.operand(of)?;
         let (path, value) = (self.register(), self.register());
         self.levels.push((Some(Opener::Walk { of, path, value }), Vec::new()));
-        self.bind_pair(found, &Operand::Register(path), &Operand::Register(value))
+        // As a condition, it holds for each value that it finds.
+        found.first().map_or(Ok(()), |found| self.bind_pair(found, &Operand::Register(path), &Operand::Register(value)))
     }
 
     fn operands(&mut self, terms: &[Term]) -> Planned<Vec<Operand>> {

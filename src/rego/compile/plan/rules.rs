@@ -4,7 +4,7 @@ use super::{Planned, Planner, invariants, not_taken, value_of};
 use crate::rego::{
     compile::{
         plan::body::Body,
-        term::{self, Function, INPUT, Outcome, Statement, Term, What},
+        term::{self, DATA, Function, INPUT, Outcome, Statement, Term, Value, What},
         tree::Tree,
         visit,
     },
@@ -64,7 +64,16 @@ impl Planner<'_> {
         body.parameters(parameters)?;
         let (guards, others): (Vec<_>, Vec<_>) =
             branch.body.iter().filter(|statement| !statement.erased).partition(|statement| is_guard(statement));
-        for statement in guards.into_iter().chain(others) {
+        for statement in guards {
+            body.statement(statement)?;
+        }
+        if others.iter().any(|statement| calls_rule(statement)) {
+            for items in others.iter().filter_map(|statement| needed(statement)) {
+                let path = body.reference(items)?;
+                body.push(Step::Defined(path));
+            }
+        }
+        for statement in others {
             body.statement(statement)?;
         }
         let (Outcome::Value(result) | Outcome::Element(result)) = &branch.result;
@@ -102,23 +111,62 @@ fn gives_one_value(definitions: &[&term::Rule]) -> bool {
 /// Whether a statement only compares something below the input with a constant. As in OPA, where rules are indexed by such
 /// statements, they come first.
 fn is_guard(statement: &Statement) -> bool {
-    let (left, right) = match &statement.what {
-        What::Unify(left, right) => (left, right),
-        What::Call(call) => match (&call.function, call.arguments.as_slice()) {
-            (Function::Builtin(name), [left, right]) if matches!(&**name, "equal" | "eq") => (left, right),
-            _ => return false,
-        },
-        _ => return false,
-    };
-    let input = |term: &Term| match &term.value {
-        term::Value::Ref(items) => {
-            items.first().and_then(Term::as_variable) == Some(INPUT)
-                && items.iter().skip(1).all(|key| matches!(key.value, term::Value::Constant(_)))
-        }
+    let constant = |term: &Term| matches!(term.value, Value::Constant(_));
+    compared(statement).is_some_and(|(left, right)| {
+        input(left).is_some() && constant(right) || constant(left) && input(right).is_some()
+    })
+}
+
+/// Returns the path below the input that has to be defined for a statement to hold, if OPA's index looks at it before the
+/// definition is evaluated: it stands alone, or is compared or unified with what needs no evaluation.
+fn needed(statement: &Statement) -> Option<&[Term]> {
+    if let What::Term(term) = &statement.what {
+        return input(term).filter(|_| is_plain(statement));
+    }
+    let (left, right) = compared(statement)?;
+    input(left).filter(|_| is_indexed(right)).or_else(|| input(right).filter(|_| is_indexed(left)))
+}
+
+/// Whether OPA's index takes a term for the other side of a comparison.
+fn is_indexed(term: &Term) -> bool {
+    match &term.value {
+        Value::Constant(_) | Value::Variable(_) => true,
+        Value::Array(items) => items.iter().all(|item| matches!(item.value, Value::Constant(_) | Value::Variable(_))),
         _ => false,
-    };
-    let constant = |term: &Term| matches!(term.value, term::Value::Constant(_));
-    !statement.negated
-        && statement.with.is_empty()
-        && (input(left) && constant(right) || constant(left) && input(right))
+    }
+}
+
+/// Whether a statement may evaluate another rule, which may end in an error.
+fn calls_rule(statement: &Statement) -> bool {
+    let mut found = false;
+    visit::terms_of_statement(statement, &mut |term| {
+        found |= term.as_variable() == Some(DATA) || matches!(&term.value, Value::Call(_));
+        true
+    });
+    found || matches!(&statement.what, What::Call(call) if matches!(call.function, Function::Rule(_)))
+}
+
+/// Returns both sides of a comparison for equality, or of a unification.
+fn compared(statement: &Statement) -> Option<(&Term, &Term)> {
+    match &statement.what {
+        _ if !is_plain(statement) => None,
+        What::Unify(left, right) => Some((left, right)),
+        What::Call(call) => match (&call.function, call.arguments.as_slice()) {
+            (Function::Builtin(name), [left, right]) if matches!(&**name, "equal" | "eq") => Some((left, right)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_plain(statement: &Statement) -> bool {
+    !statement.negated && statement.with.is_empty()
+}
+
+/// Returns a reference to the input whose keys are constants.
+fn input(term: &Term) -> Option<&[Term]> {
+    let Value::Ref(items) = &term.value else { return None };
+    let (first, keys) = items.split_first()?;
+    let constant = |key: &Term| matches!(key.value, Value::Constant(_));
+    (first.as_variable() == Some(INPUT) && keys.iter().all(constant)).then_some(items)
 }

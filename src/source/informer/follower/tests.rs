@@ -24,12 +24,14 @@ enum Said {
     Lines(Vec<Value>),
     /// Lines, and then nothing for so long, and then the end.
     LinesAndSilence(Vec<Value>, Duration),
+    /// That the present version is before the one of the list.
+    EarlierVersion,
     /// Nothing for so long that the connection is given up.
     TimeOut(Duration),
 }
 
 fn object(name: &str) -> Value {
-    json!({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}})
+    json!({"metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"}})
 }
 
 fn list(names: &[&str], from: &str) -> Said {
@@ -56,6 +58,7 @@ fn response(said: Said) -> Response<Answer> {
     match said {
         Said::Refusal(code) => Response::builder().status(code).body(Answer::from(refusal(code).to_string())).unwrap(),
         Said::Text(text) => Response::new(Answer::from(text)),
+        Said::EarlierVersion => panic!("no request for the present version came"),
         Said::Lines(all) => Response::new(Answer::from_stream(lines(all))),
         Said::TimeOut(after) => {
             let end = stream::once(sleep(after))
@@ -76,8 +79,18 @@ fn follower(once: bool, answers: Vec<Said>) -> (Follower, mpsc::Receiver<Change>
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (answers, log) = (Arc::new(Mutex::new(VecDeque::from(answers))), Arc::clone(&asked));
     let answer = move |request: Request<Body>| {
-        log.lock().unwrap().push(request.uri().to_string());
-        let next = answers.lock().unwrap().pop_front();
+        let uri = request.uri().to_string();
+        let next = if uri.ends_with("limit=1") {
+            // A request for the present version, which has gone back where a test says so next.
+            let mut answers = answers.lock().unwrap();
+            let went_back = matches!(answers.front(), Some(Said::EarlierVersion));
+            went_back.then(|| answers.pop_front());
+            let version = if went_back { "3" } else { "100" };
+            Some(Said::Text(json!({"metadata": {"resourceVersion": version}, "items": []}).to_string()))
+        } else {
+            log.lock().unwrap().push(uri);
+            answers.lock().unwrap().pop_front()
+        };
         async move {
             match next {
                 Some(said) => Ok::<_, Infallible>(response(said)),
@@ -87,7 +100,7 @@ fn follower(once: bool, answers: Vec<Said>) -> (Follower, mpsc::Receiver<Change>
     };
     let client = Client::new(tower::service_fn(answer), "default");
     let config = kube::Config::new("http://127.0.0.1".parse().unwrap());
-    let clients = Clients { reading: client.clone(), plain: client, url: String::new(), config };
+    let clients = Clients { reading: client.clone(), plain: client, url: String::new(), config, transport: None };
     let options = ReadOptions { once, ..ReadOptions::once(Secrets::Redact) };
     let shared = Shared::new(clients, Shard::WHOLE, options, sender, mpsc::unbounded_channel().0);
     let scope = WatchScope { kind: Kind::sample("", "pods", "Pod"), namespace: None };
@@ -234,8 +247,18 @@ async fn what_is_no_event_is_not_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn objects_of_a_kind_with_the_other_scope_are_not_taken() {
+    let mut placeless = object("b");
+    placeless["metadata"].as_object_mut().unwrap().remove("namespace");
+    let items = json!({"metadata": {"resourceVersion": "7"}, "items": [object("a"), placeless]});
+    let (_, said) = play(false, vec![Said::Text(items.to_string())]).await;
+    assert_eq!(said, ["listing", "seen a", "skipped b", "synced"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_could_not_be_read_and_is_gone_is_said() {
-    let odd = event("DELETED", json!({"metadata": {"name": "odd", "uid": [], "resourceVersion": "8"}}));
+    let odd =
+        event("DELETED", json!({"metadata": {"name": "odd", "namespace": "n", "uid": [], "resourceVersion": "8"}}));
     let (_, said) = play(false, vec![list(&[], ""), Said::LinesAndSilence(vec![odd], Duration::from_hours(2))]).await;
     assert_eq!(said, ["listing", "synced", "gone unread odd"]);
 }
@@ -265,7 +288,65 @@ async fn what_is_refused_is_said_at_once_and_tried_again_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lists_that_expire_again_and_again_have_failed() {
+    for once in [false, true] {
+        let page = || [list(&["a"], "more"), Said::Refusal(410)];
+        let answers = [page().to_vec(), vec![Said::Refusal(410), Said::Refusal(410), list(&["a"], "")]].concat();
+        let (mut follower, mut receiver, asked) = follower(once, answers);
+        let mut outcomes = Vec::new();
+        for _ in 0..3 {
+            outcomes.push(outcome(&mut follower).await);
+        }
+        let again = |seconds| Outcome::Again(Duration::from_secs(seconds));
+        let last = if once { Outcome::Done } else { again(2) };
+        assert_eq!(outcomes, [again(0), again(1), last]);
+        outcome(&mut follower).await;
+        drop(follower);
+        let mut states = Vec::new();
+        while let Some(change) = receiver.recv().await {
+            match change {
+                Change::Unreadable(_, why) => states.push(why.state.as_str()),
+                Change::Synced(_) => states.push("synced"),
+                _ => {}
+            }
+        }
+        assert_eq!(states, ["failed", "synced"], "it joins when it can be read");
+        let asked = asked.lock().unwrap().clone();
+        let limited: Vec<_> =
+            asked.iter().filter(|url| !url.contains("watch=")).map(|url| url.contains("limit=500")).collect();
+        assert_eq!(limited, [true, true, false, false, false], "after one that expired, all is requested at once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_that_expired_before_the_watch_is_listed_anew() {
     let (outcome, _) = play(false, vec![list(&[], ""), Said::Refusal(410)]).await;
     assert_eq!(outcome, Outcome::Again(Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_gone_back_to_an_earlier_state_is_listed_anew() {
+    let silence = || Said::LinesAndSilence(vec![], Duration::from_mins(5));
+    for before in [silence(), Said::Refusal(500), Said::Lines(vec![event("ADDED", object("b"))])] {
+        // The version after an event of the test is 1, which no server can go back behind.
+        let goes_back = !matches!(before, Said::Lines(_));
+        let next = if goes_back { vec![silence(), Said::EarlierVersion] } else { vec![silence()] };
+        let (outcome, _) = play(false, [vec![list(&["a"], ""), before], next].concat()).await;
+        assert_eq!(outcome, if goes_back { Outcome::Again(Duration::ZERO) } else { Outcome::Waits });
+    }
+    let mut too_large = refusal(504);
+    too_large["message"] = json!("Too large resource version: 7, current: 3");
+    let (mut follower, _receiver, _) =
+        follower(false, vec![list(&["a"], ""), Said::Lines(vec![event("ERROR", too_large)])]);
+    assert!(matches!(outcome(&mut follower).await, Outcome::Again(_)), "the version is never reached");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_at_once_with_an_event_are_no_busy_loop() {
+    let answers = [vec![list(&[], "")], vec![Said::Lines(vec![event("ADDED", object("a"))]); 20]].concat();
+    let (mut follower, _receiver, asked) = follower(false, answers);
+    let reading = timeout(Duration::from_secs(10), follower.list_and_watch()).await;
+    assert!(reading.is_err());
+    let watches = asked.lock().unwrap().iter().filter(|url| url.contains("watch=")).count();
+    assert!((9..=12).contains(&watches), "{watches}");
 }

@@ -1,0 +1,260 @@
+//! Which results are in a baseline: a pure function of both.
+//!
+//! Results are matched by id, and by number: as many are known as the baseline lists. Dependents of one owner share their
+//! ids, and there may be any number of them, so for each of them all that is listed is open again.
+//!
+//! A policy that says the same in other words changes the ids of all that it finds. If none of a rule's results has an id
+//! that is listed and the policies have changed, its results are matched by rule and object, and again by number.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use crate::{
+    audit::{
+        fingerprint::Fingerprint,
+        pairing,
+        result::{BaselineEntry, Entry},
+    },
+    model::verdict::Outcome,
+};
+
+/// How a baseline is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Comparison {
+    /// It lists each violation; else one for each id, which stands for any number.
+    pub(super) counts: bool,
+    /// It was made by other policies.
+    pub(super) other_policies: bool,
+}
+
+/// What results and a baseline have in common, by position.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Matched {
+    /// Violations that are listed.
+    pub(super) known: BTreeSet<usize>,
+    /// Entries that no result has.
+    pub(super) unmatched: BTreeSet<usize>,
+    /// Entries whose violation is in other words now, with that.
+    pub(super) reworded: BTreeMap<usize, usize>,
+}
+
+impl Comparison {
+    /// Matches the entries of a baseline with results.
+    pub(super) fn matched(self, entries: &[BaselineEntry], results: &[Entry]) -> Matched {
+        let mut listed: HashMap<Fingerprint, Vec<usize>> = HashMap::new();
+        for (position, entry) in entries.iter().enumerate() {
+            listed.entry(entry.id).or_default().push(position);
+        }
+        let mut matched = Matched { unmatched: (0..entries.len()).collect(), ..Matched::default() };
+        for (id, group) in groups(results) {
+            let Some(listed) = listed.get(&id) else { continue };
+            let pairs = if self.counts {
+                let old: Vec<_> = listed.iter().map(|position| entries[*position].distinction()).collect();
+                let new: Vec<_> = group.iter().map(|position| without_name(&results[*position])).collect();
+                pairing::pairs(&old, &new)
+            } else {
+                (0..group.len()).map(|new| (0, new)).collect()
+            };
+            for (old, new) in pairs {
+                matched.unmatched.remove(&listed[old]);
+                if results[group[new]].result.is_violation() {
+                    matched.known.insert(group[new]);
+                }
+            }
+        }
+        if self.other_policies {
+            self.reword(entries, results, &mut matched);
+        }
+        matched
+    }
+
+    /// Matches what is left of rules that say everything in other words.
+    fn reword(self, entries: &[BaselineEntry], results: &[Entry], matched: &mut Matched) {
+        let unmatched = &matched.unmatched;
+        let as_before: HashSet<(&str, &str)> = (0..entries.len())
+            .filter(|position| !unmatched.contains(position))
+            .map(|position| (&*entries[position].policy, &*entries[position].rule))
+            .collect();
+        let mut old: BTreeMap<Subject, Vec<usize>> = BTreeMap::new();
+        for position in unmatched.iter().filter(|position| {
+            let entry = &entries[**position];
+            !as_before.contains(&(&*entry.policy, &*entry.rule))
+        }) {
+            old.entry(subject(&entries[*position])).or_default().push(*position);
+        }
+        // Of each object on its own: dependents of one owner are one subject.
+        let mut new: BTreeMap<(Subject, String), Vec<usize>> = BTreeMap::new();
+        for (position, entry) in results.iter().enumerate() {
+            if entry.result.is_violation() && !matched.known.contains(&position) {
+                let object = (subject(&BaselineEntry::from(entry)), object(entry));
+                new.entry(object).or_default().push(position);
+            }
+        }
+        for ((subject, _), results_left) in new {
+            let Some(entries_left) = old.get(&subject) else { continue };
+            let mut ids: Vec<Fingerprint> = Vec::new();
+            for position in results_left {
+                let id = results[position].id;
+                // Where one entry stands for any number of an id, it does for any number of the new one.
+                let number = if self.counts {
+                    ids.len()
+                } else {
+                    ids.iter().position(|known| *known == id).unwrap_or(ids.len())
+                };
+                let Some(entry) = entries_left.get(number) else { break };
+                ids.push(id);
+                matched.known.insert(position);
+                matched.unmatched.remove(entry);
+                matched.reworded.entry(*entry).or_insert(position);
+            }
+        }
+    }
+}
+
+/// Policy, rule, kind and name.
+type Subject = (String, String, String, String);
+
+fn subject(entry: &BaselineEntry) -> Subject {
+    let BaselineEntry { policy, rule, kind, name, .. } = entry;
+    (policy.clone(), rule.clone(), kind.clone(), name.clone())
+}
+
+fn object(entry: &Entry) -> String {
+    // Objects without an owner are told apart by their names, whatever files they are in.
+    entry.owner.as_ref().map_or(String::new(), |_| entry.resource.identity())
+}
+
+fn without_name(entry: &Entry) -> pairing::Distinction<'_> {
+    pairing::Distinction { name: "", ..entry.distinction() }
+}
+
+/// Returns the positions of results that one listing of an id is for: what is skipped is no violation, but still there.
+fn groups(results: &[Entry]) -> impl Iterator<Item = (Fingerprint, Vec<usize>)> {
+    let mut groups: BTreeMap<(Fingerprint, String), Vec<usize>> = BTreeMap::new();
+    for (position, entry) in results.iter().enumerate().filter(|(_, entry)| entry.result != Outcome::Error) {
+        groups.entry((entry.id, object(entry))).or_default().push(position);
+    }
+    groups.into_iter().map(|((id, _), positions)| (id, positions))
+}
+
+/// Returns the entries of a baseline that lists all of these violations: of the dependents of an owner those of the one with
+/// the most.
+pub(super) fn entries(results: &[Entry]) -> Vec<BaselineEntry> {
+    let mut ids: BTreeMap<Fingerprint, Vec<usize>> = BTreeMap::new();
+    for (id, group) in groups(results) {
+        let violations: Vec<usize> =
+            group.into_iter().filter(|position| results[*position].result.is_violation()).collect();
+        let listed = ids.entry(id).or_default();
+        if violations.len() > listed.len() {
+            *listed = violations;
+        }
+    }
+    let mut entries: Vec<BaselineEntry> =
+        ids.into_values().flatten().map(|position| (&results[position]).into()).collect();
+    entries.sort();
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::{
+        object::{Location, ObjectRef},
+        verdict::Finding,
+    };
+
+    const ALL: Comparison = Comparison { counts: true, other_policies: false };
+
+    fn object(name: &str) -> Arc<ObjectRef> {
+        let (api_version, kind, namespace) = ("v1".into(), "Pod".into(), Some("n".into()));
+        Arc::new(ObjectRef { api_version, kind, namespace, name: name.into(), uid: "".into() })
+    }
+
+    fn of(object_name: &str, message: &str, file: &str) -> Entry {
+        let location = Location { file: file.into(), line: 1 };
+        Entry::new(&Finding::sample(message), &object(object_name), Some(&location), None)
+    }
+
+    fn owned(pod: &str, message: &str) -> Entry {
+        Entry::new(&Finding::sample(message), &object(pod), None, Some(&object("web")))
+    }
+
+    /// Returns the messages of what is new, and how many entries have no result any more.
+    fn compared(comparison: Comparison, before: &[Entry], after: &[Entry]) -> (Vec<String>, usize) {
+        let mut listed = entries(before);
+        if !comparison.counts {
+            listed.dedup_by_key(|entry| entry.id);
+        }
+        let matched = comparison.matched(&listed, after);
+        let new = (0..after.len()).filter(|position| !matched.known.contains(position));
+        (new.map(|position| after[position].message.to_string()).collect(), matched.unmatched.len())
+    }
+
+    #[test]
+    fn as_many_are_known_as_are_listed() {
+        let port = |number: u32| of("a", &format!("opens port {number}"), "a.yaml");
+        let new = |before: &[Entry], after: &[Entry]| compared(ALL, before, after);
+        assert_eq!(new(&[port(80)], &[port(80)]), (vec![], 0));
+        assert_eq!(new(&[port(80)], &[port(8080)]), (vec![], 0), "a number changed");
+        assert_eq!(new(&[port(80)], &[port(22), port(80)]), (vec!["opens port 22".to_owned()], 0));
+        assert_eq!(new(&[port(80)], &[port(22), port(443)]), (vec!["opens port 443".to_owned()], 0));
+        assert_eq!(new(&[port(80), port(443)], &[port(443)]), (vec![], 1));
+        assert_eq!(new(&[port(80)], &[of("b", "opens port 80", "a.yaml")]), (vec!["opens port 80".to_owned()], 1));
+    }
+
+    #[test]
+    fn a_second_file_with_the_object_is_new() {
+        let (dev, prod) = (of("a", "x", "dev.yaml"), of("a", "x", "prod.yaml"));
+        let matched = ALL.matched(&entries(std::slice::from_ref(&prod)), &[dev.clone(), prod.clone()]);
+        assert_eq!(matched.known, [1].into());
+        assert_eq!(compared(ALL, &[dev.clone(), prod.clone()], &[prod, dev]), (vec![], 0));
+    }
+
+    #[test]
+    fn any_number_of_dependents_is_known() {
+        let pods = |number: usize| {
+            (0..number).map(|pod| owned(&format!("web-{pod}"), &format!("web-{pod} opens 1"))).collect::<Vec<_>>()
+        };
+        assert_eq!(compared(ALL, &pods(2), &pods(5)), (vec![], 0));
+        let mut two = pods(3);
+        two.push(owned("web-1", "web-1 opens 2"));
+        assert_eq!(compared(ALL, &pods(2), &two), (vec!["web-1 opens 2".to_owned()], 0));
+    }
+
+    #[test]
+    fn an_entry_for_each_id_stands_for_any_number() {
+        let old = Comparison { counts: false, other_policies: false };
+        let port = |number: u32| of("a", &format!("opens port {number}"), "a.yaml");
+        assert_eq!(compared(old, &[port(80)], &[port(22), port(443)]), (vec![], 0));
+        assert_eq!(compared(old, &[port(80)], &[of("a", "x", "a.yaml")]), (vec!["x".to_owned()], 1));
+    }
+
+    #[test]
+    fn other_words_of_other_policies_are_no_other_violations() {
+        let opens = |pod: &str, number: u32| of(pod, &format!("opens port {number}"), "a.yaml");
+        let uses = |pod: &str, number: u32| of(pod, &format!("uses port {number}"), "a.yaml");
+        let before = [opens("a", 1), opens("a", 2), opens("b", 3)];
+        for counts in [true, false] {
+            let changed = Comparison { counts, other_policies: true };
+            assert_eq!(compared(changed, &before, &[uses("a", 1), uses("a", 2), uses("b", 3)]), (vec![], 0));
+        }
+        let changed = Comparison { counts: true, other_policies: true };
+        let more = [uses("a", 1), uses("a", 2), uses("a", 4), uses("c", 3)];
+        assert_eq!(compared(changed, &before, &more), (vec!["uses port 4".to_owned(), "uses port 3".to_owned()], 1));
+        // The rule still says to another object what it said: its words have not changed.
+        let (new, gone) = compared(changed, &before, &[uses("a", 1), opens("b", 3)]);
+        assert_eq!((new.len(), gone), (1, 2));
+        assert_eq!(compared(ALL, &before, &[uses("b", 3)]).0.len(), 1, "the policies are the same");
+    }
+
+    #[test]
+    fn what_is_excused_now_is_still_there() {
+        let mut excused = of("a", "opens port 80", "a.yaml");
+        excused.result = Outcome::Skip;
+        let before = [of("a", "opens port 80", "a.yaml")];
+        assert_eq!(ALL.matched(&entries(&before), &[excused.clone()]).unmatched, BTreeSet::new());
+        let both = [of("a", "opens port 22", "a.yaml"), excused];
+        assert_eq!(ALL.matched(&entries(&before), &both).known, BTreeSet::new());
+    }
+}

@@ -1,0 +1,147 @@
+//! Whether anything was checked: a run without objects has not found that everything is clean, so it fails.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, api::ListParams};
+use tokio::sync::watch;
+use tracing::warn;
+
+use crate::{
+    audit::{overview::Overview, result::AuditResult},
+    cli::scope::ScopeArgs,
+    cluster::{error::describe, identity::OWN_GROUP},
+    model::{
+        coverage::{Coverage, State},
+        spelling::nearest,
+    },
+    source::manifest::ManifestContent,
+};
+
+/// Namespaces that are listed to find the one that a misspelt name means.
+const NAMESPACES: u32 = 500;
+
+/// Makes sure that manifests had objects to check, and some in each namespace that was named.
+///
+/// # Errors
+/// When there was none, with the reason.
+pub(in crate::commands) fn of_manifests(
+    result: &AuditResult,
+    scope: &ScopeArgs,
+    content: &ManifestContent,
+) -> anyhow::Result<()> {
+    let is_read = |namespace: &str| content.namespaces.contains(namespace);
+    let there = || {
+        let elsewhere = content.elsewhere.keys().flatten().map(String::as_str);
+        content.namespaces.iter().map(Arc::as_ref).chain(elsewhere)
+    };
+    let missing: Vec<String> = scope
+        .namespace
+        .iter()
+        .filter(|namespace| !is_read(namespace))
+        .map(|namespace| format!("no object is in namespace {namespace:?}{}", hint(nearest(namespace, there()))))
+        .collect();
+    let unreadable = result.coverage.iter().find(|kind| kind.is_gap());
+    if result.summary.objects > 0 {
+        anyhow::ensure!(missing.is_empty() || unreadable.is_some(), "{}", missing.join("\n"));
+        return Ok(());
+    }
+    let elsewhere: usize = content.elsewhere.values().sum();
+    if let Some(why) = inactive(result).or_else(|| unreadable.map(|kind| kind.message.clone())) {
+        anyhow::bail!("nothing was checked: {why}");
+    }
+    anyhow::ensure!(
+        missing.is_empty() || elsewhere == 0,
+        "nothing was checked: {}\n--namespace leaves out all {elsewhere} objects that were given",
+        missing.join("; ")
+    );
+    let why = excluded(result);
+    anyhow::bail!("nothing was checked: {}", why.as_deref().unwrap_or("there is no object in what was given"))
+}
+
+/// Makes sure that a cluster had objects to check, and some in each namespace that was named. Where a kind could not be read
+/// the result is incomplete, and says so itself.
+///
+/// # Errors
+/// When there was none, with the reason.
+pub(in crate::commands) async fn of_cluster(result: &AuditResult, client: &Client) -> anyhow::Result<()> {
+    let is_whole = result.scope.as_ref().is_none_or(|scope| scope.shard.is_whole());
+    // Other shards have the objects.
+    if !is_whole || result.coverage.iter().any(Coverage::is_gap) {
+        return Ok(());
+    }
+    let mut missing = Vec::new();
+    for (namespace, objects) in &result.namespaces {
+        if let (Some(namespace), 0) = (namespace, objects) {
+            missing.extend(missing_namespace(client, namespace).await);
+        }
+    }
+    anyhow::ensure!(missing.is_empty(), "{}", missing.join("\n"));
+    if result.summary.objects > 0 {
+        return Ok(());
+    }
+    let why = inactive(result).or_else(|| excluded(result));
+    anyhow::bail!("nothing was checked: {}", why.as_deref().unwrap_or("there is no object of the kinds in scope"))
+}
+
+/// Warns whenever the long run has no object to check, in all or in one of the namespaces, until the pipeline ends.
+pub(super) async fn warn_of_nothing(
+    mut overview: watch::Receiver<Option<Arc<Overview>>>,
+    client: Client,
+    namespaces: Vec<String>,
+) {
+    let mut warned = String::new();
+    while overview.changed().await.is_ok() {
+        let nothing = overview.borrow_and_update().as_ref().map(|overview| overview.nothing_found.clone());
+        let nothing = nothing.unwrap_or_default();
+        if nothing == warned {
+            continue;
+        }
+        if !nothing.is_empty() {
+            warn!("Nothing is checked there: {nothing}");
+            for namespace in &namespaces {
+                if let Some(missing) = missing_namespace(&client, namespace).await {
+                    warn!("It is checked once it is created: {missing}");
+                }
+            }
+        }
+        warned = nothing;
+    }
+}
+
+/// Returns that a namespace does not exist; `None` if it does, or if that cannot be known.
+async fn missing_namespace(client: &Client, name: &str) -> Option<String> {
+    let api = Api::<Namespace>::all(client.clone());
+    match api.get_metadata_opt(name).await {
+        Ok(Some(_)) => None,
+        Ok(None) => {
+            // Without the right to list them there is no hint.
+            let all = api.list_metadata(&ListParams::default().limit(NAMESPACES)).await.map(|list| list.items);
+            let all = all.unwrap_or_default();
+            let names = all.iter().filter_map(|namespace| namespace.metadata.name.as_deref());
+            Some(format!("namespace {name:?} does not exist{}", hint(nearest(name, names))))
+        }
+        Err(error) => {
+            warn!(namespace = name, "There is no object, and whether it exists is not known: {}", describe(&error));
+            None
+        }
+    }
+}
+
+fn hint(near: Option<&str>) -> String {
+    near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
+}
+
+fn inactive(result: &AuditResult) -> Option<String> {
+    let inactive: usize = result.coverage.iter().map(|kind| kind.inactive).sum();
+    (inactive > 0).then(|| "all objects are over, as finished Jobs are; to check them: --inactive judge".to_owned())
+}
+
+/// Returns that the options leave no kind to check, if that is so.
+fn excluded(result: &AuditResult) -> Option<String> {
+    let kinds = || result.coverage.iter().filter(|kind| !kind.is_documents() && kind.group != OWN_GROUP);
+    let is_excluded = |kind: &Coverage| kind.state == State::Excluded;
+    let all = kinds().count() > 0 && kinds().all(is_excluded);
+    let why = kinds().find(|kind| kind.message.starts_with("--exclude")).map_or("--kinds judged", |_| "--exclude");
+    all.then(|| format!("{why} leaves out every kind that is there"))
+}

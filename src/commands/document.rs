@@ -1,0 +1,74 @@
+//! Documents that an earlier kaudit wrote: audits and baselines, as they come out of files, pipes and archives.
+
+use std::{fs, io, io::Read as _, path::Path};
+
+use serde::Deserialize;
+
+use crate::cluster::identity::API_VERSION;
+
+/// Largest document once it is unpacked.
+const LARGEST: u64 = 2 * 1024 * 1024 * 1024;
+/// How gzip begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// What a document says of itself.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Head {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+}
+
+/// A file, unpacked.
+pub(super) struct Document {
+    /// Without a byte order mark.
+    pub(super) content: Vec<u8>,
+    /// It was packed with gzip.
+    pub(super) compressed: bool,
+}
+
+impl Document {
+    /// Reads a file or a pipe.
+    pub(super) fn read(path: &Path) -> io::Result<Self> {
+        Self::unpack(fs::read(path)?)
+    }
+
+    fn unpack(bytes: Vec<u8>) -> io::Result<Self> {
+        let compressed = bytes.starts_with(&GZIP);
+        let mut content = bytes;
+        if compressed {
+            let mut unpacked = Vec::new();
+            flate2::read::MultiGzDecoder::new(&*content).take(LARGEST + 1).read_to_end(&mut unpacked)?;
+            if unpacked.len() as u64 > LARGEST {
+                return Err(io::Error::other(format!("it is larger than {LARGEST} bytes once it is unpacked")));
+            }
+            content = unpacked;
+        }
+        if content.starts_with(BYTE_ORDER_MARK) {
+            content.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(Self { content, compressed })
+    }
+
+    /// Returns what the document says of itself, if it is JSON that does.
+    pub(super) fn head(&self) -> Option<Head> {
+        serde_json::from_slice(&self.content).ok()
+    }
+
+    /// Makes sure that it says that it is of a kind.
+    ///
+    /// # Errors
+    /// When it says that it is of another one.
+    pub(super) fn expect(&self, kind: &str, path: &Path) -> anyhow::Result<()> {
+        let Some(head) = self.head() else { return Ok(()) };
+        anyhow::ensure!(
+            head.kind == kind && head.api_version == API_VERSION,
+            "{} has the kind {} of {}, and is not a {kind} of {API_VERSION}",
+            path.display(),
+            head.kind,
+            head.api_version
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! The controls that no rule judges: frameworks are read by their controls, so each that is not judged has to be named.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::document::{Control, Framework};
+use crate::{
+    judge::unjudged::{ControlName, Unjudged},
+    model::verdict::Source,
+};
+
+impl Control {
+    fn named(&self) -> ControlName {
+        ControlName { id: self.id.clone(), title: self.name.clone() }
+    }
+
+    fn unjudged(&self, name: &str, reason: &str) -> Unjudged {
+        unjudged_rule((name, &self.file), &[self], reason)
+    }
+}
+
+impl Framework {
+    /// Returns the ids of its controls, or in older libraries their names.
+    fn controls(&self) -> impl Iterator<Item = &str> {
+        let ids = self.active_controls.iter().map(|active| active.id.as_str());
+        ids.chain(self.controls_names.iter().map(String::as_str))
+    }
+}
+
+/// Returns a rule that does not judge, with the controls that name it.
+pub(super) fn unjudged_rule(
+    (name, file): (&str, &Arc<str>),
+    controls: &[&Control],
+    reason: impl Into<String>,
+) -> Unjudged {
+    let source = Source { file: Arc::clone(file), line: 1 };
+    let controls = controls.iter().map(|control| control.named()).collect();
+    Unjudged { name: name.to_owned(), reason: reason.into(), source, controls }
+}
+
+/// Returns the rules that the chosen controls name and that are not among `rules`, and the controls that have none.
+pub(super) fn missing_rules(chosen: &[Control], rules: &HashSet<&str>) -> Vec<Unjudged> {
+    let missing = |control: &Control| {
+        let unknown = control.rules_names.iter().filter(|name| !rules.contains(name.as_str()));
+        let unknown = unknown.map(|name| control.unjudged(name, "there is no such rule"));
+        let none = control.rules_names.is_empty().then(|| control.unjudged(&control.id, "it has no rule"));
+        unknown.chain(none).collect::<Vec<_>>()
+    };
+    chosen.iter().flat_map(missing).collect()
+}
+
+/// Returns the controls of a framework that are not among those of the library.
+pub(super) fn missing_controls((framework, file): &(Framework, Arc<str>), known: &[Control]) -> Vec<Unjudged> {
+    let unknown = |id: &&str| !known.iter().any(|control| control.id == **id || control.name == **id);
+    let missing = framework.controls().filter(unknown).map(|id| {
+        let controls = vec![ControlName { id: id.to_owned(), title: String::new() }];
+        Unjudged { controls, ..unjudged_rule((id, file), &[], "there is no such control") }
+    });
+    missing.collect()
+}

@@ -1,0 +1,527 @@
+//! Ownership: which source a package belongs to, and which files of other sources a source can read.
+//!
+//! The local paths of a command line are one source, because they are one operator's. The library, each bundle, each
+//! `ConfigMap` and the objects of Gatekeeper are sources of their own. Each source is compiled by itself, so that it cannot
+//! change the results of another: it sees its own files, those of the local paths, and packages and data of sources that were
+//! named before it if it refers to them. `ConfigMap`s of one namespace also see each other.
+//!
+//! A package belongs to the first source that defines it, in the order of the command line, and keeps its owner while kaudit
+//! runs. Files of other sources that define it again are refused, except for exact copies, which count once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path as FilePath,
+    sync::Arc,
+};
+
+use serde_json::{Map, Value};
+
+use super::{
+    bundle, data, files, kubescape,
+    sources::{FileTree, PolicySource},
+    trivy,
+};
+use crate::rego::{
+    data::Data,
+    file::{File, Form},
+    limits::Limits,
+    missing::{Missing, package_line, package_of},
+    problem::{Problem, number},
+    references::Path,
+    syntax,
+};
+
+/// What kind of source files are from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    /// Files and directories, or a commit.
+    Local,
+    Builtin,
+    /// The namespace of a `ConfigMap`.
+    ConfigMap(String),
+    Bundle,
+    Gatekeeper,
+}
+
+/// The files of one source.
+#[derive(Debug)]
+pub(super) struct OwnedFiles {
+    /// As messages name the source.
+    name: Arc<str>,
+    origin: Origin,
+    pub(super) files: Vec<File>,
+    /// What refused files would have defined.
+    pub(super) missing: Missing,
+    /// Whether nothing of the source can be used.
+    pub(super) unreadable: bool,
+}
+
+/// A data file that was parsed.
+#[derive(Debug)]
+pub(super) struct ParsedData<'f> {
+    pub(super) file: &'f File,
+    pub(super) value: Value,
+}
+
+/// Reads the files of `sources`, by owner, in the order in which the sources were named; tests are left out.
+pub(super) fn read(sources: &[PolicySource], limits: &Limits, problems: &mut Vec<Problem>) -> Vec<OwnedFiles> {
+    let mut owners: Vec<(Origin, Vec<PolicySource>)> = Vec::new();
+    for source in sources {
+        let Some(origin) = Origin::of(source) else { continue };
+        let shared = matches!(origin, Origin::Local | Origin::Builtin);
+        match owners.iter_mut().find(|(known, _)| shared && *known == origin) {
+            Some((_, sources)) => sources.push(source.clone()),
+            None => owners.push((origin, vec![source.clone()])),
+        }
+    }
+    let overlaps = bundle::overlaps(&sources.iter().filter_map(PolicySource::bundle));
+    let read = |(origin, sources): (Origin, Vec<PolicySource>)| {
+        let (files, found) = files::read(&sources, limits);
+        let named = |problem: &Problem| sources.iter().any(|source| source.shown() == problem.file);
+        let mut owned = OwnedFiles {
+            name: sources[0].shown(),
+            origin,
+            files,
+            missing: Missing::default(),
+            unreadable: found.iter().any(named),
+        };
+        for problem in &found {
+            owned.missing.unread(&problem.file);
+        }
+        problems.extend(found);
+        owned.refuse_excess(limits, problems);
+        // Bundles that another one overlaps with are left out as a whole.
+        if overlaps.iter().any(named) {
+            owned.files.clear();
+        }
+        owned
+    };
+    let owned = owners.into_iter().map(read).collect();
+    problems.extend(overlaps);
+    owned
+}
+
+impl Origin {
+    /// `None` if the source brings no files.
+    fn of(source: &PolicySource) -> Option<Self> {
+        Some(match source {
+            PolicySource::Framework(_) => return None,
+            PolicySource::Builtin(_) => Self::Builtin,
+            PolicySource::Unpacked(_) | PolicySource::Bundle(_) => Self::Bundle,
+            PolicySource::Tree(tree) => Self::of_tree(tree),
+            PolicySource::Path(_) | PolicySource::Cluster(_) => Self::Local,
+        })
+    }
+
+    fn of_tree(tree: &FileTree) -> Self {
+        match tree.config_map_namespace() {
+            Some(namespace) => Self::ConfigMap(namespace.to_owned()),
+            None if tree.is_of_gatekeeper() => Self::Gatekeeper,
+            None => Self::Local,
+        }
+    }
+}
+
+impl OwnedFiles {
+    /// Whether objects of Gatekeeper in it may exempt namespaces from all Constraints.
+    pub(super) fn may_exempt(&self) -> bool {
+        matches!(self.origin, Origin::Local | Origin::Gatekeeper)
+    }
+
+    /// Whether values that aliases in data stand for are not too much; they are counted in `replayed`.
+    pub(super) fn may_hold(
+        &self,
+        file: &File,
+        value: &Value,
+        replayed: &mut usize,
+        (limits, problems): (&Limits, &mut Vec<Problem>),
+    ) -> bool {
+        if file.form != Form::Yaml || !file.text.contains('*') {
+            return true;
+        }
+        *replayed += count(value);
+        let most = if self.is_own() { limits.source } else { limits.foreign_source }.values;
+        if *replayed > most {
+            let message = format!("with it, aliases in data of {} stand for more than {most} values", self.name);
+            problems
+                .push(Problem::refused(&file.shown, message).help("write out what is needed, and take out the rest"));
+        }
+        *replayed <= most
+    }
+
+    fn is_own(&self) -> bool {
+        matches!(self.origin, Origin::Local | Origin::Builtin)
+    }
+
+    /// Removes the files that are too much for one source, before any of them is parsed.
+    fn refuse_excess(&mut self, limits: &Limits, problems: &mut Vec<Problem>) {
+        let most = if self.is_own() { limits.source } else { limits.foreign_source };
+        let (mut values, mut tokens) = (0_usize, 0_usize);
+        let (kept, excess): (Vec<File>, Vec<File>) = std::mem::take(&mut self.files).into_iter().partition(|file| {
+            let (used, size, most) = match file.form {
+                Form::Rego if file.is_test() => return true,
+                Form::Rego => (&mut tokens, file.tokens(), most.tokens),
+                _ => (&mut values, file.values(), most.values),
+            };
+            let fits = used.saturating_add(size) <= most;
+            *used += if fits { size } else { 0 };
+            fits
+        });
+        self.files = kept;
+        for file in excess {
+            let (most, what) = match file.form {
+                Form::Rego => (most.tokens, "words and other tokens in modules"),
+                _ => (most.values, "values in data"),
+            };
+            let message = format!("with it, {} has more than the {most} {what} that a source may have", self.name);
+            problems.push(
+                Problem::refused(&file.shown, message).help("split the source, or take out what no policy needs"),
+            );
+            self.missing.unparsed(&file);
+        }
+    }
+
+    pub(super) fn is_local(&self) -> bool {
+        self.origin == Origin::Local
+    }
+
+    /// Removes a file, and reports why.
+    fn refuse(&mut self, index: usize, problem: Problem, problems: &mut Vec<Problem>) {
+        let file = self.files.remove(index);
+        self.missing.unparsed(&file);
+        problems.push(problem);
+    }
+}
+
+/// The sources of a policy set, as far as one reads what another brings.
+pub(super) struct Owners<'f> {
+    pub(super) all: &'f [OwnedFiles],
+    /// The packages of modules, by the name of the file.
+    packages: BTreeMap<&'f str, Path>,
+    /// The modules of each source by their packages.
+    modules: Vec<BTreeMap<Path, Vec<&'f File>>>,
+}
+
+/// A package and the source that owns it.
+struct OwnedPackage {
+    /// The place of the source in the order of `-p`.
+    source: usize,
+    /// Name and text of each module.
+    modules: Vec<(Arc<str>, String)>,
+}
+
+/// The name of the source that owns each package; empty if there is only one source.
+pub(super) type PackageOwners = BTreeMap<Path, Arc<str>>;
+
+/// Removes the modules that define a package which another source owns, and the copies of its modules; returns the owners.
+///
+/// A package belongs to the source that owned it `before`, as long as that defines it, and else to the first that does.
+pub(super) fn refuse_packages(
+    owners: &mut [OwnedFiles],
+    before: &PackageOwners,
+    problems: &mut Vec<Problem>,
+) -> PackageOwners {
+    if owners.len() < 2 {
+        return PackageOwners::new();
+    }
+    let mut owned = kept(owners, before);
+    for number in 0..owners.len() {
+        let packaged: BTreeSet<Arc<str>> =
+            packaged(&owners[number].files).map(|file| Arc::clone(&file.shown)).collect();
+        let mut index = 0;
+        while index < owners[number].files.len() {
+            let file = &owners[number].files[index];
+            if !packaged.contains(&file.shown) {
+                index += 1;
+                continue;
+            }
+            let package = package(file);
+            let first =
+                owned.entry(package.clone()).or_insert_with(|| OwnedPackage { source: number, modules: vec![] });
+            if first.source == number {
+                first.modules.push((Arc::clone(&file.shown), file.text.clone()));
+                index += 1;
+            } else if first.modules.iter().any(|(_, text)| *text == file.text) {
+                owners[number].files.remove(index);
+            } else {
+                let problem = is_owned(file, &package, &owners[first.source].name, &first.modules[0].0);
+                owners[number].refuse(index, problem, problems);
+            }
+        }
+    }
+    owned.into_iter().map(|(package, owner)| (package, Arc::clone(&owners[owner.source].name))).collect()
+}
+
+/// Returns the packages that sources owned before and still define.
+fn kept(owners: &[OwnedFiles], before: &PackageOwners) -> BTreeMap<Path, OwnedPackage> {
+    let mut owned: BTreeMap<Path, OwnedPackage> = BTreeMap::new();
+    if before.is_empty() {
+        return owned;
+    }
+    for (source, owner) in owners.iter().enumerate() {
+        for file in packaged(&owner.files) {
+            let package = package(file);
+            if before.get(&package) == Some(&owner.name) {
+                let modules = &mut owned.entry(package).or_insert(OwnedPackage { source, modules: vec![] }).modules;
+                modules.push((Arc::clone(&file.shown), file.text.clone()));
+            }
+        }
+    }
+    owned
+}
+
+/// Returns the modules whose packages belong to their source: all but tests and the rules in Kubescape's layout, which are
+/// compiled one by one.
+fn packaged(files: &[File]) -> impl Iterator<Item = &File> {
+    let rules = kubescape::rule_directories(files);
+    let is_rule = move |file: &File| FilePath::new(&*file.shown).ancestors().skip(1).any(|above| rules.contains(above));
+    files.iter().filter(move |file| file.form == Form::Rego && !file.is_test() && !is_rule(file))
+}
+
+fn is_owned(file: &File, package: &Path, owner: &str, module: &str) -> Problem {
+    let message =
+        format!("package {} belongs to {owner}, which was first to bring it: {module} defines it", package.join("."));
+    let help = "give it a package of its own; only the local paths of a command line share packages";
+    let line = package_line(&file.text).map_or(1, |(line, _)| number(line + 1));
+    Problem::refused(&file.shown, message).at(&file.text, line, 1).help(help)
+}
+
+/// Returns the package of a module; of one that does not parse, the package that its lines seem to declare.
+fn package(file: &File) -> Path {
+    match syntax::read(&file.text, file.version()) {
+        Ok(module) => module.package_path(),
+        Err(_) => package_of(&file.text).unwrap_or_default(),
+    }
+}
+
+impl<'f> Owners<'f> {
+    pub(super) fn new(all: &'f [OwnedFiles]) -> Self {
+        let modules = all.iter().flat_map(|owner| packaged(&owner.files));
+        let several = all.len() > 1;
+        let packages: BTreeMap<&str, Path> =
+            modules.filter(|_| several).map(|file| (&*file.shown, package(file))).collect();
+        let by_package = |owner: &'f OwnedFiles| {
+            let mut modules: BTreeMap<Path, Vec<&'f File>> = BTreeMap::new();
+            for file in &owner.files {
+                if let Some(package) = packages.get(&*file.shown) {
+                    modules.entry(package.clone()).or_default().push(file);
+                }
+            }
+            modules
+        };
+        let modules = all.iter().map(by_package).collect();
+        Self { all, packages, modules }
+    }
+
+    /// Whether the source `reader` sees the packages of `owner`.
+    fn sees(&self, reader: usize, owner: usize) -> bool {
+        let (origin, other) = (&self.all[reader].origin, &self.all[owner].origin);
+        let siblings = matches!(origin, Origin::ConfigMap(_)) && origin == other;
+        reader != owner && (owner < reader || *other == Origin::Local || siblings)
+    }
+
+    /// Whether the source `reader` sees the data of `owner`: the library only that of local paths.
+    fn sees_data(&self, reader: usize, owner: usize) -> bool {
+        let is_builtin = self.all[reader].origin == Origin::Builtin;
+        self.sees(reader, owner) && (!is_builtin || self.all[owner].origin == Origin::Local)
+    }
+
+    /// Whether a source would miss data of another that cannot be read: that of local paths.
+    pub(super) fn depends_on_data(&self, reader: usize, owner: usize) -> bool {
+        reader != owner && self.all[owner].is_local()
+    }
+
+    /// Returns the files of local paths that may hold inputs, controls or frameworks for libraries of other sources.
+    pub(super) fn shared_inputs(&self) -> Vec<File> {
+        let local = self.all.iter().filter(|owner| owner.is_local() && self.all.len() > 1);
+        local.flat_map(|owner| &owner.files).filter(|file| file.form != Form::Rego).cloned().collect()
+    }
+
+    /// Returns the modules of other sources that modules of a source refer to, directly or through others: for each reference
+    /// those of the first source that has any, the source of the reference before all others. Nothing is imported at, below or
+    /// above a package of the source itself, where it could be in the way.
+    pub(super) fn imported(&self, reader: usize, modules: &[&'f File]) -> Vec<&'f File> {
+        let visible: Vec<usize> = (0..self.all.len()).filter(|owner| self.sees(reader, *owner)).collect();
+        let (mut found, mut names) = (Vec::new(), BTreeSet::new());
+        let mut open: Vec<(usize, &File)> = modules.iter().map(|file| (reader, *file)).collect();
+        while let Some((user, file)) = open.pop().filter(|_| !visible.is_empty()) {
+            for used in trivy::uses(&file.text) {
+                if !self.at(reader, &used).is_empty() {
+                    continue;
+                }
+                let first = [user].into_iter().chain(visible.iter().copied());
+                let Some((owner, modules)) =
+                    first.map(|owner| (owner, self.at(owner, &used))).find(|(_, modules)| !modules.is_empty())
+                else {
+                    continue;
+                };
+                for file in modules.into_iter().filter(|file| !self.is_in_the_way(reader, file)) {
+                    if names.insert(Arc::clone(&file.shown)) {
+                        found.push(file);
+                        open.push((owner, file));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the modules of a source whose packages are at a path, below it, or above it.
+    fn at(&self, owner: usize, path: &Path) -> Vec<&'f File> {
+        let modules = &self.modules[owner];
+        let below = modules.range(path.clone()..).take_while(|(package, _)| package.starts_with(path));
+        let above = (1..path.len()).filter_map(|length| modules.get_key_value(&path[..length]));
+        below.chain(above).flat_map(|(_, files)| files).copied().collect()
+    }
+
+    fn is_in_the_way(&self, reader: usize, file: &File) -> bool {
+        self.packages.get(&*file.shown).is_some_and(|package| !self.at(reader, package).is_empty())
+    }
+
+    /// Returns a warning for each module that refers to a package or data of a source which it does not see.
+    pub(super) fn unseen(&self, reader: usize, modules: &[&File], imported: &[&File]) -> Vec<Problem> {
+        if self.all[reader].origin == Origin::Builtin {
+            return Vec::new();
+        }
+        let given: BTreeSet<&Path> =
+            modules.iter().chain(imported).filter_map(|file| self.packages.get(&*file.shown)).collect();
+        let mut hidden: BTreeMap<&[String], &Arc<str>> = BTreeMap::new();
+        for owner in (0..self.all.len()).filter(|owner| *owner != reader && !self.sees(reader, *owner)) {
+            let packages = self.all[owner].files.iter().filter_map(|file| self.packages.get(&*file.shown));
+            hidden.extend(
+                packages.filter(|package| !given.contains(package)).map(|package| (&**package, &self.all[owner].name)),
+            );
+        }
+        let problem = |file: &&File| {
+            let known = |used: &Path| {
+                (1..=used.len())
+                    .find_map(|length| hidden.get(&used[..length]).map(|name| (used[..length].join("."), *name)))
+            };
+            let (package, name) = trivy::uses(&file.text).iter().find_map(known)?;
+            let message = format!("data.{package} is a package of {name}, which is named later and not read here");
+            Some(Problem::warning(&file.shown, message).help("name that source before this one"))
+        };
+        modules.iter().filter_map(problem).collect()
+    }
+
+    /// Returns the problems of data at a package of another source. What they refuse must not be read; the source that owns
+    /// the package reads none of it.
+    pub(super) fn data_at_packages(&self, data: &[&[ParsedData<'f>]]) -> Vec<(usize, usize, Problem)> {
+        let mut problems = Vec::new();
+        let packages: Vec<(usize, &Path)> = (0..self.all.len())
+            .flat_map(|owner| self.all[owner].files.iter().map(move |file| (owner, file)))
+            .filter_map(|(owner, file)| Some((owner, self.packages.get(&*file.shown)?)))
+            .collect();
+        for (number, files) in data.iter().enumerate() {
+            for (index, parsed) in files.iter().enumerate() {
+                let is_given = |package: &Path| gives(&parsed.file.directories, &parsed.value, package);
+                let others = packages.iter().filter(|(owner, _)| *owner != number);
+                let Some((owner, package)) = others.copied().find(|(_, package)| is_given(package)) else { continue };
+                let (path, name) = (package.join("."), &self.all[owner].name);
+                let message = format!("data.{path} is a package of {name}, and only that source gives data there");
+                let problem =
+                    if owner < number { Problem::refused } else { Problem::warning }(&parsed.file.shown, message);
+                problems.push((number, index, problem.help("put it below another key")));
+            }
+        }
+        problems
+    }
+
+    /// Returns the `data` of a source: its own, and that of other sources which its modules refer to.
+    pub(super) fn data(
+        &self,
+        reader: usize,
+        modules: &[&File],
+        parsed: &mut [Vec<ParsedData<'f>>],
+        problems: &mut Vec<Problem>,
+    ) -> Data {
+        let mut data = data::document();
+        let wanted = Wanted::of(modules);
+        let own: BTreeSet<&Path> = modules.iter().filter_map(|file| self.packages.get(&*file.shown)).collect();
+        let is_only = parsed.len() == 1;
+        for (owner, parsed) in parsed.iter_mut().enumerate() {
+            if owner == reader {
+                for ParsedData { file, value } in parsed {
+                    data.insert(file, if is_only { value.take() } else { value.clone() }, problems);
+                }
+            } else if self.sees_data(reader, owner) {
+                for parsed in parsed.iter() {
+                    parsed.add_to(&mut data, &wanted, &own);
+                }
+            }
+        }
+        data
+    }
+}
+
+impl ParsedData<'_> {
+    /// Adds what is wanted of it to the data of another source, without what lies in packages of that source. Conflicts are
+    /// problems of the source that brings the file.
+    fn add_to(&self, data: &mut Data, wanted: &Wanted, packages: &BTreeSet<&Path>) {
+        let directory = self.file.directories.first();
+        if directory.is_some_and(|key| !wanted.has(key)) {
+            return;
+        }
+        let mut value = nested(&self.file.directories, self.value.clone());
+        if let Value::Object(values) = &mut value {
+            values.retain(|key, _| wanted.has(key));
+            for package in packages {
+                prune(values, package);
+            }
+        }
+        let file = File::new(Arc::clone(&self.file.shown), self.file.form, String::new());
+        data.insert(&file, value, &mut Vec::new());
+    }
+}
+
+/// The keys at the top of `data` that modules refer to.
+struct Wanted(Option<BTreeSet<String>>);
+
+impl Wanted {
+    fn of(modules: &[&File]) -> Self {
+        let whole = modules.iter().any(|file| trivy::uses_all(&file.text));
+        let keys =
+            || modules.iter().flat_map(|file| trivy::uses(&file.text)).filter_map(|path| path.into_iter().next());
+        Self((!whole).then(|| keys().collect()))
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.0.as_ref().is_none_or(|keys| keys.contains(key))
+    }
+}
+
+fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(values) => 1 + values.iter().map(count).sum::<usize>(),
+        Value::Object(values) => 1 + values.values().map(count).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+fn nested(directories: &[String], value: Value) -> Value {
+    let below = |value, directory: &String| Value::Object(Map::from_iter([(directory.clone(), value)]));
+    directories.iter().rev().fold(value, below)
+}
+
+/// Whether a value below directories gives something at a path, or in its way.
+fn gives(directories: &[String], value: &Value, path: &[String]) -> bool {
+    let Some((key, rest)) = path.split_first() else { return true };
+    match (directories.split_first(), value) {
+        (Some((directory, directories)), _) => directory == key && gives(directories, value, rest),
+        (None, Value::Object(values)) => values.get(key).is_some_and(|value| gives(&[], value, rest)),
+        (None, _) => true,
+    }
+}
+
+/// Removes what is at a path.
+fn prune(values: &mut Map<String, Value>, path: &[String]) {
+    let Some((key, rest)) = path.split_first() else { return };
+    match values.get_mut(key) {
+        Some(Value::Object(inner)) if !rest.is_empty() => prune(inner, rest),
+        Some(_) => drop(values.remove(key)),
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

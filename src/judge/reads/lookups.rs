@@ -1,0 +1,160 @@
+//! Whether the objects that rules look up have been read. A rule that looks up objects which have not been read gives a result
+//! `error` that says which and why; while a kind is still being read, the rule waits.
+//!
+//! In: per kind where its objects have been read, and what rules look up. Out: for a rule, why its lookups cannot be relied on.
+//! This is the only place that decides about it, whatever the reason is that objects are missing.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::inventory::{InventoryReads, LookupReach};
+use crate::model::{object::Kind, shard::Shard};
+
+/// Whether objects have been read, so that they can be looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadState {
+    /// All of them.
+    Read,
+    /// They are being read, or are about to be.
+    Awaited,
+    /// They are not read, and why, such as "cannot be read: forbidden".
+    Unread(Arc<str>),
+}
+
+/// Where objects of a kind have been read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KindLookup {
+    /// The kind.
+    pub kind: Arc<Kind>,
+    /// In single namespaces, if it is read in these only.
+    pub namespaces: BTreeMap<Arc<str>, ReadState>,
+    /// In all other namespaces, and in none.
+    pub elsewhere: ReadState,
+    /// Whether rules that range over all kinds see it. A kind that is left out by default they see only by its name.
+    pub ranged: bool,
+}
+
+/// A group whose kinds are not known, as its server does not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownGroup {
+    /// Its name.
+    pub group: String,
+    /// Why, such as "cannot be read: connection refused".
+    pub why: Arc<str>,
+}
+
+/// What has been read of the objects that rules can look up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LookupState {
+    /// All kinds that are looked up and served: others have no objects.
+    pub kinds: Vec<Arc<KindLookup>>,
+    /// Groups that may serve others.
+    pub unknown: Vec<UnknownGroup>,
+    /// Whose namespaces are read.
+    pub shard: Shard,
+}
+
+/// A lookup of objects that may not have been read.
+#[derive(Debug, Clone)]
+enum Unread {
+    Kind(Arc<KindLookup>, LookupReach, Shard),
+    Group(Arc<str>),
+}
+
+/// The lookups of one rule that cannot be relied on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UnreadLookups(Vec<Unread>);
+
+impl UnreadLookups {
+    /// Returns why a rule cannot be evaluated for an object in a namespace (`Some`) or in none; `None` if it can.
+    pub(crate) fn reason(&self, own: Option<&str>) -> Option<String> {
+        self.0.iter().find_map(|unread| match unread {
+            Unread::Group(why) => Some(why.to_string()),
+            Unread::Kind(lookup, reach, shard) => match lookup.at(reach, own, *shard) {
+                ReadState::Unread(why) => {
+                    Some(format!("looks up {}{}, which {why}", lookup.kind, place(lookup, reach)))
+                }
+                ReadState::Read | ReadState::Awaited => None,
+            },
+        })
+    }
+}
+
+/// Returns where objects are looked up, as far as a reason has to say it.
+fn place(lookup: &KindLookup, reach: &LookupReach) -> String {
+    match reach {
+        LookupReach::Named(name) => format!(" in namespace {name}"),
+        LookupReach::All if lookup.kind.namespaced => " in all namespaces".to_owned(),
+        LookupReach::All | LookupReach::Own => String::new(),
+    }
+}
+
+impl KindLookup {
+    /// Returns whether objects have been read where a rule looks them up for an object in a namespace (`Some`) or in none.
+    fn at(&self, reach: &LookupReach, own: Option<&str>, shard: Shard) -> ReadState {
+        let of_shard = |owned: bool| {
+            let others = || ReadState::Unread("are read by other shards".into());
+            if owned || self.elsewhere != ReadState::Read { self.elsewhere.clone() } else { others() }
+        };
+        match (reach, own) {
+            _ if !self.kind.namespaced => self.elsewhere.clone(),
+            (LookupReach::Own, None) => ReadState::Read,
+            (LookupReach::Own, Some(name)) => self.namespaces.get(name).unwrap_or(&self.elsewhere).clone(),
+            (LookupReach::Named(name), _) => {
+                self.namespaces.get(name).cloned().unwrap_or_else(|| of_shard(shard.owns(Some(name))))
+            }
+            (LookupReach::All, _) => of_shard(shard.is_whole()),
+        }
+    }
+
+    /// Whether objects are being read somewhere.
+    fn is_awaited(&self) -> bool {
+        self.namespaces.values().chain([&self.elsewhere]).any(|state| *state == ReadState::Awaited)
+    }
+}
+
+impl LookupState {
+    /// Returns which of the lookups of a rule cannot be relied on.
+    pub(crate) fn unread(&self, reads: &InventoryReads) -> UnreadLookups {
+        if reads.is_empty() {
+            return UnreadLookups::default();
+        }
+        let unknown = self.unknown.iter().filter(|unknown| self.may_be_looked_up(&unknown.group, reads));
+        let groups = unknown.map(|UnknownGroup { group, why }| {
+            Unread::Group(format!("may look up objects of {group}, which {why}").into())
+        });
+        let kinds = self.lookups(reads).flat_map(|(lookup, places)| {
+            let unread = |place: &LookupReach| {
+                let everywhere =
+                    lookup.namespaces.values().chain([&lookup.elsewhere]).all(|state| *state == ReadState::Read);
+                !everywhere || !self.shard.is_whole() && *place != LookupReach::Own
+            };
+            let places: Vec<_> = places.into_iter().filter(unread).collect();
+            places.into_iter().map(|place| Unread::Kind(Arc::clone(lookup), place, self.shard))
+        });
+        UnreadLookups(groups.chain(kinds).collect())
+    }
+
+    /// Whether any kind is still being read.
+    pub(crate) fn awaits_any(&self) -> bool {
+        self.kinds.iter().any(|lookup| lookup.is_awaited())
+    }
+
+    /// Whether kinds that are looked up are still being read.
+    pub(crate) fn awaits(&self, reads: &InventoryReads) -> bool {
+        self.lookups(reads).any(|(lookup, places)| lookup.is_awaited() && !places.is_empty())
+    }
+
+    /// Returns the kinds that are looked up, and where.
+    fn lookups(&self, reads: &InventoryReads) -> impl Iterator<Item = (&Arc<KindLookup>, Vec<LookupReach>)> {
+        self.kinds.iter().filter_map(|lookup| {
+            let reach = reads.reach(&lookup.kind);
+            (reach.named || lookup.ranged).then(|| (lookup, reach.places.into_iter().collect()))
+        })
+    }
+
+    /// Whether a kind of a group may be among those that are looked up by name.
+    fn may_be_looked_up(&self, group: &str, reads: &InventoryReads) -> bool {
+        let is_served = |plural: &str| self.kinds.iter().any(|lookup| lookup.kind.plural == plural);
+        reads.names_group(group) || reads.plurals().any(|plural| !is_served(plural))
+    }
+}

@@ -1,0 +1,172 @@
+//! Which receivers get what.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::{
+    audit::{
+        ledger::{Violation, dependents::Labels},
+        recorded::RecordedObject,
+    },
+    model::{object::ObjectRef, verdict::Severity},
+};
+
+const RECEIVERS: &str = "
+receivers:
+- {name: all, file: {path: FOLDER/all}}
+- {name: severe, file: {path: FOLDER/severe}, match: {minSeverity: high}}
+- {name: team-a, file: {path: FOLDER/a}, match: {labelSelector: {matchLabels: {team: a}}}}
+- {name: team-z, file: {path: FOLDER/z}, match: {labelSelector: {matchLabels: {team: z}}}}
+- {name: not-z, file: {path: FOLDER/n}, match: {labelSelector: {matchExpressions: [{key: team, operator: NotIn, values: [z]}]}}}
+- {name: other, file: {path: FOLDER/other}, match: {policies: [other]}}
+- {name: shop, file: {path: FOLDER/shop}, match: {namespaces: [shop]}}
+- {name: ends, file: {path: FOLDER/ends}, match: {events: [resolved], minSeverity: high}}
+";
+
+/// A sink, and what each receiver of it gets.
+struct Scene {
+    sink: NotifySink,
+    incoming: Vec<(String, mpsc::UnboundedReceiver<Arc<Notification>>)>,
+}
+
+impl Scene {
+    fn new(recorded: &Recorded) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify.yaml");
+        std::fs::write(&path, RECEIVERS.replace("FOLDER", folder.path().to_str().unwrap())).unwrap();
+        let config = NotifyConfig::load(&path).unwrap();
+        let (mut receivers, mut incoming) = (Vec::new(), Vec::new());
+        for receiver in config.receivers() {
+            let (sender, received) = mpsc::unbounded_channel();
+            receivers.push((Arc::clone(receiver), sender));
+            incoming.push((receiver.name.clone(), received));
+        }
+        Self { sink: NotifySink { receivers, notified: Notified::new(recorded) }, incoming }
+    }
+
+    /// Records a delta; returns who got something, and the delta for other recorders.
+    fn record(&mut self, delta: &Delta) -> (Vec<String>, Delta) {
+        let delta = self.sink.record(delta);
+        let got = self.incoming.iter_mut().filter_map(|(name, incoming)| {
+            let number = std::iter::from_fn(|| incoming.try_recv().ok()).count();
+            assert!(number <= 1, "{name}: {number}");
+            (number == 1).then(|| name.clone())
+        });
+        (got.collect(), delta)
+    }
+}
+
+fn labels(team: &str) -> Labels {
+    Arc::new(BTreeMap::from([("team".to_owned(), team.to_owned())]))
+}
+
+fn violation(severity: Option<Severity>) -> Violation {
+    let mut violation = Violation::sample("a");
+    violation.finding.severity = severity;
+    violation
+}
+
+/// What a next run finds in Events or reports.
+fn recorded(violations: Vec<Violation>) -> Recorded {
+    let mut recorded = Recorded::default();
+    recorded.add(recorded_in(None, "u", violations));
+    recorded
+}
+
+fn recorded_in(namespace: Option<&str>, uid: &str, results: Vec<Violation>) -> RecordedObject {
+    let (api_version, kind) = ("v1".to_owned(), "Pod".to_owned());
+    let object =
+        ObjectRef { api_version, kind, namespace: namespace.map(Arc::from), name: "a".into(), uid: uid.into() };
+    RecordedObject { object, results }
+}
+
+/// A violation that records say was reported to these receivers.
+fn notified(names: &str) -> Violation {
+    Violation { notified: Some(names.into()), ..violation(Some(Severity::Critical)) }
+}
+
+/// The end of a violation in a namespace.
+fn end_in(namespace: Option<&str>, violation: Violation) -> Delta {
+    let mut delta = Delta { resolved: vec![violation], ..Delta::sample() };
+    delta.object.namespace = namespace.map(Arc::from);
+    delta
+}
+
+#[test]
+fn records_that_others_created_notify_no_receiver_that_is_not_concerned() {
+    for namespace in [Some("evil"), None] {
+        for names in ["shop", "other", "shop,other,unknown"] {
+            let mut recorded = Recorded::default();
+            recorded.add(recorded_in(namespace, "u", vec![notified(names)]));
+            let (got, _) = Scene::new(&recorded).record(&end_in(namespace, notified(names)));
+            assert!(got.is_empty(), "{namespace:?} {names}: {got:?}");
+        }
+    }
+    // A receiver that is concerned gets it, as ever.
+    let mut recorded = Recorded::default();
+    recorded.add(recorded_in(Some("shop"), "u", vec![notified("shop,other")]));
+    assert_eq!(Scene::new(&recorded).record(&end_in(Some("shop"), notified("shop,other"))).0, ["shop"]);
+}
+
+#[test]
+fn a_record_of_the_same_violation_in_another_namespace_keeps_no_receiver_from_its_end() {
+    for (first, second) in [("shop", "evil"), ("evil", "shop")] {
+        let mut recorded = Recorded::default();
+        for namespace in [first, second] {
+            let names = if namespace == "shop" { "all,shop" } else { "nobody" };
+            recorded.add(recorded_in(Some(namespace), namespace, vec![notified(names)]));
+        }
+        let mut scene = Scene::new(&recorded);
+        assert!(scene.record(&end_in(Some("evil"), notified("nobody"))).0.is_empty());
+        assert_eq!(scene.record(&end_in(Some("shop"), notified("all,shop"))).0, ["all", "shop"]);
+    }
+}
+
+#[test]
+fn the_end_goes_to_those_who_got_the_beginning_whatever_changed_since() {
+    let severities = [Some(Severity::High), Some(Severity::Low), None];
+    let teams = [Some(labels("a")), Some(labels("z")), None];
+    let beginnings = severities.iter().flat_map(|severity| teams.iter().map(move |team| (*severity, team.clone())));
+    let states: Vec<_> = beginnings.collect();
+    for (severity, team) in &states {
+        for (severity_then, team_then) in &states {
+            for restarts in [0, 1, 2] {
+                let mut scene = Scene::new(&Recorded::default());
+                let began = violation(*severity);
+                let appeared = Delta {
+                    labels: team.clone(),
+                    appeared: vec![began.clone()],
+                    results: vec![began],
+                    ..Delta::sample()
+                };
+                let (told, mut delta) = scene.record(&appeared);
+                assert!(told.contains(&"all".to_owned()) && !told.contains(&"other".to_owned()));
+                assert_eq!(told.contains(&"severe".to_owned()), *severity == Some(Severity::High));
+                for _ in 0..restarts {
+                    assert_eq!(delta.appeared[0].notified, delta.results[0].notified);
+                    scene = Scene::new(&recorded(delta.results.clone()));
+                    // Its reports are written again.
+                    let again = Delta { appeared: Vec::new(), results: vec![violation(*severity_then)], ..delta };
+                    let (nobody, written) = scene.record(&again);
+                    assert!(nobody.is_empty(), "{nobody:?}");
+                    delta = Delta { appeared: written.results.clone(), ..written };
+                }
+                let resolved =
+                    Delta { labels: team_then.clone(), resolved: vec![violation(*severity_then)], ..Delta::sample() };
+                let (told_then, _) = scene.record(&resolved);
+                assert_eq!(told, told_then, "{severity:?} {team:?} {severity_then:?} {team_then:?} {restarts}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_what_appeared_before_there_were_receivers_the_end_goes_to_those_it_fits() {
+    let mut scene = Scene::new(&recorded(vec![violation(None)]));
+    let resolved =
+        Delta { labels: Some(labels("a")), resolved: vec![violation(Some(Severity::Critical))], ..Delta::sample() };
+    let (told, _) = scene.record(&resolved);
+    assert_eq!(told, ["all", "severe", "team-a", "not-z", "ends"]);
+    // By then nothing is remembered of it, and it may appear again.
+    assert!(scene.sink.notified.of(&None, resolved.resolved[0].id).is_none());
+}
