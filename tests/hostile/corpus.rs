@@ -32,7 +32,6 @@ pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    pub(crate) took: Duration,
 }
 
 /// Reads all that comes.
@@ -69,12 +68,11 @@ pub(crate) fn kaudit(folder: &Path, what: &str, arguments: &[&str]) -> Ended {
         std::thread::sleep(Duration::from_millis(10));
     };
     let (stdout, stderr) = (stdout.join().unwrap(), stderr.join().unwrap());
-    let took = began.elapsed();
     assert!(status.code().is_some(), "{what}: {status}: {stderr}");
     assert_harmless(&format!("{what}: standard output"), &stdout);
     assert_harmless(&format!("{what}: standard error"), &stderr);
     assert!(!stderr.contains("panicked"), "{what}: {stderr}");
-    Ended { code: status.code(), stdout, stderr, took }
+    Ended { code: status.code(), stdout, stderr }
 }
 
 /// Judges everything in `objects` by everything in `policies`, and checks every format. Returns the results.
@@ -117,7 +115,7 @@ fn judge_alone(policy: &Policy) -> Result<(), String> {
         ("policies/good.rego", GOOD.as_bytes()),
         ("objects/pod.yaml", POD.as_bytes()),
     ]);
-    let (result, ended) = check(folder.path(), policy.name);
+    let (result, _) = check(folder.path(), policy.name);
     if !results(&result, "good").eq([("fail", "good")]) {
         return Err(format!("the good one did not judge: {result}"));
     }

@@ -99,8 +99,6 @@ fn each_object_harms_nobody_but_itself() {
         let (result, ended) = check(folder.path(), name);
         let good = |entry: &&serde_json::Value| entry["policy"] == "good" && entry["resource"]["name"] == "pod";
         assert_eq!(result["results"].as_array().unwrap().iter().filter(good).count(), 1, "{name}: {}", ended.stderr);
-        // Time limits are CPU time; the tests beside this one take theirs.
-        assert!(ended.took.as_secs() < 60, "{name} took {:?}", ended.took);
         // Judged, or named as not judged.
         let own = result["results"].as_array().unwrap().iter().any(|entry| entry["resource"]["name"] != "pod");
         assert!(own || result["complete"] == false || name == "documents.yaml", "{name}: {result}");

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use jiff::Timestamp;
 use kaudit_controlplane::{ControlPlane, require};
 use serde_json::{Value, json};
 
@@ -60,10 +61,10 @@ async fn two_kaudits_with_one_name_in_two_namespaces_leave_each_other_alone() {
     }
 }
 
-/// Makes a report as earlier versions wrote it, at an earlier time.
-fn as_before(report: &Value, name: &str) -> Value {
+/// A report as earlier versions wrote it: with another name, and violations first seen at `since`.
+fn of_an_earlier_version(report: &Value, name: &str, since: &Value) -> Value {
     let mut results = report["results"].clone();
-    results.as_array_mut().unwrap().iter_mut().for_each(|result| result["timestamp"]["seconds"] = 1_700_000_000.into());
+    results.as_array_mut().unwrap().iter_mut().for_each(|result| result["timestamp"] = since.clone());
     let labels = json!({"app.kubernetes.io/managed-by": "kaudit", "app.kubernetes.io/instance": "kaudit"});
     let namespace = &report["metadata"]["namespace"];
     json!({"apiVersion": report["apiVersion"], "kind": report["kind"], "results": results,
@@ -84,12 +85,15 @@ async fn reports_of_an_earlier_version_are_taken_over() {
     let [report] = &reports_in(&plane, NAMES[0][0], &team).await[..] else { panic!() };
     assert_eq!(name(report), "kaudit.default");
     plane.kubectl(&["-n", &team, "delete", NAMES[0][0], "--all"]).await.unwrap();
-    plane.apply(&as_before(report, "kaudit").to_string()).await.unwrap();
+    // A time that no clock gave, and not before the object was created: no violation is recorded as older than its object.
+    let created = plane
+        .kubectl(&["-n", &team, "get", "configmap", "one", "-o", "jsonpath={.metadata.creationTimestamp}"])
+        .await
+        .unwrap();
+    let since = json!({"seconds": created.parse::<Timestamp>().unwrap().as_second(), "nanos": 7});
+    plane.apply(&of_an_earlier_version(report, "kaudit", &since).to_string()).await.unwrap();
     audit(&plane.kubeconfig(), &directory, &[]).await;
     let [upgraded] = &reports_in(&plane, NAMES[0][0], &team).await[..] else { panic!() };
-    assert_eq!(
-        (name(upgraded), &upgraded["results"][0]["timestamp"]["seconds"]),
-        (name(report), &1_700_000_000.into())
-    );
+    assert_eq!((name(upgraded), &upgraded["results"][0]["timestamp"]), (name(report), &since));
     assert_eq!(upgraded["metadata"]["labels"]["kaudit.dev/audit-namespace"], "default");
 }
