@@ -72,6 +72,11 @@ impl Pauses {
         self.namespaces.get(namespace).map(|pause| pause.until).filter(|until| *until > now)
     }
 
+    /// Whether Events of a namespace wait for the end of a pause.
+    pub(super) fn is_pausing(&self, namespace: &str) -> bool {
+        self.server.is_some() || self.namespaces.contains_key(namespace)
+    }
+
     /// Whether a run that is ending need not try a namespace again.
     pub(super) fn is_hopeless(&self, namespace: &str) -> bool {
         let pauses = self.server.iter().chain(self.namespaces.get(namespace));

@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 use super::{
     bucket::ObjectBuckets,
     pauses::Pauses,
-    queue::{EventContent, EventQueue, PendingEvent, Priority, Sequence},
+    queue::{CLUSTER_SCOPED, EventContent, EventQueue, PendingEvent, Priority, Sequence},
     rates::Rates,
     settings::{EventFilter, EventSettings},
     sink::Incoming,
@@ -50,10 +50,10 @@ struct Attempt {
 }
 
 pub(super) struct EventRecorder {
-    queue: EventQueue,
+    pub(super) queue: EventQueue,
     rates: Rates,
     objects: ObjectBuckets,
-    pauses: Pauses,
+    pub(super) pauses: Pauses,
     writes: JoinSet<Attempt>,
     /// Events that were dropped because of their object's rate, by namespace.
     dropped: BTreeMap<Option<Arc<str>>, usize>,
@@ -125,7 +125,7 @@ impl EventRecorder {
         Some(due.max(self.rates.ready(priority, now)).max(self.pauses.server_until().unwrap_or(now)))
     }
 
-    fn receive(&mut self, incoming: Incoming) {
+    pub(super) fn receive(&mut self, incoming: Incoming) {
         let pending = match incoming {
             Incoming::Event(pending) => pending,
             Incoming::PoliciesRefused(note, at) => {
@@ -287,12 +287,16 @@ impl EventRecorder {
         }
     }
 
-    /// Reports where Events have waited for long, once for as long as they do, and which were dropped.
-    fn sum_up(&mut self, now: Instant) {
+    /// Reports where Events have waited for long because there are many, once for as long as they do, and which were dropped.
+    /// Where none can be written, the recorder's health says why.
+    pub(super) fn sum_up(&mut self, now: Instant) {
         self.objects.tidy(now);
         let waiting = now.checked_sub(SUM_UP_EVERY).map(|since| self.queue.waiting_since(since)).unwrap_or_default();
         self.summed_up.retain(|namespace| waiting.contains_key(namespace));
         for (namespace, count) in waiting {
+            if self.pauses.is_pausing(namespace.as_deref().unwrap_or(CLUSTER_SCOPED)) {
+                continue;
+            }
             if self.summed_up.insert(namespace.clone()) {
                 let note = format!(
                     "{count} Events about violations here wait to be written, as there are more than may be written at \

@@ -45,11 +45,20 @@ fn status(code: u16, reason: &str, retry_after: u32) -> Value {
         "details": {"retryAfterSeconds": retry_after}})
 }
 
-/// Starts a recorder; `refuses` returns what a server says to attempt number n at an Event that it does not take.
+/// Starts a recorder; `refuses` returns the server's refusal of an Event, by the number of attempts before it.
 fn scene(
     filter: EventFilter,
     refuses: impl Fn(usize, &Event) -> Option<Value> + Send + Sync + 'static,
 ) -> (Scene, EventSink, impl Future<Output = ()> + Send) {
+    let (scene, settings) = settings(filter, refuses);
+    let (sink, recorder) = start(settings);
+    (scene, sink, recorder)
+}
+
+fn settings(
+    filter: EventFilter,
+    refuses: impl Fn(usize, &Event) -> Option<Value> + Send + Sync + 'static,
+) -> (Scene, EventSettings) {
     let (taken, attempts, refuses) = (Taken::default(), Arc::<AtomicUsize>::default(), Arc::new(refuses));
     let (kept, counted) = (Arc::clone(&taken), Arc::clone(&attempts));
     let service = service_fn(move |request: http::Request<Body>| {
@@ -75,7 +84,7 @@ fn scene(
         ..ObjectReference::default()
     };
     let metrics = Arc::new(Metrics::default());
-    let (sink, recorder) = start(EventSettings {
+    let settings = EventSettings {
         client: Client::new(service, "default"),
         filter,
         per_second: 1_000.0,
@@ -83,8 +92,8 @@ fn scene(
         audit: "kaudit/kaudit".to_owned(),
         metrics: Arc::clone(&metrics),
         health,
-    });
-    (Scene { taken, attempts, metrics, health: trouble }, sink, recorder)
+    };
+    (Scene { taken, attempts, metrics, health: trouble }, settings)
 }
 
 impl Scene {
@@ -158,6 +167,25 @@ async fn a_namespace_that_refuses_delays_no_other_and_is_asked_seldom() {
     assert!(refused <= recorder::WRITES_AT_A_TIME, "{refused}");
     assert!(scene.metric(r#"kaudit_recorder_drops_total{recorder="events",reason="unavailable"} 100"#));
     assert_eq!(scene.health.borrow().trouble, "Events cannot be written in namespace a: no");
+}
+
+/// They do not wait because there are many.
+#[tokio::test]
+async fn events_of_a_namespace_that_refuses_them_are_not_summed_up() {
+    let (_scene, settings) = settings(EventFilter::All, |_, _| None);
+    let (mut recorder, now) = (EventRecorder::new(settings), Instant::now());
+    let (sink, mut incoming) = sink::channel();
+    for namespace in ["a", "b"] {
+        sink.record(&delta(namespace, "one", &["x"], Lane::Change));
+        recorder.receive(incoming.recv().await.unwrap());
+    }
+    recorder.pauses.namespace_failed("a", Duration::from_mins(5), "is forbidden".to_owned(), now);
+    let later = now + Duration::from_mins(1);
+    recorder.sum_up(later);
+    assert_eq!(recorder.queue.len(), 3, "one about b");
+    recorder.pauses.succeeded("a");
+    recorder.sum_up(later);
+    assert_eq!(recorder.queue.len(), 4, "and one about a");
 }
 
 #[tokio::test]
