@@ -1,6 +1,7 @@
 //! Compares two results: what appears, what changes, what resolves, what stays, and what cannot be compared.
 //!
-//! A violation is the same on both sides if its [`Fingerprint`](super::fingerprint::Fingerprint) is. What only one side lists
+//! A violation is the same on both sides if its [`Fingerprint`](super::fingerprint::Fingerprint) is, and between two audits the
+//! numbers in its evidence as well. What only one side lists
 //! appears or resolves if the other could have found it ([`Reach`]). Each violation is in one class, so those of the side
 //! after are what appears, changes and stays, and what is listed there and cannot be compared.
 //!
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use super::{
     fingerprint::Fingerprint,
-    pairing,
+    pairing::{self, OtherValues},
     reach::Reach,
     result::{AuditResult, BaselineEntry, Entry, Summary},
 };
@@ -192,7 +193,7 @@ pub fn compare(
     (new, after): (&str, &AuditResult),
     compared: Compared,
 ) -> AuditDiff {
-    let Matching { mut pairs, old: mut gone, new: mut come } = same_ids(before, after);
+    let Matching { mut pairs, old: mut gone, new: mut come } = same_ids(before, after, compared);
     if compared == Compared::Policies {
         reword(&mut gone, &mut come, &mut pairs);
     }
@@ -311,7 +312,11 @@ fn violations(result: &AuditResult) -> impl Iterator<Item = &Entry> {
 }
 
 /// Pairs violations by their ids; of several of one id those that are most alike.
-fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult) -> Matching<'r> {
+fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult, compared: Compared) -> Matching<'r> {
+    let others = match compared {
+        Compared::Policies => OtherValues::Same,
+        Compared::Audits => OtherValues::New,
+    };
     let mut ids: BTreeMap<Fingerprint, [Vec<&Entry>; 2]> = BTreeMap::new();
     for (side, result) in [before, after].into_iter().enumerate() {
         for entry in violations(result) {
@@ -321,7 +326,7 @@ fn same_ids<'r>(before: &'r AuditResult, after: &'r AuditResult) -> Matching<'r>
     let mut matching = Matching { pairs: Vec::new(), old: Vec::new(), new: Vec::new() };
     for sides in ids.values() {
         let [old, new] = sides.each_ref().map(|side| side.iter().map(|entry| entry.distinction()).collect::<Vec<_>>());
-        let found = pairing::pairs(&old, &new);
+        let found = pairing::pairs(&old, &new, others);
         let paired: [HashSet<usize>; 2] =
             [found.iter().map(|pair| pair.0).collect(), found.iter().map(|pair| pair.1).collect()];
         let left = |side: usize| {

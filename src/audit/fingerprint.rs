@@ -19,26 +19,31 @@ impl Fingerprint {
     pub fn of(finding: &Finding, object: &ObjectRef, owner: Option<&ObjectRef>) -> Self {
         let ObjectRef { kind, namespace, name, .. } = object;
         let namespace = namespace.as_deref().unwrap_or_default();
-        let (message, details) =
-            (finding.message.to_string(), finding.details.as_deref().map(shown).unwrap_or_default());
-        let (name, texts) = match owner {
-            Some(owner) => {
-                let ObjectRef { kind, name: owner_name, .. } = owner;
-                let named = format!("{kind}.{}/{owner_name}", owner.group());
-                (named, [message, details].map(|text| text.replace(&**name, owner_name)))
-            }
-            None => (name.to_string(), [message, details]),
+        let name = match owner {
+            Some(owner) => format!("{}.{}/{}", owner.kind, owner.group(), owner.name),
+            None => name.to_string(),
         };
-        let [message, details] = texts.map(|text| without_numbers(&text));
-        let parts = [&*finding.policy, &finding.rule, object.group(), kind, namespace, &name, &message, &details];
+        let texts = evidence(&finding.message, finding.details.as_deref(), object, owner);
+        let [message, details] = texts.map(|text| without_numbers(&text, |_, _| true));
+        Self::of_parts([&*finding.policy, &finding.rule, object.group(), kind, namespace, &name, &message, &details])
+    }
+
+    /// Returns that of the evidence alone, numbers included. Only the indexes of lists, as in `rules[0]`, are left out: they
+    /// change when something else is added.
+    pub fn of_evidence(message: &str, details: &Details, object: &ObjectRef, owner: Option<&ObjectRef>) -> Self {
+        let details = (!details.is_empty()).then_some(details);
+        let texts = evidence(message, details, object, owner);
+        Self::of_parts(texts.each_ref().map(|text| without_numbers(text, is_index)).each_ref().map(|text| &**text))
+    }
+
+    fn of_parts<const N: usize>(parts: [&str; N]) -> Self {
         Self((Digest::of_parts(u64::to_be_bytes, parts).half() >> 64) as u64)
     }
 
     /// Returns one for the same result in one of several files.
     #[must_use]
     pub fn in_file(self, file: &str) -> Self {
-        let parts = [&*self.to_string(), file];
-        Self((Digest::of_parts(u64::to_be_bytes, parts).half() >> 64) as u64)
+        Self::of_parts([&*self.to_string(), file])
     }
 
     /// Reads 16 hex digits, as [`Display`](fmt::Display) writes them.
@@ -61,12 +66,26 @@ impl Serialize for Fingerprint {
     }
 }
 
-fn shown(details: &serde_json::Map<String, serde_json::Value>) -> String {
-    serde_json::Value::from(details.clone()).to_string()
+type Details = serde_json::Map<String, serde_json::Value>;
+
+/// Returns message and details, with the name of the owner in place of the generated one.
+fn evidence(message: &str, details: Option<&Details>, object: &ObjectRef, owner: Option<&ObjectRef>) -> [String; 2] {
+    let details = details.map(|details| serde_json::Value::from(details.clone()).to_string()).unwrap_or_default();
+    match owner {
+        Some(owner) => [message, &details].map(|text| text.replace(&*object.name, &owner.name)),
+        None => [message.to_owned(), details],
+    }
 }
 
-/// Returns a text in which each number that stands alone is `#`. Digits of a name (`web-1a`, `c2`, `500m`) are no number.
-fn without_numbers(text: &str) -> String {
+/// Whether a number between two texts is the index of a list. In JSON, a bracket after a name is part of a path.
+fn is_index(before: &str, after: &str) -> bool {
+    let path = before.strip_suffix('[').and_then(|path| path.chars().next_back());
+    path.is_some_and(|last| last.is_alphanumeric() || matches!(last, '_' | ']')) && after.starts_with(']')
+}
+
+/// Returns a text in which each number that stands alone is `#`, if `may` says so of what is before and after it. Digits of a
+/// name (`web-1a`, `c2`, `500m`) are no number.
+fn without_numbers(text: &str, may: impl Fn(&str, &str) -> bool) -> String {
     let word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -74,7 +93,9 @@ fn without_numbers(text: &str) -> String {
         let (before, from) = rest.split_at(start);
         let (token, after) = from.split_at(from.find(|c| !word(c)).unwrap_or(from.len()));
         out.push_str(before);
-        out.push_str(if token.bytes().all(|byte| byte.is_ascii_digit()) { "#" } else { token });
+        let is_number = token.bytes().all(|byte| byte.is_ascii_digit());
+        let is_left_out = is_number && may(&text[..text.len() - from.len()], after);
+        out.push_str(if is_left_out { "#" } else { token });
         rest = after;
     }
     out + rest
@@ -131,7 +152,19 @@ mod tests {
             ("ä1 1", "ä1 #"),
             ("", ""),
         ] {
-            assert_eq!(without_numbers(text), want);
+            assert_eq!(without_numbers(text, |_, _| true), want);
+        }
+    }
+
+    #[test]
+    fn indexes_are_no_values() {
+        for (text, want) in [
+            ("rules[0] opens port 80", "rules[#] opens port 80"),
+            ("a[0][1].b_[2]", "a[#][#].b_[#]"),
+            (r#"{"ports":[80],"all":[[1],[2]]}"#, r#"{"ports":[80],"all":[[1],[2]]}"#),
+            ("opens [80] a[b] a[0", "opens [80] a[b] a[0"),
+        ] {
+            assert_eq!(without_numbers(text, is_index), want);
         }
     }
 

@@ -242,6 +242,9 @@ pub struct BaselineEntry {
     pub id: Fingerprint,
     /// In the words of the policy.
     pub message: String,
+    /// Tells it apart from others of its id; baselines of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Fingerprint>,
     /// File of the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -250,7 +253,8 @@ pub struct BaselineEntry {
 impl BaselineEntry {
     /// Returns what tells it apart from others of its id.
     pub(crate) fn distinction(&self) -> Distinction<'_> {
-        Distinction { message: &self.message, file: self.file.as_deref().unwrap_or_default(), name: "" }
+        let file = self.file.as_deref().unwrap_or_default();
+        Distinction { value: self.value, message: &self.message, file, name: "" }
     }
 }
 
@@ -417,7 +421,12 @@ impl Entry {
     /// Returns what tells it apart from others of its id.
     pub(crate) fn distinction(&self) -> Distinction<'_> {
         let file = self.location.as_ref().map_or("", |location| &location.file);
-        Distinction { message: &self.message, file, name: &self.resource.name }
+        Distinction { value: Some(self.value()), message: &self.message, file, name: &self.resource.name }
+    }
+
+    /// Returns what its evidence is recognised by, numbers included.
+    pub(crate) fn value(&self) -> Fingerprint {
+        Fingerprint::of_evidence(&self.message, &self.details, &self.resource, self.owner.as_deref())
     }
 
     /// Returns what results are sorted by.
@@ -468,6 +477,7 @@ impl From<&Entry> for BaselineEntry {
             rule: entry.rule.to_string(),
             id: entry.id,
             message: entry.message.to_string(),
+            value: Some(entry.value()),
             file: entry.location.as_ref().map(|location| location.file.to_string()).filter(|file| file != "-"),
         }
     }

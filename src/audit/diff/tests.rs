@@ -57,10 +57,32 @@ fn each_violation_is_in_one_class() {
     let before = audit(&[("a", "x"), ("a", "y"), ("b", "x"), ("c", "has 1"), ("c", "has 2"), ("d", "x")]);
     let after = audit(&[("a", "x"), ("b", "z"), ("c", "has 3"), ("e", "x"), ("e", "y")]);
     // Between two audits other words are another violation.
-    assert_eq!(tally(&before, &after, Compared::Audits), [3, 0, 4, 2, 0]);
+    assert_eq!(tally(&before, &after, Compared::Audits), [4, 0, 5, 1, 0]);
     assert_eq!(tally(&before, &after, Compared::Policies), [2, 1, 3, 2, 0]);
     assert_eq!(tally(&after, &before, Compared::Policies), [3, 1, 2, 2, 0]);
     assert_eq!(tally(&before, &before, Compared::Audits), [0, 0, 0, 6, 0]);
+}
+
+proptest::proptest! {
+    #[test]
+    fn between_audits_violations_are_the_same_by_object_and_value(
+        before in proptest::collection::vec((0..3usize, 0..4usize), 0..12),
+        after in proptest::collection::vec((0..3usize, 0..4usize), 0..12),
+    ) {
+        let names = ["a", "b", "c"];
+        let messages = ["opens port 80", "opens port 22", "opens all", "opens port 443"];
+        let made = |side: &[(usize, usize)]| {
+            audit(&side.iter().map(|(name, message)| (names[*name], messages[*message])).collect::<Vec<_>>())
+        };
+        let mut left = before.clone();
+        let stays = after.iter().filter(|one| {
+            let place = left.iter().position(|other| other == *one);
+            place.map(|place| left.remove(place)).is_some()
+        });
+        let stays = stays.count();
+        let want = [after.len() - stays, 0, before.len() - stays, stays, 0];
+        proptest::prop_assert_eq!(tally(&made(&before), &made(&after), Compared::Audits), want);
+    }
 }
 
 #[test]

@@ -268,6 +268,7 @@ mod tests {
                 rule: "deny".into(),
                 id: crate::audit::fingerprint::Fingerprint::parse("0000000000000001").unwrap(),
                 message: String::new(),
+                value: None,
                 file: Some(file.to_owned()),
             };
             Given { content: Some(&content), paths: &[path.into()] }.is_read(&entry)

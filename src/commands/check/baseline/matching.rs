@@ -1,6 +1,6 @@
 //! Which results are in a baseline: a pure function of both.
 //!
-//! Results are matched by id, and by number: as many are known as the baseline lists. Dependents of one owner share their
+//! Results are matched by id, by the numbers in their evidence, and by count: as many are known as the baseline lists. Dependents of one owner share their
 //! ids, and there may be any number of them, so for each of them all that is listed is open again.
 //!
 //! A policy that says the same in other words changes the ids of all that it finds. If none of a rule's results has an id
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::{
     audit::{
         fingerprint::Fingerprint,
-        pairing,
+        pairing::{self, OtherValues},
         result::{BaselineEntry, Entry},
     },
     model::verdict::Outcome,
@@ -50,7 +50,7 @@ impl Comparison {
             let pairs = if self.counts {
                 let old: Vec<_> = listed.iter().map(|position| entries[*position].distinction()).collect();
                 let new: Vec<_> = group.iter().map(|position| without_name(&results[*position])).collect();
-                pairing::pairs(&old, &new)
+                pairing::pairs(&old, &new, OtherValues::New)
             } else {
                 (0..group.len()).map(|new| (0, new)).collect()
             };
@@ -136,16 +136,20 @@ fn groups(results: &[Entry]) -> impl Iterator<Item = (Fingerprint, Vec<usize>)> 
     groups.into_iter().map(|((id, _), positions)| (id, positions))
 }
 
-/// Returns the entries of a baseline that lists all of these violations: of the dependents of an owner those of the one with
-/// the most.
+/// Returns the entries of a baseline that lists all of these violations: of the dependents of an owner, for each value, those
+/// of the one with the most.
 pub(super) fn entries(results: &[Entry]) -> Vec<BaselineEntry> {
-    let mut ids: BTreeMap<Fingerprint, Vec<usize>> = BTreeMap::new();
+    let mut ids: BTreeMap<(Fingerprint, Fingerprint), Vec<usize>> = BTreeMap::new();
     for (id, group) in groups(results) {
-        let violations: Vec<usize> =
-            group.into_iter().filter(|position| results[*position].result.is_violation()).collect();
-        let listed = ids.entry(id).or_default();
-        if violations.len() > listed.len() {
-            *listed = violations;
+        let mut values: BTreeMap<Fingerprint, Vec<usize>> = BTreeMap::new();
+        for position in group.into_iter().filter(|position| results[*position].result.is_violation()) {
+            values.entry(results[position].value()).or_default().push(position);
+        }
+        for (value, violations) in values {
+            let listed = ids.entry((id, value)).or_default();
+            if violations.len() > listed.len() {
+                *listed = violations;
+            }
         }
     }
     let mut entries: Vec<BaselineEntry> =
@@ -196,11 +200,80 @@ mod tests {
         let port = |number: u32| of("a", &format!("opens port {number}"), "a.yaml");
         let new = |before: &[Entry], after: &[Entry]| compared(ALL, before, after);
         assert_eq!(new(&[port(80)], &[port(80)]), (vec![], 0));
-        assert_eq!(new(&[port(80)], &[port(8080)]), (vec![], 0), "a number changed");
+        assert_eq!(new(&[port(80)], &[port(8080)]), (vec!["opens port 8080".to_owned()], 1), "another port");
+        let rule = |index: usize| of("a", &format!("rules[{index}] allows all"), "a.yaml");
+        assert_eq!(new(&[rule(0)], &[rule(3)]), (vec![], 0), "another index");
+        assert_eq!(new(&[rule(0)], &[rule(0), rule(1)]), (vec!["rules[1] allows all".to_owned()], 0));
         assert_eq!(new(&[port(80)], &[port(22), port(80)]), (vec!["opens port 22".to_owned()], 0));
-        assert_eq!(new(&[port(80)], &[port(22), port(443)]), (vec!["opens port 443".to_owned()], 0));
+        let both = vec!["opens port 22".to_owned(), "opens port 443".to_owned()];
+        assert_eq!(new(&[port(80)], &[port(22), port(443)]), (both, 1));
         assert_eq!(new(&[port(80), port(443)], &[port(443)]), (vec![], 1));
         assert_eq!(new(&[port(80)], &[of("b", "opens port 80", "a.yaml")]), (vec!["opens port 80".to_owned()], 1));
+    }
+
+    /// A violation: an object by number, whether it is a dependent of `web`, its port and its file.
+    type Seen = (u8, bool, u8, u8);
+
+    fn seen((number, is_owned, port, file): Seen) -> Entry {
+        if is_owned {
+            owned(&format!("web-{number}"), &format!("web-{number} opens {port}"))
+        } else {
+            of(&format!("pod{number}"), &format!("opens {port}"), &format!("{file}.yaml"))
+        }
+    }
+
+    /// Counts violations by object and port.
+    fn counted(all: &[Seen], is_owned: bool) -> BTreeMap<(u8, u8), usize> {
+        let mut counts = BTreeMap::new();
+        for (number, _, port, _) in all.iter().filter(|one| one.1 == is_owned) {
+            *counts.entry((*number, *port)).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Returns how many violations are new and how many entries are fixed.
+    fn model(before: &[Seen], after: &[Seen]) -> (usize, usize) {
+        let differences = |listed: &dyn Fn((u8, u8)) -> usize, counts: &BTreeMap<(u8, u8), usize>| -> usize {
+            counts.iter().map(|(key, count)| count.saturating_sub(listed(*key))).sum()
+        };
+        let [old, new] = [before, after].map(|side| counted(side, false));
+        let single = |counts: BTreeMap<(u8, u8), usize>| move |key| counts.get(&key).copied().unwrap_or(0);
+        // Of dependents, the one with the most counts.
+        let [old_owned, new_owned] = [before, after].map(|side| counted(side, true));
+        let most = |counts: BTreeMap<(u8, u8), usize>| {
+            move |(_, port)| counts.iter().filter(|(key, _)| key.1 == port).map(|(_, count)| *count).max().unwrap_or(0)
+        };
+        let by_port = |counts: &BTreeMap<(u8, u8), usize>| {
+            let ports: BTreeSet<u8> = counts.keys().map(|key| key.1).collect();
+            ports.into_iter().map(|port| ((0, port), most(counts.clone())((0, port)))).collect::<BTreeMap<_, _>>()
+        };
+        (
+            differences(&single(old.clone()), &new) + differences(&most(old_owned.clone()), &new_owned),
+            differences(&single(new), &old) + differences(&most(new_owned), &by_port(&old_owned)),
+        )
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn new_and_fixed_violations_are_counted_by_object_and_value(
+            before in proptest::collection::vec((0..3u8, proptest::bool::ANY, 0..3u8, 0..2u8), 0..14),
+            after in proptest::collection::vec((0..3u8, proptest::bool::ANY, 0..3u8, 0..2u8), 0..14),
+        ) {
+            let results = |side: &[Seen]| side.iter().copied().map(seen).collect::<Vec<_>>();
+            let (old, new) = (entries(&results(&before)), results(&after));
+            let matched = ALL.matched(&old, &new);
+            let counted = (new.len() - matched.known.len(), matched.unmatched.len());
+            proptest::prop_assert_eq!(counted, model(&before, &after));
+            // Of equal ones those in the file that is listed are known.
+            for one in before.iter().filter(|one| !one.1) {
+                let count = |side: &[Seen]| side.iter().filter(|other| *other == one).count();
+                let known = matched.known.iter().filter(|position| after[**position] == *one).count();
+                proptest::prop_assert!(known >= count(&before).min(count(&after)));
+            }
+            // A baseline knows all that it was written of.
+            let same = ALL.matched(&entries(&new), &new);
+            proptest::prop_assert_eq!((same.known.len(), same.unmatched.len()), (new.len(), 0));
+        }
     }
 
     #[test]
@@ -246,6 +319,16 @@ mod tests {
         let (new, gone) = compared(changed, &before, &[uses("a", 1), opens("b", 3)]);
         assert_eq!((new.len(), gone), (1, 2));
         assert_eq!(compared(ALL, &before, &[uses("b", 3)]).0.len(), 1, "the policies are the same");
+    }
+
+    #[test]
+    fn entries_without_a_value_are_matched_by_their_number() {
+        let port = |number: u32| of("a", &format!("opens port {number}"), "a.yaml");
+        let mut listed = entries(&[port(80), port(81)]);
+        for entry in &mut listed {
+            entry.value = None;
+        }
+        assert_eq!(ALL.matched(&listed, &[port(22), port(80), port(443)]).known, [0, 1].into());
     }
 
     #[test]
