@@ -13,6 +13,7 @@ use http::{
 };
 use hyper::body::Bytes;
 use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 use reqwest::{Client, Url};
 use serde::Serialize;
 use sha2::Sha256;
@@ -200,10 +201,12 @@ impl Secrets {
         if address.is_secret() {
             hidden.add_whole(&url);
         }
-        // The path authorises with some receivers, so it is hidden where the host is shown.
+        // The path authorises with some receivers, so it is hidden where the host is shown. A receiver may repeat it decoded.
         if let Ok(url) = Url::parse(&url) {
-            hidden.add(url.path());
-            hidden.add(url.query().unwrap_or_default());
+            for part in [url.path(), url.query().unwrap_or_default()] {
+                hidden.add(part);
+                hidden.add(&percent_decode_str(part).decode_utf8_lossy());
+            }
         }
         if !path.is_empty() {
             url = format!("{}{path}", url.trim_end_matches('/'));
@@ -317,7 +320,7 @@ mod tests {
     #[test]
     fn no_part_of_a_secret_is_shown_in_whatever_encoding() {
         let folder = tempfile::tempdir().unwrap();
-        let url = "https://hooks.example.com/services/T0001/B0+Chan/XyZSecret9f%2Ftail?token=Qu3ryToken&a=b";
+        let url = "https://hooks.example.com/services/T0001/B0+Chan/XyZSecret9f%2Ftail%41lpha%5Abeta?token=Qu3ryToken&a=%47amma";
         let (token, password) = ("bearer/with-slash+AndMore==", "p4ss word\"quoted\"");
         let file = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -333,7 +336,7 @@ mod tests {
                 basic: Some(("kaudit".to_owned(), file("password", password))),
             },
             signing: Some(file("signing", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")),
-            client: Client::new(),
+            client: client(Duration::from_secs(1), None).unwrap(),
         };
         let both = BASE64.encode(format!("kaudit:{password}").as_bytes());
         let secrets = [url, token, password, &both, "h34der;value", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"];
@@ -342,15 +345,18 @@ mod tests {
             for secret in secrets.into_iter().chain(url.strip_prefix("https://hooks.example.com")) {
                 let json = serde_json::to_string(secret).unwrap();
                 let percent = secret.replace('/', "%2F").replace('=', "%3D").replace('+', "%2b").replace(' ', "%20");
-                for answer in
-                    [secret.to_owned(), json.replace('/', "\\/"), json, percent, secret.replace('+', "\\u002b")]
-                {
+                let decoded = percent_decode_str(secret).decode_utf8_lossy().into_owned();
+                let escaped = secret.replace('+', "\\u002b");
+                for answer in [secret.to_owned(), json.replace('/', "\\/"), json, percent, escaped, decoded] {
                     let shown = hidden.redact(&format!("no route {answer} here"));
                     for part in [
                         "T0001",
                         "Chan",
                         "XyZSecret9f",
                         "tail",
+                        "lpha",
+                        "beta",
+                        "amma",
                         "Qu3ry",
                         "slash",
                         "AndMore",
