@@ -32,14 +32,15 @@ pub(super) fn by_rule(mut findings: Vec<Finding>) -> Vec<Finding> {
 }
 
 /// Bounds the results of an object. Those of a source that is named earlier are listed first, so that no other source can
-/// crowd them out, and of one source the most severe; `source` is the position of a file's source.
+/// crowd them out, and of one source the most severe; `source` is the position of a file's source. Excused results are listed
+/// last, in the room that all others leave.
 pub(super) fn by_object(mut findings: Vec<Finding>, source: impl Fn(&str) -> usize) -> Vec<Finding> {
     if findings.len() <= MOST_OF_OBJECT {
         return findings;
     }
     findings.sort_by_key(|finding| {
         let severity = finding.severity.map_or(u8::MAX, |word| word as u8);
-        (source(&finding.source.file), importance(finding.outcome), severity)
+        (finding.outcome == Outcome::Skip, source(&finding.source.file), importance(finding.outcome), severity)
     });
     let mut bounded = Vec::with_capacity(MOST_OF_OBJECT);
     let [policy, rule] = OBJECT_RULE.map(Arc::<str>::from);
@@ -128,6 +129,28 @@ mod tests {
         let [listed @ .., last] = short.as_slice() else { panic!("no results") };
         assert!(listed.iter().all(|finding| finding.severity == Some(Severity::High)), "{listed:?}");
         assert_eq!((&*last.policy, &*last.message), ("kaudit", "3501 more results for this object are not listed"));
+    }
+
+    #[test]
+    fn excused_results_crowd_out_no_violation() {
+        let excused = |count| {
+            findings(count, 40).into_iter().map(|finding| Finding {
+                outcome: Outcome::Skip,
+                severity: Some(Severity::Critical),
+                source: Source { file: "first.rego".into(), line: 1 },
+                ..finding
+            })
+        };
+        for (violations, listed) in [(1, 1), (10, 400), (20, MOST_OF_OBJECT - 1)] {
+            let violations = findings(violations, if violations == 1 { 1 } else { 40 });
+            let all: Vec<Finding> = excused(20).chain(violations).collect();
+            let short = by_object(by_rule(all), |file| usize::from(file != "first.rego"));
+            assert_eq!(short.len(), MOST_OF_OBJECT);
+            let [named @ .., rest] = short.as_slice() else { panic!("no results") };
+            assert_eq!(named.iter().filter(|finding| finding.outcome == Outcome::Fail).count(), listed);
+            // What is left out counts as a violation only if one of those is.
+            assert_eq!(rest.outcome == Outcome::Fail, listed == MOST_OF_OBJECT - 1);
+        }
     }
 
     #[test]
