@@ -1,0 +1,3 @@
+//! A simulation of kaudit in a cluster.
+
+pub mod server;

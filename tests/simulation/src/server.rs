@@ -1,0 +1,283 @@
+//! An API server in memory: what the real one does, as far as kaudit and its policies can tell.
+//!
+//! ```text
+//! transport ─► faults     what happens to a request on its way
+//!     │
+//! handlers ──► request    what is asked for
+//!     ├──────► rbac       who may
+//!     ├──────► discovery  what is served: kinds
+//!     ├──────► lists, watches, selectors
+//!     ├──────► writes     managers (server-side apply: fields, schema), validation, names
+//!     └──────► reviews
+//! controllers             what happens by itself
+//! store                   the database: revisions and history
+//! ```
+//!
+//! It runs where it is called, on the clock of tokio, and all that it gives (uids, versions, names) follows from the order of
+//! requests. `tests/real.rs` compares it with the real server.
+
+mod controllers;
+mod discovery;
+mod faults;
+mod fields;
+mod forms;
+mod handlers;
+mod kinds;
+mod lists;
+mod managers;
+mod names;
+mod rbac;
+mod request;
+mod reviews;
+mod schema;
+mod selectors;
+mod status;
+mod store;
+mod transport;
+mod validation;
+mod watches;
+mod world;
+mod writes;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+pub use self::{
+    faults::{Fault, Faults, NoFaults, WatchFault},
+    rbac::ADMIN,
+    request::RequestInfo,
+    status::{Answer, Status},
+    world::At,
+};
+use self::{kinds::ResourceType, store::Store, writes::Target};
+
+/// What differs between clusters.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long Events are kept.
+    pub event_ttl: Duration,
+    /// Discovery has only the form of servers before 1.27.
+    pub unaggregated: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { event_ttl: Duration::from_hours(1), unaggregated: false }
+    }
+}
+
+/// A cluster. Clones are the same one.
+#[derive(Clone)]
+pub struct ApiServer {
+    state: Arc<Mutex<State>>,
+    /// Moves on when something has happened that watches may have to know.
+    changes: watch::Sender<u64>,
+}
+
+/// A write that an admission webhook decides about.
+#[derive(Debug, Clone, Copy)]
+pub struct Write<'a> {
+    /// `CREATE`, `UPDATE` or `DELETE`.
+    pub operation: &'a str,
+    /// As in RBAC: `reports.openreports.io`.
+    pub resource: &'a str,
+    /// The field manager.
+    pub manager: &'a str,
+    /// The new object without its type, or the one that is deleted.
+    pub object: &'a Value,
+}
+
+/// Returns why a write is refused; `None` if it is not.
+pub type Admission = Arc<dyn Fn(&Write<'_>) -> Option<String> + Send + Sync>;
+
+/// One request that was made.
+#[derive(Debug, Clone)]
+pub struct JournalEntry {
+    /// When it was carried out.
+    pub at: Timestamp,
+    /// What it asked for.
+    pub request: RequestInfo,
+    /// The HTTP status; 0 if there was no answer because of a fault.
+    pub code: u16,
+    /// It reached the server.
+    pub carried_out: bool,
+    /// The revision of the store behind it.
+    pub revision: u64,
+}
+
+/// A copy of the database, to be restored later.
+#[derive(Clone)]
+pub struct Backup(Store);
+
+struct State {
+    settings: Settings,
+    store: Store,
+    /// The kinds that are served.
+    types: Vec<Arc<ResourceType>>,
+    /// Watches do not reach behind it.
+    watch_floor: u64,
+    /// The number of times the server was started.
+    epoch: u64,
+    /// The number that the last uid was made of.
+    number: u64,
+    /// The users of bearer tokens.
+    tokens: BTreeMap<String, String>,
+    admission: Option<Admission>,
+    journal: Vec<JournalEntry>,
+}
+
+impl fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let revision = self.with(|state| state.store.revision);
+        f.debug_struct("ApiServer").field("revision", &revision).finish_non_exhaustive()
+    }
+}
+
+impl ApiServer {
+    /// Starts a cluster with the namespaces and roles that every one has.
+    pub fn new(settings: Settings) -> Self {
+        let state = State {
+            settings,
+            store: Store::default(),
+            types: ResourceType::built_in(),
+            watch_floor: 0,
+            epoch: 0,
+            number: 0,
+            tokens: BTreeMap::new(),
+            admission: None,
+            journal: Vec::new(),
+        };
+        let server = Self { state: Arc::new(Mutex::new(state)), changes: watch::Sender::new(0) };
+        server.with_changes(State::bootstrap);
+        server
+    }
+
+    fn with<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        read(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the state, and wakes the watches if they have to know.
+    fn with_changes<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = (state.store.revision, state.epoch);
+        let result = change(&mut state);
+        let changed = before != (state.store.revision, state.epoch);
+        drop(state);
+        if changed {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+        result
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn note(&self, request: &RequestInfo, code: u16, carried_out: bool) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, request, revision) = (Timestamp::now(), request.clone(), state.store.revision);
+        state.journal.push(JournalEntry { at, request, code, carried_out, revision });
+    }
+}
+
+impl State {
+    /// Creates what the real server creates when it starts for the first time.
+    fn bootstrap(&mut self) {
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            self.boot("namespaces", name, json!({"metadata": {"name": name}}));
+        }
+        let everything = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+            {"verbs": ["*"], "nonResourceURLs": ["*"]}]);
+        let delegator = json!([{"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"]},
+            {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"]}]);
+        for (name, rules) in [("cluster-admin", everything), ("system:auth-delegator", delegator)] {
+            let labels = json!({"kubernetes.io/bootstrapping": "rbac-defaults"});
+            self.boot("clusterroles", name, json!({"metadata": {"name": name, "labels": labels}, "rules": rules}));
+        }
+    }
+
+    fn boot(&mut self, plural: &str, name: &str, object: Value) {
+        let Some(kind) = self.types.iter().find(|kind| kind.plural == plural).cloned() else { return };
+        let target = Target {
+            version: "v1".to_owned(),
+            kind,
+            namespace: String::new(),
+            name: name.to_owned(),
+            subresource: String::new(),
+            manager: "kube-apiserver".to_owned(),
+            dry_run: false,
+        };
+        // They are valid, and there is nothing else yet.
+        let _created = self.create(&target, object);
+    }
+
+    /// Returns a resource that is served.
+    fn resource(&self, group: &str, plural: &str) -> Option<&Arc<ResourceType>> {
+        self.types.iter().find(|kind| kind.is(group, plural))
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Follows a write of an object of a kind: definitions decide what is served.
+    fn changed(&mut self, kind: &ResourceType) {
+        if !kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
+            return;
+        }
+        let mut types = ResourceType::built_in();
+        for (_, crd) in self.store.all(&kind.storage) {
+            let Some(mut defined) = ResourceType::defined(&crd.value, self.store.revision) else { continue };
+            // One that did not change goes on, with its watches.
+            if let Some(known) = self.resource(&defined.group, &defined.plural) {
+                let since = std::mem::replace(&mut defined.since, known.since);
+                if defined != **known {
+                    defined.since = since;
+                }
+            }
+            types.push(Arc::new(defined));
+        }
+        self.types = types;
+    }
+
+    /// Asks what decides about writes: the lifecycle of namespaces, and webhooks.
+    fn admit(&self, target: &Target, old: Option<&Value>, object: &Value) -> Answer<()> {
+        if old.is_none() && target.kind.namespaced {
+            let Some(namespace) = self.store.get("namespaces", &target.namespace) else {
+                return Err(Status::no_namespace(&target.namespace));
+            };
+            if namespace.is_deleted() {
+                return Err(Status::terminating(&target.kind, &target.name, &target.namespace));
+            }
+        }
+        self.ask(if old.is_none() { "CREATE" } else { "UPDATE" }, target, object)
+    }
+
+    fn admit_deletion(&self, target: &Target, object: &Value) -> Answer<()> {
+        let protected = matches!(target.name.as_str(), "default" | "kube-system" | "kube-public");
+        if target.kind.is("", "namespaces") && protected {
+            return Err(Status::forbidden(&target.kind, &target.name, "this namespace may not be deleted"));
+        }
+        self.ask("DELETE", target, object)
+    }
+
+    fn ask(&self, operation: &str, target: &Target, object: &Value) -> Answer<()> {
+        let refused = self.admission.as_ref().and_then(|admission| {
+            let (kind, manager) = (target.kind.qualified(), &target.manager);
+            admission(&Write { operation, resource: &kind, manager, object })
+        });
+        refused.map_or(Ok(()), |why| {
+            let message = format!("admission webhook \"policy.example.com\" denied the request: {why}");
+            Err(Status::new(403, "Forbidden", message))
+        })
+    }
+}

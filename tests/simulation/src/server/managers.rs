@@ -1,0 +1,242 @@
+//! Field managers: who set which fields of an object, and server-side apply.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    fields::{FieldSet, merge},
+    schema::Schema,
+    status::{Answer, Status},
+};
+
+/// Who writes, and what of it is recorded.
+#[derive(Debug, Clone)]
+pub(super) struct Writer<'a> {
+    pub(super) manager: &'a str,
+    pub(super) api_version: String,
+    /// `status`, or empty.
+    pub(super) subresource: &'a str,
+    pub(super) now: Timestamp,
+}
+
+/// One entry of `managedFields`.
+#[derive(Debug, Clone, PartialEq)]
+struct Entry {
+    manager: String,
+    is_apply: bool,
+    api_version: String,
+    subresource: String,
+    time: String,
+    fields: FieldSet,
+}
+
+/// Metadata that nobody owns.
+const UNOWNED: &[&str] = &[
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+impl Entry {
+    fn read(value: &Value) -> Self {
+        let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
+        Self {
+            manager: text("manager"),
+            is_apply: value["operation"] == "Apply",
+            api_version: text("apiVersion"),
+            subresource: text("subresource"),
+            time: text("time"),
+            fields: FieldSet::from_json(&value["fieldsV1"]),
+        }
+    }
+
+    fn new(writer: &Writer<'_>, is_apply: bool, fields: FieldSet) -> Self {
+        Self {
+            manager: writer.manager.to_owned(),
+            is_apply,
+            api_version: writer.api_version.clone(),
+            subresource: writer.subresource.to_owned(),
+            time: seconds(writer.now),
+            fields,
+        }
+    }
+
+    /// Whether it is the entry that this writer adds to. Applied configurations have one for all versions.
+    fn belongs_to(&self, writer: &Writer<'_>, is_apply: bool) -> bool {
+        self.manager == writer.manager
+            && self.is_apply == is_apply
+            && self.subresource == writer.subresource
+            && (is_apply || self.api_version == writer.api_version)
+    }
+
+    /// Returns how messages name the manager.
+    fn description(&self) -> String {
+        let with = if self.subresource.is_empty() {
+            String::new()
+        } else {
+            format!(" with subresource {:?}", self.subresource)
+        };
+        let using = if self.is_apply { String::new() } else { format!(" using {}", self.api_version) };
+        format!("{:?}{with}{using}", self.manager)
+    }
+
+    fn write(&self) -> Value {
+        let mut value = json!({"manager": self.manager, "operation": if self.is_apply { "Apply" } else { "Update" },
+            "apiVersion": self.api_version, "time": self.time, "fieldsType": "FieldsV1", "fieldsV1": self.fields.to_json()});
+        if !self.subresource.is_empty() {
+            value["subresource"] = self.subresource.as_str().into();
+        }
+        value
+    }
+}
+
+/// Returns a time as metadata has it.
+pub(super) fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+/// Records in `new` the fields that an update changed; `old` is empty for an object that is created.
+pub(super) fn track_update(old: &Value, new: &mut Value, schema: Schema<'_>, writer: &Writer<'_>) {
+    let mut entries = read(old);
+    let mut changes = FieldSet::changes(&stripped(old), &stripped(new), schema);
+    strip(&mut changes.written);
+    for entry in &mut entries {
+        entry.fields = entry.fields.without(&changes.removed);
+        if !entry.belongs_to(writer, false) {
+            entry.fields = entry.fields.difference(&changes.written);
+        }
+    }
+    if !changes.written.is_empty() {
+        let known = entries.iter_mut().find(|entry| entry.belongs_to(writer, false));
+        match known {
+            Some(entry) => {
+                entry.fields.union(&changes.written);
+                entry.time = seconds(writer.now);
+            }
+            None => entries.push(Entry::new(writer, false, changes.written)),
+        }
+    }
+    write(entries, new);
+}
+
+/// Applies a configuration to an object, which is empty if there is none, and returns the outcome.
+///
+/// # Errors
+/// When others own fields that would change, unless `force`; or when a field is unknown.
+pub(super) fn apply(
+    live: &Value,
+    configuration: &Value,
+    schema: Schema<'_>,
+    writer: &Writer<'_>,
+    force: bool,
+) -> Answer<Value> {
+    let mut entries = read(live);
+    let configuration = &configured(configuration, writer.subresource);
+    let mut set = FieldSet::applied(configuration, schema).map_err(|path| {
+        let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
+        let (group, version) = writer.api_version.rsplit_once('/').unwrap_or(("", &writer.api_version));
+        let kind = configuration["kind"].as_str().unwrap_or_default();
+        let what = format!("/{name}; {group}/{version}, Kind={kind}");
+        Status::new(
+            500,
+            "",
+            format!("failed to create typed patch object ({what}): {path}: field not declared in schema"),
+        )
+    })?;
+    strip(&mut set);
+    let mut merged = live.clone();
+    merge(&mut merged, configuration, schema);
+    let changes = FieldSet::changes(&stripped(live), &stripped(&merged), schema);
+    let mut conflicts = Vec::new();
+    for entry in entries.iter_mut().filter(|entry| !entry.belongs_to(writer, true)) {
+        let contested = entry.fields.intersection(&changes.written);
+        conflicts.extend(contested.paths().into_iter().map(|path| (entry.description(), path)));
+        entry.fields = entry.fields.difference(&contested);
+    }
+    if !conflicts.is_empty() && !force {
+        return Err(Status::managed(&conflicts));
+    }
+    let former = entries.iter().position(|entry| entry.belongs_to(writer, true)).map(|place| entries.remove(place));
+    if let Some(former) = &former {
+        // What this manager has set before and does not set any more goes, unless somebody else has set it, too.
+        let mut left = former.fields.difference(&set);
+        for entry in &entries {
+            left = left.difference(&entry.fields);
+        }
+        left.remove_from(&mut merged, schema);
+        let changes = FieldSet::changes(&stripped(live), &stripped(&merged), schema);
+        for entry in &mut entries {
+            entry.fields = entry.fields.without(&changes.removed);
+        }
+    }
+    if !set.is_empty() {
+        let mut entry = Entry::new(writer, true, set);
+        let unchanged = |former: &Entry| former.fields == entry.fields && former.api_version == entry.api_version;
+        if let Some(former) = former.filter(unchanged)
+            && stripped(&merged) == stripped(live)
+        {
+            entry.time = former.time;
+        }
+        entries.push(entry);
+    }
+    write(entries, &mut merged);
+    Ok(merged)
+}
+
+/// Returns the part of an applied configuration that counts: of a subresource that, and without it all else.
+fn configured(configuration: &Value, subresource: &str) -> Value {
+    let mut part = configuration.clone();
+    if let Some(map) = part.as_object_mut() {
+        map.retain(|field, _| match field.as_str() {
+            "metadata" => true,
+            "status" => subresource == "status",
+            _ => subresource.is_empty(),
+        });
+        if !subresource.is_empty() {
+            map.insert("metadata".to_owned(), json!({"name": configuration["metadata"]["name"]}));
+        }
+    }
+    part
+}
+
+fn strip(set: &mut FieldSet) {
+    for field in ["apiVersion", "kind"] {
+        set.cut(&[field]);
+    }
+    for field in UNOWNED {
+        set.cut(&["metadata", field]);
+    }
+}
+
+/// Returns an object without the metadata that nobody owns.
+fn stripped(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|field, _| !UNOWNED.contains(&field.as_str()));
+    }
+    object
+}
+
+fn read(object: &Value) -> Vec<Entry> {
+    object["metadata"]["managedFields"].as_array().into_iter().flatten().map(Entry::read).collect()
+}
+
+/// Puts the entries into an object: first what was applied, then by time.
+fn write(mut entries: Vec<Entry>, object: &mut Value) {
+    entries.retain(|entry| !entry.fields.is_empty());
+    let key = |entry: &Entry| (!entry.is_apply, entry.time.clone(), entry.manager.clone());
+    entries.sort_by_key(key);
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    if entries.is_empty() {
+        metadata.remove("managedFields");
+    } else {
+        metadata.insert("managedFields".to_owned(), entries.iter().map(Entry::write).collect());
+    }
+}

@@ -1,0 +1,128 @@
+//! The way of a client to the server: requests, answers and what goes wrong between them.
+
+use std::{io, pin::Pin, sync::Arc};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, stream};
+use http::{HeaderValue, Request, Response, header};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use kaudit::cluster::client::{ClientService, Transport};
+use kube::client::{Body, DynBody};
+use tokio::time::sleep;
+use tower::{BoxError, service_fn, util::BoxService};
+
+use super::{
+    ApiServer,
+    faults::{Fault, Faults},
+    handlers::{Content, Reply},
+    request::RequestInfo,
+    status::Status,
+};
+
+type Lines = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
+
+impl ApiServer {
+    /// Returns the way in for a client in `namespace` with the rights of `user`; `faults` decides what happens to its requests.
+    pub fn transport(&self, namespace: &str, user: &str, faults: Arc<dyn Faults>) -> Transport {
+        let (server, user) = (self.clone(), user.to_owned());
+        Transport::new(namespace, move || server.service(&user, &faults))
+    }
+
+    /// Returns a service that carries requests of a user to the server.
+    pub fn service(&self, user: &str, faults: &Arc<dyn Faults>) -> ClientService {
+        let (server, user, faults) = (self.clone(), user.to_owned(), Arc::clone(faults));
+        BoxService::new(service_fn(move |request: Request<Body>| {
+            let (server, info) = (server.clone(), RequestInfo::read(&user, &request));
+            let faults = Arc::clone(&faults);
+            async move {
+                let body = request.into_body().collect_bytes().await?;
+                server.call(info, &body, faults).await
+            }
+        }))
+    }
+
+    async fn call(
+        &self,
+        request: RequestInfo,
+        body: &[u8],
+        faults: Arc<dyn Faults>,
+    ) -> Result<Response<Box<DynBody>>, BoxError> {
+        let fault = faults.decide(&request);
+        match fault {
+            Fault::Delay(time) => sleep(time).await,
+            Fault::Refuse(code, after) => {
+                self.note(&request, code, false);
+                return respond(Reply::from(Status::unavailable(code, after)), &fault, None);
+            }
+            Fault::ConnectError => {
+                self.note(&request, 0, false);
+                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused").into());
+            }
+            Fault::Hang => {
+                self.note(&request, 0, false);
+                return std::future::pending().await;
+            }
+            _ => {}
+        }
+        let missing = faults.missing_groups(&request);
+        let reply = self.with_changes(|state| state.handle(&request, body, &missing));
+        self.note(&request, reply.code, true);
+        match fault {
+            Fault::DelayAnswer(time) => sleep(time).await,
+            Fault::LoseAnswer => {
+                return Err(io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by peer").into());
+            }
+            Fault::HangAnswer => return std::future::pending().await,
+            _ => {}
+        }
+        if let Some(wait) = reply.wait {
+            sleep(wait).await;
+        }
+        respond(reply, &fault, Some((self.clone(), faults)))
+    }
+}
+
+/// Makes the answer that a client gets.
+fn respond(
+    reply: Reply,
+    fault: &Fault,
+    watching: Option<(ApiServer, Arc<dyn Faults>)>,
+) -> Result<Response<Box<DynBody>>, BoxError> {
+    let mut response = Response::builder().status(reply.code).header(header::CONTENT_TYPE, reply.content_type);
+    if let Some(seconds) = reply.retry_after {
+        response = response.header(header::RETRY_AFTER, seconds);
+    }
+    if let Some(etag) = &reply.etag {
+        response = response.header(header::ETAG, HeaderValue::from_str(etag)?);
+    }
+    let lines: Lines = match (reply.content, watching) {
+        (Content::Whole(bytes), _) => match fault {
+            Fault::CutBody(_) | Fault::Truncate(_) | Fault::Stall(_) => Box::pin(stream::iter([Ok(bytes)])),
+            _ => return Ok(response.body(Box::new(Full::new(bytes).map_err(BoxError::from)) as Box<DynBody>)?),
+        },
+        (Content::Watch(watch), Some((server, faults))) => Box::pin(watch.stream(server, faults)),
+        (Content::Watch(_), None) => Box::pin(stream::empty()),
+    };
+    let lines: Lines = match *fault {
+        Fault::CutBody(bytes) => {
+            let broken = io::Error::new(io::ErrorKind::UnexpectedEof, "unexpected EOF during chunk size line");
+            Box::pin(first(lines, bytes).chain(stream::iter([Err(broken)])))
+        }
+        Fault::Truncate(bytes) => Box::pin(first(lines, bytes)),
+        Fault::Stall(bytes) => Box::pin(first(lines, bytes).chain(stream::pending())),
+        _ => lines,
+    };
+    let body = StreamBody::new(lines.map(|line| line.map(Frame::data).map_err(BoxError::from)));
+    Ok(response.body(Box::new(body) as Box<DynBody>)?)
+}
+
+/// Returns the first bytes of a body.
+fn first(lines: Lines, bytes: usize) -> Lines {
+    Box::pin(lines.scan(bytes, |left, line| {
+        let line = line.map(|line| line.slice(..line.len().min(*left)));
+        let length = line.as_ref().map_or(0, Bytes::len);
+        *left -= length;
+        std::future::ready((length > 0 || line.is_err()).then_some(line))
+    }))
+}

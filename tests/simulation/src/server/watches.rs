@@ -1,0 +1,234 @@
+//! Watches: what happens to a resource, as it happens.
+
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{Stream, stream};
+use serde_json::json;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    ApiServer, State,
+    faults::{Faults, WatchFault},
+    forms::{self, Form},
+    kinds::ResourceType,
+    lists,
+    request::RequestInfo,
+    selectors::Selector,
+    status::{Answer, Status},
+    store::{Step, Stored},
+};
+
+/// How often a watch that asks for them is told up to which version nothing has happened.
+const BOOKMARKS: Duration = Duration::from_mins(1);
+/// A watch is told once more before it ends.
+const BEFORE_END: Duration = Duration::from_secs(2);
+/// How long a watch goes on that does not say how long.
+const LONGEST: u64 = 1800;
+/// Marks the end of the objects that were there when the watch began.
+const INITIAL_END: &str = "k8s.io/initial-events-end";
+
+/// A watch that is to begin.
+pub(super) struct Watch {
+    kind: Arc<ResourceType>,
+    request: RequestInfo,
+    selector: Selector,
+    form: Form,
+    /// What has happened up to here has been sent or is none of its business.
+    position: u64,
+    queue: VecDeque<Bytes>,
+    /// It ends when this has been sent.
+    ends: bool,
+    epoch: u64,
+    /// The number of events sent so far.
+    sent: usize,
+}
+
+impl State {
+    /// Begins a watch.
+    pub(super) fn watch(&self, request: &RequestInfo, kind: &Arc<ResourceType>) -> Answer<Watch> {
+        lists::check_match(request)?;
+        let selector = Selector::of(request, kind)?;
+        let version = lists::version(request).map_err(|why| Status::new(500, "", why))?.unwrap_or_default();
+        let form = if request.accepts("PartialObjectMetadata") { Form::Metadata } else { Form::Whole };
+        let mut watch = Watch {
+            kind: Arc::clone(kind),
+            request: request.clone(),
+            selector,
+            form,
+            position: version,
+            queue: VecDeque::new(),
+            ends: false,
+            epoch: self.epoch,
+            sent: 0,
+        };
+        let floor = self.watch_floor.max(kind.since);
+        let initial = request.flag("sendInitialEvents");
+        if initial || version == 0 {
+            if version > self.store.revision {
+                return Err(Status::too_large_version(version, self.store.revision));
+            }
+            watch.position = self.store.revision;
+            for (_, object) in self.store.all(&kind.storage).filter(|(_, object)| watch.selector.matches(object)) {
+                watch.queue.push_back(watch.line("ADDED", object));
+            }
+            if initial && request.flag("allowWatchBookmarks") {
+                watch.queue.push_back(watch.bookmark(watch.position, true));
+            }
+        } else if version < floor {
+            let status = Status::expired(format!("too old resource version: {version} ({floor})"));
+            watch.queue.push_back(error(&status));
+            watch.ends = true;
+        }
+        Ok(watch)
+    }
+}
+
+impl Watch {
+    fn line(&self, what: &str, object: &Stored) -> Bytes {
+        event(what, &forms::json(&self.kind, &self.request.version, object, self.form))
+    }
+
+    fn bookmark(&self, revision: u64, ends_initial: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if ends_initial {
+            metadata["annotations"] = json!({INITIAL_END: "true"});
+        }
+        let object = Stored::new(json!({"metadata": metadata}));
+        self.line("BOOKMARK", &object)
+    }
+
+    /// Returns what a step means to this watch.
+    fn step(&self, step: &Step) -> Option<Bytes> {
+        let selected = |object: &Option<Arc<Stored>>| object.clone().filter(|object| self.selector.matches(object));
+        match (selected(&step.before), selected(&step.after)) {
+            (None, Some(after)) => Some(self.line("ADDED", &after)),
+            (Some(_), Some(after)) => Some(self.line("MODIFIED", &after)),
+            (Some(_), None) if step.last.is_some() => step.last.as_ref().map(|last| self.line("DELETED", last)),
+            (Some(before), None) => {
+                // It is there and not selected any more: its last selected state, with the version of the change.
+                let mut value = before.value.clone();
+                value["metadata"]["resourceVersion"] = step.revision.to_string().into();
+                Some(self.line("DELETED", &Stored::new(value)))
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Queues what has happened since. Returns whether the watch goes on.
+    fn catch_up(&mut self, state: &State) -> bool {
+        let current = state.resource(&self.kind.group, &self.kind.plural);
+        if state.epoch != self.epoch || current.is_none_or(|current| current.since != self.kind.since) {
+            return false;
+        }
+        if state.store.revision > self.position {
+            for step in state.store.since(&self.kind.storage, self.position) {
+                self.queue.extend(self.step(&step));
+            }
+            self.position = state.store.revision;
+        }
+        true
+    }
+
+    /// Returns the body: a line for each event until the watch ends.
+    pub(super) fn stream(
+        self,
+        server: ApiServer,
+        faults: Arc<dyn Faults>,
+    ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+        let seconds = self.request.parameter("timeoutSeconds").parse().unwrap_or(LONGEST);
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let bookmark = self.request.flag("allowWatchBookmarks").then(|| next_bookmark(Instant::now(), end));
+        let changes = server.changes();
+        let running = Running { watch: self, server, faults, changes, end, bookmark };
+        stream::unfold(Some(running), |running| async move {
+            let mut running = running?;
+            match running.next().await {
+                Some(Ok(line)) => Some((Ok(line), Some(running))),
+                Some(Err(error)) => Some((Err(error), None)),
+                None => None,
+            }
+        })
+    }
+}
+
+/// A watch under way.
+struct Running {
+    watch: Watch,
+    server: ApiServer,
+    faults: Arc<dyn Faults>,
+    changes: watch::Receiver<u64>,
+    end: Instant,
+    /// When the next bookmark is due, if they are wanted.
+    bookmark: Option<Instant>,
+}
+
+impl Running {
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        loop {
+            self.changes.mark_unchanged();
+            if !self.watch.ends && !self.server.with(|state| self.watch.catch_up(state)) {
+                self.watch.ends = true;
+            }
+            if let Some(line) = self.watch.queue.pop_front() {
+                return self.send(line).await;
+            }
+            if self.watch.ends {
+                return None;
+            }
+            let bookmark = self.bookmark.unwrap_or(self.end);
+            tokio::select! {
+                biased;
+                changed = self.changes.changed() => if changed.is_err() { return None },
+                () = sleep_until(self.end) => return None,
+                () = sleep_until(bookmark) => {
+                    self.bookmark = Some(next_bookmark(bookmark, self.end));
+                    self.watch.queue.push_back(self.watch.bookmark(self.watch.position, false));
+                }
+            }
+        }
+    }
+
+    /// Sends a line, unless a fault prevents it.
+    async fn send(&mut self, line: Bytes) -> Option<io::Result<Bytes>> {
+        let number = self.watch.sent;
+        self.watch.sent += 1;
+        match self.faults.deliver(&self.watch.request, number) {
+            WatchFault::None => Some(Ok(line)),
+            WatchFault::Delay(time) => {
+                sleep(time).await;
+                Some(Ok(line))
+            }
+            WatchFault::End => None,
+            WatchFault::Break => Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, "connection reset by peer"))),
+            WatchFault::Cut => {
+                self.watch.ends = true;
+                self.watch.queue.clear();
+                Some(Ok(line.slice(..line.len() / 2)))
+            }
+            WatchFault::Expire => {
+                self.watch.ends = true;
+                self.watch.queue.clear();
+                let status = Status::expired(format!("too old resource version: {} (1)", self.watch.position));
+                Some(Ok(error(&status)))
+            }
+            WatchFault::Hang => std::future::pending().await,
+        }
+    }
+}
+
+fn next_bookmark(from: Instant, end: Instant) -> Instant {
+    let last = end.checked_sub(BEFORE_END).unwrap_or(end);
+    if from < last { last.min(from + BOOKMARKS) } else { end + BOOKMARKS }
+}
+
+fn event(what: &str, object: &[u8]) -> Bytes {
+    [format!("{{\"type\":\"{what}\",\"object\":").as_bytes(), object, b"}\n"].concat().into()
+}
+
+fn error(status: &Status) -> Bytes {
+    event("ERROR", status.body().to_string().as_bytes())
+}

@@ -1,0 +1,217 @@
+//! What happens to a cluster from outside: its own writers, which have all rights, and its operators.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    Admission, ApiServer, Backup, JournalEntry, State, forms,
+    kinds::ResourceType,
+    status::{Answer, Status},
+    writes::{Deleted, Target},
+};
+
+/// Names an object: its API version, kind, namespace (empty if it has none) and name.
+pub type At<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+/// The field manager of the writers in the cluster.
+const MANAGER: &str = "world";
+
+impl State {
+    fn target(&self, (api_version, kind, namespace, name): At<'_>, subresource: &str) -> Answer<Target> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let serves = |known: &&Arc<ResourceType>| {
+            known.group == group && known.kind == kind && known.versions.iter().any(|served| served == version)
+        };
+        let kind = self.types.iter().find(serves).cloned().ok_or_else(Status::no_resource)?;
+        Ok(Target {
+            namespace: if kind.namespaced { namespace.to_owned() } else { String::new() },
+            kind,
+            version: version.to_owned(),
+            name: name.to_owned(),
+            subresource: subresource.to_owned(),
+            manager: MANAGER.to_owned(),
+            dry_run: false,
+        })
+    }
+
+    /// Returns where an object that names its type belongs, and the object without its type.
+    fn placed(&self, mut object: Value) -> Answer<(Target, Value)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+        let (namespace, name) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+        let namespace = if namespace.is_empty() { "default".to_owned() } else { namespace };
+        if let Some(map) = object.as_object_mut() {
+            map.remove("apiVersion");
+            map.remove("kind");
+        }
+        Ok((self.target((&api_version, &kind, &namespace, &name), "")?, object))
+    }
+}
+
+impl ApiServer {
+    /// Creates an object, in the namespace `default` if it names none.
+    pub fn create(&self, object: &Value) -> Answer<Value> {
+        self.with_changes(|state| {
+            let (target, object) = state.placed(object.clone())?;
+            let written = state.create(&target, object)?;
+            Ok(forms::value(&target.kind, &target.version, &written.object))
+        })
+    }
+
+    /// Replaces an object, whatever its present version is unless the object names one.
+    pub fn replace(&self, object: &Value) -> Answer<Value> {
+        self.with_changes(|state| {
+            let (target, mut object) = state.placed(object.clone())?;
+            if object["metadata"]["resourceVersion"].is_null()
+                && let Some(known) = state.store.get(&target.kind.storage, &target.key())
+            {
+                object["metadata"]["resourceVersion"] = known.metadata("resourceVersion").into();
+            }
+            let written = state.update(&target, object)?;
+            Ok(forms::value(&target.kind, &target.version, &written.object))
+        })
+    }
+
+    /// Merges a patch into an object.
+    pub fn merge(&self, at: At<'_>, patch: &Value) -> Answer<Value> {
+        self.merge_into(at, "", patch)
+    }
+
+    /// Merges a patch into an object's status.
+    pub fn merge_status(&self, at: At<'_>, patch: &Value) -> Answer<Value> {
+        self.merge_into(at, "status", patch)
+    }
+
+    fn merge_into(&self, at: At<'_>, subresource: &str, patch: &Value) -> Answer<Value> {
+        self.with_changes(|state| {
+            let target = state.target(at, subresource)?;
+            let written = state.merge(&target, patch)?;
+            Ok(forms::value(&target.kind, &target.version, &written.object))
+        })
+    }
+
+    /// Deletes an object; returns whether it is gone already. `options` are those of a deletion, or null.
+    pub fn delete(&self, at: At<'_>, options: &Value) -> Answer<bool> {
+        self.with_changes(|state| {
+            let target = state.target(at, "")?;
+            let deleted = state.delete(&target, options)?;
+            Ok(matches!(deleted, Deleted::Gone(_)) || state.store.get(&target.kind.storage, &target.key()).is_none())
+        })
+    }
+
+    /// Deletes an object whatever its finalizers are.
+    pub fn purge(&self, at: At<'_>) -> Answer<()> {
+        self.with_changes(|state| {
+            let target = state.target(at, "")?;
+            state.purge(&target.kind, &target.key());
+            Ok(())
+        })
+    }
+
+    /// Reads an object.
+    pub fn get(&self, at: At<'_>) -> Answer<Value> {
+        self.with(|state| {
+            let target = state.target(at, "")?;
+            let stored = state.store.get(&target.kind.storage, &target.key());
+            let stored = stored.ok_or_else(|| Status::not_found(&target.kind, &target.name))?;
+            Ok(forms::value(&target.kind, &target.version, stored))
+        })
+    }
+
+    /// Reads the objects of a kind: of a namespace, or all if that is empty.
+    pub fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Answer<Vec<Value>> {
+        self.with(|state| {
+            let target = state.target((api_version, kind, namespace, ""), "")?;
+            let objects = state.store.all(&target.kind.storage).map(|(_, object)| object);
+            let wanted = objects.filter(|object| namespace.is_empty() || object.metadata("namespace") == namespace);
+            Ok(wanted.map(|object| forms::value(&target.kind, &target.version, object)).collect())
+        })
+    }
+
+    /// Returns all objects that are stored, each in the preferred version of its kind; those whose kind is not served are left out.
+    pub fn everything(&self) -> Vec<Value> {
+        self.with(|state| {
+            let stored = state.store.everything();
+            let values = stored.filter_map(|(resource, _, object)| {
+                let kind = state.types.iter().find(|kind| kind.storage == *resource)?;
+                Some(forms::value(kind, kind.versions.first()?, object))
+            });
+            values.collect()
+        })
+    }
+
+    /// Returns the revision of the database.
+    pub fn revision(&self) -> u64 {
+        self.with(|state| state.store.revision)
+    }
+
+    /// Does what the controllers of a cluster do; returns whether anything was to be done.
+    pub fn tick(&self) -> bool {
+        self.with_changes(State::tick)
+    }
+
+    /// Forgets all versions but the present one: older ones have expired for lists and new watches.
+    pub fn compact(&self) {
+        self.with_changes(|state| {
+            state.store.compact();
+            state.watch_floor = state.store.revision;
+        });
+    }
+
+    /// Forgets what happened so far for new watches alone, as a cache that is full.
+    pub fn forget_watch_history(&self) {
+        self.with_changes(|state| state.watch_floor = state.store.revision);
+    }
+
+    /// Restarts the server: watches end, and new ones do not reach behind this moment.
+    pub fn restart(&self) {
+        self.with_changes(|state| {
+            state.epoch += 1;
+            state.watch_floor = state.store.revision;
+        });
+    }
+
+    /// Copies the database.
+    pub fn backup(&self) -> Backup {
+        self.with(|state| Backup(state.store.clone()))
+    }
+
+    /// Restarts the server with an earlier state of the database, whose revision is lower.
+    pub fn restore(&self, backup: &Backup) {
+        self.with_changes(|state| {
+            state.store = backup.0.clone();
+            state.epoch += 1;
+            state.watch_floor = state.store.revision;
+            if let Some(kind) = state.resource("apiextensions.k8s.io", "customresourcedefinitions").cloned() {
+                state.changed(&kind);
+            }
+        });
+    }
+
+    /// Sets what refuses writes; `None` lets all pass.
+    pub fn set_admission(&self, admission: Option<Admission>) {
+        self.with_changes(|state| state.admission = admission);
+    }
+
+    /// Makes a bearer token known as that of a user.
+    pub fn set_token(&self, token: &str, user: &str) {
+        self.with_changes(|state| drop(state.tokens.insert(token.to_owned(), user.to_owned())));
+    }
+
+    /// Returns the requests so far.
+    pub fn requests(&self) -> Vec<JournalEntry> {
+        self.with(|state| state.journal.clone())
+    }
+
+    /// Returns the requests since it was called last, and forgets them.
+    pub fn take_requests(&self) -> Vec<JournalEntry> {
+        self.with_changes(|state| std::mem::take(&mut state.journal))
+    }
+
+    /// Returns when the newest request was made.
+    pub fn last_request(&self) -> Option<Timestamp> {
+        self.with(|state| state.journal.last().map(|entry| entry.at))
+    }
+}
