@@ -273,7 +273,7 @@ impl Compiler<'_> {
                 if self.imported.contains(&file.shown) {
                     return Annotations::new();
                 }
-                let source = Source::from_contents(file.shown.to_string(), file.text.clone());
+                let source = Source::from_contents(file.shown.to_string(), file.text.to_string());
                 let tokens = source.map(|source| tokens::read(&source, self.limits)).unwrap_or_default();
                 metadata::read(file, module, &tokens, &mut problems)
             })

@@ -99,7 +99,7 @@ pub(crate) fn read(sources: &[PolicySource], limits: &Limits) -> (Vec<File>, Vec
     problems.extend(bundle::overlaps(&sources.iter().filter_map(PolicySource::bundle)));
     for part in parts {
         // A copy of the library lies beside it: again the same module twice.
-        if !files.iter().any(|file| file.text == part.text) {
+        if !files.iter().any(|file| *file.text == *part.text) {
             files.push(embedded(&part));
         }
     }

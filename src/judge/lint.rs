@@ -13,7 +13,7 @@ use super::{
 };
 use crate::rego::{
     check::Checked,
-    file::File,
+    file::{File, FileText},
     missing,
     problem::Problem,
     references::{Node, Path, package},
@@ -71,8 +71,9 @@ pub(crate) fn test_file(file: &File) -> Option<Problem> {
 /// Returns a warning for each policy that cannot give a result for any kind.
 pub(crate) fn without_kinds<'f>(policies: &[Policy], files: &(impl Iterator<Item = &'f File> + Clone)) -> Vec<Problem> {
     let nothing = |policy: &&Policy| matches!(&policy.matches, Matches::Kinds(kinds) if kinds.is_empty());
+    let unknown = FileText::default();
     let problem = |policy: &Policy| {
-        let text = files.clone().find(|file| file.shown == policy.source).map_or("", |file| &file.text);
+        let text = files.clone().find(|file| file.shown == policy.source).map_or(&unknown, |file| &file.text);
         let message = format!("{} can say nothing about any kind", policy.name);
         let help = "its rules ask for two kinds at once, or for none of those that it is meant for";
         Problem::warning(&policy.source, message).at(text, policy.line, 1).help(help)

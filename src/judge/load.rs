@@ -28,7 +28,7 @@ use super::{
 use crate::{
     model::digest::Digest,
     rego::{
-        file::{File, Form},
+        file::{File, FileText, Form},
         limits::Limits,
         missing::Missing,
         problem::{LoadError, Problem},
@@ -350,9 +350,10 @@ fn without_sources(
     templates: bool,
 ) -> (Option<(Vec<Policy>, Unit)>, Vec<Problem>) {
     let Some((mut policies, mut unit)) = plain else { return (None, problems) };
+    let unknown = FileText::default();
     policies.retain(|policy| {
         let (Dialect::Gatekeeper, Some(rule)) = (policy.dialect, policy.rules.first()) else { return true };
-        let text = files.iter().find(|file| file.shown == rule.source.file).map_or("", |file| &file.text);
+        let text = files.iter().find(|file| file.shown == rule.source.file).map_or(&unknown, |file| &file.text);
         let reads = format!("package {} reads input.review or input.parameters", policy.name);
         let problem = if templates {
             let message = format!("{reads}: it is the source of a template and not judged by itself");
@@ -391,7 +392,7 @@ fn nothing_to_judge_by(sources: &[PolicySource], set: &PolicySet) -> Problem {
 }
 
 fn digest<'f>(files: impl Iterator<Item = &'f File>, frameworks: impl Iterator<Item = Arc<str>>) -> Digest {
-    let mut names: Vec<(String, &str)> = files.map(|file| (file.relative(), file.text.as_str())).collect();
+    let mut names: Vec<(String, &str)> = files.map(|file| (file.relative(), &*file.text)).collect();
     names.extend(frameworks.map(|shown| (shown.to_string(), "")));
     names.sort();
     Digest::of_parts(u64::to_le_bytes, names.iter().flat_map(|(name, text)| [name.as_str(), text]))

@@ -239,9 +239,9 @@ pub(super) fn refuse_packages(
             let first =
                 owned.entry(package.clone()).or_insert_with(|| OwnedPackage { source: number, modules: vec![] });
             if first.source == number {
-                first.modules.push((Arc::clone(&file.shown), file.text.clone()));
+                first.modules.push((Arc::clone(&file.shown), file.text.to_string()));
                 index += 1;
-            } else if first.modules.iter().any(|(_, text)| *text == file.text) {
+            } else if first.modules.iter().any(|(_, text)| *text == *file.text) {
                 owners[number].files.remove(index);
             } else {
                 let problem = is_owned(file, &package, &owners[first.source].name, &first.modules[0].0);
@@ -263,7 +263,7 @@ fn kept(owners: &[OwnedFiles], before: &PackageOwners) -> BTreeMap<Path, OwnedPa
             let package = package(file);
             if before.get(&package) == Some(&owner.name) {
                 let modules = &mut owned.entry(package).or_insert(OwnedPackage { source, modules: vec![] }).modules;
-                modules.push((Arc::clone(&file.shown), file.text.clone()));
+                modules.push((Arc::clone(&file.shown), file.text.to_string()));
             }
         }
     }

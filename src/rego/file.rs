@@ -1,6 +1,10 @@
 //! The text of a policy or data file.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    ops::Deref,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use super::limits::Version;
 
@@ -44,12 +48,45 @@ pub(crate) struct File {
     pub(crate) form: Form,
     /// The version that a module is to be read in; without one it is detected.
     pub(crate) declared: Option<Declared>,
-    pub(crate) text: String,
+    pub(crate) text: FileText,
+}
+
+/// A text whose lines are found at once: a file may have a problem in each of them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FileText {
+    text: String,
+    /// Where each line begins; found when a line is first asked for.
+    lines: OnceLock<Vec<usize>>,
+}
+
+impl FileText {
+    /// Returns a line, from 1, without its end; empty if there is no such line.
+    pub(crate) fn line(&self, line: u32) -> &str {
+        let begins =
+            || [0].into_iter().chain(self.text.match_indices('\n').map(|(at, _)| at + 1)).collect::<Vec<usize>>();
+        let lines = self.lines.get_or_init(begins);
+        let rest = (line as usize).checked_sub(1).and_then(|index| self.text.get(*lines.get(index)?..));
+        rest.and_then(|rest| rest.lines().next()).unwrap_or_default()
+    }
+}
+
+impl From<String> for FileText {
+    fn from(text: String) -> Self {
+        Self { text, lines: OnceLock::new() }
+    }
+}
+
+impl Deref for FileText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.text
+    }
 }
 
 impl File {
     pub(crate) fn new(shown: Arc<str>, form: Form, text: String) -> Self {
-        Self { shown, directories: Vec::new(), form, declared: None, text }
+        Self { shown, directories: Vec::new(), form, declared: None, text: text.into() }
     }
 
     pub(crate) fn version(&self) -> Option<Version> {
@@ -105,6 +142,19 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_text() {
+        for text in ["", "\n", "a", "a\n", "a\r\nb\n\nä\n", "\n\n a\rb\n\r\n", "a\r"] {
+            let indexed = FileText::from(text.to_owned());
+            let lines: Vec<&str> = text.lines().collect();
+            for line in 0..9_u32 {
+                let want = line.checked_sub(1).and_then(|index| lines.get(index as usize)).copied();
+                assert_eq!(indexed.line(line), want.unwrap_or_default(), "{text:?} {line}");
+            }
+        }
+        assert_eq!(FileText::from("a".to_owned()).line(u32::MAX), "");
+    }
 
     #[test]
     fn sizes_are_not_less_than_what_a_parser_finds() {

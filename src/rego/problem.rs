@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use super::file::FileText;
+
 /// What a problem means for loading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -86,10 +88,11 @@ impl Problem {
 
     /// Adds its place, with the text of the line taken from `text`. The column is as regorus counts.
     #[must_use]
-    pub(crate) fn at(mut self, text: &str, line: u32, column: u32) -> Self {
+    pub(crate) fn at(mut self, text: &FileText, line: u32, column: u32) -> Self {
         self.line = line;
-        self.column = character(line_of(text, line), column);
-        self.excerpt = excerpt(text, line);
+        let text = text.line(line);
+        self.column = character(text, column);
+        self.excerpt = excerpt(text);
         self
     }
 }
@@ -115,14 +118,10 @@ fn character(line: &str, column: u32) -> u32 {
     column.saturating_sub(surplus).max(column.min(1))
 }
 
-fn line_of(text: &str, line: u32) -> &str {
-    (line as usize).checked_sub(1).and_then(|index| text.lines().nth(index)).unwrap_or_default()
-}
-
-/// Returns one line of a text without its end; lines too long to read are left out, since a caret below them points
+/// Returns a line as it is shown; lines too long to read are left out, since a caret below them points
 /// nowhere.
-fn excerpt(text: &str, line: u32) -> String {
-    let line = line_of(text, line).trim_end();
+fn excerpt(line: &str) -> String {
+    let line = line.trim_end();
     if line.chars().count() > 160 { String::new() } else { line.to_owned() }
 }
 
@@ -193,7 +192,7 @@ mod tests {
     #[test]
     fn shows_where_and_how_to_mend_it() {
         let problem = Problem::refused(&"p/a.rego".into(), "no such function")
-            .at("package a\n\tdeny contains nope(1)\n", 2, 19)
+            .at(&"package a\n\tdeny contains nope(1)\n".to_owned().into(), 2, 19)
             .help("write another");
         assert_eq!(
             problem.to_string(),
@@ -222,7 +221,8 @@ mod tests {
 
     #[test]
     fn many_problems_are_summed_up() {
-        let problems: Vec<Problem> = (1..=7).map(|line| Problem::refused(&"a".into(), "x").at("", line, 2)).collect();
+        let problems: Vec<Problem> =
+            (1..=7).map(|line| Problem::refused(&"a".into(), "x").at(&FileText::default(), line, 2)).collect();
         assert_eq!(summed_up(&problems[..2]), "a:1:2: x; a:2:2: x");
         assert_eq!(summed_up(&problems), "a:1:2: x; a:2:2: x; a:3:2: x; a:4:2: x; a:5:2: x; and 2 more");
         assert_eq!(summed_up(&[Problem::warning(&"a".into(), "x")]), "");

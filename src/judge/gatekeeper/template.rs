@@ -249,7 +249,7 @@ pub(crate) fn check(
 
 /// Returns the imports that Gatekeeper refuses, read from the text as it was written.
 fn imports(file: &File, limits: &Limits) -> Vec<Problem> {
-    let Ok(source) = Source::from_contents(file.shown.to_string(), file.text.clone()) else { return Vec::new() };
+    let Ok(source) = Source::from_contents(file.shown.to_string(), file.text.to_string()) else { return Vec::new() };
     let tokens = tokens::read(&source, limits);
     let mut problems = Vec::new();
     for (index, import) in
