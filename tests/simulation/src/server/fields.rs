@@ -34,19 +34,28 @@ impl FieldSet {
     /// Returns the fields that an applied configuration contains.
     ///
     /// # Errors
-    /// The path of a field that the schema does not know.
+    /// What the schema does not allow, with its path.
     pub(super) fn applied(value: &Value, schema: Schema<'_>) -> Result<Self, String> {
-        Self::part(value, schema, "")
+        let mut wrong = Vec::new();
+        let set = Self::part(value, schema, "", &mut wrong);
+        match &wrong[..] {
+            [] => Ok(set),
+            [one] => Err(one.clone()),
+            several => Err(format!("errors:\n  {}", several.join("\n  "))),
+        }
     }
 
-    fn part(value: &Value, schema: Schema<'_>, path: &str) -> Result<Self, String> {
+    fn part(value: &Value, schema: Schema<'_>, path: &str, wrong: &mut Vec<String>) -> Self {
         let mut set = Self::default();
         match value {
             Value::Object(map) if !schema.is_atomic_map() => {
                 for (name, value) in map {
                     let path = format!("{path}.{name}");
-                    let Some((inner, declared)) = schema.field(name) else { return Err(path) };
-                    let mut child = Self::part(value, inner, &path)?;
+                    let Some((inner, declared)) = schema.field(name) else {
+                        wrong.push(format!("{path}: field not declared in schema"));
+                        continue;
+                    };
+                    let mut child = Self::part(value, inner, &path, wrong);
                     let is_empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
                     child.member |= is_empty || !declared;
                     set.children.insert(format!("f:{name}"), child);
@@ -55,9 +64,9 @@ impl FieldSet {
             Value::Array(items) => {
                 let kind = schema.list_kind();
                 for item in items {
-                    let Some(element) = element(item, &kind) else { return Ok(Self::leaf()) };
+                    let Some(element) = element(item, &kind) else { return Self::leaf() };
                     let mut child = match kind {
-                        ListKind::Map(_) => Self::part(item, schema.item(), &format!("{path}[]"))?,
+                        ListKind::Map(_) => Self::part(item, schema.item(), &format!("{path}[]"), wrong),
                         _ => Self::leaf(),
                     };
                     child.member = true;
@@ -65,9 +74,12 @@ impl FieldSet {
                 }
                 set.member = matches!(kind, ListKind::Atomic) || items.is_empty();
             }
-            _ => set.member = true,
+            _ => {
+                wrong.extend(schema.misfit(value).map(|why| format!("{path}: {why}")));
+                set.member = true;
+            }
         }
-        Ok(set)
+        set
     }
 
     fn insert(&mut self, edge: String, child: Self) {
@@ -332,15 +344,46 @@ pub(super) fn merge(into: &mut Value, from: &Value, schema: Schema<'_>) {
             }
         }
         (Value::Array(into), Value::Array(from)) if !matches!(schema.list_kind(), ListKind::Atomic) => {
-            let kind = schema.list_kind();
-            for item in from {
-                let place = into.iter_mut().find(|known| element(known, &kind) == element(item, &kind));
-                match place {
-                    Some(known) => merge(known, item, schema.item()),
-                    None => into.push(item.clone()),
-                }
-            }
+            *into = merge_lists(into, from, schema);
         }
         _ => into.clone_from(from),
     }
+}
+
+/// Merges two lists whose items have keys. The items of the second keep their order, and those of the first alone stay where they
+/// are between them.
+fn merge_lists(old: &[Value], new: &[Value], schema: Schema<'_>) -> Vec<Value> {
+    let kind = schema.list_kind();
+    let edges = |list: &[Value]| -> Vec<Option<String>> { list.iter().map(|item| element(item, &kind)).collect() };
+    let (old_edges, new_edges) = (edges(old), edges(new));
+    let merged = |place: usize| {
+        let known = old_edges.iter().position(|edge| *edge == new_edges[place]);
+        let mut item = known.map_or_else(|| new[place].clone(), |known| old[known].clone());
+        merge(&mut item, &new[place], schema.item());
+        item
+    };
+    let mut shared = new_edges.iter().filter(|edge| old_edges.contains(edge)).peekable();
+    let (mut left, mut right, mut list) = (0, 0, Vec::new());
+    while left < old.len() || right < new.len() {
+        let edge = old_edges.get(left);
+        if edge.is_some_and(|edge| !new_edges.contains(edge)) && (right == new.len() || edge != new_edges.get(right)) {
+            list.push(old[left].clone());
+            left += 1;
+        } else if right < new.len()
+            && edge.is_some()
+            && edge != Some(&new_edges[right])
+            && shared.peek().copied() != edge
+        {
+            // It comes later in the new list.
+            left += 1;
+        } else if right < new.len() {
+            list.push(merged(right));
+            left += usize::from(edge == Some(&new_edges[right]));
+            shared.next_if(|next| **next == new_edges[right]);
+            right += 1;
+        } else {
+            left += 1;
+        }
+    }
+    list
 }

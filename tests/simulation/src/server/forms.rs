@@ -42,7 +42,14 @@ fn is_new_event(kind: &ResourceType) -> bool {
 
 /// Returns an object as this resource has it, without `apiVersion` and `kind`.
 pub(super) fn read(kind: &ResourceType, stored: &Value) -> Value {
-    if is_new_event(kind) { rename(stored, |(core, new, _)| (core, new)) } else { stored.clone() }
+    if !is_new_event(kind) {
+        return stored.clone();
+    }
+    let mut event = rename(stored, |(core, new, _)| (core, new));
+    if let Some(map) = event.as_object_mut() {
+        map.retain(|_, value| *value != "");
+    }
+    event
 }
 
 /// Returns an object of this resource as it is stored.

@@ -12,7 +12,7 @@ use super::{
     kinds::ResourceType,
     rbac,
     request::RequestInfo,
-    status::{Answer, Status},
+    status::{Answer, Status, Wrong},
     watches::Watch,
     writes::{Deleted, Target, Written},
 };
@@ -80,9 +80,14 @@ impl State {
         let kind = self.served(request)?;
         let is_status = request.subresource == "status" && kind.has_status(&request.version);
         if !request.subresource.is_empty() && !is_status {
-            return Err(Status::no_resource());
+            let missing = || Status::not_found(&kind, &request.name);
+            return Err(if kind.custom() { missing() } else { Status::no_resource() });
         }
-        if !kind.allows(&request.verb) || request.verb == "create" && !request.name.is_empty() {
+        let nameless = request.name.is_empty() && matches!(request.verb.as_str(), "update" | "patch") && !kind.custom();
+        if nameless
+            || !kind.allows(&request.verb)
+            || request.verb == "create" && !request.name.is_empty() && !kind.custom()
+        {
             return Err(Status::method_not_allowed());
         }
         if body.len() > LARGEST_BODY {
@@ -153,15 +158,9 @@ impl State {
         let kind = self.resource(&request.group, &request.resource);
         let kind = kind.filter(|kind| kind.versions.contains(&request.version));
         kind.cloned().ok_or_else(|| {
-            // Below the versions of groups that are served, there is an API that does not know the resource.
-            let known = |kind: &Arc<ResourceType>| {
-                kind.group == request.group && (!kind.custom() || kind.versions.contains(&request.version))
-            };
-            if request.group.is_empty() || self.types.iter().any(known) {
-                Status::no_resource()
-            } else {
-                Status::no_page()
-            }
+            // Below the groups that are built in, there is an API that does not know the resource.
+            let built_in = self.types.iter().any(|kind| kind.group == request.group && !kind.custom());
+            if built_in { Status::no_resource() } else { Status::no_page() }
         })
     }
 
@@ -183,7 +182,7 @@ impl State {
                 let written = self.apply(target, &configuration, request.flag("force"))?;
                 Ok(reply(request, kind, &written))
             }
-            _ => Err(Status::unsupported_patch()),
+            _ => Err(Status::unsupported_patch(kind.custom())),
         }
     }
 
@@ -253,6 +252,16 @@ fn decode(kind: &ResourceType, version: &str, body: &[u8]) -> Answer<Value> {
     let wanted = kind.api_version(version);
     let differs =
         found_kind.is_some_and(|found| found != kind.kind) || found_version.is_some_and(|found| found != wanted);
+    if differs && kind.custom() {
+        let (field, found, wanted) = match found_kind {
+            Some(found) if found != kind.kind => ("kind", found, &kind.kind),
+            _ => ("apiVersion", found_version.unwrap_or_default(), &wanted),
+        };
+        let why = format!("Invalid value: {found:?}: must be {wanted}");
+        let as_sent = ResourceType { kind: found_kind.unwrap_or_default().to_owned(), ..kind.clone() };
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        return Err(Status::invalid(&as_sent, name, &[Wrong::new(field, "FieldValueInvalid", why)]));
+    }
     if differs {
         let found = found_kind.unwrap_or_default();
         let why = format!("{found} in version {version:?} cannot be handled as a {}", kind.kind);

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 /// A resource: what objects it has and how they behave. Custom resources have one for all their versions.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub(super) struct ResourceType {
     pub(super) group: String,
     /// The served versions, the preferred one first.
@@ -23,6 +24,8 @@ pub(super) struct ResourceType {
     pub(super) generation: bool,
     /// An update of an object that does not exist creates it.
     pub(super) update_creates: bool,
+    /// An update has to name the version that it is an update of.
+    pub(super) needs_version: bool,
     /// Where its objects are stored; Events of both groups are the same.
     pub(super) storage: Arc<str>,
     /// The schema of each version; `None` for built-in kinds.
@@ -38,7 +41,7 @@ const NAMESPACES: &[&str] = &["create", "delete", "get", "list", "patch", "updat
 const REVIEWS: &[&str] = &["create"];
 
 /// The built-in kinds: group, version, plural, kind, short names, and properties: `n`amespaced, `s`tatus, `g`eneration, an
-/// `u`pdate creates, a `r`eview.
+/// `u`pdate creates, needs a `v`ersion, a `r`eview.
 const BUILT_IN: &[(&str, &str, &str, &str, &str, &str)] = &[
     ("", "v1", "configmaps", "ConfigMap", "cm", "n"),
     ("", "v1", "endpoints", "Endpoints", "ep", "nu"),
@@ -69,13 +72,13 @@ const BUILT_IN: &[(&str, &str, &str, &str, &str, &str)] = &[
     ("batch", "v1", "jobs", "Job", "", "nsg"),
     ("networking.k8s.io", "v1", "ingresses", "Ingress", "ing", "nsg"),
     ("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", "netpol", "ng"),
-    ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", "nsg"),
+    ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "pdb", "nsgv"),
     ("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", "", "u"),
     ("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", "", "u"),
     ("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", "", "nu"),
     ("rbac.authorization.k8s.io", "v1", "roles", "Role", "", "nu"),
     ("storage.k8s.io", "v1", "storageclasses", "StorageClass", "sc", ""),
-    ("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "", "g"),
+    ("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "", "gv"),
     ("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", "", "sg"),
     (
         "admissionregistration.k8s.io",
@@ -93,9 +96,9 @@ const BUILT_IN: &[(&str, &str, &str, &str, &str, &str)] = &[
         "",
         "g",
     ),
-    ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "crd crds", "sg"),
+    ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "crd crds", "sgv"),
     ("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "pc", "g"),
-    ("coordination.k8s.io", "v1", "leases", "Lease", "", "nu"),
+    ("coordination.k8s.io", "v1", "leases", "Lease", "", "nuv"),
     ("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", "", "nug"),
 ];
 
@@ -123,6 +126,7 @@ impl ResourceType {
                 status: if has('s') { vec![version.to_owned()] } else { Vec::new() },
                 generation: has('g'),
                 update_creates: has('u'),
+                needs_version: has('v'),
                 storage: storage.into(),
                 schemas: None,
                 since: 0,
@@ -153,6 +157,7 @@ impl ResourceType {
             status: with_status.map(|version| text(&version["name"])).collect(),
             generation: true,
             update_creates: false,
+            needs_version: true,
             storage: join(&plural, &group).into(),
             schemas: Some(schemas),
             since,

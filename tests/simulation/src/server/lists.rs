@@ -71,7 +71,6 @@ pub(super) fn check_match(request: &RequestInfo) -> Answer<()> {
 impl State {
     /// Returns a list, or a page of it.
     pub(super) fn list(&self, request: &RequestInfo, kind: &Arc<ResourceType>) -> Answer<Bytes> {
-        check_match(request)?;
         let selector = Selector::of(request, kind)?;
         let page = self.page(request)?;
         let present = self.store.revision;
@@ -86,16 +85,19 @@ impl State {
             None => self.store.of(&kind.storage),
         };
         let objects = objects.into_iter().flat_map(|objects| objects.range::<str, _>((from, Bound::Unbounded)));
-        let mut selected = objects.filter(|(_, object)| selector.matches(object)).peekable();
+        // What follows counts as more whether it is selected or not, as the server does not look.
+        let mut objects = objects.filter(|(_, object)| selector.is_inside(object)).peekable();
         let (mut items, mut last): (Vec<&Arc<Stored>>, _) = (Vec::new(), None);
         while items.len() < page.limit
-            && let Some((key, object)) = selected.next()
+            && let Some((key, object)) = objects.next()
         {
-            items.push(object);
+            items.extend(Some(object).filter(|object| selector.matches(object)));
             last = Some(key);
         }
-        let next = last.filter(|_| selected.peek().is_some()).map(|last| format!("{revision}.{last}"));
-        let remaining = next.as_ref().filter(|_| !selector.is_selective()).map(|_| selected.count());
+        let next = last
+            .filter(|_| request.selected.is_empty() && objects.peek().is_some())
+            .map(|last| format!("{revision}.{last}"));
+        let remaining = next.as_ref().filter(|_| !selector.is_selective()).map(|_| objects.count());
         Ok(write(request, kind, &items, revision, next, remaining))
     }
 
@@ -182,5 +184,8 @@ fn write(
             "]}\n".to_owned(),
         )
     };
+    if metadata_only && items.is_empty() {
+        return format!("{}null}}\n", front.trim_end_matches('[')).into();
+    }
     [front.as_bytes(), &objects, back.as_bytes()].concat().into()
 }

@@ -19,6 +19,9 @@ pub(super) struct Writer<'a> {
     pub(super) now: Timestamp,
 }
 
+/// Who owns the fields of an object that is not tracked when something is first applied to it.
+const BEFORE_APPLY: &str = "before-first-apply";
+
 /// One entry of `managedFields`.
 #[derive(Debug, Clone, PartialEq)]
 struct Entry {
@@ -76,6 +79,11 @@ impl Entry {
             && (is_apply || self.api_version == writer.api_version)
     }
 
+    /// Returns by what entries are sorted.
+    fn place(&self) -> (bool, &str, &str, &str, &str) {
+        (!self.is_apply, &self.time, &self.manager, &self.api_version, &self.subresource)
+    }
+
     /// Returns how messages name the manager.
     fn description(&self) -> String {
         let with = if self.subresource.is_empty() {
@@ -105,6 +113,10 @@ pub(super) fn seconds(time: Timestamp) -> String {
 /// Records in `new` the fields that an update changed; `old` is empty for an object that is created.
 pub(super) fn track_update(old: &Value, new: &mut Value, schema: Schema<'_>, writer: &Writer<'_>) {
     let mut entries = read(old);
+    if entries.is_empty() && exists(old) {
+        // It was created without fields of its own, and is not tracked before something is applied.
+        return;
+    }
     let mut changes = FieldSet::changes(&stripped(old), &stripped(new), schema);
     strip(&mut changes.written);
     for entry in &mut entries {
@@ -138,17 +150,19 @@ pub(super) fn apply(
     force: bool,
 ) -> Answer<Value> {
     let mut entries = read(live);
+    if entries.is_empty() && exists(live) {
+        let before = Writer { manager: BEFORE_APPLY, subresource: "", ..writer.clone() };
+        let mut changes = FieldSet::changes(&json!({"metadata": {}}), &stripped(live), schema);
+        strip(&mut changes.written);
+        entries.push(Entry::new(&before, false, changes.written));
+    }
+    let kind = configuration["kind"].as_str().unwrap_or_default();
     let configuration = &configured(configuration, writer.subresource);
-    let mut set = FieldSet::applied(configuration, schema).map_err(|path| {
+    let mut set = FieldSet::applied(configuration, schema).map_err(|why| {
         let name = configuration["metadata"]["name"].as_str().unwrap_or_default();
         let (group, version) = writer.api_version.rsplit_once('/').unwrap_or(("", &writer.api_version));
-        let kind = configuration["kind"].as_str().unwrap_or_default();
         let what = format!("/{name}; {group}/{version}, Kind={kind}");
-        Status::new(
-            500,
-            "",
-            format!("failed to create typed patch object ({what}): {path}: field not declared in schema"),
-        )
+        Status::new(500, "", format!("failed to create typed patch object ({what}): {why}"))
     })?;
     strip(&mut set);
     let mut merged = live.clone();
@@ -171,10 +185,6 @@ pub(super) fn apply(
             left = left.difference(&entry.fields);
         }
         left.remove_from(&mut merged, schema);
-        let changes = FieldSet::changes(&stripped(live), &stripped(&merged), schema);
-        for entry in &mut entries {
-            entry.fields = entry.fields.without(&changes.removed);
-        }
     }
     if !set.is_empty() {
         let mut entry = Entry::new(writer, true, set);
@@ -196,6 +206,7 @@ fn configured(configuration: &Value, subresource: &str) -> Value {
     if let Some(map) = part.as_object_mut() {
         map.retain(|field, _| match field.as_str() {
             "metadata" => true,
+            "apiVersion" | "kind" => false,
             "status" => subresource == "status",
             _ => subresource.is_empty(),
         });
@@ -224,6 +235,11 @@ fn stripped(object: &Value) -> Value {
     object
 }
 
+/// Whether it is an object that is stored already.
+fn exists(object: &Value) -> bool {
+    object["metadata"]["uid"].is_string()
+}
+
 fn read(object: &Value) -> Vec<Entry> {
     object["metadata"]["managedFields"].as_array().into_iter().flatten().map(Entry::read).collect()
 }
@@ -231,8 +247,7 @@ fn read(object: &Value) -> Vec<Entry> {
 /// Puts the entries into an object: first what was applied, then by time.
 fn write(mut entries: Vec<Entry>, object: &mut Value) {
     entries.retain(|entry| !entry.fields.is_empty());
-    let key = |entry: &Entry| (!entry.is_apply, entry.time.clone(), entry.manager.clone());
-    entries.sort_by_key(key);
+    entries.sort_by(|a, b| a.place().cmp(&b.place()));
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     if entries.is_empty() {
         metadata.remove("managedFields");

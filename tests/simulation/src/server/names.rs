@@ -2,7 +2,7 @@
 
 use super::{
     kinds::ResourceType,
-    status::{Answer, Status},
+    status::{Answer, Status, Wrong},
 };
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
@@ -14,7 +14,7 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
 
 /// Checks the name of a new object.
 pub(super) fn check(resource: &ResourceType, name: &str) -> Answer<()> {
-    let invalid = |reason, why: &str| Err(Status::invalid(resource, name, "metadata.name", reason, why));
+    let invalid = |reason, why: &str| Err(Status::invalid(resource, name, &[Wrong::new("metadata.name", reason, why)]));
     if name.is_empty() {
         return invalid("FieldValueRequired", "Required value: name or generateName is required");
     }

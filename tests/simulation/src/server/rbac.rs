@@ -37,7 +37,7 @@ impl Attributes {
             group: request.group.clone(),
             resource: format!("{}{subresource}{}", request.resource, request.subresource),
             namespace: request.namespace.clone(),
-            name: request.name.clone(),
+            name: if request.name.is_empty() { request.selected.clone() } else { request.name.clone() },
             path: String::new(),
         }
     }
@@ -66,33 +66,70 @@ fn for_everybody() -> [Value; 2] {
     ]
 }
 
-/// Whether a user may do something.
-pub(super) fn allows(store: &Store, user: &str, groups: &[String], attributes: &Attributes) -> bool {
-    groups.iter().any(|group| group == MASTERS)
-        || for_everybody().iter().any(|rule| covers(rule, attributes))
-        || rules(store, user, groups, &attributes.namespace).iter().any(|rule| covers(rule, attributes))
+/// Decides whether a user may do something; returns why.
+///
+/// # Errors
+/// With what is wrong with the bindings, or an empty text.
+pub(super) fn decide(store: &Store, user: &str, groups: &[String], attributes: &Attributes) -> Result<String, String> {
+    let Rules { rules, missing } = Rules::of(store, user, groups, &attributes.namespace);
+    if groups.iter().any(|group| group == MASTERS) || for_everybody().iter().any(|rule| covers(rule, attributes)) {
+        return Ok(String::new());
+    }
+    if let Some((_, binding)) = rules.iter().find(|(rule, _)| covers(rule, attributes)) {
+        return Ok(format!("RBAC: allowed by {binding}"));
+    }
+    match &missing[..] {
+        [] => Err(String::new()),
+        [one] => Err(format!("RBAC: {one}")),
+        several => Err(format!("RBAC: [{}]", several.join(", "))),
+    }
 }
 
-/// Returns the rules that roles grant a user, cluster-wide and in a namespace.
-pub(super) fn rules(store: &Store, user: &str, groups: &[String], namespace: &str) -> Vec<Value> {
-    let mut rules = Vec::new();
-    let bound = |binding: &Value, of: &str| {
-        let subjects = binding["subjects"].as_array().into_iter().flatten();
-        subjects.into_iter().any(|subject| is_subject(subject, user, groups, of))
-    };
-    for (_, binding) in store.all("clusterrolebindings.rbac.authorization.k8s.io") {
-        if bound(&binding.value, "") {
-            rules.extend(role(store, &binding.value["roleRef"], ""));
+/// The rules that roles grant a user, and the bound roles that do not exist.
+#[derive(Default)]
+pub(super) struct Rules {
+    /// Each with a description of its binding.
+    pub(super) rules: Vec<(Value, String)>,
+    missing: Vec<String>,
+}
+
+impl Rules {
+    /// Returns the rules that are granted cluster-wide and in a namespace.
+    pub(super) fn of(store: &Store, user: &str, groups: &[String], namespace: &str) -> Self {
+        let mut found = Self::default();
+        for (_, binding) in store.all("clusterrolebindings.rbac.authorization.k8s.io") {
+            found.add(store, &binding.value, (user, groups), "");
         }
-    }
-    if !namespace.is_empty() {
-        for (_, binding) in store.all("rolebindings.rbac.authorization.k8s.io") {
-            if binding.metadata("namespace") == namespace && bound(&binding.value, namespace) {
-                rules.extend(role(store, &binding.value["roleRef"], namespace));
-            }
+        let of_namespace = store.all("rolebindings.rbac.authorization.k8s.io");
+        for (_, binding) in of_namespace.filter(|(_, binding)| binding.metadata("namespace") == namespace) {
+            found.add(store, &binding.value, (user, groups), namespace);
         }
+        found
     }
-    rules
+
+    /// Adds the rules of a binding, if it is one of this user.
+    fn add(&mut self, store: &Store, binding: &Value, (user, groups): (&str, &[String]), namespace: &str) {
+        let mut subjects = binding["subjects"].as_array().into_iter().flatten();
+        let Some(subject) = subjects.find(|subject| is_subject(subject, user, groups, namespace)) else { return };
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (kind, name) = (text(&binding["roleRef"]["kind"]), text(&binding["roleRef"]["name"]));
+        let resource = format!("{}.rbac.authorization.k8s.io", kind.to_lowercase());
+        let key = if kind == "ClusterRole" { name.clone() } else { format!("{namespace}/{name}") };
+        let Some(role) = store.get(&resource.replacen("role", "roles", 1), &key) else {
+            self.missing.push(format!("{resource} {name:?} not found"));
+            return;
+        };
+        let place = if namespace.is_empty() { "Cluster" } else { "" };
+        let inside = |name: String, namespace: &str| {
+            if namespace.is_empty() { format!("{name:?}") } else { format!("{:?}", format!("{name}/{namespace}")) }
+        };
+        let binding = inside(text(&binding["metadata"]["name"]), namespace);
+        let who = inside(text(&subject["name"]), subject["namespace"].as_str().unwrap_or_default());
+        let to = format!("{} {who}", text(&subject["kind"]));
+        let description = format!("{place}RoleBinding {binding} of {kind} {name:?} to {to}");
+        let rules = role.value["rules"].as_array().into_iter().flatten();
+        self.rules.extend(rules.map(|rule| (rule.clone(), description.clone())));
+    }
 }
 
 fn is_subject(subject: &Value, user: &str, groups: &[String], namespace: &str) -> bool {
@@ -106,16 +143,6 @@ fn is_subject(subject: &Value, user: &str, groups: &[String], namespace: &str) -
         }
         _ => false,
     }
-}
-
-fn role(store: &Store, reference: &Value, namespace: &str) -> Vec<Value> {
-    let name = reference["name"].as_str().unwrap_or_default();
-    let role = if reference["kind"] == "ClusterRole" {
-        store.get("clusterroles.rbac.authorization.k8s.io", name)
-    } else {
-        store.get("roles.rbac.authorization.k8s.io", &format!("{namespace}/{name}"))
-    };
-    role.and_then(|role| role.value["rules"].as_array().cloned()).unwrap_or_default()
 }
 
 fn covers(rule: &Value, wanted: &Attributes) -> bool {
@@ -152,22 +179,19 @@ fn covers(rule: &Value, wanted: &Attributes) -> bool {
 pub(super) fn check(store: &Store, request: &RequestInfo) -> Answer<()> {
     let attributes = Attributes::of(request);
     let user = &request.user;
-    if allows(store, user, &groups(user), &attributes) {
-        return Ok(());
-    }
+    let Err(problem) = decide(store, user, &groups(user), &attributes) else { return Ok(()) };
+    let problem = if problem.is_empty() { problem } else { format!(": {problem}") };
     if !attributes.path.is_empty() {
-        return Err(Status::forbidden_path(&format!(
-            "User {user:?} cannot {} path {:?}",
-            attributes.verb, attributes.path
-        )));
+        let why = format!("User {user:?} cannot {} path {:?}{problem}", attributes.verb, attributes.path);
+        return Err(Status::forbidden_path(&why));
     }
     let scope = match attributes.namespace.as_str() {
         "" => "at the cluster scope".to_owned(),
         namespace => format!("in the namespace {namespace:?}"),
     };
     let why = format!(
-        "User {user:?} cannot {} resource {:?} in API group {:?} {scope}",
+        "User {user:?} cannot {} resource {:?} in API group {:?} {scope}{problem}",
         attributes.verb, attributes.resource, attributes.group
     );
-    Err(Status::forbidden_resource(&request.group, &request.resource, &request.name, &why))
+    Err(Status::forbidden_resource(&request.group, &request.resource, &attributes.name, &why))
 }

@@ -24,6 +24,8 @@ pub struct RequestInfo {
     pub namespace: String,
     /// The object, or empty.
     pub name: String,
+    /// The one object that a list or a watch selects by name.
+    pub selected: String,
     /// The path.
     pub path: String,
     /// The query, decoded.
@@ -95,6 +97,13 @@ impl RequestInfo {
             _ => "",
         };
         verb.clone_into(&mut self.verb);
+        if collection && self.verb != "create" {
+            // Rights on one object are enough to list it alone.
+            let selected =
+                self.parameter("fieldSelector").split(',').find_map(|part| part.strip_prefix("metadata.name="));
+            let selected = selected.unwrap_or_default().trim_start_matches('=').to_owned();
+            self.selected = selected;
+        }
         // The namespace itself is the namespace that rights on it are asked for.
         if self.group.is_empty() && *resource == "namespaces" {
             self.namespace.clone_from(&self.name);

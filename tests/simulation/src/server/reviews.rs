@@ -17,7 +17,8 @@ impl State {
             "TokenReview" => self.token_review(&text("token"), &spec["audiences"]),
             "SelfSubjectRulesReview" => {
                 let groups = rbac::groups(&request.user);
-                let rules = rbac::rules(&self.store, &request.user, &groups, &text("namespace"));
+                let rules = rbac::Rules::of(&self.store, &request.user, &groups, &text("namespace")).rules;
+                let rules: Vec<Value> = rules.into_iter().map(|(rule, _)| rule).collect();
                 let (paths, resources): (Vec<_>, Vec<_>) =
                     rules.into_iter().partition(|rule| rule["nonResourceURLs"].is_array());
                 json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
@@ -29,7 +30,12 @@ impl State {
                     let given = spec["groups"].as_array().into_iter().flatten();
                     (text("user"), given.filter_map(|group| group.as_str().map(str::to_owned)).collect())
                 };
-                json!({"allowed": rbac::allows(&self.store, &user, &groups, &attributes(&spec))})
+                match rbac::decide(&self.store, &user, &groups, &attributes(&spec)) {
+                    Ok(why) if why.is_empty() => json!({"allowed": true}),
+                    Ok(why) => json!({"allowed": true, "reason": why}),
+                    Err(problem) if problem.is_empty() => json!({"allowed": false}),
+                    Err(problem) => json!({"allowed": false, "reason": problem}),
+                }
             }
         };
         review["kind"] = kind.into();

@@ -83,6 +83,24 @@ impl<'a> Schema<'a> {
         }
     }
 
+    /// Returns why a value is not of the type of a field, if it is not.
+    pub(super) fn misfit(self, value: &Value) -> Option<String> {
+        let Self::Custom(schema) = self else { return None };
+        let expected = schema["type"].as_str().filter(|_| schema["x-kubernetes-int-or-string"] != true)?;
+        let found = match value {
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+        };
+        let unstructured = || format!("&value.valueUnstructured{{Value:{value}}}");
+        match expected {
+            "integer" | "number" if found != "number" => Some(format!("expected numeric (int or float), got {found}")),
+            "string" | "boolean" if found != expected => Some(format!("expected {expected}, got {}", unstructured())),
+            _ => None,
+        }
+    }
+
     pub(super) fn list_kind(self) -> ListKind {
         let keys = |name: &str| ListKind::Map(vec![name.to_owned()]);
         match self {

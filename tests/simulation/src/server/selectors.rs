@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{
     kinds::ResourceType,
+    lists,
     request::RequestInfo,
     status::{Answer, Status},
     store::Stored,
@@ -26,9 +27,10 @@ struct Requirement {
 }
 
 impl Selector {
-    /// Reads the selectors of a request.
+    /// Reads the selectors of a list or a watch, and checks its version in the order of the server.
     pub(super) fn of(request: &RequestInfo, resource: &ResourceType) -> Answer<Self> {
         let labels = split(request.parameter("labelSelector")).map(Requirement::parse).collect::<Answer<_>>()?;
+        lists::check_match(request)?;
         let fields =
             split(request.parameter("fieldSelector")).map(|text| field(resource, text)).collect::<Answer<_>>()?;
         let namespace =
@@ -41,8 +43,13 @@ impl Selector {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 
-    pub(super) fn matches(&self, object: &Stored) -> bool {
+    /// Whether an object is in the namespace.
+    pub(super) fn is_inside(&self, object: &Stored) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| object.metadata("namespace") == namespace)
+    }
+
+    pub(super) fn matches(&self, object: &Stored) -> bool {
+        self.is_inside(object)
             && self.labels.iter().all(|requirement| requirement.matches(&object.value["metadata"]["labels"]))
             && self.fields.iter().all(|(path, equal, value)| (at(&object.value, path) == *value) == *equal)
     }

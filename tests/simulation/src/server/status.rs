@@ -21,6 +21,30 @@ pub struct Status {
     pub plain: bool,
 }
 
+/// A field that is not valid.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Wrong {
+    field: String,
+    /// A word for programs, such as `FieldValueInvalid`.
+    reason: &'static str,
+    why: String,
+}
+
+impl Wrong {
+    pub(super) fn new(field: impl Into<String>, reason: &'static str, why: impl Into<String>) -> Self {
+        Self { field: field.into(), reason, why: why.into() }
+    }
+
+    pub(super) fn required(field: impl Into<String>) -> Self {
+        Self::new(field, "FieldValueRequired", "Required value")
+    }
+
+    /// A field that cannot be changed, with the value that it was to have.
+    pub(super) fn immutable(field: &str, value: &Value) -> Self {
+        Self::new(field, "FieldValueInvalid", format!("Invalid value: {value}: field is immutable"))
+    }
+}
+
 /// The result of a request.
 pub type Answer<T> = Result<T, Status>;
 
@@ -57,7 +81,12 @@ impl Status {
         Self::new(405, "MethodNotAllowed", message).details(json!({}))
     }
 
-    pub(super) fn unsupported_patch() -> Self {
+    pub(super) fn unsupported_patch(custom: bool) -> Self {
+        if custom {
+            let types = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+            let message = "the body of the request was in an unknown format - accepted media types include: ";
+            return Self::new(415, "UnsupportedMediaType", format!("{message}{types}"));
+        }
         Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").details(json!({}))
     }
 
@@ -71,8 +100,9 @@ impl Status {
         Self::new(404, "NotFound", format!("namespaces {name:?} not found")).details(details)
     }
 
-    pub(super) fn already_exists(resource: &ResourceType, name: &str) -> Self {
-        let message = format!("{} {name:?} already exists", resource.qualified());
+    pub(super) fn already_exists(resource: &ResourceType, name: &str, deleted: bool) -> Self {
+        let deleted = if deleted { "object is being deleted: " } else { "" };
+        let message = format!("{deleted}{} {name:?} already exists", resource.qualified());
         Self::new(409, "AlreadyExists", message).details(about(resource, name, &resource.plural))
     }
 
@@ -89,9 +119,10 @@ impl Status {
 
     /// A deletion of another object than the one that is there. It names the kind in place of the resource.
     pub(super) fn precondition(resource: &ResourceType, name: &str, why: &str) -> Self {
-        let named = join(&resource.kind, &resource.group);
+        let group = validated_group(resource);
+        let named = join(&resource.kind, group);
         let message = format!("Operation cannot be fulfilled on {named} {name:?}: {why}");
-        Self::new(409, "Conflict", message).details(about(resource, name, &resource.kind))
+        Self::new(409, "Conflict", message).details(details(group, name, &resource.kind))
     }
 
     /// Fields that are in the possession of other managers: pairs of a manager's description and a path.
@@ -118,24 +149,27 @@ impl Status {
         Self::new(409, "Conflict", message).details(json!({"causes": causes}))
     }
 
-    /// One field of an object that is not valid; `reason` and `why` are those of the cause.
-    pub(super) fn invalid(resource: &ResourceType, name: &str, field: &str, reason: &str, why: &str) -> Self {
-        // Events are validated as those of the core group.
-        let group = if resource.kind == "Event" { "" } else { &resource.group };
+    /// Fields of an object that are not valid.
+    pub(super) fn invalid(resource: &ResourceType, name: &str, wrong: &[Wrong]) -> Self {
+        let group = validated_group(resource);
         let details = details(group, name, &resource.kind);
-        Self::invalid_field(&join(&resource.kind, group), details, name, (field, reason, why))
+        Self::invalid_fields(&join(&resource.kind, group), details, name, wrong)
     }
 
     /// An update that does not name the version that it is an update of.
     pub(super) fn no_version(resource: &ResourceType, name: &str) -> Self {
-        let cause =
-            ("metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0: must be specified for an update");
-        Self::invalid_field(&resource.qualified(), about(resource, name, &resource.plural), name, cause)
+        let why = "Invalid value: 0: must be specified for an update";
+        let wrong = Wrong::new("metadata.resourceVersion", "FieldValueInvalid", why);
+        Self::invalid_fields(&resource.qualified(), about(resource, name, &resource.plural), name, &[wrong])
     }
 
-    fn invalid_field(subject: &str, mut details: Value, name: &str, (field, reason, why): (&str, &str, &str)) -> Self {
-        details["causes"] = json!([{"reason": reason, "message": why, "field": field}]);
-        Self::new(422, "Invalid", format!("{subject} {name:?} is invalid: {field}: {why}")).details(details)
+    fn invalid_fields(subject: &str, mut details: Value, name: &str, wrong: &[Wrong]) -> Self {
+        let causes =
+            wrong.iter().map(|Wrong { field, reason, why }| json!({"reason": reason, "message": why, "field": field}));
+        details["causes"] = causes.collect();
+        let all: Vec<String> = wrong.iter().map(|Wrong { field, why, .. }| format!("{field}: {why}")).collect();
+        let all = if let [one] = &all[..] { one.clone() } else { format!("[{}]", all.join(", ")) };
+        Self::new(422, "Invalid", format!("{subject} {name:?} is invalid: {all}")).details(details)
     }
 
     /// Options of a request that do not fit together.
@@ -214,6 +248,11 @@ impl Status {
         }
         body
     }
+}
+
+/// Returns the group that messages about an object name: Events are validated as those of the core group.
+fn validated_group(resource: &ResourceType) -> &str {
+    if resource.kind == "Event" && !resource.custom() { "" } else { &resource.group }
 }
 
 fn about(resource: &ResourceType, name: &str, kind: &str) -> Value {

@@ -2,10 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    kinds::ResourceType,
-    status::{Answer, Status},
-};
+use super::status::Wrong;
 
 /// Fields of an object that no schema has to describe.
 const OF_EVERY_OBJECT: &[&str] = &["apiVersion", "kind", "metadata"];
@@ -28,7 +25,7 @@ fn prune_value(value: &mut Value, schema: &Value) {
             map.retain(|field, value| {
                 if let Some(inner) = schema["properties"].get(field) {
                     prune_value(value, inner);
-                    return !value.is_null() || inner["nullable"] == true;
+                    return true;
                 }
                 if others.is_object() {
                     prune_value(value, others);
@@ -41,18 +38,29 @@ fn prune_value(value: &mut Value, schema: &Value) {
     }
 }
 
-/// Checks an object; returns the first thing that is wrong with it.
-pub(super) fn check(kind: &ResourceType, name: &str, object: &Value, schema: &Value) -> Answer<()> {
+/// Drops fields that are null, where that is no value of theirs.
+pub(super) fn drop_nulls(value: &mut Value, schema: &Value) {
+    match value {
+        Value::Object(map) => map.retain(|field, value| {
+            let Some(inner) = schema["properties"].get(field) else { return true };
+            drop_nulls(value, inner);
+            !value.is_null() || inner["nullable"] == true
+        }),
+        Value::Array(items) => items.iter_mut().for_each(|item| drop_nulls(item, &schema["items"])),
+        _ => {}
+    }
+}
+
+/// Returns what is wrong with an object.
+pub(super) fn check(object: &Value, schema: &Value) -> Vec<Wrong> {
+    let mut wrong = Vec::new();
     for (field, inner) in schema["properties"].as_object().into_iter().flatten() {
         if let Some(value) = object.get(field).filter(|_| !OF_EVERY_OBJECT.contains(&field.as_str())) {
-            check_value(value, inner, field)
-                .map_err(|(path, reason, why)| Status::invalid(kind, name, &path, reason, &why))?;
+            check_value(value, inner, field, &mut wrong);
         }
     }
-    match required(schema).find(|field| object[*field].is_null()) {
-        Some(field) => Err(Status::invalid(kind, name, field, "FieldValueRequired", "Required value")),
-        None => Ok(()),
-    }
+    wrong.extend(required(schema).filter(|field| object[*field].is_null()).map(Wrong::required));
+    wrong
 }
 
 /// Returns the fields that an object must have.
@@ -60,26 +68,14 @@ fn required(schema: &Value) -> impl Iterator<Item = &str> {
     schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What is wrong with a value: where, the reason, and why.
-type Wrong = (String, &'static str, String);
-
-fn check_value(value: &Value, schema: &Value, path: &str) -> Result<(), Wrong> {
-    let wrong = |reason, why: String| Err((path.to_owned(), reason, why));
+fn check_value(value: &Value, schema: &Value, path: &str, wrong: &mut Vec<Wrong>) {
     let (found, fits) = match value {
-        Value::Null => {
-            return if schema["nullable"] == true {
-                Ok(())
-            } else {
-                wrong("FieldValueInvalid", "Invalid value: \"null\"".to_owned())
-            };
-        }
+        Value::Null => ("null", schema["nullable"] == true),
         Value::Bool(_) => ("boolean", schema["type"] == "boolean"),
         Value::Number(number) => {
             let whole = number.is_i64() || number.is_u64();
-            (
-                if whole { "integer" } else { "number" },
-                schema["type"] == "number" || whole && schema["type"] == "integer",
-            )
+            let fits = schema["type"] == "number" || whole && schema["type"] == "integer";
+            (if whole { "integer" } else { "number" }, fits)
         }
         Value::String(_) => ("string", schema["type"] == "string"),
         Value::Array(_) => ("array", schema["type"] == "array"),
@@ -88,62 +84,59 @@ fn check_value(value: &Value, schema: &Value, path: &str) -> Result<(), Wrong> {
     let either = schema["x-kubernetes-int-or-string"] == true && matches!(found, "integer" | "string");
     if !(fits || either || schema["type"].is_null()) {
         let expected = schema["type"].as_str().unwrap_or_default();
-        return wrong(
-            "FieldValueTypeInvalid",
-            format!("Invalid value: {found:?}: {path} in body must be of type {expected}: {found:?}"),
-        );
+        let why = format!("Invalid value: {found:?}: {path} in body must be of type {expected}: {found:?}");
+        wrong.push(Wrong::new(path, "FieldValueTypeInvalid", why));
+        return;
     }
     if let Some(allowed) = schema["enum"].as_array().filter(|allowed| !allowed.contains(value)) {
         let allowed: Vec<String> = allowed.iter().map(Value::to_string).collect();
-        return wrong(
-            "FieldValueNotSupported",
-            format!("Unsupported value: {value}: supported values: {}", allowed.join(", ")),
-        );
+        let why = format!("Unsupported value: {value}: supported values: {}", allowed.join(", "));
+        wrong.push(Wrong::new(path, "FieldValueNotSupported", why));
     }
-    check_limits(value, schema, path)?;
+    check_limits(value, schema, path, wrong);
     match value {
-        Value::Object(map) => check_fields(map, schema, path),
-        Value::Array(items) => {
-            let mut items = items.iter().enumerate();
-            items.try_for_each(|(place, item)| check_value(item, &schema["items"], &format!("{path}[{place}]")))
+        Value::Object(map) => {
+            let missing = required(schema).filter(|field| !map.contains_key(*field));
+            wrong.extend(missing.map(|field| Wrong::required(format!("{path}.{field}"))));
+            for (field, value) in map {
+                let inner = schema["properties"].get(field).unwrap_or(&schema["additionalProperties"]);
+                if inner.is_object() {
+                    check_value(value, inner, &format!("{path}.{field}"), wrong);
+                }
+            }
         }
-        _ => Ok(()),
+        Value::Array(items) => {
+            for (place, item) in items.iter().enumerate() {
+                check_value(item, &schema["items"], &format!("{path}[{place}]"), wrong);
+            }
+        }
+        _ => {}
     }
 }
 
-fn check_limits(value: &Value, schema: &Value, path: &str) -> Result<(), Wrong> {
-    let too_long = |limit: &str, length: usize| schema[limit].as_u64().filter(|most| length as u64 > *most);
+fn check_limits(value: &Value, schema: &Value, path: &str, wrong: &mut Vec<Wrong>) {
+    let limit = |name: &str| schema[name].as_u64().map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     if let Some(text) = value.as_str() {
         let length = text.chars().count();
-        if let Some(most) = too_long("maxLength", length) {
-            return Err((path.to_owned(), "FieldValueTooLong", format!("Too long: may not be more than {most} bytes")));
+        if let Some(most) = limit("maxLength").filter(|most| length > *most) {
+            let why = format!("Too long: may not be more than {most} bytes");
+            wrong.push(Wrong::new(path, "FieldValueTooLong", why));
         }
-        if let Some(least) = schema["minLength"].as_u64().filter(|least| (length as u64) < *least) {
+        if let Some(least) = limit("minLength").filter(|least| length < *least) {
             let why = format!("Invalid value: {text:?}: {path} in body should be at least {least} chars long");
-            return Err((path.to_owned(), "FieldValueInvalid", why));
+            wrong.push(Wrong::new(path, "FieldValueInvalid", why));
         }
     }
     if let Some(items) = value.as_array()
-        && let Some(most) = too_long("maxItems", items.len())
+        && let Some(most) = limit("maxItems").filter(|most| items.len() > *most)
     {
         let why = format!("Too many: {}: must have at most {most} items", items.len());
-        return Err((path.to_owned(), "FieldValueTooMany", why));
+        wrong.push(Wrong::new(path, "FieldValueTooMany", why));
     }
     if let (Some(number), Some(least)) = (value.as_f64(), schema["minimum"].as_f64())
         && number < least
     {
         let why = format!("Invalid value: {value}: {path} in body should be greater than or equal to {least}");
-        return Err((path.to_owned(), "FieldValueInvalid", why));
+        wrong.push(Wrong::new(path, "FieldValueInvalid", why));
     }
-    Ok(())
-}
-
-fn check_fields(map: &Map<String, Value>, schema: &Value, path: &str) -> Result<(), Wrong> {
-    if let Some(field) = required(schema).find(|field| !map.contains_key(*field)) {
-        return Err((format!("{path}.{field}"), "FieldValueRequired", "Required value".to_owned()));
-    }
-    map.iter().try_for_each(|(field, value)| {
-        let inner = schema["properties"].get(field).unwrap_or(&schema["additionalProperties"]);
-        if inner.is_object() { check_value(value, inner, &format!("{path}.{field}")) } else { Ok(()) }
-    })
 }

@@ -50,7 +50,6 @@ pub(super) struct Watch {
 impl State {
     /// Begins a watch.
     pub(super) fn watch(&self, request: &RequestInfo, kind: &Arc<ResourceType>) -> Answer<Watch> {
-        lists::check_match(request)?;
         let selector = Selector::of(request, kind)?;
         let version = lists::version(request).map_err(|why| Status::new(500, "", why))?.unwrap_or_default();
         let form = if request.accepts("PartialObjectMetadata") { Form::Metadata } else { Form::Whole };

@@ -12,13 +12,24 @@ use super::{
     names,
     request::RequestInfo,
     schema::Schema,
-    status::{Answer, Status},
+    status::{Answer, Status, Wrong},
     store::Stored,
     validation,
 };
 
 /// The largest object that etcd stores.
 const LARGEST: usize = 1_572_864;
+
+/// Metadata that the server alone sets.
+const UNSET: &[&str] = &[
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "resourceVersion",
+    "selfLink",
+];
 
 /// What is written, and by whom.
 #[derive(Debug, Clone)]
@@ -55,6 +66,13 @@ impl Target {
         Schema::Object(self.kind.schema(&self.version))
     }
 
+    /// Drops fields that are sent as null, as if they were not sent.
+    fn drop_nulls(&self, object: &mut Value) {
+        if let Some(schema) = self.kind.schema(&self.version) {
+            validation::drop_nulls(object, schema);
+        }
+    }
+
     fn status_only(&self) -> bool {
         self.subresource == "status"
     }
@@ -79,6 +97,7 @@ impl State {
             return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
         }
         metadata.remove("managedFields");
+        target.drop_nulls(&mut object);
         self.insert(target, object, |object, target, now| {
             let mut base = json!({"metadata": {}});
             if !target.kind.custom() {
@@ -103,10 +122,8 @@ impl State {
         let (kind, now) = (Arc::clone(&target.kind), Timestamp::now());
         let number = self.next_number();
         let metadata = metadata(&mut object);
-        for field in
-            ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"]
-        {
-            metadata.remove(field);
+        for field in UNSET {
+            metadata.remove(*field);
         }
         match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
             "" => {}
@@ -137,13 +154,14 @@ impl State {
         }
         self.admit(&target, None, &object)?;
         names::check(&kind, &target.name)?;
-        validate(&kind, &target.version, &target.name, &object)?;
+        validate(&target, None, &object)?;
         manage(&mut object, &target, now);
+        begin(&kind, &mut object);
         let metadata = self::metadata(&mut object);
         metadata.insert("uid".to_owned(), names::uid(number).into());
         metadata.insert("creationTimestamp".to_owned(), seconds(now).into());
-        if self.store.get(&kind.storage, &target.key()).is_some() {
-            return Err(Status::already_exists(&kind, &target.name));
+        if let Some(known) = self.store.get(&kind.storage, &target.key()) {
+            return Err(Status::already_exists(&kind, &target.name, known.is_deleted()));
         }
         check_size(&object)?;
         Ok(Written { object: self.put(&target, object), is_new: true })
@@ -169,21 +187,30 @@ impl State {
     pub(super) fn update(&mut self, target: &Target, mut object: Value) -> Answer<Written> {
         let kind = Arc::clone(&target.kind);
         let name = metadata(&mut object).get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if target.name.is_empty() {
+            return Err(Status::bad_request("name must be provided"));
+        }
         if name != target.name {
             let why = format!("the name of the object ({name}) does not match the name on the URL ({})", target.name);
             return Err(Status::bad_request(why));
         }
         let Some(old) = self.store.get(&kind.storage, &target.key()).cloned() else {
             if kind.update_creates && target.subresource.is_empty() {
+                same_uid(target, "", &object)?;
+                metadata(&mut object).remove("resourceVersion");
                 return self.create(target, object);
             }
             return Err(Status::not_found(&kind, &name));
         };
-        if kind.custom() && object["metadata"]["resourceVersion"].as_str().unwrap_or_default().is_empty() {
+        target.drop_nulls(&mut object);
+        same_uid(target, old.metadata("uid"), &object)?;
+        if kind.needs_version && !has_text(&object["metadata"]["resourceVersion"]) {
             return Err(Status::no_version(&kind, &name));
         }
         let old = forms::read(&kind, &old.value);
-        metadata(&mut object).remove("managedFields");
+        let metadata = metadata(&mut object);
+        metadata.remove("managedFields");
+        metadata.insert("uid".to_owned(), old["metadata"]["uid"].clone());
         self.replace(target, &old, object, |old, object, target, now| {
             managers::track_update(old, object, target.schema(), &target.writer(now));
         })
@@ -199,15 +226,6 @@ impl State {
     ) -> Answer<Written> {
         let kind = &target.kind;
         let sent = |field: &str| object["metadata"][field].as_str().filter(|value| !value.is_empty());
-        if let Some(uid) = sent("uid").filter(|uid| old["metadata"]["uid"] != **uid) {
-            let path = format!("/registry/{}/{}", kind.plural, target.key());
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-                 failed: UID in precondition: {uid}, UID in object meta: {}",
-                old["metadata"]["uid"].as_str().unwrap_or_default()
-            );
-            return Err(Status::conflict(kind, &target.name, &why));
-        }
         if sent("resourceVersion").is_some_and(|version| old["metadata"]["resourceVersion"] != *version) {
             return Err(Status::modified(kind, &target.name));
         }
@@ -216,8 +234,7 @@ impl State {
         }
         prepare(target, old, &mut object);
         self.admit(target, Some(old), &object)?;
-        validate_finalizers(kind, &target.name, old, &object)?;
-        validate(kind, &target.version, &target.name, &object)?;
+        validate(target, Some(old), &object)?;
         manage(old, &mut object, target, Timestamp::now());
         check_size(&object)?;
         let finalizers = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
@@ -270,21 +287,18 @@ impl State {
             if target.status_only() {
                 return Err(Status::not_found(&kind, &target.name));
             }
-            if has_text(&configuration["metadata"]["uid"]) || has_text(&configuration["metadata"]["resourceVersion"]) {
-                return Err(Status::modified(&kind, &target.name));
-            }
             let writer = target.writer(now);
             let mut object = managers::apply(&json!({"metadata": {}}), configuration, target.schema(), &writer, force)?;
+            if let Some(uid) = configuration["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
+                let why =
+                    format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+                return Err(Status::conflict(&kind, &target.name, &why));
+            }
             metadata(&mut object).insert("name".to_owned(), target.name.clone().into());
             return self.insert(target, object, |_, _, _| {});
         };
         let old = forms::read(&kind, &old.value);
         let mut object = managers::apply(&old, configuration, target.schema(), &target.writer(now), force)?;
-        let uid = &configuration["metadata"]["uid"];
-        if has_text(uid) && *uid != old["metadata"]["uid"] {
-            let why = format!("Invalid value: {uid}: field is immutable");
-            return Err(Status::invalid(&kind, &target.name, "metadata.uid", "FieldValueInvalid", &why));
-        }
         let version = &configuration["metadata"]["resourceVersion"];
         let version = if has_text(version) { version } else { &old["metadata"]["resourceVersion"] };
         metadata(&mut object).insert("resourceVersion".to_owned(), version.clone());
@@ -300,6 +314,8 @@ impl State {
         self.admit_deletion(target, &stored.value)?;
         let mut object = stored.value.clone();
         let added = match options["propagationPolicy"].as_str() {
+            // Events have no dependents.
+            _ if kind.kind == "Event" && !kind.custom() => None,
             Some("Foreground") => Some("foregroundDeletion"),
             Some("Orphan") => Some("orphan"),
             _ => None,
@@ -321,7 +337,7 @@ impl State {
         if !is_namespace {
             metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
         }
-        if let Some(generation) = generation.filter(|_| kind.generation && waits && !kind.custom()) {
+        if let Some(generation) = generation.filter(|_| kind.generation && waits) {
             metadata.insert("generation".to_owned(), (generation + 1).into());
         }
         if let Some(added) = added {
@@ -383,6 +399,21 @@ pub(super) fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     map(map(object).entry("metadata").or_insert_with(|| json!({})))
 }
 
+/// Checks that an update is of the object that is there.
+fn same_uid(target: &Target, known: &str, object: &Value) -> Answer<()> {
+    let sent = object["metadata"]["uid"].as_str().unwrap_or_default();
+    if sent.is_empty() || sent == known {
+        return Ok(());
+    }
+    let group = if target.kind.custom() { format!("{}/", target.kind.group) } else { String::new() };
+    let path = format!("/registry/{group}{}/{}", target.kind.plural, target.key());
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID \
+         in precondition: {sent}, UID in object meta: {known}"
+    );
+    Err(Status::conflict(&target.kind, &target.name, &why))
+}
+
 fn has_items(list: &Value) -> bool {
     list.as_array().is_some_and(|list| !list.is_empty())
 }
@@ -415,7 +446,6 @@ fn prepare(target: &Target, old: &Value, object: &mut Value) {
     let kept = [
         "name",
         "namespace",
-        "uid",
         "creationTimestamp",
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
@@ -455,14 +485,7 @@ fn defaults(kind: &ResourceType, object: &mut Value, name: &str) {
     match kind.kind.as_str() {
         "Namespace" => {
             object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name.into();
-            if object["spec"]["finalizers"].is_null() && object["metadata"]["deletionTimestamp"].is_null() {
-                object["spec"]["finalizers"] = json!(["kubernetes"]);
-            }
-            if object["status"]["phase"].is_null() {
-                object["status"]["phase"] = "Active".into();
-            }
         }
-        "Pod" if object["status"]["phase"].is_null() => object["status"]["phase"] = "Pending".into(),
         "Secret" if object["type"].is_null() => object["type"] = "Opaque".into(),
         "ConfigMap" | "Secret" => {
             let fields = ["data", "binaryData", "stringData"];
@@ -472,55 +495,73 @@ fn defaults(kind: &ResourceType, object: &mut Value, name: &str) {
     }
 }
 
-/// Checks what tests rely on; the real server checks much more.
-fn validate(kind: &ResourceType, version: &str, name: &str, object: &Value) -> Answer<()> {
-    if let Some(schema) = kind.schema(version) {
-        return validation::check(kind, name, object, schema);
+/// Sets the state in which an object begins, which nobody owns.
+fn begin(kind: &ResourceType, object: &mut Value) {
+    if kind.is("", "namespaces") {
+        object["spec"]["finalizers"] = json!(["kubernetes"]);
+        object["status"]["phase"] = "Active".into();
+    } else if kind.is("", "pods") && object["status"]["phase"].is_null() {
+        object["status"]["phase"] = "Pending".into();
     }
-    let required = |field: &str| Err(Status::invalid(kind, name, field, "FieldValueRequired", "Required value"));
-    match kind.kind.as_str() {
-        "Event" if kind.group == "events.k8s.io" => {
-            let missing = ["reportingController", "reportingInstance", "action", "reason"];
-            match missing.iter().find(|field| !has_text(&object[**field])) {
-                Some(field) => required(field),
-                None => Ok(()),
-            }
+}
+
+/// Checks what tests rely on; the real server checks much more.
+fn validate(target: &Target, old: Option<&Value>, object: &Value) -> Answer<()> {
+    let kind = &target.kind;
+    let mut wrong = Vec::new();
+    if let Some(old) = old {
+        wrong.extend(new_finalizers(old, object));
+        let uid = &object["metadata"]["uid"];
+        if *uid != old["metadata"]["uid"] {
+            wrong.push(Wrong::immutable("metadata.uid", uid));
         }
-        "ConfigMap" => {
+    }
+    match (kind.schema(&target.version), kind.kind.as_str()) {
+        (Some(schema), _) => wrong.extend(validation::check(object, schema)),
+        (None, "Event") => wrong.extend(wrong_event(kind, &target.namespace, object)),
+        (None, "ConfigMap") => {
             let size: usize = ["data", "binaryData"].iter().map(|field| size(&object[*field])).sum();
             if size > 1_048_576 {
-                let why = "Too long: may not be more than 1048576 bytes";
-                return Err(Status::invalid(kind, name, "[]", "FieldValueTooLong", why));
+                wrong.push(Wrong::new("[]", "FieldValueTooLong", "Too long: may not be more than 1048576 bytes"));
             }
-            Ok(())
         }
-        _ => Ok(()),
+        _ => {}
     }
+    if wrong.is_empty() { Ok(()) } else { Err(Status::invalid(kind, &target.name, &wrong)) }
+}
+
+fn wrong_event(kind: &ResourceType, namespace: &str, event: &Value) -> Vec<Wrong> {
+    if kind.group == "events.k8s.io" {
+        let fields = ["reportingController", "reportingInstance", "action", "reason"];
+        return fields.into_iter().filter(|field| !has_text(&event[*field])).map(Wrong::required).collect();
+    }
+    let about = event["involvedObject"]["namespace"].as_str().unwrap_or_default();
+    let matches = if about.is_empty() { matches!(namespace, "default" | "kube-system") } else { about == namespace };
+    let why = format!("Invalid value: {about:?}: does not match event.namespace");
+    if matches { Vec::new() } else { vec![Wrong::new("involvedObject.namespace", "FieldValueInvalid", why)] }
 }
 
 fn size(map: &Value) -> usize {
     map.as_object().into_iter().flatten().map(|(_, value)| value.as_str().map_or(0, str::len)).sum()
 }
 
-fn validate_finalizers(kind: &ResourceType, name: &str, old: &Value, object: &Value) -> Answer<()> {
-    if !old["metadata"]["deletionTimestamp"].is_string() {
-        return Ok(());
-    }
+/// Returns that finalizers are added to an object that is being deleted.
+fn new_finalizers(old: &Value, object: &Value) -> Option<Wrong> {
     let of = |object: &Value| -> Vec<String> {
         let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
         finalizers.filter_map(|finalizer| finalizer.as_str().map(str::to_owned)).collect()
     };
     let (known, mut added) = (of(old), of(object));
     added.retain(|finalizer| !known.contains(finalizer));
-    if added.is_empty() {
-        return Ok(());
+    if added.is_empty() || !old["metadata"]["deletionTimestamp"].is_string() {
+        return None;
     }
     let quoted: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();
     let why = format!(
         "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         quoted.join(", ")
     );
-    Err(Status::invalid(kind, name, "metadata.finalizers", "FieldValueForbidden", &why))
+    Some(Wrong::new("metadata.finalizers", "FieldValueForbidden", why))
 }
 
 fn preconditions(kind: &ResourceType, name: &str, stored: &Stored, wanted: &Value) -> Answer<()> {

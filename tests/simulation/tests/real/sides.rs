@@ -1,0 +1,127 @@
+//! The two servers.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{Method, header};
+use http_body_util::BodyExt as _;
+use kaudit_controlplane::ControlPlane;
+use kaudit_simulation::server::{ADMIN, ApiServer, NoFaults, Settings};
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+
+use crate::normal::{Answer, Captures};
+
+/// One request. Texts like `{v0}` stand for what each server has answered before.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) accept: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Option<String>,
+    /// Another user than the administrator.
+    pub(crate) user: Option<&'static str>,
+}
+
+impl Ask {
+    pub(crate) fn new(method: Method, path: String, body: Option<Value>) -> Self {
+        let body = body.map(|body| body.to_string());
+        Self { method, path, accept: "application/json", content_type: "application/json", body, user: None }
+    }
+}
+
+pub(crate) struct Sides {
+    real: Client,
+    simulated: ApiServer,
+}
+
+impl Sides {
+    pub(crate) fn new(plane: &ControlPlane) -> Self {
+        Self { real: plane.admin().unwrap(), simulated: ApiServer::new(Settings::default()) }
+    }
+
+    /// Defines custom resources in both.
+    pub(crate) async fn prepare(&self) {
+        for crd in definitions() {
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned();
+            let ask = Ask::new(Method::POST, path, Some(crd.clone()));
+            let [real, simulated] = self.ask(&ask, &Captures::default()).await;
+            assert_eq!((real.code, simulated.code), (201, 201), "{real:?} {simulated:?}");
+            self.simulated.tick();
+            let plural = crd["spec"]["names"]["plural"].as_str().unwrap();
+            let list = Ask::new(Method::GET, format!("/apis/shop.example.com/v1/{plural}"), None);
+            for attempt in 0.. {
+                let answer = self.real(&list, &Captures::default()).await;
+                // A new resource answers 429 until its cache is filled.
+                if answer.code == 200 {
+                    break;
+                }
+                assert!(attempt < 600, "{answer:?}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    pub(crate) async fn ask(&self, ask: &Ask, captures: &Captures) -> [Answer; 2] {
+        let (real, simulated) = tokio::join!(self.real(ask, captures), self.simulated(ask, captures));
+        [real, simulated]
+    }
+
+    async fn real(&self, ask: &Ask, captures: &Captures) -> Answer {
+        send(&self.real, ask, 0, captures).await
+    }
+
+    async fn simulated(&self, ask: &Ask, captures: &Captures) -> Answer {
+        let service = self.simulated.service(ask.user.unwrap_or(ADMIN), &(Arc::new(NoFaults) as _));
+        send(&Client::new(service, "default"), ask, 1, captures).await
+    }
+}
+
+async fn send(client: &Client, ask: &Ask, side: usize, captures: &Captures) -> Answer {
+    let mut request = http::Request::builder()
+        .method(ask.method.clone())
+        .uri(captures.fill(&ask.path, side))
+        .header(header::ACCEPT, ask.accept)
+        .header(header::CONTENT_TYPE, ask.content_type);
+    if let Some(user) = ask.user {
+        request = request.header("Impersonate-User", user);
+    }
+    let body = ask.body.as_ref().map(|body| captures.fill(body, side)).unwrap_or_default();
+    let response = client.send(request.body(Body::from(body.into_bytes())).unwrap()).await.unwrap();
+    let code = response.status().as_u16();
+    let retry_after = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let lines: Option<Vec<Value>> = text.lines().map(|line| serde_json::from_str(line).ok()).collect();
+    let values = match serde_json::from_str(&text) {
+        Ok(value) => vec![value],
+        Err(_) => lines.unwrap_or_else(|| vec![text.trim_end().into()]),
+    };
+    Answer { code, retry_after, values }
+}
+
+fn definitions() -> [Value; 2] {
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let strict = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "required": ["size"], "properties": {
+            "size": {"type": "integer", "minimum": 1}, "colour": {"type": "string", "enum": ["red", "blue"]},
+            "name": {"type": "string", "maxLength": 5},
+            "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "parts": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"],
+                "items": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}, "n": {"type": "integer"}}}},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "plain": {"type": "array", "items": {"type": "string"}}}},
+        "status": {"type": "object", "properties": {"ready": {"type": "boolean"}, "conditions": {"type": "array",
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"], "items": {"type": "object",
+            "required": ["type"], "properties": {"type": {"type": "string"}, "status": {"type": "string"}}}}}}}});
+    [("things", "Thing", free), ("boxes", "Box", strict)].map(|(plural, kind, schema)| {
+        let version = |name: &str, storage: bool| {
+            json!({"name": name, "served": true, "storage": storage, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": schema}})
+        };
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.shop.example.com")},
+            "spec": {"group": "shop.example.com", "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+                "versions": [version("v1", true), version("v2", false)]}})
+    })
+}
