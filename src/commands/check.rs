@@ -93,12 +93,11 @@ async fn judge(
     let rules = Rules { policies, exceptions };
     let prune = check.exceptions.prune_baseline;
     let baseline = check.exceptions.baseline.as_deref().map(|path| Baseline::read(path, prune)).transpose()?;
-    let (stop, stopped_twice) = match stop {
-        Some(stop) => (stop, pending().left_future()),
-        None => {
-            let stop = CancellationToken::new();
-            (stop.clone(), signals(stop)?.right_future())
-        }
+    let (stop, stopped_twice) = if let Some(stop) = stop {
+        (stop, pending().left_future())
+    } else {
+        let stop = CancellationToken::new();
+        (stop.clone(), signals(stop)?.right_future())
     };
     let metrics = || Arc::clone(telemetry.metrics());
     let running = async {

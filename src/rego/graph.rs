@@ -143,7 +143,7 @@ impl<'a> Graph<'a> {
 }
 
 /// Returns a cycle that begins with its smallest path.
-fn rotated<'a>(mut cycle: Vec<&'a [String]>) -> Vec<&'a [String]> {
+fn rotated(mut cycle: Vec<&[String]>) -> Vec<&[String]> {
     let smallest = (0..cycle.len()).min_by_key(|index| cycle[*index]).unwrap_or(0);
     cycle.rotate_left(smallest);
     cycle
