@@ -72,7 +72,7 @@ impl State {
     /// Returns a list, or a page of it.
     pub(super) fn list(&self, request: &RequestInfo, kind: &Arc<ResourceType>) -> Answer<Bytes> {
         let selector = Selector::of(request, kind)?;
-        let page = self.page(request)?;
+        let page = self.page(request, kind)?;
         let present = self.store.revision;
         let revision = page.revision.unwrap_or(present);
         if revision > present {
@@ -101,7 +101,7 @@ impl State {
         Ok(write(request, kind, &items, revision, next, remaining))
     }
 
-    fn page(&self, request: &RequestInfo) -> Answer<Page> {
+    fn page(&self, request: &RequestInfo, kind: &ResourceType) -> Answer<Page> {
         let limit = match request.parameter("limit") {
             "" | "0" => usize::MAX,
             text => text
@@ -140,8 +140,9 @@ impl State {
         if exact && version < self.store.compacted {
             return Err(Status::expired(TOO_OLD_LIST));
         }
-        // The cache of the server is answered from as a whole.
-        let limit = if version == 0 { usize::MAX } else { limit };
+        // The cache of the server is answered from as a whole. There is none of Events.
+        let cached = version == 0 && (kind.custom() || kind.kind != "Event");
+        let limit = if cached { usize::MAX } else { limit };
         Ok(Page { limit, revision: exact.then_some(version), after: None })
     }
 }

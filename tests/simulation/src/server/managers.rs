@@ -34,18 +34,8 @@ struct Entry {
 }
 
 /// Metadata that nobody owns.
-const UNOWNED: &[&str] = &[
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-];
+const UNOWNED: &[&str] =
+    &["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
 
 impl Entry {
     fn read(value: &Value) -> Self {

@@ -1,9 +1,6 @@
 //! Names and identifiers that the server checks and gives.
 
-use super::{
-    kinds::ResourceType,
-    status::{Answer, Status, Wrong},
-};
+use super::{kinds::ResourceType, status::Wrong};
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
                          start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
@@ -12,15 +9,15 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
                      with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
                      '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
-/// Checks the name of a new object.
-pub(super) fn check(resource: &ResourceType, name: &str) -> Answer<()> {
-    let invalid = |reason, why: &str| Err(Status::invalid(resource, name, &[Wrong::new("metadata.name", reason, why)]));
+/// Returns what is wrong with the name of a new object.
+pub(super) fn wrong(resource: &ResourceType, name: &str) -> Option<Wrong> {
+    let invalid = |reason, why: &str| Some(Wrong::new("metadata.name", reason, why));
     if name.is_empty() {
         return invalid("FieldValueRequired", "Required value: name or generateName is required");
     }
     if resource.group == "rbac.authorization.k8s.io" {
         // Any part of a path will do.
-        return Ok(());
+        return None;
     }
     let is_label = |part: &str| {
         let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -37,7 +34,7 @@ pub(super) fn check(resource: &ResourceType, name: &str) -> Answer<()> {
         let why = format!("Invalid value: {name:?}: must be no more than {longest} bytes");
         return invalid("FieldValueInvalid", &why);
     }
-    if valid { Ok(()) } else { invalid("FieldValueInvalid", &format!("Invalid value: {name:?}: {rule}")) }
+    if valid { None } else { invalid("FieldValueInvalid", &format!("Invalid value: {name:?}: {rule}")) }
 }
 
 /// Returns a uid that differs for each number.

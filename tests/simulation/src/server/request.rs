@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use http::{Method, Request, header};
 
+use super::selectors;
+
 /// What a request asks for, as the server's authorisation knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestInfo {
@@ -97,7 +99,7 @@ impl RequestInfo {
             _ => "",
         };
         verb.clone_into(&mut self.verb);
-        if collection && self.verb != "create" {
+        if collection && self.verb != "create" && selectors::are_labels(self.parameter("labelSelector")) {
             // Rights on one object are enough to list it alone.
             let selected =
                 self.parameter("fieldSelector").split(',').find_map(|part| part.strip_prefix("metadata.name="));
@@ -132,7 +134,7 @@ impl RequestInfo {
     }
 
     /// Returns who owns the fields that are written.
-    pub(super) fn manager(&self) -> &str {
+    pub fn manager(&self) -> &str {
         let agent = self.user_agent.split('/').next().unwrap_or_default();
         match self.parameter("fieldManager") {
             "" if agent.is_empty() => "unknown",

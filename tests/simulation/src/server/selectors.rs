@@ -93,6 +93,11 @@ impl Requirement {
     }
 }
 
+/// Whether a text is a label selector.
+pub(super) fn are_labels(text: &str) -> bool {
+    split(text).map(Requirement::parse).all(|requirement| requirement.is_ok())
+}
+
 /// Splits a selector at commas that are not in parentheses.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;

@@ -93,12 +93,13 @@ impl State {
     /// Creates an object.
     pub(super) fn create(&mut self, target: &Target, mut object: Value) -> Answer<Written> {
         let metadata = metadata(&mut object);
-        if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !version.is_empty()) {
-            return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
-        }
+        let versioned = metadata.get("resourceVersion").is_some_and(has_text);
         metadata.remove("managedFields");
         target.drop_nulls(&mut object);
         self.insert(target, object, |object, target, now| {
+            if versioned {
+                return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
+            }
             let mut base = json!({"metadata": {}});
             if !target.kind.custom() {
                 for field in ["spec", "status", "source"] {
@@ -108,6 +109,7 @@ impl State {
                 }
             }
             managers::track_update(&base, object, target.schema(), &target.writer(now));
+            Ok(())
         })
     }
 
@@ -116,7 +118,7 @@ impl State {
         &mut self,
         target: &Target,
         mut object: Value,
-        manage: impl FnOnce(&mut Value, &Target, Timestamp),
+        manage: impl FnOnce(&mut Value, &Target, Timestamp) -> Answer<()>,
     ) -> Answer<Written> {
         let mut target = target.clone();
         let (kind, now) = (Arc::clone(&target.kind), Timestamp::now());
@@ -153,9 +155,8 @@ impl State {
             validation::prune(&mut object, schema);
         }
         self.admit(&target, None, &object)?;
-        names::check(&kind, &target.name)?;
         validate(&target, None, &object)?;
-        manage(&mut object, &target, now);
+        manage(&mut object, &target, now)?;
         begin(&kind, &mut object);
         let metadata = self::metadata(&mut object);
         metadata.insert("uid".to_owned(), names::uid(number).into());
@@ -295,7 +296,7 @@ impl State {
                 return Err(Status::conflict(&kind, &target.name, &why));
             }
             metadata(&mut object).insert("name".to_owned(), target.name.clone().into());
-            return self.insert(target, object, |_, _, _| {});
+            return self.insert(target, object, |_, _, _| Ok(()));
         };
         let old = forms::read(&kind, &old.value);
         let mut object = managers::apply(&old, configuration, target.schema(), &target.writer(now), force)?;
@@ -509,6 +510,9 @@ fn begin(kind: &ResourceType, object: &mut Value) {
 fn validate(target: &Target, old: Option<&Value>, object: &Value) -> Answer<()> {
     let kind = &target.kind;
     let mut wrong = Vec::new();
+    if old.is_none() {
+        wrong.extend(names::wrong(kind, &target.name));
+    }
     if let Some(old) = old {
         wrong.extend(new_finalizers(old, object));
         let uid = &object["metadata"]["uid"];

@@ -78,7 +78,7 @@ impl Captures {
     /// Remembers what later requests can name.
     pub(crate) fn take(&mut self, path: &str, real: &Answer, simulated: &Answer) {
         // A list from the cache may be of any version.
-        let is_exact = !path.contains("resourceVersion=0") && !path.contains("NotOlderThan");
+        let is_exact = !path.contains("resourceVersion=") || path.contains("Match=Exact");
         for (field, of_object, captured) in [
             ("resourceVersion", true, &mut self.versions),
             ("resourceVersion", false, &mut self.lists),
@@ -118,7 +118,10 @@ impl Captures {
                 for field in ["serverAddressByClientCIDRs", "storageVersionHash", "time"] {
                     map.remove(field);
                 }
-                let is_list = map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+                let is_list = map
+                    .get("kind")
+                    .and_then(Value::as_str)
+                    .is_some_and(|kind| kind.ends_with("List") || kind == "Status");
                 let is_review = map.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("Review"));
                 if is_review {
                     return map.get("status").cloned().unwrap_or_default();

@@ -1,6 +1,9 @@
 //! The two servers.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use http::{Method, header};
 use http_body_util::BodyExt as _;
@@ -10,6 +13,9 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
 use crate::normal::{Answer, Captures};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// One request. Texts like `{v0}` stand for what each server has answered before.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +38,7 @@ impl Ask {
 
 pub(crate) struct Sides {
     real: Client,
-    simulated: ApiServer,
+    pub(crate) simulated: ApiServer,
 }
 
 impl Sides {
@@ -48,15 +54,21 @@ impl Sides {
             let [real, simulated] = self.ask(&ask, &Captures::default()).await;
             assert_eq!((real.code, simulated.code), (201, 201), "{real:?} {simulated:?}");
             self.simulated.tick();
-            let plural = crd["spec"]["names"]["plural"].as_str().unwrap();
+        }
+        self.wait_for_custom_resources().await;
+    }
+
+    /// Waits until the real server serves the custom resources: it answers 404 and 429 until its caches are filled.
+    pub(crate) async fn wait_for_custom_resources(&self) {
+        for plural in ["things", "boxes"] {
             let list = Ask::new(Method::GET, format!("/apis/shop.example.com/v1/{plural}"), None);
-            for attempt in 0.. {
+            let deadline = Instant::now() + PATIENCE;
+            loop {
                 let answer = self.real(&list, &Captures::default()).await;
-                // A new resource answers 429 until its cache is filled.
                 if answer.code == 200 {
                     break;
                 }
-                assert!(attempt < 600, "{answer:?}");
+                assert!(Instant::now() < deadline, "{answer:?}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
