@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{State, kinds::ResourceType, store::Stored, writes::Target};
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
-/// The finalizer with which objects of a definition are deleted before it is.
-const CLEAN_UP: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// The finalizer that a definition gets when it is deleted: its objects go first.
+pub(super) const CLEAN_UP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl State {
     /// Does what is to be done now; returns whether anything was.
@@ -65,10 +65,6 @@ impl State {
                     condition("NamesAccepted", "NoConflicts", "no conflicts found"),
                     condition("Established", "InitialNamesAccepted", "the initial names have been accepted")
                 ]);
-                let finalizers = &mut value["metadata"]["finalizers"];
-                if finalizers.is_null() {
-                    *finalizers = json!([CLEAN_UP]);
-                }
             }
             if value != crd.value {
                 self.rewrite(CRDS, &key, value);

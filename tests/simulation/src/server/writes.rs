@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    State, forms,
+    State,
+    controllers::CLEAN_UP,
+    forms,
     kinds::ResourceType,
     managers::{self, Writer, seconds},
     names,
@@ -315,6 +317,7 @@ impl State {
         self.admit_deletion(target, &stored.value)?;
         let mut object = stored.value.clone();
         let added = match options["propagationPolicy"].as_str() {
+            _ if kind.is("apiextensions.k8s.io", "customresourcedefinitions") => Some(CLEAN_UP),
             // Events have no dependents.
             _ if kind.kind == "Event" && !kind.custom() => None,
             Some("Foreground") => Some("foregroundDeletion"),
