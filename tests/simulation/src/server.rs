@@ -17,6 +17,7 @@
 //! requests. `tests/real.rs` compares it with the real server.
 
 mod controllers;
+mod deletes;
 mod discovery;
 mod faults;
 mod fields;
@@ -26,6 +27,7 @@ mod kinds;
 mod lists;
 mod managers;
 mod names;
+mod preparation;
 mod rbac;
 mod request;
 mod reviews;

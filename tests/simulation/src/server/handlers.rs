@@ -7,14 +7,16 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
-    State, discovery,
+    State,
+    deletes::Deleted,
+    discovery,
     forms::{self, Form},
     kinds::ResourceType,
     rbac,
     request::RequestInfo,
     status::{Answer, Status, Wrong},
     watches::Watch,
-    writes::{Deleted, Target, Written},
+    writes::{Target, Written},
 };
 
 /// The largest body that is read.

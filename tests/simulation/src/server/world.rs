@@ -6,10 +6,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Admission, ApiServer, Backup, JournalEntry, State, forms,
+    Admission, ApiServer, Backup, JournalEntry, State,
+    deletes::Deleted,
+    forms,
     kinds::ResourceType,
     status::{Answer, Status},
-    writes::{Deleted, Target},
+    writes::Target,
 };
 
 /// Names an object: its API version, kind, namespace (empty if it has none) and name.

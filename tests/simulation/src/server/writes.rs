@@ -6,21 +6,17 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    State,
-    controllers::CLEAN_UP,
-    forms,
+    State, forms,
     kinds::ResourceType,
     managers::{self, Writer, seconds},
     names,
+    preparation::{begin, check_size, defaults, prepare, validate},
     request::RequestInfo,
     schema::Schema,
-    status::{Answer, Status, Wrong},
+    status::{Answer, Status},
     store::Stored,
     validation,
 };
-
-/// The largest object that etcd stores.
-const LARGEST: usize = 1_572_864;
 
 /// Metadata that the server alone sets.
 const UNSET: &[&str] = &[
@@ -75,7 +71,7 @@ impl Target {
         }
     }
 
-    fn status_only(&self) -> bool {
+    pub(super) fn status_only(&self) -> bool {
         self.subresource == "status"
     }
 }
@@ -180,7 +176,7 @@ impl State {
         stored
     }
 
-    fn take(&mut self, target: &Target) -> Option<Arc<Stored>> {
+    pub(super) fn take(&mut self, target: &Target) -> Option<Arc<Stored>> {
         let last = self.store.remove(&target.kind.storage, &target.key());
         self.changed(&target.kind);
         last
@@ -307,71 +303,6 @@ impl State {
         metadata(&mut object).insert("resourceVersion".to_owned(), version.clone());
         self.replace(target, &old, object, |_, _, _, _| {})
     }
-
-    /// Deletes an object, or marks it as being deleted.
-    pub(super) fn delete(&mut self, target: &Target, options: &Value) -> Answer<Deleted> {
-        let kind = Arc::clone(&target.kind);
-        let stored = self.store.get(&kind.storage, &target.key()).cloned();
-        let stored = stored.ok_or_else(|| Status::not_found(&kind, &target.name))?;
-        preconditions(&kind, &target.name, &stored, &options["preconditions"])?;
-        self.admit_deletion(target, &stored.value)?;
-        let mut object = stored.value.clone();
-        let added = match options["propagationPolicy"].as_str() {
-            _ if kind.is("apiextensions.k8s.io", "customresourcedefinitions") => Some(CLEAN_UP),
-            // Events have no dependents.
-            _ if kind.kind == "Event" && !kind.custom() => None,
-            Some("Foreground") => Some("foregroundDeletion"),
-            Some("Orphan") => Some("orphan"),
-            _ => None,
-        };
-        let grace = grace(&kind, &object, options);
-        let is_pod = kind.is("", "pods");
-        let is_namespace = kind.is("", "namespaces");
-        let waits = added.is_some() || has_items(&object["metadata"]["finalizers"]) || grace > 0 || is_namespace;
-        let marked = object["metadata"]["deletionTimestamp"].is_string();
-        if marked && (!is_pod || grace >= object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or_default())
-        {
-            return Ok(Deleted::Marked(stored));
-        }
-        let now = Timestamp::now();
-        let end = now.checked_add(jiff::SignedDuration::from_secs(grace.try_into().unwrap_or_default())).unwrap_or(now);
-        let generation = object["metadata"]["generation"].as_u64();
-        let metadata = metadata(&mut object);
-        metadata.insert("deletionTimestamp".to_owned(), seconds(end).into());
-        if !is_namespace {
-            metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
-        }
-        if let Some(generation) = generation.filter(|_| kind.generation && waits) {
-            metadata.insert("generation".to_owned(), (generation + 1).into());
-        }
-        if let Some(added) = added {
-            let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
-            if let Some(finalizers) = finalizers.as_array_mut()
-                && !finalizers.iter().any(|known| known == added)
-            {
-                finalizers.push(added.into());
-            }
-        }
-        if is_namespace {
-            object["status"]["phase"] = "Terminating".into();
-        }
-        if target.dry_run {
-            return Ok(if waits || is_pod { Deleted::Marked(stored) } else { Deleted::Gone(stored) });
-        }
-        if waits {
-            let stored = self.store.put(&kind.storage, &target.key(), object);
-            self.changed(&kind);
-            return Ok(Deleted::Marked(stored));
-        }
-        let last = self.take(target).unwrap_or(stored);
-        Ok(if is_pod { Deleted::Marked(last) } else { Deleted::Gone(last) })
-    }
-
-    /// Removes an object whatever its finalizers are.
-    pub(super) fn purge(&mut self, kind: &Arc<ResourceType>, key: &Arc<str>) {
-        self.store.remove(&kind.storage, key);
-        self.changed(kind);
-    }
 }
 
 impl Target {
@@ -381,14 +312,7 @@ impl Target {
     }
 }
 
-/// What a deletion has come to.
-pub(super) enum Deleted {
-    Gone(Arc<Stored>),
-    /// It is there until its finalizers or its grace period have ended; or it is of a kind whose deletion returns it.
-    Marked(Arc<Stored>),
-}
-
-fn map(object: &mut Value) -> &mut Map<String, Value> {
+pub(super) fn map(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = json!({});
     }
@@ -418,206 +342,12 @@ fn same_uid(target: &Target, known: &str, object: &Value) -> Answer<()> {
     Err(Status::conflict(&target.kind, &target.name, &why))
 }
 
-fn has_items(list: &Value) -> bool {
+pub(super) fn has_items(list: &Value) -> bool {
     list.as_array().is_some_and(|list| !list.is_empty())
 }
 
-fn has_text(value: &Value) -> bool {
+pub(super) fn has_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
-}
-
-/// Restores what an update may not change, and counts the generation.
-fn prepare(target: &Target, old: &Value, object: &mut Value) {
-    let kind = &target.kind;
-    if target.status_only() {
-        let status = object.get("status").cloned();
-        let managed = object["metadata"].get("managedFields").cloned();
-        object.clone_from(old);
-        match status {
-            Some(status) => object["status"] = status,
-            None => drop(map(object).remove("status")),
-        }
-        if let Some(managed) = managed {
-            object["metadata"]["managedFields"] = managed;
-        }
-    } else if kind.has_status(&target.version) {
-        match old.get("status") {
-            Some(status) => object["status"] = status.clone(),
-            None => drop(map(object).remove("status")),
-        }
-    }
-    defaults(kind, object, &target.name);
-    let kept = [
-        "name",
-        "namespace",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "resourceVersion",
-        "generateName",
-    ];
-    for field in kept {
-        match old["metadata"].get(field) {
-            Some(value) => drop(metadata(object).insert(field.to_owned(), value.clone())),
-            None => drop(metadata(object).remove(field)),
-        }
-    }
-    let content = |object: &Value| {
-        let mut content = object.clone();
-        let map = map(&mut content);
-        map.remove("metadata");
-        map.remove("status");
-        content
-    };
-    if kind.generation && content(old) != content(object) {
-        let generation = old["metadata"]["generation"].as_u64().unwrap_or_default() + 1;
-        metadata(object).insert("generation".to_owned(), generation.into());
-    }
-}
-
-/// Sets what the server sets where nothing is given, as far as anybody reads it.
-fn defaults(kind: &ResourceType, object: &mut Value, name: &str) {
-    // Empty maps and lists of metadata are not stored.
-    let hollow = |value: &Value| {
-        value.is_null() || value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
-    };
-    metadata(object).retain(|_, value| !hollow(value));
-    if kind.custom() {
-        return;
-    }
-    match kind.kind.as_str() {
-        "Namespace" => {
-            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name.into();
-        }
-        "Secret" if object["type"].is_null() => object["type"] = "Opaque".into(),
-        "ConfigMap" | "Secret" => {
-            let fields = ["data", "binaryData", "stringData"];
-            map(object).retain(|field, value| !fields.contains(&field.as_str()) || !hollow(value));
-        }
-        _ => {}
-    }
-}
-
-/// Sets the state in which an object begins, which nobody owns.
-fn begin(kind: &ResourceType, object: &mut Value) {
-    if kind.is("", "namespaces") {
-        object["spec"]["finalizers"] = json!(["kubernetes"]);
-        object["status"]["phase"] = "Active".into();
-    } else if kind.is("", "pods") && object["status"]["phase"].is_null() {
-        object["status"]["phase"] = "Pending".into();
-    }
-}
-
-/// Checks what tests rely on; the real server checks much more.
-fn validate(target: &Target, old: Option<&Value>, object: &Value) -> Answer<()> {
-    let kind = &target.kind;
-    let mut wrong = Vec::new();
-    if old.is_none() {
-        wrong.extend(names::wrong(kind, &target.name));
-    }
-    if let Some(old) = old {
-        wrong.extend(new_finalizers(old, object));
-        let uid = &object["metadata"]["uid"];
-        if *uid != old["metadata"]["uid"] {
-            wrong.push(Wrong::immutable("metadata.uid", uid));
-        }
-    }
-    match (kind.schema(&target.version), kind.kind.as_str()) {
-        (Some(schema), _) => wrong.extend(validation::check(object, schema)),
-        (None, "Event") => wrong.extend(wrong_event(kind, &target.namespace, object)),
-        (None, "ConfigMap") => {
-            let size: usize = ["data", "binaryData"].iter().map(|field| size(&object[*field])).sum();
-            if size > 1_048_576 {
-                wrong.push(Wrong::new("[]", "FieldValueTooLong", "Too long: may not be more than 1048576 bytes"));
-            }
-        }
-        _ => {}
-    }
-    if wrong.is_empty() { Ok(()) } else { Err(Status::invalid(kind, &target.name, &wrong)) }
-}
-
-fn wrong_event(kind: &ResourceType, namespace: &str, event: &Value) -> Vec<Wrong> {
-    if kind.group == "events.k8s.io" {
-        let fields = ["reportingController", "reportingInstance", "action", "reason"];
-        return fields.into_iter().filter(|field| !has_text(&event[*field])).map(Wrong::required).collect();
-    }
-    let about = event["involvedObject"]["namespace"].as_str().unwrap_or_default();
-    let matches = if about.is_empty() { matches!(namespace, "default" | "kube-system") } else { about == namespace };
-    let why = format!("Invalid value: {about:?}: does not match event.namespace");
-    if matches { Vec::new() } else { vec![Wrong::new("involvedObject.namespace", "FieldValueInvalid", why)] }
-}
-
-fn size(map: &Value) -> usize {
-    map.as_object().into_iter().flatten().map(|(_, value)| value.as_str().map_or(0, str::len)).sum()
-}
-
-/// Returns that finalizers are added to an object that is being deleted.
-fn new_finalizers(old: &Value, object: &Value) -> Option<Wrong> {
-    let of = |object: &Value| -> Vec<String> {
-        let finalizers = object["metadata"]["finalizers"].as_array().into_iter().flatten();
-        finalizers.filter_map(|finalizer| finalizer.as_str().map(str::to_owned)).collect()
-    };
-    let (known, mut added) = (of(old), of(object));
-    added.retain(|finalizer| !known.contains(finalizer));
-    if added.is_empty() || !old["metadata"]["deletionTimestamp"].is_string() {
-        return None;
-    }
-    let quoted: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();
-    let why = format!(
-        "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-        quoted.join(", ")
-    );
-    Some(Wrong::new("metadata.finalizers", "FieldValueForbidden", why))
-}
-
-fn preconditions(kind: &ResourceType, name: &str, stored: &Stored, wanted: &Value) -> Answer<()> {
-    let differs = |field: &str| wanted[field].as_str().filter(|value| *value != stored.metadata(field));
-    if let Some(uid) = differs("uid") {
-        let known = stored.metadata("uid");
-        let why = format!(
-            "the UID in the precondition ({uid}) does not match the UID in record ({known}). The object might have been \
-             deleted and then recreated"
-        );
-        return Err(Status::precondition(kind, name, &why));
-    }
-    if let Some(version) = differs("resourceVersion") {
-        let known = stored.metadata("resourceVersion");
-        let why = format!(
-            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({known}). The \
-             object might have been modified"
-        );
-        return Err(Status::precondition(kind, name, &why));
-    }
-    Ok(())
-}
-
-/// Returns for how many seconds an object outlives its deletion: a Pod that runs on a node has time to end.
-fn grace(kind: &ResourceType, object: &Value, options: &Value) -> u64 {
-    let runs = has_text(&object["spec"]["nodeName"])
-        && !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    if !kind.is("", "pods") || !runs {
-        return 0;
-    }
-    let given = options["gracePeriodSeconds"].as_u64();
-    given.or_else(|| object["spec"]["terminationGracePeriodSeconds"].as_u64()).unwrap_or(30)
-}
-
-fn check_size(object: &Value) -> Answer<()> {
-    if weight(object) > LARGEST {
-        return Err(Status::new(500, "", "etcdserver: request is too large"));
-    }
-    Ok(())
-}
-
-/// Returns about how many bytes a value takes.
-fn weight(value: &Value) -> usize {
-    match value {
-        Value::Object(map) => map.iter().map(|(field, value)| field.len() + 4 + weight(value)).sum(),
-        Value::Array(items) => items.iter().map(|item| weight(item) + 1).sum(),
-        Value::String(text) => text.len() + 2,
-        _ => 4,
-    }
 }
 
 /// Merges a patch as RFC 7386 has it.

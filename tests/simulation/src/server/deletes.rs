@@ -1,0 +1,122 @@
+//! Deletions: finalizers, grace periods and preconditions.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{
+    State,
+    controllers::CLEAN_UP,
+    kinds::ResourceType,
+    managers::seconds,
+    status::{Answer, Status},
+    store::Stored,
+    writes::{Target, has_items, has_text, metadata},
+};
+
+/// What a deletion has come to.
+pub(super) enum Deleted {
+    Gone(Arc<Stored>),
+    /// It is there until its finalizers or its grace period have ended; or it is of a kind whose deletion returns it.
+    Marked(Arc<Stored>),
+}
+
+impl State {
+    /// Deletes an object, or marks it as being deleted.
+    pub(super) fn delete(&mut self, target: &Target, options: &Value) -> Answer<Deleted> {
+        let kind = Arc::clone(&target.kind);
+        let stored = self.store.get(&kind.storage, &target.key()).cloned();
+        let stored = stored.ok_or_else(|| Status::not_found(&kind, &target.name))?;
+        preconditions(&kind, &target.name, &stored, &options["preconditions"])?;
+        self.admit_deletion(target, &stored.value)?;
+        let mut object = stored.value.clone();
+        let added = match options["propagationPolicy"].as_str() {
+            _ if kind.is("apiextensions.k8s.io", "customresourcedefinitions") => Some(CLEAN_UP),
+            // Events have no dependents.
+            _ if kind.kind == "Event" && !kind.custom() => None,
+            Some("Foreground") => Some("foregroundDeletion"),
+            Some("Orphan") => Some("orphan"),
+            _ => None,
+        };
+        let grace = grace(&kind, &object, options);
+        let is_pod = kind.is("", "pods");
+        let is_namespace = kind.is("", "namespaces");
+        let waits = added.is_some() || has_items(&object["metadata"]["finalizers"]) || grace > 0 || is_namespace;
+        let marked = object["metadata"]["deletionTimestamp"].is_string();
+        if marked && (!is_pod || grace >= object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or_default())
+        {
+            return Ok(Deleted::Marked(stored));
+        }
+        let now = Timestamp::now();
+        let end = now.checked_add(jiff::SignedDuration::from_secs(grace.try_into().unwrap_or_default())).unwrap_or(now);
+        let generation = object["metadata"]["generation"].as_u64();
+        let metadata = metadata(&mut object);
+        metadata.insert("deletionTimestamp".to_owned(), seconds(end).into());
+        if !is_namespace {
+            metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        }
+        if let Some(generation) = generation.filter(|_| kind.generation && waits) {
+            metadata.insert("generation".to_owned(), (generation + 1).into());
+        }
+        if let Some(added) = added {
+            let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
+            if let Some(finalizers) = finalizers.as_array_mut()
+                && !finalizers.iter().any(|known| known == added)
+            {
+                finalizers.push(added.into());
+            }
+        }
+        if is_namespace {
+            object["status"]["phase"] = "Terminating".into();
+        }
+        if target.dry_run {
+            return Ok(if waits || is_pod { Deleted::Marked(stored) } else { Deleted::Gone(stored) });
+        }
+        if waits {
+            let stored = self.store.put(&kind.storage, &target.key(), object);
+            self.changed(&kind);
+            return Ok(Deleted::Marked(stored));
+        }
+        let last = self.take(target).unwrap_or(stored);
+        Ok(if is_pod { Deleted::Marked(last) } else { Deleted::Gone(last) })
+    }
+
+    /// Removes an object whatever its finalizers are.
+    pub(super) fn purge(&mut self, kind: &Arc<ResourceType>, key: &Arc<str>) {
+        self.store.remove(&kind.storage, key);
+        self.changed(kind);
+    }
+}
+
+fn preconditions(kind: &ResourceType, name: &str, stored: &Stored, wanted: &Value) -> Answer<()> {
+    let differs = |field: &str| wanted[field].as_str().filter(|value| *value != stored.metadata(field));
+    if let Some(uid) = differs("uid") {
+        let known = stored.metadata("uid");
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({known}). The object might have been \
+             deleted and then recreated"
+        );
+        return Err(Status::precondition(kind, name, &why));
+    }
+    if let Some(version) = differs("resourceVersion") {
+        let known = stored.metadata("resourceVersion");
+        let why = format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({known}). The \
+             object might have been modified"
+        );
+        return Err(Status::precondition(kind, name, &why));
+    }
+    Ok(())
+}
+
+/// Returns for how many seconds an object outlives its deletion: a Pod that runs on a node has time to end.
+fn grace(kind: &ResourceType, object: &Value, options: &Value) -> u64 {
+    let runs = has_text(&object["spec"]["nodeName"])
+        && !matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if !kind.is("", "pods") || !runs {
+        return 0;
+    }
+    let given = options["gracePeriodSeconds"].as_u64();
+    given.or_else(|| object["spec"]["terminationGracePeriodSeconds"].as_u64()).unwrap_or(30)
+}
