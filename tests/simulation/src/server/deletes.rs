@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     State,
@@ -12,7 +12,7 @@ use super::{
     managers::seconds,
     status::{Answer, Status},
     store::Stored,
-    writes::{Target, has_items, has_text, metadata},
+    writes::{Target, has_text, metadata},
 };
 
 /// What a deletion has come to.
@@ -31,20 +31,16 @@ impl State {
         preconditions(&kind, &target.name, &stored, &options["preconditions"])?;
         self.admit_deletion(target, &stored.value)?;
         let mut object = stored.value.clone();
-        let added = match options["propagationPolicy"].as_str() {
-            _ if kind.is("apiextensions.k8s.io", "customresourcedefinitions") => Some(CLEAN_UP),
-            // Events have no dependents.
-            _ if kind.kind == "Event" && !kind.custom() => None,
-            Some("Foreground") => Some("foregroundDeletion"),
-            Some("Orphan") => Some("orphan"),
-            _ => None,
-        };
+        let waited = finalizers(&kind, &object, options);
         let grace = grace(&kind, &object, options);
         let is_pod = kind.is("", "pods");
         let is_namespace = kind.is("", "namespaces");
-        let waits = added.is_some() || has_items(&object["metadata"]["finalizers"]) || grace > 0 || is_namespace;
+        let waits = !waited.is_empty() || grace > 0 || is_namespace;
         let marked = object["metadata"]["deletionTimestamp"].is_string();
-        if marked && (!is_pod || grace >= object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or_default())
+        let changed = object["metadata"]["finalizers"].as_array().map_or(0, Vec::len) != waited.len();
+        if marked
+            && !changed
+            && (!is_pod || grace >= object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or_default())
         {
             return Ok(Deleted::Marked(stored));
         }
@@ -56,16 +52,13 @@ impl State {
         if !is_namespace {
             metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
         }
-        if let Some(generation) = generation.filter(|_| kind.generation && waits) {
+        if let Some(generation) = generation.filter(|_| kind.generation && waits && !marked) {
             metadata.insert("generation".to_owned(), (generation + 1).into());
         }
-        if let Some(added) = added {
-            let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
-            if let Some(finalizers) = finalizers.as_array_mut()
-                && !finalizers.iter().any(|known| known == added)
-            {
-                finalizers.push(added.into());
-            }
+        if waited.is_empty() {
+            metadata.remove("finalizers");
+        } else {
+            metadata.insert("finalizers".to_owned(), waited.into());
         }
         if is_namespace {
             object["status"]["phase"] = "Terminating".into();
@@ -87,6 +80,26 @@ impl State {
         self.store.remove(&kind.storage, key);
         self.changed(kind);
     }
+}
+
+/// Returns the finalizers that an object has once it is being deleted: how its dependents are treated is one of them.
+fn finalizers(kind: &ResourceType, object: &Value, options: &Value) -> Vec<Value> {
+    let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let policies = [("Foreground", "foregroundDeletion"), ("Orphan", "orphan"), ("Background", "")];
+    let policy = options["propagationPolicy"].as_str().filter(|_| kind.custom() || kind.kind != "Event");
+    let mut added = policies.into_iter().find(|(name, _)| Some(*name) == policy).map(|(_, finalizer)| finalizer);
+    if added.is_some() {
+        finalizers.retain(|known| {
+            policies.iter().all(|(_, finalizer)| known != finalizer) || Some(known) == added.map(Value::from).as_ref()
+        });
+    }
+    if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
+        added = Some(CLEAN_UP);
+    }
+    if let Some(added) = added.filter(|added| !added.is_empty() && !finalizers.iter().any(|known| known == added)) {
+        finalizers.push(added.into());
+    }
+    finalizers
 }
 
 fn preconditions(kind: &ResourceType, name: &str, stored: &Stored, wanted: &Value) -> Answer<()> {

@@ -151,18 +151,47 @@ impl FieldSet {
         changes
     }
 
-    /// Removes these fields from a value.
+    /// Returns the set with the declared fields that have members below them.
+    #[must_use]
+    pub(super) fn with_parents(&self, schema: Schema<'_>) -> Self {
+        let mut set = self.clone();
+        for (edge, child) in &mut set.children {
+            let (inner, declared) = match edge.strip_prefix("f:") {
+                Some(name) => schema.field(name).unwrap_or((Schema::Any, false)),
+                None => (schema.item(), false),
+            };
+            *child = child.with_parents(inner);
+            child.member |= declared && !child.children.is_empty();
+        }
+        set
+    }
+
+    /// Removes from a value the fields of this set that have become empty.
+    pub(super) fn remove_hollow(&self, value: &mut Value) {
+        let Some(map) = value.as_object_mut() else { return };
+        for (edge, child) in &self.children {
+            let Some(name) = edge.strip_prefix("f:") else { continue };
+            let Some(field) = map.get_mut(name) else { continue };
+            if !child.children.is_empty() {
+                child.remove_hollow(field);
+                if is_hollow(field) {
+                    map.remove(name);
+                }
+            }
+        }
+    }
+
+    /// Removes these fields from a value; what they were in may be left empty.
     pub(super) fn remove_from(&self, value: &mut Value, schema: Schema<'_>) {
         match value {
             Value::Object(map) => {
                 for (edge, child) in &self.children {
                     let Some(name) = edge.strip_prefix("f:") else { continue };
                     let Some(field) = map.get_mut(name) else { continue };
-                    let was_empty = is_hollow(field);
                     if let Some((inner, _)) = schema.field(name) {
                         child.remove_from(field, inner);
                     }
-                    if child.member || is_hollow(field) && !was_empty {
+                    if child.member {
                         map.remove(name);
                     }
                 }

@@ -134,7 +134,8 @@ impl State {
         let is_page = limit != usize::MAX;
         let exact = match request.parameter("resourceVersionMatch") {
             "Exact" => true,
-            "" => is_page && version > 0,
+            // One object is read as it is now, if that is not too old.
+            "" => is_page && version > 0 && request.selected.is_empty(),
             _ => false,
         };
         if exact && version < self.store.compacted {

@@ -172,9 +172,15 @@ pub(super) fn apply(
         // What this manager has set before and does not set any more goes, unless somebody else has set it, too.
         let mut left = former.fields.difference(&set);
         for entry in &entries {
-            left = left.difference(&entry.fields);
+            left = left.difference(&entry.fields.with_parents(schema));
         }
         left.remove_from(&mut merged, schema);
+        // What others own below what goes, goes, too.
+        let removed = FieldSet::changes(&stripped(live), &stripped(&merged), schema).removed;
+        for entry in &mut entries {
+            entry.fields = entry.fields.without(&removed);
+        }
+        former.fields.remove_hollow(&mut merged);
     }
     if !set.is_empty() {
         let mut entry = Entry::new(writer, true, set);

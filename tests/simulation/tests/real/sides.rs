@@ -74,6 +74,39 @@ impl Sides {
         }
     }
 
+    /// Waits until the real server knows the roles and bindings of a namespace, which it reads from a cache.
+    pub(crate) async fn wait_for_rights(&self, path: &str) {
+        let namespace = path.split('/').skip_while(|part| *part != "namespaces").nth(1).unwrap_or_default();
+        let account = "system:serviceaccount:default:reader";
+        let deadline = Instant::now() + PATIENCE;
+        for (verb, group, resource, name) in [
+            ("get", "", "configmaps", "a"),
+            ("get", "", "configmaps", "b"),
+            ("list", "", "configmaps", ""),
+            ("delete", "", "configmaps", "b"),
+            ("get", "shop.example.com", "things", "b"),
+            ("list", "shop.example.com", "things", ""),
+            ("get", "shop.example.com", "boxes", "b"),
+            ("get", "coordination.k8s.io", "leases", "b"),
+        ] {
+            let attributes =
+                json!({"namespace": namespace, "verb": verb, "group": group, "resource": resource, "name": name});
+            let groups = ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:default"];
+            let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+                "spec": {"user": account, "groups": groups, "resourceAttributes": attributes}});
+            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews".to_owned();
+            let ask = Ask::new(Method::POST, path, Some(review));
+            loop {
+                let [real, simulated] = self.ask(&ask, &Captures::default()).await;
+                if real.values[0]["status"] == simulated.values[0]["status"] {
+                    break;
+                }
+                assert!(Instant::now() < deadline, "{real:?} {simulated:?}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
     pub(crate) async fn ask(&self, ask: &Ask, captures: &Captures) -> [Answer; 2] {
         let (real, simulated) = tokio::join!(self.real(ask, captures), self.simulated(ask, captures));
         [real, simulated]
