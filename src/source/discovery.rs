@@ -124,7 +124,7 @@ pub async fn discover_by_group(client: &Client) -> kube::Result<Served> {
 /// Returns the versions of the core group, as pairs of group and version.
 async fn core_versions(client: &Client) -> kube::Result<Vec<(String, String)>> {
     let core = client.list_core_api_versions().await?;
-    some("/api", core.versions.into_iter().map(|version| (String::new(), version)).collect())
+    non_empty("/api", core.versions.into_iter().map(|version| (String::new(), version)).collect())
 }
 
 /// Returns the versions of all other groups, the preferred one of each group first.
@@ -137,11 +137,11 @@ async fn group_versions(client: &Client) -> kube::Result<Vec<(String, String)>> 
         versions.sort_by_key(|version| Some(version) != preferred.as_ref());
         all.extend(versions.into_iter().map(|version| (group.name.clone(), version)));
     }
-    some("/apis", all)
+    non_empty("/apis", all)
 }
 
 /// Returns the versions, unless there are none: a server of the Kubernetes API serves the core group and others.
-fn some(path: &str, versions: Vec<(String, String)>) -> kube::Result<Vec<(String, String)>> {
+fn non_empty(path: &str, versions: Vec<(String, String)>) -> kube::Result<Vec<(String, String)>> {
     if versions.is_empty() {
         return Err(kube::Error::Discovery(DiscoveryError::EmptyApiGroup(path.to_owned())));
     }

@@ -194,7 +194,7 @@ impl Reading {
         });
         match files {
             Ok(files) => {
-                let created = object.body.json().map_or_else(|_| String::new(), |json| created(&json));
+                let created = object.body.created().map(|created| created.to_string()).unwrap_or_default();
                 self.objects.insert(object.key.clone(), PolicyObject { created, files });
             }
             Err(error) => warn!(object = %object.key, "A policy cannot be read: {error:#}"),
@@ -266,22 +266,6 @@ fn definition(key: &ObjectKey, json: &[u8]) -> anyhow::Result<Vec<TreeFile>> {
     let namespace = key.namespace.iter().map(ToString::to_string);
     let path = [key.kind.plural.clone()].into_iter().chain(namespace).chain([format!("{}.yaml", key.name)]);
     Ok(vec![TreeFile { path: path.collect(), content }])
-}
-
-/// Returns the `creationTimestamp` of an object; empty if it has none.
-fn created(json: &[u8]) -> String {
-    #[derive(Default, Deserialize)]
-    struct Created {
-        #[serde(default)]
-        metadata: Metadata,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata {
-        #[serde(default)]
-        creation_timestamp: String,
-    }
-    serde_json::from_slice::<Created>(json).unwrap_or_default().metadata.creation_timestamp
 }
 
 /// Returns the values of a `ConfigMap` as files of the names that they have.

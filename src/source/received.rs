@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use super::{
     inactive::is_inactive,
+    json::JsonKey,
     redaction::{redact, without_value},
 };
 use crate::model::{
@@ -353,9 +354,6 @@ impl<'de> FieldValue<'de> for Field<'de> {
 
 impl<'de: 'a, 'a, V: FieldValue<'de>> Deserialize<'de> for Fields<'a, V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Key<'k>(#[serde(borrow)] Cow<'k, str>);
-
         struct FieldsVisitor<V>(PhantomData<V>);
         impl<'de, V: FieldValue<'de>> Visitor<'de> for FieldsVisitor<V> {
             type Value = Fields<'de, V>;
@@ -366,7 +364,7 @@ impl<'de: 'a, 'a, V: FieldValue<'de>> Deserialize<'de> for Fields<'a, V> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields = Vec::with_capacity(8);
-                while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
+                while let Some(JsonKey(key)) = map.next_key::<JsonKey<'de>>()? {
                     let value = V::read(&key, &mut map)?;
                     if fields.iter().any(|(known, _)| *known == key) {
                         return Err(A::Error::custom(format!("duplicate key {key:?}")));

@@ -64,8 +64,8 @@ fn shorten_strings(value: &mut Value) {
 
 /// Returns how long a value is as JSON, without writing it.
 fn json_bytes(value: &impl Serialize) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
+    struct ByteCount(usize);
+    impl io::Write for ByteCount {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -74,7 +74,7 @@ fn json_bytes(value: &impl Serialize) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
+    let mut count = ByteCount(0);
     serde_json::to_writer(&mut count, value).map_or(usize::MAX, |()| count.0)
 }
 

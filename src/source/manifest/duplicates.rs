@@ -4,9 +4,11 @@
 use std::{borrow::Cow, collections::HashSet, fmt};
 
 use serde::{
-    Deserialize, Deserializer,
+    Deserializer,
     de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
 };
+
+use crate::source::json::JsonKey;
 
 /// Keys of one document that are named.
 pub(super) const NAMED: usize = 10;
@@ -49,13 +51,10 @@ impl<'de> Visitor<'de> for KeySearch<'_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        #[derive(Deserialize)]
-        struct Key<'k>(#[serde(borrow)] Cow<'k, str>);
-
         let Self(keys) = self;
         let begin = keys.open.len();
         let mut others = HashSet::new();
-        while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
+        while let Some(JsonKey(key)) = map.next_key::<JsonKey<'de>>()? {
             if let Cow::Borrowed(key) = key {
                 if keys.open[begin..].contains(&key) {
                     keys.duplicates.push(key);

@@ -4,14 +4,14 @@
 //! This is no schema: only the lists and maps that the policy library iterates over, in kinds of Kubernetes' own API groups, and
 //! the labels and annotations of every object.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use serde::{
-    Deserialize, Deserializer,
+    Deserializer,
     de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use crate::model::object::Kind;
+use crate::{model::object::Kind, source::json::JsonKey};
 
 /// The type of a field. `null` and missing fields fit any.
 enum FieldType {
@@ -146,10 +146,7 @@ impl<'de> Visitor<'de> for FieldCheck<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        #[derive(Deserialize)]
-        struct Key<'k>(#[serde(borrow)] Cow<'k, str>);
-
-        while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
+        while let Some(JsonKey(key)) = map.next_key::<JsonKey<'de>>()? {
             let wanted = self.wanted;
             match wanted {
                 Map(all) => self.part(all, || format!("[{key:?}]"), |part| map.next_value_seed(part))?,
