@@ -6,11 +6,12 @@ RUN apk add --no-cache ca-certificates gcc musl-dev
 WORKDIR /src
 
 # Dependencies are built in a separate layer, with an empty kaudit, and stay cached when src/ changes.
-# The other member of the workspace only has to exist.
+# The other members of the workspace only have to exist.
 COPY Cargo.toml Cargo.lock ./
 COPY tests/controlplane/Cargo.toml tests/controlplane/Cargo.toml
-RUN mkdir src tests/controlplane/src \
-    && touch src/lib.rs tests/controlplane/src/lib.rs \
+COPY tests/simulation/Cargo.toml tests/simulation/Cargo.toml
+RUN mkdir src tests/controlplane/src tests/simulation/src \
+    && touch src/lib.rs tests/controlplane/src/lib.rs tests/simulation/src/lib.rs \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --profile dist --locked --bin kaudit \
     && rm -r src
